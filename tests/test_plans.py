@@ -66,7 +66,6 @@ FEW_IN = {
     "audit_erased",
     "file_pending",
     "in_force_active",
-    "in_force_due",
     "in_force_responder",
     "in_force_target",
     "inbox_pending",

@@ -24,8 +24,8 @@ NAMED = 10
 AFTER_REFUSAL = Backoff(60.0, 3_600.0)
 
 Followup = Callable[[], None]
-Handler = Callable[[Transaction, int], Followup | None]
-"""Does in a transaction what is due of a subject, by its number; returns what to do after the commit, if anything.
+Handler = Callable[[Transaction, Row], Followup | None]
+"""Does in a transaction what is due of a subject (`id`) at a time (`at`); returns what to do after the commit.
 
 Raises ResponderBotError if it can't be done now: it is tried again.
 """
@@ -142,7 +142,7 @@ class Due:
     def _handle_one(self, tx: Transaction, kind: stored.Kind, row: Row) -> Followup | None:
         try:
             with tx.savepoint():
-                return self._handlers[kind](tx, row["id"])
+                return self._handlers[kind](tx, row)
         except ResponderBotError as error:
             log.warning("due_refused", kind=kind, id=f"~{row['id']}", reason=error.message)
             tries, now = row["tries"] + 1, self._clock()

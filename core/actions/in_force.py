@@ -33,7 +33,7 @@ from core.responders.guards import time_text
 from core.responders.target import Target
 from core.settings import OWN_ENGINE, ResponderSection
 from core.store import actions as stored_actions
-from core.store import approvals, events, objects
+from core.store import approvals, due, events, objects
 from core.store import in_force as stored
 from core.store.approvals import StoredApproval
 
@@ -464,8 +464,8 @@ def _request_extensions(
         before = _undo_state(max(rows, key=end_of)).at
         ((row, _),) = _by_action(tx, rows[:1])
         action, section = _loaded(row), section_of(row["responder_name"])
-        due = before or now
-        expires_at = due if due > now else now + section.approval_expires_minutes * MINUTE_MS
+        end_at = before or now
+        expires_at = end_at if end_at > now else now + section.approval_expires_minutes * MINUTE_MS
         needed = 0 if action.approval is None else action.approval.needed
         waiting = StoredApproval(objects.next_id(tx), number, user, now, needed, expires_at, ends_at=until)
         approvals.delete_of(tx, number)
@@ -498,7 +498,7 @@ def extended(tx: Transaction, row: Row, action: Action, now: int) -> Action:
 def look_again(tx: Transaction, rows: Iterable[Row], now: int) -> None:
     """Check rows again after a moment, such as while somebody else undoes them."""
     for one in rows:
-        stored.change(tx, one["id"], {"due_at": now + RETRY_MS}, now)
+        due.put(tx, "undo", one["id"], now + RETRY_MS, now)
 
 
 def postponed(tx: Transaction, row: Row, rows: Iterable[Row], message: str, now: int) -> None:
@@ -508,7 +508,7 @@ def postponed(tx: Transaction, row: Row, rows: Iterable[Row], message: str, now:
         late = now - (one["ends_at"] or now)
         due_at = now + min(max(RETRY_MS, late // 2), LAST_RETRY_MS)
         if (one["undo_status"], one["message"]) == ("waiting", message):  # nothing that anybody sees has changed
-            stored.change(tx, one["id"], {"due_at": due_at}, now)
+            due.put(tx, "undo", one["id"], due_at, now)
         else:
             changes[one["id"]] = {"undo_status": "waiting", "message": message, "due_at": due_at}
     if changes:

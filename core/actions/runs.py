@@ -41,19 +41,12 @@ class Undoing:
     """Of the action."""
     rows: frozenset[int] = frozenset()
     """What of it; none: all that can be undone."""
-    due_at: int | None = None
-    """The time (ms) for which core's timer starts this undo; it counts only if all of it still has it."""
+    is_due: bool = False
+    """Whether core starts this at its time, in the transaction that has found it due."""
 
     def require(self, reads: Reads) -> tuple[Row, list[Row]]:
         """The action, and what can be undone of it now. Raises ResponderBotError("conflict")."""
-        row, rows = in_force.require_undoable(reads, self.number, self.rows)
-        for one in rows if self.due_at is not None else ():
-            if one["due_at"] != self.due_at or len(rows) < len(self.rows):
-                raise ResponderBotError("conflict", "It was given another time.")
-            if (holder := in_force.holder(reads, one)) is not None:
-                sentence = f"~{holder.number} acts on the same and ends later, so its time counts."
-                raise ResponderBotError("conflict", sentence)
-        return row, rows
+        return in_force.require_undoable(reads, self.number, self.rows)
 
     def target(self, reads: Reads) -> Target:
         """What the run gets. Raises as `require` does, and ResponderBotError("not_found")."""
@@ -157,7 +150,7 @@ class Runs:
             override = override.model_copy(update={"reason": reason})
         checked = request.model_copy(update={"parameters": values, "override": override, **said})
         section = self._registry.section(choice.merged.name)
-        if section.run_by is None and (undoing is None or undoing.due_at is None):
+        if section.run_by is None and (undoing is None or not undoing.is_due):
             rights.require_may_undo(reads, self._guards, caller, choice.merged.name, target)
         undo = None
         if undoing is None:
@@ -219,8 +212,7 @@ class Runs:
             override=override,
         )
         if undoing is not None:
-            is_due = undoing.due_at is not None
-            in_force.undo_started(tx, *undoing.require(tx), action, self._clock(), is_due=is_due)
+            in_force.undo_started(tx, *undoing.require(tx), action, self._clock(), is_due=undoing.is_due)
         # One commit for both, if it can start at once. Engines that name their jobs themselves are called only later:
         # after a crash in between nobody could tell whether such an engine has it.
         can_start = slot_on is not None and action.engine_job_id and action.engine_id == slot_on

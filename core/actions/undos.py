@@ -100,15 +100,15 @@ class Undos:
         """How many actions core should have undone, and could not."""
         return await self._database.read(stored.count_waiting)
 
-    def undo_due(self, tx: Transaction, number: int) -> Followup | None:
+    def undo_due(self, tx: Transaction, due_row: Row) -> Followup | None:
         """Undo a row whose time has come, with what else of its action is due then, for the requester of the action."""
-        one = stored.find(tx, number)
-        if one is None or one["due_at"] is None:
+        one = stored.find(tx, due_row["id"])
+        if one is None:
             return None
-        action_id, due_at = one["action_id"], one["due_at"]
+        action_id = one["action_id"]
         row, due = find(tx, f"~{action_id}"), list[Row]()
         for other in stored.of_action(tx, action_id):
-            if other["due_at"] == due_at:
+            if other["id"] == one["id"] or other["due_at"] == due_row["at"]:
                 change = self._instead(tx, row, other)
                 if change is None:
                     due.append(other)
@@ -118,7 +118,7 @@ class Undos:
             return None
         try:
             with tx.savepoint():
-                return self._started(tx, row, Undoing(action_id, frozenset(other["id"] for other in due), due_at))
+                return self._started(tx, row, Undoing(action_id, frozenset(other["id"] for other in due), is_due=True))
         except ResponderBotError as error:
             log.warning("undo_refused", action_id=f"~{action_id}", reason=error.message)
             in_force.postponed(tx, row, due, error.message, self._clock())

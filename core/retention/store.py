@@ -43,7 +43,7 @@ def timed_of(reads: Reads, login: str) -> list[int]:
     """The runs of a person that core will undo."""
     rows = reads.rows(
         "SELECT action_id FROM in_force JOIN action ON action.id = action_id"
-        " WHERE due_at IS NOT NULL AND created_by = :login",
+        " WHERE created_by = :login AND in_force.id IN (SELECT id FROM due WHERE kind = 'undo')",
         {"login": login},
     )
     return sorted({row["action_id"] for row in rows})

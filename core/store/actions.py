@@ -304,8 +304,8 @@ HELD_IDS = f"SELECT id FROM action WHERE {OPEN} AND owner = :holder"
 def timed(reads: Reads, limit: int) -> list[int]:
     """The first actions that core undoes, or whose approval expires, at a time."""
     rows = reads.rows(
-        "SELECT action_id FROM in_force WHERE due_at IS NOT NULL UNION SELECT action_id FROM approval"
-        " WHERE is_waiting = 1 ORDER BY action_id LIMIT :limit",
+        "SELECT action_id FROM in_force WHERE id IN (SELECT id FROM due WHERE kind = 'undo')"
+        " UNION SELECT action_id FROM approval WHERE is_waiting = 1 ORDER BY action_id LIMIT :limit",
         {"limit": limit},
     )
     return [row["action_id"] for row in rows]

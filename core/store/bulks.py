@@ -64,7 +64,8 @@ def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
         " CASE status WHEN 'Success' THEN undo_status END AS undo_status,"
         " count(*) AS count, min(approval.expires_at) AS expires_at, min(action.id) AS first_id,"
         " max((SELECT severity FROM object WHERE object.id = action.root_id)) AS severity,"
-        " max((SELECT max(due_at) FROM in_force WHERE in_force.action_id = action.id)) AS release_at FROM action"
+        " max((SELECT max(due.at) FROM in_force JOIN due ON due.kind = 'undo' AND due.id = in_force.id"
+        " WHERE in_force.action_id = action.id)) AS release_at FROM action"
         " LEFT JOIN approval ON approval.id = action.id"
         " WHERE bulk_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
         " GROUP BY bulk_id, status, outcome, awaits, undo_status",

@@ -37,8 +37,9 @@ def after(reads: Reads, number: int, limit: int) -> list[Row]:
 
 
 def take(tx: Transaction, number: int) -> Row | None:
-    """Delete a row, and return its `id, tries`; None if it was moved or deleted, or is set aside."""
-    rows = tx.rows("DELETE FROM due WHERE number = :number AND is_damaged = 0 RETURNING id, tries", {"number": number})
+    """Delete a row, and return its `id, at, tries`; None if it was moved or deleted, or is set aside."""
+    sql = "DELETE FROM due WHERE number = :number AND is_damaged = 0 RETURNING id, at, tries"
+    rows = tx.rows(sql, {"number": number})
     return rows[0] if rows else None
 
 

@@ -1,7 +1,7 @@
 """SQL for what is in force: a row for each target of a run (core/docs/in-force.md).
 
-A row has the columns of the table (core/store/database/schema.py). Rows that have ended stay with their action; only
-`of_action` and `find` give them.
+A row has the columns of the table (core/store/database/schema.py), and `due_at`, when core undoes it or tries again.
+Rows that have ended stay with their action; only `of_action` and `find` give them.
 """
 
 import json
@@ -13,10 +13,11 @@ from core.protection import Look
 from core.store import due
 
 _COLUMNS = (
-    "id, action_id, responder, undone_by, artifact, target_kind, target, digest, state, since, ends_at, due_at,"
+    "id, action_id, responder, undone_by, artifact, target_kind, target, digest, state, since, ends_at,"
     " is_crossed, undo_status, undo_id, is_due, message, approved_until, moved_by, moved_at, moved_from, ended_at,"
-    " ended_by, reason"
+    " ended_by, reason, (SELECT at FROM due WHERE kind = 'undo' AND due.id = in_force.id) AS due_at"
 )
+_DUE = "SELECT id FROM due WHERE kind = 'undo'"
 _ACTIVE = "state <> 'ended'"  # as in the indexes
 
 
@@ -83,12 +84,12 @@ def active(reads: Reads) -> list[Row]:
 
 
 def change(tx: Transaction, number: int, values: Mapping[str, Any], now: int) -> Row:
-    """Store other values in columns of a row; returns it. With another `due_at` it is due then."""
+    """Store other values in columns of a row, and when it is due; returns it."""
     if values.get("due_at") is not None:
         due.put(tx, "undo", number, values["due_at"], now)
     elif "due_at" in values:
         due.drop(tx, "undo", number)
-    columns = ", ".join(f"{name} = :{name}" for name in values)
+    columns = ", ".join(f"{name} = :{name}" for name in values if name != "due_at")
     (row,) = tx.rows(f"UPDATE in_force SET {columns} WHERE id = :id RETURNING {_COLUMNS}", {**values, "id": number})
     return row
 
@@ -100,12 +101,12 @@ def delete_of(tx: Transaction, action_id: int) -> None:
 
 def with_time(reads: Reads) -> list[Row]:
     """What core undoes by itself."""
-    return reads.rows(f"SELECT {_COLUMNS} FROM in_force WHERE due_at IS NOT NULL ORDER BY id")
+    return reads.rows(f"SELECT {_COLUMNS} FROM in_force WHERE id IN ({_DUE}) ORDER BY id")
 
 
 def count_waiting(reads: Reads) -> int:
     """How many actions core should have undone, and could not."""
-    sql = "SELECT count(DISTINCT action_id) AS total FROM in_force WHERE due_at IS NOT NULL AND undo_status = 'waiting'"
+    sql = f"SELECT count(DISTINCT action_id) AS total FROM in_force WHERE id IN ({_DUE}) AND undo_status = 'waiting'"
     row = reads.row(sql)
     return row["total"] if row else 0
 

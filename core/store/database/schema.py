@@ -142,13 +142,13 @@ CREATE INDEX action_target_action ON action_target (action_id);
 -- What runs have left in force: a row for each target of a run; one for its object where it may act on anything in
 -- that (target_kind: object). undone_by: the responder that undoes it, or its own where none does. target: in full, in
 -- its canonical form; artifact: the one that names it. look, look_folded, look_label: how it looks, as hashes. state:
--- starting, in_force, unknown or ended. ends_at: null for no end. due_at: when core undoes it or tries again.
+-- starting, in_force, unknown or ended. ends_at: null for no end; `due` says when core undoes it.
 -- is_crossed: something undid the same while it was starting. undo_id: the newest run that undoes it; is_due: core
 -- began that. message: why it was not undone. reason: why nobody knows whether it is in force, or who says it ended.
 CREATE TABLE in_force (
   id INTEGER PRIMARY KEY, action_id INTEGER NOT NULL, responder TEXT NOT NULL, undone_by TEXT NOT NULL, artifact TEXT,
   target_kind TEXT NOT NULL, target TEXT NOT NULL, digest TEXT NOT NULL, look TEXT, look_folded TEXT, look_label TEXT,
-  state TEXT NOT NULL, since INTEGER NOT NULL, ends_at INTEGER, due_at INTEGER, is_crossed INTEGER NOT NULL DEFAULT 0,
+  state TEXT NOT NULL, since INTEGER NOT NULL, ends_at INTEGER, is_crossed INTEGER NOT NULL DEFAULT 0,
   undo_status TEXT, undo_id INTEGER, is_due INTEGER NOT NULL DEFAULT 0, message TEXT, approved_until INTEGER,
   moved_by TEXT, moved_at INTEGER, moved_from INTEGER, ended_at INTEGER, ended_by TEXT, reason TEXT);
 CREATE INDEX in_force_action ON in_force (action_id);
@@ -158,7 +158,6 @@ CREATE INDEX in_force_responder ON in_force (responder, target_kind) WHERE state
 CREATE INDEX in_force_look ON in_force (look) WHERE state <> 'ended';
 CREATE INDEX in_force_look_folded ON in_force (look_folded) WHERE state <> 'ended';
 CREATE INDEX in_force_look_label ON in_force (look_label) WHERE state <> 'ended';
-CREATE INDEX in_force_due ON in_force (action_id) WHERE due_at IS NOT NULL;
 
 -- Which actions are on a block list since which version of it, or were until `ended` and some reader has them.
 CREATE TABLE blocklist_entry (

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from core.actions.due import AFTER_REFUSAL, Due, Followup
 from core.common.clock import DAY_MS, HOUR_MS, MINUTE_MS
-from core.common.database import Database, Transaction
+from core.common.database import Database, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.store import due as stored
 from core.store.database import sequences
@@ -42,7 +42,8 @@ class Core:
         self.before: Callable[[Transaction, int], None] = lambda tx, number: None
         self.due = Due(database, machine.clock, {"approval": self.handle}, uptime=machine.uptime)
 
-    def handle(self, tx: Transaction, number: int) -> Followup:
+    def handle(self, tx: Transaction, due: Row) -> Followup:
+        number = due["id"]
         self.before(tx, number)
         tx.run("INSERT INTO dropped_file (file_id) VALUES (:id)", {"id": f"~{number}"})  # fails if it is there
         return lambda: self.done.append((number, self.machine.uptime()))

@@ -63,7 +63,7 @@ async def isolated(core: CoreProcess, target: str, minutes: int) -> str:
 def pass_days(setup: CoreSetup, days: int) -> None:
     """Have all that is stored so many days older, as it is once no core has run for as long."""
     passed = days * DAY_MS
-    times = ", ".join(f"{name} = {name} - {passed}" for name in ("ends_at", "due_at", "since"))
+    times = ", ".join(f"{name} = {name} - {passed}" for name in ("ends_at", "since"))
     stores.rows(setup.database, f"UPDATE in_force SET {times}")  # noqa: S608
     stores.rows(setup.database, f"UPDATE due SET at = at - {passed}")  # noqa: S608
 

@@ -171,9 +171,9 @@ class Together(RuleBasedStateMachine):
     def noting(self, core: ActionParts) -> ActionParts:
         """The core, once it notes what it has handled."""
 
-        def handle(kind: str, handler: Handler, tx: Transaction, number: int) -> Followup | None:
-            followup = handler(tx, number)
-            self.handled.append((kind, number))
+        def handle(kind: str, handler: Handler, tx: Transaction, due: Row) -> Followup | None:
+            followup = handler(tx, due)
+            self.handled.append((kind, due["id"]))
             return followup
 
         undo = partial(handle, "undo", core.undos.undo_due)
@@ -529,14 +529,16 @@ class Together(RuleBasedStateMachine):
         ranked = sorted(self.held, key=lambda held: ("ended", "starting", "unknown", "in_force").index(held.state))
         expected = {held.host: held.state for held in ranked if held.state != "ended"}
         assert sorted((host, one.state) for host, one in await self.listed()) == sorted(expected.items())
-        subjects = (
-            "SELECT 'undo' AS kind, id, due_at AS at FROM in_force WHERE due_at IS NOT NULL"
-            " UNION ALL SELECT 'approval', id, expires_at FROM approval WHERE is_waiting = 1 ORDER BY kind, id"
-        )
-        due = [dict(row) for row in await self.rows("SELECT kind, id, at FROM due ORDER BY kind, id")]
-        assert due == [dict(row) for row in await self.rows(subjects)]
+        due = {(row["kind"], row["id"]): row["at"] for row in await self.rows("SELECT kind, id, at FROM due")}
+        expires = await self.rows("SELECT id, expires_at FROM approval WHERE is_waiting = 1")
+        assert all(due["approval", row["id"]] == row["expires_at"] for row in expires)
+        states = {row["id"]: row for row in await self.rows("SELECT id, undo_status, ends_at FROM in_force")}
+        timed = {n for n, row in states.items() if row["undo_status"] == "available" and row["ends_at"] is not None}
+        undos = {number for kind, number in due if kind == "undo"}
+        assert timed <= undos
+        assert all(states[number]["undo_status"] not in (None, "undone", "replaced") for number in undos)
         waiting = {one.number for one in self.asked if one.state == "waiting"}
-        assert {row["id"] for row in due if row["kind"] == "approval"} == waiting
+        assert {number for kind, number in due if kind == "approval"} == waiting
 
     def find_extensions(self, actions: Mapping[str, Action]) -> None:
         """Note what later ends wait by now, and which don't any more."""

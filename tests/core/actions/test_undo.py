@@ -12,7 +12,6 @@ import pytest
 
 from core.actions.due import AT_ONCE
 from core.actions.in_force import LAST_RETRY_MS, RETRY_MS
-from core.actions.runs import Undoing
 from core.app import clock_parts, undo_parts
 from core.authorization import COMMAND_LINE, Caller
 from core.client import CoreClient
@@ -466,17 +465,6 @@ async def test_a_timed_release_that_ran_and_failed_is_not_repeated_by_itself(tmp
         )
 
 
-async def test_a_time_that_somebody_has_changed_meanwhile_does_not_count(tmp_path: Path) -> None:
-    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
-        action = await blocked(harness)
-        number, due = int(action.id[1:]), harness.clock.now_ms + 60 * MINUTE_MS
-        harness.clock.now_ms += 30 * MINUTE_MS
-        await harness.undos.set_time(ANNA, action.id, 60)
-        release = run_input(harness, RELEASE)
-        late = await refused(harness.actions.runs.start(ANNA, release, undoing=Undoing(number, due_at=due)))
-        assert (late.code, runs_of(harness, RELEASE)) == ("conflict", 0)
-
-
 async def test_a_refused_release_says_why_is_told_once_and_tried_again(tmp_path: Path) -> None:
     async with harness_with(tmp_path, undo_after_minutes=60) as harness:
         action, due = await blocked(harness), harness.clock.now_ms + 60 * MINUTE_MS
@@ -556,22 +544,6 @@ async def test_a_later_run_on_the_object_decides_when_it_is_undone(tmp_path: Pat
         assert (await released(harness)).undoes == started.id
         await harness.due.look()
         assert runs_of(harness, RELEASE) == 1
-
-
-async def test_a_run_that_comes_between_the_look_and_a_timed_undo_is_not_undone_by_it(tmp_path: Path) -> None:
-    """As by another core, between what one has read and the transaction that records the undo."""
-    async with harness_with(tmp_path, undo_after_minutes=60) as harness:
-        first = await blocked(harness)
-        due_at = (await undo_of(harness, first)).at
-        assert due_at is not None
-        harness.clock.now_ms = due_at
-        await blocked(harness)
-        release = run_input(harness, RELEASE)
-        with pytest.raises(ResponderBotError, match="acts on the same and ends later") as caught:
-            await harness.actions.runs.start(ANNA, release, undoing=Undoing(int(first.id[1:]), due_at=due_at))
-        assert caught.value.code == "conflict"
-        by_hand = await harness.actions.runs.start(ANNA, release, undoing=Undoing(int(first.id[1:])))
-        assert (await released(harness)).id == by_hand.action.id
 
 
 async def test_more_than_a_batch_that_is_due_is_undone_once_each_by_several_cores(tmp_path: Path) -> None:

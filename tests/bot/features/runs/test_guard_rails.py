@@ -149,7 +149,7 @@ async def test_an_undo_that_core_is_refused_is_told_once_and_done_by_who_may(
     stores.rows(env.folder / "core.db", "UPDATE sequence SET last = last + 1 WHERE name = 'due'")
     newest = "(SELECT last FROM sequence WHERE name = 'due')"
     stores.rows(env.folder / "core.db", f"UPDATE due SET number = {newest}, wait = 0 WHERE kind = 'undo'")  # noqa: S608
-    stores.rows(env.folder / "core.db", "UPDATE in_force SET ends_at = 1 WHERE due_at > 1")
+    stores.rows(env.folder / "core.db", "UPDATE in_force SET ends_at = 1 WHERE ends_at > 1")
     told = within_limits(await env.until("anna", in_thread(card["ts"], "was to end")))
     assert "only lea may run it" in text_of(told)
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "still in force"))
