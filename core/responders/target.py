@@ -535,9 +535,8 @@ def _artifact(reads: Reads, object_id: int) -> Target:
         parent = load(reads, "case", stored.case_id)
         shown["case"] = parent.json
     else:
-        parent = _of_alert(stored.alert)
-        of_alert = [item for item in parent.json["artifacts"] if item["id"] == shown["id"]]
-        shown["alert"] = {**parent.json, "artifacts": of_alert}  # a run on one artifact gets no others
+        parent = _of_alert(stored.alert.model_copy(update={"artifacts": [artifact]}))  # a run on one gets no others
+        shown["alert"] = parent.json
     number, tlp, data_type = artifact.number, artifact.tlp, artifact.data_type
     return Target(artifacts.KIND, number, parent.root_id, tlp, parent.pap, shown, data_type, parent.tlp)
 
