@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import suppress
+from weakref import WeakValueDictionary
 
 from core.actions.approvals import Approvals, Choice
 from core.actions.lifecycle import Lifecycle
@@ -51,9 +52,13 @@ class Actions:
         self._database = database
         self._feed = feed
         self._clock = clock
+        self._turns = WeakValueDictionary[str, asyncio.Lock]()
+        """By login: each starts one run at a time, so that who asks for many at once keeps nobody else waiting."""
 
     async def start(self, caller: Caller, request: RunInput, *, key: str = "", body: str = "") -> StartedRun:
-        return await self.runs.start(caller, request, key=key, body=body)
+        async with self._turns.setdefault(caller.login, asyncio.Lock()):
+            await asyncio.sleep(0)  # what others ask comes in between
+            return await self.runs.start(caller, request, key=key, body=body)
 
     async def with_job_id(self, action: Action) -> Action:
         """The action with its engine's job id; waits up to JOB_ID_WAIT_S for one that the engine has yet to give."""
