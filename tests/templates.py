@@ -39,6 +39,7 @@ async def copy_to(location: Location, *, audited: bool) -> None:
         _TEMPLATES[audited] = await _template(audited)
     template, identity = _TEMPLATES[audited]
     location.touch(0o600)
+    location.chmod(0o600)  # whatever the umask
     location.write_bytes(template.replace(identity, token_hex(16).encode()))  # each database has an identity of its own
 
 

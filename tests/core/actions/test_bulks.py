@@ -99,15 +99,20 @@ async def test_the_same_key_gives_the_same_answer_and_starts_nothing(core: Runni
     assert [entry["status"] for entry in refused[0][1]["actions"]] == [404, 404, 404]
 
 
+async def renewals(core: RunningCore) -> int:
+    """How often core has renewed its lease, each time with a commit at most."""
+    return int((await core.core.database.read(lambda reads: reads.rows("SELECT beat FROM owner")))[0]["beat"])
+
+
 async def test_a_hundred_runs_are_one_commit_and_their_events_one_document_and_one_bulk(core: RunningCore) -> None:
     artifacts = [{"dataType": "ip", "data": f"192.0.2.{number}"} for number in range(100)]
     (alert,) = await new_alerts(core, 1, artifacts=artifacts)
     shown = (await core.send("GET", f"/api/alert/{alert}")).json()
     targets = [{"objectType": "case_artifact", "objectId": artifact["id"]} for artifact in shown["artifacts"]]
     after = (await core.send("GET", "/api/event")).json()["last"]
-    before = core.core.database.commits
+    before, beats = core.core.database.commits, await renewals(core)
     _, answer = await bulk(core, {"responderId": BLOCK, "targets": targets})
-    assert core.core.database.commits == before + 1
+    assert core.core.database.commits - before <= 1 + await renewals(core) - beats
     assert {entry["status"] for entry in answer["actions"]} == {201}
     page = (await core.send("GET", f"/api/event?after={after}&include=documents")).json()
     assert len(page["events"]) == 100
