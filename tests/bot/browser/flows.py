@@ -151,12 +151,13 @@ async def assert_in_viewport(page: Page, selector: str) -> None:
 
 
 async def until_true(page: Page, function: str, arg: object = None) -> None:
-    """Look at each frame until the function of JavaScript returns true.
+    """Look at each frame until the function of JavaScript returns true, for at most 30 s.
 
     The page's policy lets nobody evaluate text in it later on, as Playwright's `wait_for_function` does.
     """
     await page.evaluate(
-        "arg => new Promise(resolve => { const is_true = " + function + ";"
-        " const look = () => is_true(arg) ? resolve() : requestAnimationFrame(look); look(); })",
+        "arg => new Promise((resolve, reject) => { const is_true = " + function + ", end = performance.now() + 30000;"
+        " const look = () => is_true(arg) ? resolve()"
+        " : performance.now() > end ? reject(new Error('never true')) : requestAnimationFrame(look); look(); })",
         arg,
     )

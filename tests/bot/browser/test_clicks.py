@@ -1,5 +1,6 @@
 """How many clicks it takes to do what analysts do most."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -65,7 +66,7 @@ async def test_an_approval_from_its_notification_takes_2_clicks_and_a_report_1(f
     await page.get_by_text("Messages", exact=True).click()
     request = page.locator("main .message", has_text=f"({alert_id})")
     await expect(request).to_have_count(1)
-    await page.get_by_role("button", name="Phone").click()
+    await page.get_by_role("button", name="Phone", exact=True).click()
     await expect(page.locator("#pane")).to_contain_text("Approve or deny: Isolate Host")
     async with clicks(page, 2):
         await request.get_by_role("button", name="Approve").click()
@@ -95,11 +96,11 @@ async def test_an_address_is_blocked_for_an_hour_in_3_clicks(flows: FlowEnvironm
     shown = await card(page, title)
     async with clicks(page, 3):
         await shown.get_by_text("Act on ip").click()
-        await page.locator(".picker .option", has_text="Block").click()
+        await page.locator(".picker .option", has_text=re.compile("^Block")).click()
         await expect(page.locator("#modal")).to_contain_text("ip 198[.]51[.]100[.]23")
         await page.locator("#modal .sheet-foot .primary").click()
         await expect(shown).to_contain_text("Block on ip 198[.]51[.]100[.]23", timeout=RUN_ENDS_MS)
-    await expect(shown).to_contain_text("is blocked until", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("is in force until", timeout=RUN_ENDS_MS)
 
 
 WHOLE_CARDS = """() => {
