@@ -115,6 +115,13 @@ async def screenshot(page: Page, name: str) -> None:
     await page.screenshot(path=ARTEFACTS / f"{re.sub(r'[^a-z0-9-]+', '-', name.lower())}.png")
 
 
+def documented(name: str, scheme: str) -> Path:
+    """Where a picture of the documents is written; `cp artefacts/browser/documents/* .github/` takes all of them."""
+    folder = ARTEFACTS / "documents"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}{'-dark' if scheme == 'dark' else ''}.png"
+
+
 @pytest_asyncio.fixture(loop_scope="module")
 async def env(chromium: Browser) -> AsyncIterator[BrowserEnvironment]:
     emulator = SlackEmulator(MANIFEST, rates=False)

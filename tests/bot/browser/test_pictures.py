@@ -1,7 +1,9 @@
 """Pictures of the README, and of every surface in both themes, wide and narrow, from a `try` of their own."""
 
 import time
-from dataclasses import replace
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pytest
@@ -10,7 +12,7 @@ from playwright.async_api import Locator, Page, expect
 from bot.demo.environment import CLOSE, EXTRACT, ISOLATE, MAIL
 from bot.features.alert_groups.views import group_card
 from bot.storms import GroupContent
-from tests.bot.browser.conftest import BrowserEnvironment, screenshot
+from tests.bot.browser.conftest import BrowserEnvironment, documented, screenshot
 from tests.bot.browser.flows import (
     BEN,
     RUN_ENDS_MS,
@@ -81,7 +83,74 @@ async def taken(page: Page, title: str, scheme: str) -> None:
     await expect(page.locator("#pane")).to_contain_text("Extract Indicators")
     await page.mouse.move(0, 0)
     await page.evaluate("document.activeElement.blur()")
-    await screenshot(page, f"readme-alert-{scheme}")
+    await page.screenshot(path=documented("alert", scheme))
+
+
+@dataclass
+class Phone:
+    """A phone's page, and its pictures by scheme."""
+
+    page: Page
+    taken: dict[str, list[bytes]]
+
+    async def shows(self, *buttons: Locator) -> None:
+        """Take a picture once these are in sight without scrolling, light and dark."""
+        for button in buttons:
+            await expect(button).to_be_in_viewport(ratio=1)
+        for scheme in SCHEMES:
+            await self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            self.taken.setdefault(scheme, []).append(await self.page.screenshot())
+
+    async def decision(self, on: str, button: str) -> None:
+        """The request for approval with these words, as Home's Review shows it."""
+        request = self.page.locator("main [data-block]", has_text=on)
+        await request.get_by_role("button", name="Review").click()
+        shown = modal(self.page, "answer by")
+        await self.shows(shown.get_by_role("button", name=button), shown.get_by_role("button", name="Deny"))
+        await leave_modal(self.page)
+
+    async def side_by_side(self, name: str) -> None:
+        """Write the pictures of each scheme into one, for the documents."""
+        for scheme, pictures in self.taken.items():
+            shown = "".join(f'<img src="data:image/png;base64,{b64encode(one).decode()}">' for one in pictures)
+            empty = await self.page.context.new_page()
+            await empty.set_content(f'<body style="margin:0;display:inline-flex;gap:8px">{shown}</body>')
+            await empty.locator("body").screenshot(path=documented(name, scheme), omit_background=True)
+            await empty.close()
+
+
+async def isolate(page: Page, alert_ids: Sequence[str]) -> None:
+    """Ask to isolate the hosts of these alerts."""
+    await command(page, f"/responder run Isolate Host {' '.join(alert_ids)}")
+    await modal(page, "after 1 approval").get_by_role("button", name="Ask to isolate host").click()
+    await expect(modal(page, "after 1 approval")).to_be_hidden()
+    await leave_modal(page)
+
+
+async def test_what_is_decided_on_a_phone_is_in_sight(flows: FlowEnvironment) -> None:
+    """A fresh card, an approval, one of four hosts, and Home in a storm."""
+    page = await flows.open_page(BEN, viewport={"width": 390, "height": 844})
+    phone = Phone(page, {})
+    alert_id, title = await flows.alert()
+    fresh = await card(page, title)
+    await fresh.scroll_into_view_if_needed()
+    await phone.shows(*[fresh.get_by_role("button", name=name) for name in ("Act on ip", "Assign to me", "Details")])
+    hosts = ("SRV-FILE-02.prod.example.org", "SRV-FILE-02-BACKUP.prod.example.org", "LT-0777", "LT-0778")
+    several = [await flows.alert(artifacts=[{"dataType": "hostname", "data": host}]) for host in hosts]
+    anna = await flows.open_page()
+    await isolate(anna, [alert_id])
+    await isolate(anna, [one for one, _ in several])
+    await flows.alert(title="Domain admin added on dc-1", severity=4)
+    for number in range(40):
+        await flows.alert(title=f"ET SCAN Potential SSH Scan from 203.0.113.{number}", severity=1)
+    await page.evaluate("location.hash = '#/U0BEN/home'")
+    home = page.locator("main")
+    await expect(home).to_contain_text("Domain admin added on dc-1")
+    await phone.decision(f"({alert_id})", "Isolate Host")
+    await phone.decision("4 targets", "Isolate Host (4)")
+    critical = home.locator("[data-block]", has_text="Domain admin added on dc-1")
+    await phone.shows(home.get_by_role("button", name="Review").last, critical.get_by_role("button"))
+    await phone.side_by_side("surfaces")
 
 
 async def test_every_surface_in_both_themes_on_a_wide_and_a_narrow_screen(flows: FlowEnvironment) -> None:
@@ -122,7 +191,7 @@ async def app(page: Page, alert_id: str) -> None:
     request = page.locator("main .message", has_text=f"({alert_id})")
     await expect(request).to_have_count(1)
     await pictured(page, "approval", request)
-    await page.get_by_role("button", name="Phone").click()
+    await page.get_by_role("button", name="Phone", exact=True).click()
     await expect(page.locator("#pane")).to_contain_text("Approve or deny: Isolate Host")
     await pictured(page, "phone", page.locator("#pane"))
     await leave_pane(page)

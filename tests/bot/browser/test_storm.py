@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from bot.outbox import RateLimiter
-from tests.bot.browser.conftest import ARTEFACTS, close_windows, open_window
+from tests.bot.browser.conftest import close_windows, documented, open_window
 from tests.bot.browser.test_pictures import SCHEMES
 from tests.bot.notifier.test_storms import MINUTE_MS, channel_alerts, second, seconds_until
 from tests.bot.outbox.harness import ManualClock, until
@@ -76,7 +76,7 @@ async def test_the_channel_in_a_storm_and_after_it(tmp_path: Path, chromium: Bro
         for _ in range(4):  # by then the cards of groups may be updated again
             await second(env, clock)
         await expect(page.get_by_text("s: 1 critical")).to_be_visible()  # of the digest
-        await pictured(page, "storm-during", "88 × Logon failed")
+        await pictured(page, "storm", "88 × Logon failed")
         clock.ahead_ms += 11 * MINUTE_MS
         await expect(page.get_by_text("The storm is over")).to_be_visible()
         await pictured(page, "storm-after", "The storm is over")
@@ -90,7 +90,7 @@ async def pictured(page: Page, name: str, words: str) -> None:
     await page.set_viewport_size({"width": 1040, "height": 1000})
     first = page.locator("main .message.card", has_text=words)
     await first.evaluate("shown => shown.scrollIntoView({block: 'start'})")
-    ARTEFACTS.mkdir(parents=True, exist_ok=True)
     for scheme in SCHEMES:
         await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        await page.locator("main").screenshot(path=ARTEFACTS / f"{name}-{scheme}.png")
+        await page.evaluate("document.querySelector('main .jump').hidden = true")
+        await page.locator("main .scroller").screenshot(path=documented(name, scheme))
