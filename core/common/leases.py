@@ -99,11 +99,9 @@ class Leases:
         return [row for row in rows if row["holder"] in before and before[row["holder"]].beat != row["beat"]]
 
     def silent_ms(self, row: Row) -> int:
-        """For how long this process has looked on and seen no renewal of this lease; 0 for its own."""
+        """For how long this process has looked on and seen no renewal of another's lease (ms)."""
         seen = self._seen.get(row["holder"])
-        if row["holder"] == self.holder or seen is None or seen.beat != row["beat"]:
-            return 0
-        return self._lease_clock() - seen.at
+        return 0 if seen is None or seen.beat != row["beat"] else self._lease_clock() - seen.at
 
 
 def _as_seen(row: Row, before: _Seen | None, now: int) -> _Seen:

@@ -176,6 +176,21 @@ async def test_a_host_of_which_a_core_starts_at_the_last_moment_is_not_lost(tmp_
     assert engine.runs == []
 
 
+async def test_a_core_that_renews_its_lease_at_the_last_moment_keeps_its_actions(tmp_path: Path) -> None:
+    engine = ScriptedEngine()
+    async with open_harness(tmp_path) as harness, host(harness, "web2", engine) as other:
+        action, _ = await started_run(harness)
+        holder = harness.hosts.holder
+        await look(other)
+        for _ in range(3):
+            harness.clock.now_ms += LEASE_MS // 3
+            over = await other.hosts.look()
+        assert over == [holder]
+        await harness.hosts.renew()
+        assert await harness.database.transaction(lambda tx: other.lifecycle.take_over(tx, holder)) == []
+        assert (await harness.action(action.id)).status == "InProgress"
+
+
 async def test_a_core_that_is_drained_and_loses_its_lease_goes_on_to_drain(tmp_path: Path) -> None:
     engine = ScriptedEngine()
     async with open_harness(tmp_path) as harness, host(harness, "web2", engine) as other:
