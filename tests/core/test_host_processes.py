@@ -41,7 +41,8 @@ async def test_hosts_are_listed_and_one_is_drained_by_command_and_by_the_api(tmp
         assert [(host["name"], host["state"]) for host in (first, second)] == [("web1", "running"), ("web2", "running")]
         (core,) = first["cores"]
         assert core["actions"] == [action.id]
-        assert core["engines"] == [{"name": "local", "up": True, "running": 1, "slots": 1}]
+        local = {"name": "local", "up": True, "running": 1, "slots": 1}
+        assert core["engines"] == [{"name": "core", "up": True, "running": 0}, local]
         answer = await two.send("POST", "/api/host/web1/drain", {"core": core["id"]})
         assert [host["state"] for host in answer.json()] == ["draining"]
         assert [host["state"] for host in (await one.send("DELETE", "/api/host/web1/drain")).json()] == ["running"]
@@ -52,7 +53,7 @@ async def test_hosts_are_listed_and_one_is_drained_by_command_and_by_the_api(tmp
         )
         code, said = await cli(one_setup, "hosts")
         assert code == 0
-        row = re.compile(rf"web1 +draining +{core['id']} +\S+ .* UTC +local 1/1 +{action.id}")
+        row = re.compile(rf"web1 +draining +{core['id']} +\S+ .* UTC +core 0/-, local 1/1 +{action.id}")
         assert [bool(row.fullmatch(line)) for line in said.splitlines()[1:]] == [True, False]
 
         queued = await one.client().run(run_body(alert, **counting(one_setup, "queued")))  # it still answers
