@@ -82,9 +82,9 @@ class _Version(argparse.Action):
     """Prints the version, which argparse's own action would have to know beforehand."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        from importlib.metadata import version
+        from core.common.process_identity import own_version
 
-        core_cli.announce(f"responder-bot {version('responder-bot')}")
+        core_cli.announce(f"responder-bot {own_version()}")
         parser.exit()
 
 

@@ -6,8 +6,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import cache, partial
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +58,7 @@ from core.common.database.location import Location, files_of
 from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
 from core.common.listener import GRACE_S, bind, http_server
+from core.common.process_identity import own_version
 from core.common.tasks import cancel_and_wait, repeat
 from core.common.words import some_of
 from core.engines import job_folder
@@ -91,8 +91,6 @@ CLOCKS_DIFFER_MS = 60_000  # what the clocks of hosts may differ by
 EVENTS_LOOKED_AT = 1_000  # the newest, which a clock that was wrong may have made
 RUNS_NAMED = 10
 LOST_HOST_MS = 24 * 3_600_000  # how long a lost host is reported
-
-_version = cache(version)  # which parses the metadata of the package each time
 
 Open = Callable[[Location, Opening], Database]
 
@@ -189,7 +187,7 @@ async def serving(
         async with http_server(starting, sock, grace_s=grace_s) as url:
             core = await Core.open(settings, open_=open_, opening=opening)
             starting.app = core.asgi
-            structlog.get_logger("core.app").info("listening", url=url, version=_version("responder-bot"))
+            structlog.get_logger("core.app").info("listening", url=url, version=own_version())
             async with systemd.alive():
                 yield core, url
     finally:
@@ -356,7 +354,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         *hosts_api.endpoints(HostList(hosts, database, clock)),
         *health.endpoints(probe, metrics, health_parts, paths_of(settings), section.metrics_token),
     ]
-    table += openapi.endpoints(table, _version("responder-bot"))
+    table += openapi.endpoints(table, own_version())
     public = alias.endpoints(table, section.vendor_alias)
     public += [*v1.connector_endpoints(public), *v1.endpoints(table), *v1.status_endpoints()]
     public += files_api.version_1(database)

@@ -197,9 +197,9 @@ class Approvals:
             **counts,
         )
 
-    def expire(self, tx: Transaction, due: Row) -> None:
+    def expire(self, tx: Transaction, due_row: Row) -> None:
         """End what nobody has approved in time."""
-        approval = stored.find(tx, due["id"])
+        approval = stored.find(tx, due_row["id"])
         if approval is not None and approval.is_waiting:
             row = find(tx, f"~{approval.action_id}")
             self._end(tx, row, approval, "expired", row["created_by"])

@@ -8,16 +8,13 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import version
 from typing import TypeVar
 
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
-from core.common.process_identity import boot_id, read_stat
+from core.common.process_identity import boot_id, own_version, read_stat
 
 T = TypeVar("T")
-_version = cache(version)  # which parses the metadata of the package each time
 
 COLUMNS = (
     "holder TEXT PRIMARY KEY, host TEXT NOT NULL, version TEXT NOT NULL, started_at INTEGER NOT NULL,"
@@ -63,7 +60,7 @@ class Leases:
 
     def take(self, tx: Transaction, holder: str, host: str, **more: object) -> None:
         """Take a lease; `more` is what the table has beside COLUMNS."""
-        about = {"holder": holder, "host": host, "version": _version("responder-bot"), "started_at": self._started_at}
+        about = {"holder": holder, "host": host, "version": own_version(), "started_at": self._started_at}
         values = {**about, "lease_until": self._clock() + self._length_ms, **more}
         names = ", ".join(values)
         tx.run(f"INSERT INTO {self._table} ({names}) VALUES (:{names.replace(', ', ', :')})", values)

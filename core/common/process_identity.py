@@ -1,6 +1,8 @@
-"""Process identity from `/proc`: a pid with boot id and start time identifies one process for ever."""
+"""Process identity: a pid with boot id and start time, from `/proc`, identifies one process for ever."""
 
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 
@@ -21,6 +23,12 @@ def read_stat(pid: int) -> ProcessStat | None:
     except OSError:
         return None
     return ProcessStat(fields[0].decode(), int(fields[3]), int(fields[19])) if len(fields) > 19 else None
+
+
+@cache  # its metadata are parsed each time
+def own_version() -> str:
+    """The version of responder-bot that this process runs."""
+    return version("responder-bot")
 
 
 def boot_id() -> str:
