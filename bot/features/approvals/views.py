@@ -365,7 +365,7 @@ def approve_view(
     shown = [*_asked(action, view, now_ms), *effect(responder)]
     policy = responder.policy if responder is not None else None
     needs = [_missing(action), decision(action, now_ms), named_approvers(policy), _can_also_read(action, view)]
-    deny = button_element("Deny", ids.DENY, button(Intent("deny", action.id)), of=action.id, style="danger")
+    deny = button_element("Deny", ids.DENY, button(Intent("deny", action.id)), of=action.id)
     return modals.modal(
         names.in_view(runs.title(action), "?"),
         [*changed(has_changed), *shown, context(" · ".join(filter(None, needs))), actions(deny)],

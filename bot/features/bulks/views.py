@@ -253,7 +253,7 @@ def review_view(
     more: list[Block]
     may_decide = not why_not and bool(actions_waiting)
     if may_decide:
-        deny = button_element(f"Deny all {total}", ids.BULK_DENY, button(Intent("bulk_deny", bulk.id)), style="danger")
+        deny = button_element(f"Deny all {total}", ids.BULK_DENY, button(Intent("bulk_deny", bulk.id)))
         policy = responder.policy if responder is not None else None
         needs = [approvals.decision_on_all(actions_waiting), approvals.named_approvers(policy)]
         more = [context(*filter(None, needs)), actions(deny)]

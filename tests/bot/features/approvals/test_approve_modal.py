@@ -38,6 +38,7 @@ def test_an_approval_names_deed_target_duration_requester_note_effect_and_way_ba
         "Isolate Host",
         "Not now",
     )
+    assert '"danger"' not in json.dumps(shown)  # Slack can't make the deed red, so nothing beside it is
     text = text_of(shown)
     for words in (
         "*Isolate Host on hostname SRV-DC01 for 15 minutes?*\\n*anna* asks · 🟠 HIGH ET MALWARE Beacon to known C2"
