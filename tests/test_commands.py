@@ -25,7 +25,6 @@ README = ROOT / "README.md"
 CI = "".join((ROOT / ".ci" / name).read_text() for name in ("run", "night"))
 
 IN_CI = {
-    "pip install uv && uv run pytest": "uv run pytest\n",
     "uv run pytest": "uv run pytest\n",
     ".ci/run": "",
     "uv run --group bench python -m tests.bench": "uv run --group bench python -m tests.bench --small --rounds 1",
@@ -248,8 +247,8 @@ async def test_the_commands_work_on_a_fresh_machine(shell: Shell) -> None:
         pass
     (shell.repository / "responder-bot.toml").write_text(CHANNEL)
     (shell.repository / "responder-bot.toml").chmod(0o600)
-    async with shell.serving("responder-bot try --workspace-only", "SLACK_APP_TOKEN=") as lines:
-        shell.env |= dict(line.split("=", 1) for line in lines if line.startswith("SLACK_"))
+    async with shell.serving("responder-bot try --workspace-only", "export SLACK_APP_TOKEN=") as lines:
+        shell.env |= dict(line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export "))
         shell.env["RESPONDER_BOT_CORE_PORT"] = free_port()
         async with shell.serving("uv run responder-bot serve", "bot: "):
             for command in BESIDE_SERVE:

@@ -54,17 +54,11 @@ async def emulator_only(print_line: Print, stop: Callable[[], Awaitable[None]], 
     await listen(emulator, port)
     try:
         print_line(f"page: {emulator.page_url}")
-        print_line(f"SLACK_API_URL={emulator.api_url}")
-        print_line(f"SLACK_BOT_TOKEN={emulator.bot_token}")
-        print_line(f"SLACK_APP_TOKEN={emulator.app_token}")
         print_line("channel: C0GENERAL (#general); people: U0ANNA (Anna), U0BEN (Ben)")
-        print_line(
-            "`responder-bot setup` connects to it with these variables in the environment; or in responder-bot.toml:"
-        )
-        print_line("[slack]")
-        print_line(f'api_url = "{emulator.api_url}"')
-        print_line(f'bot_token = "{emulator.bot_token}"')
-        print_line(f'app_token = "{emulator.app_token}"')
+        print_line("`responder-bot setup` connects to it, where you have pasted these:")
+        print_line(f"export SLACK_API_URL={emulator.api_url}")
+        print_line(f"export SLACK_BOT_TOKEN={emulator.bot_token}")
+        print_line(f"export SLACK_APP_TOKEN={emulator.app_token}")
         await stop()
     finally:
         await emulator.stop()

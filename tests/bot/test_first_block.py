@@ -18,7 +18,7 @@ from bot.demo.transcript import text_of
 from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from tests import programs
 from tests.bot.test_serve import output_after
-from tests.documents import ROOT, blocks
+from tests.documents import ROOT, blocks, prose
 
 ANNA, SOC, BLOCK = "U0ANNA", "C0SOC", "ResponderBot_Block_1_0"
 
@@ -70,10 +70,13 @@ async def test_a_newcomer_blocks_an_address_and_takes_it_off_again(tmp_path: Pat
                     assert process.returncode == 0, text
                     return found.decode()
 
-                async def blocked() -> str:
-                    return await shell(f"curl -sSf -u firewall:{reader} {core}/api/blocklist/ip.txt")
+                page = ROOT / "README.md"
+                (read_list,) = re.findall(r"`curl (-u firewall) (\$CORE[^`]+)`", prose(page))
 
-                (send,) = (block for block in blocks(ROOT / "README.md", "sh") if "/api/alert" in block)
+                async def blocked() -> str:
+                    return await shell(f"CORE={core}; curl -sSf {read_list[0]}:{reader} {read_list[1]}")
+
+                (send,) = (block for block in blocks(page, "sh") if "/api/alert" in block)
                 uv = f'uv() {{ shift 2; PYTHONPATH={ROOT} {sys.executable} -m bot.cli "$@"; }}; set -e\n'
                 alert = json.loads(await shell(uv + send.replace("http://127.0.0.1:9000", core)))["id"]
                 assert await blocked() == ""

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import stat
-import tomllib
 from pathlib import Path
 
 import aiohttp
@@ -101,10 +100,8 @@ async def test_the_commands_of_the_page_put_an_alert_of_suricata_on_a_card(tmp_p
 async def test_doctor_passes_for_the_emulator_alone_and_prints_only_its_lines(tmp_path: Path) -> None:
     process = await started(tmp_path, "--workspace-only")
     assert process.stdout is not None
-    lines = [(await process.stdout.readline()).decode().strip() for _ in range(10)]
-    address, bot_token, app_token = (line.partition("=")[2] for line in lines[1:4])
-    printed = tomllib.loads("\n".join(lines[6:]))
-    assert printed == {"slack": {"api_url": address, "bot_token": bot_token, "app_token": app_token}}
+    lines = [(await process.stdout.readline()).decode().strip() for _ in range(6)]
+    address, bot_token, app_token = (line.partition("=")[2] for line in lines[3:])
     (tmp_path / "responder-bot.toml").touch(0o600)  # it holds tokens
     (tmp_path / "responder-bot.toml").write_text(
         '[core]\nport = 9\nstate = "responder-bot.toml/below"\ndatabase = "responder-bot.db"\n'
