@@ -19,6 +19,7 @@ from tests.bot.outbox.harness import (
     until_read,
 )
 from tests.bot.running import UNLIMITED
+from tests.other_process import other_process
 
 
 async def test_an_interaction_is_accepted_once_and_taken_over_until_completed(tmp_path: Path) -> None:
@@ -93,6 +94,27 @@ async def test_a_click_that_a_lost_replica_has_acknowledged_is_carried_out_by_an
         assert (leader.leads, leader.silent_ms, lost.leads, lost.silent_ms) == (True, 0, False, LEASE_MS)
         assert leader.name.endswith(f"(process {os.getpid()})")
         await other.close()
+
+
+async def test_a_dead_replica_of_this_host_loses_lead_and_clicks_at_once(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, send=False) as env:
+        env.clock.stop()
+        former = MessageOutbox(open_stores(env.location), AsyncWebClient(token="x"), env.clock, lease_clock=env.clock)
+        with other_process() as process:
+            former.replicas.holder = former.replicas._leases.holder = process.holder
+            await former.inbox.accept("before it has a lease", {"n": 1})
+            assert await env.outbox.inbox.take_over_abandoned() == []
+            assert await former.replicas.acquire()
+            await former.inbox.accept("with one", {"n": 2})
+            assert not await env.outbox.replicas.acquire()
+            assert await env.outbox.inbox.take_over_abandoned() == []
+            process.end()
+            assert len(await env.outbox.inbox.take_over_abandoned()) == 2
+            await former.inbox.accept("late", {"n": 3})
+            assert await env.outbox.replicas.acquire()
+            assert len(await env.outbox.replicas.all()) == 1
+            assert [left.payload for left in await env.outbox.inbox.take_over_abandoned()] == [{"n": 3}]
+        await former.close()
 
 
 async def test_who_could_not_look_on_takes_nothing_from_the_others(tmp_path: Path) -> None:

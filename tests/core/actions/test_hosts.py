@@ -11,7 +11,7 @@ import pytest
 
 from core.actions.runner import CLAIM_AT_ONCE, WITHOUT_HOST_MS
 from core.common.clock import DAY_MS, MINUTE_MS
-from core.common.database import Row
+from core.common.database import Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.hosts.host_list import drain
@@ -35,6 +35,7 @@ from tests.core.actions.harness import (
 )
 from tests.core.core_process import until
 from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
+from tests.other_process import other_process
 
 
 def host(
@@ -190,6 +191,43 @@ async def test_a_core_that_renews_its_lease_at_the_last_moment_keeps_its_actions
         await harness.hosts.renew()
         assert await harness.database.transaction(lambda tx: other.lifecycle.take_over(tx, holder)) == []
         assert (await harness.action(action.id)).status == "InProgress"
+
+
+async def test_a_core_that_dispatches_before_its_lease_ends_keeps_it(tmp_path: Path) -> None:
+    engine = ScriptedEngine()
+    async with open_harness(tmp_path) as harness, host(harness, "web2", engine) as other:
+        await look(other)
+        for _ in range(2):
+            harness.clock.now_ms += LEASE_MS // 3
+            await look(other)
+        action, _ = await started_run(harness)
+        harness.clock.now_ms += LEASE_MS // 3
+        await look(other)
+        assert (await harness.action(action.id)).status == "InProgress"
+
+
+async def test_what_a_dead_core_followed_is_taken_over_at_once_by_its_host_alone(tmp_path: Path) -> None:
+    engine, elsewhere = ScriptedEngine(), ScriptedEngine()
+    async with open_harness(tmp_path) as harness, host(harness, "web2", elsewhere) as other:
+        action, _ = await started_run(harness)
+        with other_process() as process:
+
+            def hold(tx: Transaction) -> None:
+                holders = {"its": process.holder, "own": harness.hosts.holder}
+                tx.run("UPDATE owner SET holder = :its WHERE holder = :own", holders)
+                tx.run("UPDATE action SET owner = :its WHERE owner = :own", holders)
+
+            await harness.database.transaction(hold)
+            async with another_core(harness, ScriptedEngine()) as same:
+                await look(same)
+                assert same.runner.followed() == 0
+            process.end()
+            await silence(harness.clock, LEASE_MS - 1, other)
+            assert (await harness.action(action.id)).status == "InProgress"
+            async with another_core(harness, engine) as same:
+                await look(same)
+                assert (await next_run(engine)).job.action_id == action.id
+    assert elsewhere.runs == []
 
 
 async def test_a_core_that_is_drained_and_loses_its_lease_goes_on_to_drain(tmp_path: Path) -> None:
