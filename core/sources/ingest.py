@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import structlog
 
 from core.authorization import Caller, current_caller, full_login
-from core.common.clock import HOUR_MS, MINUTE_MS, Clock
+from core.common.clock import HOUR_MS, MINUTE_MS, Clock, boot_ms
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import AuthenticationError, ResponderBotError
 from core.common.tasks import repeat
@@ -101,13 +101,17 @@ class Sources:
         database: Database,
         clock: Clock,
         user_domain: str,
+        *,
+        uptime: Clock = boot_ms,
     ) -> None:
         """Raises ResponderBotError("bad_request") if a map is wrong."""
         self._sources = {name: Source.of(name, section, responders) for name, section in sections.items()}
         self._database = database
         self._clock = clock
         self._user_domain = user_domain
-        self._opened_at = clock()
+        self._uptime = uptime
+        self._opened_at = uptime()
+        self._last_signs: dict[str, tuple[int, int, int]] = {}  # by source: its time, that by the uptime, the last look
         self._small, self._large = asyncio.Semaphore(SMALL_AT_ONCE), asyncio.Semaphore(LARGE_AT_ONCE)
 
     async def open(self) -> None:
@@ -172,13 +176,13 @@ class Sources:
         """What is wrong with sources: no user, or nothing comes any more."""
 
         def read(reads: Reads) -> list[str]:
-            now, found = self._clock(), list[str]()
+            found = list[str]()
             rows = {row["name"]: row for row in stored.list_all(reads)}
             for name, source in self._sources.items():
                 caller = current_caller(reads, login := full_login(name, self._user_domain), login)
                 if caller is None or caller.profile != "source":
                     found.append(f"{name} has no user; `responder-bot user add {name} --profile source` makes it.")
-                elif self._is_silent(source, rows.get(name), now):
+                elif self._is_silent(source, rows.get(name)):
                     found.append(f"{name} has sent nothing {_since(rows[name])}; see whether its forwarder runs.")
             return found
 
@@ -189,12 +193,12 @@ class Sources:
         now = self._clock()
 
         def read(reads: Reads) -> bool:
-            rows = stored.list_all(reads)
-            return stored.has_repeated(reads, now - SHOWN_EVERY_MS) or any(map(is_newly_silent, rows))
+            silent = list(filter(is_newly_silent, stored.list_all(reads)))
+            return bool(silent) or stored.has_repeated(reads, now - SHOWN_EVERY_MS)
 
         def is_newly_silent(row: Row) -> bool:
             source = self._sources.get(row["name"])
-            return source is not None and row["silent_alert"] is None and self._is_silent(source, row, now)
+            return source is not None and self._is_silent(source, row) and row["silent_alert"] is None
 
         def work(tx: Transaction) -> None:
             repeats.show(tx, now, waited_ms=SHOWN_EVERY_MS, limit=SHOWN_AT_ONCE)
@@ -206,13 +210,17 @@ class Sources:
         if await self._database.read(read):
             await self._database.transaction(work)
 
-    def _is_silent(self, source: Source, row: Row | None, now: int) -> bool:
-        """Whether it has said nothing for too long, and not only because no core ran."""
+    def _is_silent(self, source: Source, row: Row | None) -> bool:
+        """Whether it has said nothing for too long, and not only because no core ran, or because a clock was set."""
         if row is None or source.section.expect_every is None:
             return False
-        expected_ms = duration_ms(source.section.expect_every)
-        ran_ms = now - self._opened_at
-        return now - (row["last_at"] or row["since"]) > expected_ms and ran_ms > min(expected_ms, SENDERS_RETRY_MS)
+        expected_ms, uptime = duration_ms(source.section.expect_every), self._uptime()
+        spoke_at, since, looked_at = self._last_signs.get(row["name"], (None, 0, 0))
+        if spoke_at != (at := row["last_at"] or row["since"]):
+            passed_ms = max(0, self._clock() - at)
+            since = uptime - (passed_ms if spoke_at is None else min(passed_ms, uptime - looked_at))
+        self._last_signs[row["name"]] = at, since, uptime
+        return uptime - since > expected_ms and uptime - self._opened_at > min(expected_ms, SENDERS_RETRY_MS)
 
 
 def _is_repeated(reads: Reads, login: str, key: str, content: bytes, now: int) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from core.authorization import COMMAND_LINE
 from core.common.clock import HOUR_MS, MINUTE_MS
 from core.common.database import Database
@@ -45,14 +47,14 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(folder: Path, **changes: Any) -> AsyncIterator[Scene]:
+async def scene(folder: Path, *, uptime: SetClock | None = None, **changes: Any) -> AsyncIterator[Scene]:
     clock = SetClock()
     async with stores.opened(folder / "core.db") as database:
         people = People(database, DOMAIN, clock)
         await people.add("mine", "source")
         await people.add("anna", "analyst")
         section = SourceSection.model_validate({**MINE, **changes})
-        sources = Sources({"mine": section}, {}, database, clock, DOMAIN)
+        sources = Sources({"mine": section}, {}, database, clock, DOMAIN, uptime=uptime or clock)
         await sources.open()
         yield Scene(database, clock, people, sources, Alerts(database, clock, "default"))
 
@@ -167,6 +169,7 @@ async def test_a_core_that_was_down_calls_nobody_silent_at_once(tmp_path: Path) 
             made.database,
             made.clock,
             DOMAIN,
+            uptime=made.clock,
         )
         await later.tick()
         at_once = len(await made.all())
@@ -174,6 +177,28 @@ async def test_a_core_that_was_down_calls_nobody_silent_at_once(tmp_path: Path) 
         await later.tick()
         await made.sources.tick()  # another core tells no second time
         assert (at_once, len(await made.all())) == (1, 2)
+
+
+@pytest.mark.parametrize("jump_ms", [-2 * HOUR_MS, 2 * HOUR_MS])
+async def test_a_clock_that_is_set_makes_no_source_silent_earlier_or_later(tmp_path: Path, jump_ms: int) -> None:
+    uptime = SetClock(5_000)
+    async with scene(tmp_path, uptime=uptime, expect_every="1h") as made:
+        await made.send(EVENT)
+        await made.sources.tick()
+        made.clock.now_ms += jump_ms
+        uptime.now_ms += HOUR_MS
+        await made.sources.tick()
+        early = len(await made.all())
+        await made.send({**EVENT, "id": "2"})
+        made.clock.now_ms += jump_ms
+        await made.sources.tick()
+        uptime.now_ms += HOUR_MS
+        await made.sources.tick()
+        again = len(await made.all())
+        uptime.now_ms += 1
+        await made.sources.tick()
+        late = [alert.type for alert in await made.all()]
+    assert (early, again, late) == (1, 2, ["alert", "alert", "silence"])
 
 
 async def test_one_that_never_said_anything_is_silent_too(tmp_path: Path) -> None:
