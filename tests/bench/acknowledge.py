@@ -39,7 +39,14 @@ async def measure(folder: Path, scale: Scale) -> list[Row]:
         }
         async with (
             serving("servers.core", folder / "core", cpus=CLIENT_CPUS, mode="never_ends") as core,
-            serving("servers.bot", folder / "bot", slack=slack, core_url=core.url, core_key=SERVICE_KEY) as bot,
+            serving(
+                "servers.bot",
+                folder / "bot",
+                slack=slack,
+                core_url=core.url,
+                core_key=SERVICE_KEY,
+                database=folder / "core" / "core.db",
+            ) as bot,
             serving("servers.slack_app", folder / "signature", mode="signature", slack=slack) as only_signature,
             serving("servers.slack_app", folder / "bolt", mode="bolt", slack=slack) as bolt,
         ):

@@ -181,7 +181,7 @@ async def _bot(folder: Path, scale: Scale) -> AsyncIterator[Click]:
         slack = _slack(emulator)
         bot = await stack.enter_async_context(
             serving("servers.bot", folder / "bot", cpus=ALL_CPUS, slack=slack, core_url=core.url, core_key=SERVICE_KEY,
-                    channels=[channel])
+                    channels=[channel], database=folder / "core" / "core.db")
         )  # fmt: skip
         emulator.requests_url = f"{bot.url}{bot.ready['path']}"
         client = await stack.enter_async_context(CoreClient(core.url, KEY))

@@ -15,7 +15,7 @@ from bot.slack_emulator import SlackEmulator
 from core.client import CoreClient
 from tests.bench import comparison
 from tests.bench.comparison import Goal, Row, Sample, Scale
-from tests.bench.dataset import KEY, NOW, SERVICE_KEY, fill, key_hash
+from tests.bench.dataset import KEY, NOW, SERVICE_KEY, fill
 from tests.bench.large_store import megabytes
 from tests.bench.load import LoadMeter, request
 from tests.bench.processes import CLIENT_CPUS, ServerProcess, serving
@@ -81,8 +81,8 @@ async def _with_users(folder: Path, many: int, scale: Scale) -> list[Row]:
 def _add_users(path: Path, count: int) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         database.executemany(
-            'INSERT INTO "user" (login, profile, clearance, key_hash, disabled, created_at) VALUES (?, ?, 3, ?, 0, ?)',
-            ((_login(n), "analyst", key_hash(_login(n)), NOW) for n in range(count)),
+            'INSERT INTO "user" (login, profile, clearance, disabled, created_at) VALUES (?, ?, 3, 0, ?)',
+            ((_login(n), "analyst", NOW) for n in range(count)),
         )
         links = ((f"U{n:08}", _login(n)) for n in range(count))
         database.executemany("INSERT INTO slack_link (team, slack_user, login) VALUES ('T0BENCH', ?, ?)", links)
@@ -210,6 +210,7 @@ async def _channels(folder: Path, count: int) -> AsyncIterator[_Channels]:
                 channels=channels,
                 core_url=core.url,
                 core_key=SERVICE_KEY,
+                database=folder / "core" / "core.db",
             ) as bot,
         ):
             yield _Channels(emulator, client, bot)

@@ -1,4 +1,4 @@
-"""The bot as users run it, over signed HTTP requests, on a free port."""
+"""The bot as users run it, on the database of its core, over signed HTTP requests, on a free port."""
 
 import json
 import sys
@@ -20,6 +20,7 @@ from tests.bench.processes import send_line
 async def main(given: dict[str, Any]) -> None:
     logs.configure("info")
     tree = {
+        "core": {"database": given["database"]},
         "bot": {"core_url": given["core_url"], "core_api_key": given["core_key"]},
         "slack": {**given["slack"], "port": 0},
         "channel": given.get("channels", []),
