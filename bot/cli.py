@@ -598,7 +598,7 @@ def _card_lines(alert: "Alert") -> list[str]:
     from bot.demo.transcript import lines_of
     from bot.features.alerts.views.card import alert_card
 
-    card = alert_card(alert, [], clearance=alert.tlp, button=lambda _: "", now_ms=alert.created_at)
+    card = alert_card(alert, [], clearance=alert.tlp, button=lambda _: "")
     return lines_of({"blocks": card.blocks})
 
 

@@ -58,15 +58,15 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
     listed = [home.HomeRun(failed, subject), home.HomeRun(timed, subject)]
     messages: Mapping[str, Message] = {
         "run that was not undone": undos.problem_reply(timed, subject, **seen),
-        "extension": approvals.later_end_request(longer, subject, now_ms=now_ms, **seen),
+        "extension": approvals.later_end_request(longer, subject, **seen),
         "override": approvals.approval_request(overriding, subject, **request),
-        "list of runs": overview.run_list("Failed", listed, person, button=seen["button"], now_ms=now_ms),
-        "card": alert_card(alert, [waiting, done, failed], now_ms=now_ms, **seen),
+        "list of runs": overview.run_list("Failed", listed, person, button=seen["button"]),
+        "card": alert_card(alert, [waiting, done, failed], **seen),
         "approval": approvals.approval_request(waiting, subject, **request),
         "direct approval": approvals.direct_request(waiting, subject, policy=None, link=LINK, voter="ben", **request),
         "end of a run": replies.end_reply(done, subject, **seen),
         "failed run": replies.end_reply(failed, subject, policy=Policy(confirm=CONFIRM), **seen),
-        "task log": replies.task_log_card(log, [done], subject, now_ms=now_ms, **seen),
+        "task log": replies.task_log_card(log, [done], subject, **seen),
         "question": questions.confirm(_asked(alert), _responder(), RedactedView(subject, 2), button=seen["button"]),
     }
     views = {
@@ -82,7 +82,6 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
             ),
             person,
             button=seen["button"],
-            now_ms=now_ms,
         ),
         "run modal": run_form.start_view(_asked(alert), subject, clearance=2),
         "inputs of a run": run_form.form_view(

@@ -115,13 +115,13 @@ class Renderer:
 
     async def alert_cards(self, timeline: Timeline, *, is_progress: bool = False) -> list[DesiredMessage]:
         """The card of an alert in each channel, with the runs on it and its artifacts; none for a case."""
-        alert, now = timeline.alert, self._clock()
+        alert = timeline.alert
         if alert is None:
             return []
         actions, total = timeline.document.actions, timeline.action_count
         policies = timeline.document.policies
         subject = Subject.in_document(timeline.document, alert.id) or Subject.alert(alert)
-        render = partial(alert_card, alert, actions, total=total, policies=policies, subject=subject, now_ms=now)
+        render = partial(alert_card, alert, actions, total=total, policies=policies, subject=subject)
         cards = [
             await self.message(thread.key, self._view(subject, thread.channel), thread.channel, render)
             for thread in timeline.threads
@@ -133,13 +133,13 @@ class Renderer:
 
         None for an alert.
         """
-        case, document, now = timeline.case, timeline.document, self._clock()
+        case, document = timeline.case, timeline.document
         if case is None:
             return []
         timeline.threads = timeline.threads or [Thread(c, case_key(case.id, c)) for c in self._routed(case)]
         tasks = await self._core.tasks_of(case.id, MOST_COUNTED + 1) if timeline.threads else []
         subject = Subject.in_document(document, case.id) or Subject.case(case)
-        render, desired = partial(case_card, case, document, tasks, now_ms=now), []
+        render, desired = partial(case_card, case, document, tasks), []
         for thread in {thread.channel: thread for thread in reversed(timeline.threads)}.values():
             key = case_key(case.id, thread.channel)
             card = await self.message(key, self._view(subject, thread.channel), thread.channel, render)
@@ -170,8 +170,8 @@ class Renderer:
         if log is None or case is None:
             return []
         actions = timeline.actions_on(log_id)
-        subject, now = Subject.in_document(timeline.document, log_id) or Subject.log(log, case), self._clock()
-        render = partial(replies.task_log_card, log, actions, subject, now_ms=now)
+        subject = Subject.in_document(timeline.document, log_id) or Subject.log(log, case)
+        render = partial(replies.task_log_card, log, actions, subject)
         return await self._in_threads(f"log:{log.id}", render, subject, timeline)
 
     async def action_messages(
@@ -204,7 +204,7 @@ class Renderer:
         `team:user`, user groups by their id.
         """
         subject, destinations = timeline.target(action), list[str]()
-        if approvals.is_open(action, self._clock()):
+        if runs.awaits_approval(action):
             by_root = await self._outbox.alert_groups.channel_alerts([timeline.root_id])
             grouped = [entry.channel for entry in by_root.get(timeline.root_id, ())]
             channels = filter(self._access.is_set_up, [*(thread.channel for thread in timeline.threads), *grouped])
@@ -268,7 +268,7 @@ class Renderer:
         """One request. When it is new, it notifies those who are asked; at half of the time, those who were."""
         subject, now = timeline.target(action), self._clock()
         about, kind = (action.id, "approval") if extension is None else (extension.id, f"extension:{action.id}")
-        waits = undo_state.later_end(action, now) is not None if extension else approvals.is_open(action, now)
+        waits = undo_state.later_end(action) is not None if extension else runs.awaits_approval(action)
         posted = {message.key: message for message in await self._outbox.messages_of(timeline.root_id)}
         direct = {key for key in posted if key.startswith(f"ask:{action.id}:") and key.split(":")[4] == about}
         in_threads = {f"{kind}:{about}:{thread.channel}": thread for thread in timeline.threads}
@@ -362,20 +362,18 @@ class Renderer:
 
         def render(*, clearance: int, button: ButtonIds) -> Message:
             view = RedactedView(subject, clearance)
-            return notices.reminder(
-                approvals.push_text(action, view, self._clock()) if view.is_open else "", mentions(who)
-            )
+            return notices.reminder(approvals.push_text(action, view) if view.is_open else "", mentions(who))
 
         return await self._in_threads(f"remind:{action.id}:{about}", render, subject, timeline)
 
     def _request_render(
         self, action: Action, extension: Extension | None, timeline: Timeline
     ) -> Callable[..., Message]:
-        subject, now = timeline.target(action), self._clock()
+        subject = timeline.target(action)
         if extension is not None:
-            return partial(approvals.later_end_request, action, subject, now_ms=now)
+            return partial(approvals.later_end_request, action, subject)
         policy = timeline.document.policies.get(action.responder_name)
-        return partial(approvals.approval_request, action, subject, now_ms=now, policy=policy)
+        return partial(approvals.approval_request, action, subject, now_ms=self._clock(), policy=policy)
 
     async def _direct_request(
         self, action: Action, extension: Extension | None, timeline: Timeline, key: str

@@ -429,20 +429,18 @@ async def truth(scene: Scene) -> Truth:
     for alert_id, channel in scene.alerts.items():
         alert = await scene.core("lea", CoreClient.alert, alert_id)
         on_alert = [action for action in actions if action.object_id == alert_id]
-        messages = [alert_card(alert, on_alert, **AS_SHOWN, now_ms=now_ms())]
+        messages = [alert_card(alert, on_alert, **AS_SHOWN)]
         with_subjects = [(action, Subject.alert(alert)) for action in on_alert]
         if alert.case is not None:
             case = await scene.core("lea", CoreClient.case, alert.case)
             task = await scene.core("lea", CoreClient.task, scene.tasks[case.id])
             (document,) = (await scene.core("lea", CoreClient.documents, [case.id])).documents
             tasks = await scene.core("lea", CoreClient.tasks_of, case.id, MOST_COUNTED + 1)
-            messages.append(case_card(case, document, tasks, **AS_SHOWN, now_ms=now_ms()))
+            messages.append(case_card(case, document, tasks, **AS_SHOWN))
             subjects = {case.id: Subject.case(case), task.id: Subject.task(task, case)}
             with_subjects += [(one, subjects[one.object_id]) for one in actions if one.object_id in subjects]
             logs = [Log.model_validate(log) for log in kept(scene.installed, "case_task_log", task.id)]
-            messages += [
-                replies.task_log_card(log, [], Subject.log(log, case), **AS_SHOWN, now_ms=now_ms()) for log in logs
-            ]
+            messages += [replies.task_log_card(log, [], Subject.log(log, case), **AS_SHOWN) for log in logs]
         for action, subject in with_subjects:
             messages.append(replies.end_reply(action, subject, **AS_SHOWN))
             if action.approval is not None:

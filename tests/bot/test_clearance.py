@@ -102,9 +102,9 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     offered = [make.responder(), refusing(alert)]
     request, choices = make.request(), [run_form.object_option(subject, clearance)]
     texts = [
-        dump(alert_card(alert, actions, clearance=clearance, button=button, now_ms=NOW)),
+        dump(alert_card(alert, actions, clearance=clearance, button=button)),
         dump(details.alert_in_full(alert, clearance=clearance, button=button)),
-        dump(runs.action_list(actions, subject.id, views, total=len(actions), now_ms=NOW)),
+        dump(runs.action_list(actions, subject.id, views, total=len(actions))),
         dump(
             responders.responder_list(
                 offered, by_artifact, subject, clearance=clearance, button=button, command="/responder"
@@ -118,17 +118,16 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(run_form.start_view(request, subject, clearance=clearance, responder=offered[0])),
         dump(run_form.form_view(request, offered[0], view, inputs.Form(()))),
         dump(run_form.form_view(replace(request, override_reason=""), offered[1], view, inputs.Form(()))),
-        dump(home.home_view(home.Home(told, mine, mine, told, told, told), person, button=button, now_ms=NOW)),
+        dump(home.home_view(home.Home(told, mine, mine, told, told, told), person, button=button)),
     ]
-    asked: Mapping[str, Any] = {"button": button, "now_ms": NOW}
     texts += [
         dump(close.close_view(Document(id=alert.id, alert=alert, actions=actions), view)) if view.is_open else "",
         *close.in_force(Document(id=alert.id, alert=alert, actions=[*map(in_force, actions)]), clearance),
-        dump(case_card(*as_case(alert, actions if view.shows_reports else []), clearance=clearance, **asked)),
+        dump(case_card(*as_case(alert, actions if view.shows_reports else []), clearance=clearance, button=button)),
     ]
     texts += [
-        dump(overview.run_list("Failed", told, person, **asked)),
-        dump(overview.pending(told, told, person, **asked)),
+        dump(overview.run_list("Failed", told, person, button=button)),
+        dump(overview.pending(told, told, person, button=button)),
     ]
     if view.is_open:
         texts.append(dump(responders.responder_options(offered, by_artifact, view, "")))
@@ -152,15 +151,15 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
                     action, subject, clearance=clearance, button=button, now_ms=NOW, link="", voter=""
                 )
             ),
-            dump(approvals.later_end_request(undone(action), subject, clearance=clearance, button=button, now_ms=NOW)),
+            dump(approvals.later_end_request(undone(action), subject, clearance=clearance, button=button)),
             dump(undos.problem_reply(undone(action), subject, clearance=clearance, button=button)),
             dump(replies.end_reply(undone(action), subject, clearance=clearance, button=button)),
-            dump(alert_card(alert, [undone(action)], clearance=clearance, button=button, now_ms=NOW)),
+            dump(alert_card(alert, [undone(action)], clearance=clearance, button=button)),
             dump(replies.end_reply(overriding(action), subject, clearance=clearance, button=button)),
             dump(
                 approvals.approval_request(overriding(action), subject, clearance=clearance, button=button, now_ms=NOW)
             ),
-            dump(alert_card(alert, [overriding(action)], clearance=clearance, button=button, now_ms=NOW)),
+            dump(alert_card(alert, [overriding(action)], clearance=clearance, button=button)),
             dump(replies.end_reply(action, subject, clearance=clearance, button=button)),
             dump(replies.told(action, subject, clearance=clearance, button=button)),
             dump(approvals.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW)),
@@ -214,7 +213,7 @@ def test_nothing_is_found_by_what_is_withheld(alert: Alert, clearance: int) -> N
 
 
 def test_a_card_above_the_clearance_shows_id_severity_and_that_details_are_withheld() -> None:
-    card = alert_card(make.alert(tlp=3), [make.ended()], clearance=2, button=button, now_ms=NOW)
+    card = alert_card(make.alert(tlp=3), [make.ended()], clearance=2, button=button)
     assert card.blocks[0]["text"]["text"] == "🟠 *HIGH*  ~12 · details withheld (TLP:RED): press Details"
     assert card.text == ("High alert ~12: details withheld (TLP:RED) · A run done.")
     assert "responder_menu" in dump(card)
@@ -230,7 +229,7 @@ def test_in_a_shared_channel_nothing_says_that_something_is_withheld() -> None:
     hidden = make.artifact(data="evil.example", tlp=2)
     on_hidden = make.ended(number=41, object_id=hidden.id, object_type="Artifact")
     alert, runs = make.alert(tlp=0, pap=0, artifacts=[hidden]), [make.ended(), on_hidden]
-    card = dump(alert_card(alert, runs, total=2, clearance=SHARED, button=button, now_ms=NOW))
+    card = dump(alert_card(alert, runs, total=2, clearance=SHARED, button=button))
     reply = dump(replies.end_reply(runs[0], Subject.alert(alert), clearance=SHARED, button=button))
     for shown in (card, reply):
         assert "withheld" not in shown
@@ -252,8 +251,8 @@ def test_a_file_is_shown_by_its_name_and_masked_by_name_and_hashes() -> None:
     artifact = make.artifact(tlp=3).model_copy(update={"data": None, "attachment": file})
     alert = make.alert(title=f"Opened payroll.xlsx ({'cd' * 20})", artifacts=[artifact])
     assert RedactedView(Subject.alert(alert), 2).title() == "Opened [withheld] ([withheld])"
-    assert "payroll" not in dump(alert_card(alert, [], clearance=2, button=button, now_ms=NOW))
-    assert "payroll[.]xlsx" in dump(alert_card(alert, [], clearance=3, button=button, now_ms=NOW))
+    assert "payroll" not in dump(alert_card(alert, [], clearance=2, button=button))
+    assert "payroll[.]xlsx" in dump(alert_card(alert, [], clearance=3, button=button))
 
 
 @pytest.mark.parametrize(
@@ -279,8 +278,8 @@ def test_a_hidden_artifact_is_masked_in_every_spelling(hidden: str, words: str) 
 def test_a_link_with_a_hidden_artifact_is_left_out() -> None:
     hidden = [make.artifact(data="boss@evil.example", tlp=3)]
     alert = make.alert(external_link="https://siem.example/?q=boss%40evil.example", artifacts=hidden)
-    assert "siem.example" not in dump(alert_card(alert, [], clearance=2, button=button, now_ms=NOW))
-    assert "siem.example" in dump(alert_card(alert, [], clearance=3, button=button, now_ms=NOW))
+    assert "siem.example" not in dump(alert_card(alert, [], clearance=2, button=button))
+    assert "siem.example" in dump(alert_card(alert, [], clearance=3, button=button))
 
 
 def test_the_tlp_of_a_case_counts_for_reports_on_its_artifacts() -> None:

@@ -66,9 +66,7 @@ async def _shows_case(context: Context, object_id: str) -> bool:
         return False
     subjects.require_visible(context, subject)
     tasks, whole = await context.core.tasks_of(case.id, MOST_COUNTED + 1), document.model_copy(update={"alert_ids": []})
-    render = partial(
-        case_card, case, whole, tasks, clearance=own_clearance(context), now_ms=context.services.clock_ms()
-    )
+    render = partial(case_card, case, whole, tasks, clearance=own_clearance(context))
     await responses.show_with_buttons(
         context, f"Case {case.id}", f"details:{case.id}", lambda button: render(button=button)
     )

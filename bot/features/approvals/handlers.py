@@ -81,7 +81,7 @@ async def _ask_to_approve(context: Context, action_id: str, extension_id: str = 
 
 def _later_end(context: Context, action: Action, extension_id: str) -> Extension | None:
     """The later end that waits. Raises ResponderBotError("conflict") if that with this id no longer does."""
-    extension = undo_state.later_end(action, context.services.clock_ms())
+    extension = undo_state.later_end(action)
     if extension_id and (extension is None or extension.id != extension_id):
         raise ResponderBotError("conflict", "This extension no longer waits for approval; nothing was changed.")
     return extension
@@ -139,7 +139,7 @@ async def _approve_later_end(context: Context, action_id: str, extension_id: str
     voted = await answered(context.core.approve(action_id, extension_id=extension_id))
     action, subject = await subjects.of_action(context.core, voted)
     await _refresh(context, subject, is_in_home=is_in_home)
-    extension = undo_state.later_end(action, context.services.clock_ms())
+    extension = undo_state.later_end(action)
     then = f"It needs {undo_state.needed(extension)}" if extension is not None else ""
     then = then or undo_state.end(action.undo.at if action.undo is not None else None)
     heading = runs.heading(action, RedactedView(subject, own_clearance(context)))
@@ -197,11 +197,11 @@ async def _is_over(context: Context, action: Action, subject: Subject) -> bool:
 
 async def _no_longer_open(context: Context, action: Action, subject: Subject, reason: str = "") -> Message | None:
     """What became of a run that nobody can approve any more, with Ask again if it never ran; None if somebody can."""
-    now, view = context.services.clock_ms(), RedactedView(subject, own_clearance(context))
-    if views.is_open(action, now):
+    view = RedactedView(subject, own_clearance(context))
+    if runs.awaits_approval(action):
         return None
     if not runs.was_not_started(action):
-        decided = views.decision(action, now)
+        decided = views.decision(action)
         return notices.notice(f"{views.run_on(action, view)} no longer waits for approval. {decided}")
     responder = await _responder(context, action, subject)
     why = reason or read_report(action).message

@@ -140,12 +140,12 @@ def request_blocks(
     """
     if not sees_all(view.clearance, view.subject):
         return [_withheld_request(view)]
-    extension = undo_state.later_end(action, now_ms)
+    extension = undo_state.later_end(action)
     if extension is not None:
         can_decide = can_decide and not has_voted(action, voter, extension)
         return _later_end_blocks(action, extension, view, button, can_decide=can_decide)
     blocks = _request(action, view, now_ms, policy, link=link)
-    if runs.can_be_approved(action, view, now_ms) and not has_voted(action, voter):
+    if runs.can_be_approved(action, view) and not has_voted(action, voter):
         decide = actions(*runs.decision_buttons(action, button))
         blocks.append(decide if can_decide else context("You can't decide on it any more."))
     return blocks
@@ -155,7 +155,7 @@ def _request(
     action: Action, view: RedactedView, now_ms: int, policy: Policy | None, *, link: str = "", who: str = ""
 ) -> list[Block]:
     """What is asked for, how that was decided, or who has to decide it by when; `who` is mentioned."""
-    needs = [decision(action, now_ms), named_approvers(policy), _can_also_read(action, view)]
+    needs = [decision(action), named_approvers(policy), _can_also_read(action, view)]
     return [*_asked(action, view, now_ms, link=link, who=who), context(" · ".join(filter(None, needs)))]
 
 
@@ -208,17 +208,17 @@ def _withheld_request(view: RedactedView) -> Block:
     return section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")
 
 
-def request_line(action: Action, view: RedactedView, *, button: ButtonIds, now_ms: int, link: str) -> Block:
+def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link: str) -> Block:
     """The request in two lines, with the button that opens all that a decision needs, Deny too."""
     if not sees_all(view.clearance, view.subject):
         return _withheld_request(view)
-    extension = undo_state.later_end(action, now_ms)
+    extension = undo_state.later_end(action)
     review = runs.decision_buttons(action, button, extension)[0]
     if extension is not None:
         return section(runs.later_end_line(action, extension, view), accessory=review)
     override = "🔴 *Override*: " if action.override is not None else ""
     asks = f"{runs.sign(view)}{override}*{question(action, view)}* · {person_name(action.created_by)}"
-    on = f"{runs.of_root(view.subject, view, link)} · {decision(action, now_ms)}"
+    on = f"{runs.of_root(view.subject, view, link)} · {decision(action)}"
     return section(f"{asks}\n{on}", accessory={**review, "text": plain("Review"), "style": "primary"})
 
 
@@ -251,15 +251,17 @@ def direct_request(
     blocks = request_blocks(
         action, view, button=button, now_ms=now_ms, policy=policy, link=link, voter=voter, can_decide=can_decide
     )
-    text = push_text(action, view, now_ms)
-    return notices.reminded(text, blocks) if is_reminder and is_open(action, now_ms) else Message(text, tuple(blocks))
+    text = push_text(action, view)
+    return (
+        notices.reminded(text, blocks) if is_reminder and runs.awaits_approval(action) else Message(text, tuple(blocks))
+    )
 
 
-def push_text(action: Action, view: RedactedView, now_ms: int) -> str:
+def push_text(action: Action, view: RedactedView) -> str:
     """What a locked phone shows: the deed, its target, how long, the severity, and who asks."""
     on = " · " if runs.on_target(action, view) else " on "
     what = f"{deed_on(action, view)}{on}{runs.of_root(view.subject, view)}, asked by {person_name(action.created_by)}"
-    return _push(what, "" if is_open(action, now_ms) else decision(action, now_ms))
+    return _push(what, "" if runs.awaits_approval(action) else decision(action))
 
 
 def _push(what: str, decided: str) -> str:
@@ -306,24 +308,19 @@ def sees_all(clearance: int, subject: Subject) -> bool:
     return may_see(clearance, subject.clearance)
 
 
-def is_open(action: Action, now_ms: int) -> bool:
-    """Whether somebody can still approve or deny it."""
-    return runs.awaits_approval(action) and action.approval is not None and action.approval.expires_at > now_ms
-
-
 def has_voted(action: Action, login: str, extension: Extension | None = None) -> bool:
     """Whether this person has approved the run, or the later end of it."""
     approval = action.approval if extension is None else extension.approval
     return approval is not None and login in approval.approved_by
 
 
-def decision(action: Action, now_ms: int) -> str:
+def decision(action: Action) -> str:
     """What is still needed and until when, or how it was decided."""
     approval = action.approval
     if approval is None:
         return "No approval is needed."
     approvers = ", ".join(person_name(login) for login in approval.approved_by[:20])
-    if is_open(action, now_ms):
+    if runs.awaits_approval(action):
         by = f" · approved by {approvers}" if approvers else ""
         answer_by = slack_date(approval.expires_at, "{date_short_pretty} {time}")
         return f"{count(runs.missing_approvals(action), 'approval')}, answer by {answer_by}{by}"
@@ -364,7 +361,7 @@ def approve_view(
     """
     shown = [*_asked(action, view, now_ms), *effect(responder)]
     policy = responder.policy if responder is not None else None
-    needs = [_missing(action), decision(action, now_ms), named_approvers(policy), _can_also_read(action, view)]
+    needs = [_missing(action), decision(action), named_approvers(policy), _can_also_read(action, view)]
     deny = button_element("Deny", ids.DENY, button(Intent("deny", action.id)), of=action.id)
     return modals.modal(
         names.in_view(runs.title(action), "?"),
@@ -458,7 +455,6 @@ def later_end_request(
     *,
     clearance: int,
     button: ButtonIds,
-    now_ms: int,
     who: str = "",
     is_broadcast: bool = False,
     can_decide: bool = True,
@@ -475,7 +471,7 @@ def later_end_request(
     by = person_name(extension.asked_by)
     what = f"keep {runs.name(action)}{runs.on_target(action, view)} {undo_state.longer(action, extension)}"
     what += f" · {runs.of_root(subject, view)}, asked by {by}"
-    if undo_state.later_end(action, now_ms) is None:
+    if undo_state.later_end(action) is None:
         until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
         asked = f"*{by}* asked to keep {runs.heading(action, view)} *{until}*."
         approvers = ", ".join(person_name(login) for login in extension.approval.approved_by[:20])
@@ -523,15 +519,15 @@ def approval_request(
     Core decides who may approve: anybody with manageAction but the requester. `who` is mentioned.
     """
     view = RedactedView(subject, clearance)
-    waits = is_open(action, now_ms)
+    waits = runs.awaits_approval(action)
     if not view.is_open:
         state = f"A run on {subject.id} {'needs approval' if waits else runs.state(action, view)}"
         text = f"{runs.mark(action, view)} {state}, {withheld(subject.tlp)}"
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),), is_broadcast)
     blocks = _request(action, view, now_ms, policy, who=who)
-    if runs.can_be_approved(action, view, now_ms):
+    if runs.can_be_approved(action, view):
         blocks.append(actions(*runs.decision_buttons(action, button)))
-    return Message(push_text(action, view, now_ms), tuple(blocks), is_broadcast)
+    return Message(push_text(action, view), tuple(blocks), is_broadcast)
 
 
 def not_approved(

@@ -50,8 +50,8 @@ class FoundRuns:
         titled = names.titled_as(action, self.titled.get(action.id))
         return HomeRun(titled, subject, policy, self.links[subject.root_id])
 
-    def to_decide(self, person: Person, actions: Sequence[Action], now_ms: int) -> list[HomeRun]:
+    def to_decide(self, person: Person, actions: Sequence[Action]) -> list[HomeRun]:
         """Those of these that this person may approve or deny, or whose later end; the most severe first."""
-        listed = [(self.run(action), undo_state.later_end(action, now_ms)) for action in actions]
+        listed = [(self.run(action), undo_state.later_end(action)) for action in actions]
         able = (run for run, later in listed if approvals.may_decide(run.action, person, run.subject, later))
         return sorted(able, key=lambda run: run.subject.severity, reverse=True)

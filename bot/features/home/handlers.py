@@ -37,13 +37,13 @@ async def publish(context: Context) -> None:
 
 
 async def _view(context: Context) -> dict[str, Any]:
-    person, now = context.linked, context.services.clock_ms()
+    person = context.linked
     if context.core_problem:
         return home.notice_home(f"{context.core_problem} {AGAIN}")
     if person is None:
         return home.notice_home(notices.unlinked(context.user, context.team).text)
     try:
-        shown = await _home(context, person, now)
+        shown = await _home(context, person)
         in_force = await context.core.measures()
         of_measures = await active.runs_of(context, in_force[:MAX_IN_HOME])
     except ResponderBotError as error:
@@ -51,17 +51,17 @@ async def _view(context: Context) -> dict[str, Any]:
 
     def view(button: ButtonIds) -> dict[str, Any]:
         contained = in_home(of_measures, person, total=len(in_force), button=button)
-        return home.home_view(shown, person, button=button, now_ms=now, in_force=contained)
+        return home.home_view(shown, person, button=button, in_force=contained)
 
     return await responses.with_buttons(context, "home", view)
 
 
-async def _home(context: Context, person: Person, now_ms: int) -> Home:
+async def _home(context: Context, person: Person) -> Home:
     core, login = context.core, person.login
     waiting, opened, failed, ended, alerts, unassigned = await asyncio.gather(
         core.newest_actions("waiting", limit=MANY),
         core.newest_actions("open", by=login, limit=SOME),
-        core.newest_actions("failed", by=login, since=now_ms - DAY_MS, limit=SOME),
+        core.newest_actions("failed", by=login, since=context.services.clock_ms() - DAY_MS, limit=SOME),
         core.newest_actions("ended", by=login, limit=SOME),
         _own(context, login),
         _open_alerts(context, "", home.MAX_UNASSIGNED),
@@ -70,7 +70,7 @@ async def _home(context: Context, person: Person, now_ms: int) -> Home:
     parts = (waiting if "manageAction" in person.permissions else [], opened, failed, ended)
     in_order = [runs.newest_first(part) for part in parts]
     runs_found = await FoundRuns.of(context, [a for part in in_order for a in part])
-    to_approve = home.by_bulk(runs_found.to_decide(person, in_order[0], now_ms))
+    to_approve = home.by_bulk(runs_found.to_decide(person, in_order[0]))
     shown = [home.by_bulk([runs_found.run(a) for a in part]) for part in in_order[1:]]
     found_storms = await context.services.outbox.storms()
     storms = [(storm.channel, storm_sentence(storm, slack_date(storm.since, DAY_AND_TIME))) for storm in found_storms]

@@ -33,11 +33,11 @@ async def on_mine_command(context: Context) -> None:
 
 async def on_pending_command(context: Context) -> None:
     """List the requests for approval: those that this person decides, and others that they may see."""
-    person, now = context.person, context.services.clock_ms()
+    person = context.person
     waiting = runs.newest_first(await context.core.newest_actions("waiting", limit=MANY))
     listed = await FoundRuns.of(context, waiting)
     shown, hidden = _visible([listed.run(action) for action in waiting], person)
-    to_decide = listed.to_decide(person, waiting, now)
+    to_decide = listed.to_decide(person, waiting)
     decided = {run.action.id for run in to_decide}
     others = by_bulk([run for run in shown if run.action.id not in decided])
     to_decide = by_bulk(to_decide)
@@ -45,19 +45,19 @@ async def on_pending_command(context: Context) -> None:
         context,
         "Approvals",
         "pending",
-        lambda button: overview.pending(to_decide, others, person, button=button, now_ms=now, hidden=hidden),
+        lambda button: overview.pending(to_decide, others, person, button=button, hidden=hidden),
     )
 
 
 async def _show(context: Context, verb: str, title: str, actions: Sequence[Action]) -> None:
-    person, now = context.person, context.services.clock_ms()
+    person = context.person
     listed = await FoundRuns.of(context, actions)
     shown, hidden = _visible([listed.run(action) for action in actions], person)
     await responses.show_with_buttons(
         context,
         overview.VERBS[verb],
         verb,
-        lambda button: overview.run_list(title, by_bulk(shown), person, button=button, now_ms=now, hidden=hidden),
+        lambda button: overview.run_list(title, by_bulk(shown), person, button=button, hidden=hidden),
     )
 
 

@@ -18,7 +18,7 @@ async def on_actions_command(context: Context) -> None:
 async def show(context: Context, object_id: str) -> None:
     """Show the runs on an object to the person; of an alert or a case also those on what belongs to it."""
     subject, document = await subjects.with_document(context.core, object_id)
-    is_root, now = subject.id == document.id, context.services.clock_ms()
+    is_root = subject.id == document.id
     actions = [action for action in document.actions if is_root or action.object_id == subject.id]
     counts = document.action_counts
     total = sum(counts.values()) if is_root else counts.get(subject.id, 0)
@@ -28,7 +28,7 @@ async def show(context: Context, object_id: str) -> None:
         )
         for action in actions
     }
-    shown = action_list(actions, subject.id, views, total=max(total, len(actions)), now_ms=now)
+    shown = action_list(actions, subject.id, views, total=max(total, len(actions)))
     await responses.show(context, f"What ran on {subject.id}", shown)
 
 

@@ -65,7 +65,7 @@ async def on_extend_view(context: Context) -> Json:
     action = await answered(context.core.extend_measure(str(metadata["id"]), until), UNKNOWN_TIME)
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
-    extension = undo_state.later_end(action, context.services.clock_ms())
+    extension = undo_state.later_end(action)
     sentence = undo_state.end(action.undo.at if action.undo is not None else None)
     if extension is not None:
         sentence = f"More time than was approved. It needs {undo_state.needed(extension)}"

@@ -54,7 +54,7 @@ def fine_view(view: Mapping[str, Any]) -> None:
 @given(samples.alerts(NO_MARKS), st.lists(samples.actions(), max_size=10), samples.levels)
 def test_a_card_of_any_alert_fits(alert: Alert, actions: list[Action], clearance: int) -> None:
     by_id = {a.id: a for a in actions}
-    fine(alert_card(alert, [*by_id.values()], clearance=clearance, button=button, now_ms=NOW))
+    fine(alert_card(alert, [*by_id.values()], clearance=clearance, button=button))
     fine(details.alert_in_full(alert, clearance=clearance, button=button))
 
 
@@ -71,7 +71,7 @@ def test_a_card_with_many_runs_that_wait_for_approval_stays_far_below_12000_char
     )
     actions = [samples.awaiting(number=40 + n, parameters=inputs) for n in range(20)]
     actions += [samples.ended(number=80 + n, message=samples.HOSTILE, parameters=inputs) for n in range(20)]
-    card = alert_card(alert, actions, clearance=3, button=button, now_ms=NOW, policies=policies)
+    card = alert_card(alert, actions, clearance=3, button=button, policies=policies)
     fine(card)
     payload = card.payload()
     blocks = payload["blocks"]
@@ -90,15 +90,11 @@ def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fi
         tags=[samples.HOSTILE] * 100,
     )
     actions = [samples.ended(number=40 + n, message=samples.HOSTILE, responder_name=f"R{n}") for n in range(200)]
-    card = alert_card(alert, actions, clearance=3, button=button, now_ms=NOW)
+    card = alert_card(alert, actions, clearance=3, button=button)
     fine(card)
     fine(
         runs.action_list(
-            actions,
-            alert.id,
-            {a.object_id: RedactedView(Subject.alert(alert), 3) for a in actions},
-            total=len(actions),
-            now_ms=NOW,
+            actions, alert.id, {a.object_id: RedactedView(Subject.alert(alert), 3) for a in actions}, total=len(actions)
         )
     )
     fine(details.alert_in_full(alert, clearance=3, button=button))
@@ -123,7 +119,7 @@ def test_replies_of_any_action_fit(action: Action, alert: Alert, clearance: int)
 def test_a_card_of_any_log_fits(message: str, actions: list[Action], clearance: int) -> None:
     log = Log(id_="~14", id="~14", created_by="anna@x", created_at=NOW, message=message, start_date=NOW, owner="anna@x")
     subject = Subject.log(log, None)
-    fine(replies.task_log_card(log, actions, subject, clearance=clearance, button=button, now_ms=NOW))
+    fine(replies.task_log_card(log, actions, subject, clearance=clearance, button=button))
 
 
 @given(st.lists(samples.responders(), max_size=12), samples.alerts(NO_MARKS), samples.levels, st.text(max_size=3))
@@ -324,12 +320,12 @@ def test_the_fullest_home_fits() -> None:
         part(600, status="Success", **ended),
         [("C0SOC", "x" * 100)] * 9,
     )
-    view = home.home_view(shown, ANNA, button=button, now_ms=NOW)
+    view = home.home_view(shown, ANNA, button=button)
     assert problems("home", view) == []
     assert 60 <= len(view["blocks"]) <= 100
     assert len(json.dumps(view)) < 250_000
-    fine(overview.run_list("Failed", shown.failed, ANNA, button=button, now_ms=NOW, hidden=3))
-    fine(overview.pending(shown.waiting, shown.running, ANNA, button=button, now_ms=NOW, hidden=3))
+    fine(overview.run_list("Failed", shown.failed, ANNA, button=button, hidden=3))
+    fine(overview.pending(shown.waiting, shown.running, ANNA, button=button, hidden=3))
 
 
 @given(st.lists(samples.actions(), max_size=14, unique_by=lambda a: a.id), samples.alerts(NO_MARKS))
@@ -340,9 +336,9 @@ def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
     part = len(told) // 3
     ended = [run for run in told[:part] if run.action.end_date]
     shown = home.Home(told[:part], mine, mine, told[part : 2 * part], told[2 * part :], ended)
-    assert problems("home", home.home_view(shown, ANNA, button=button, now_ms=NOW)) == []
-    fine(overview.run_list("Failed", told, ANNA, button=button, now_ms=NOW, hidden=part))
-    fine(overview.pending(told, told, ANNA, button=button, now_ms=NOW, hidden=part))
+    assert problems("home", home.home_view(shown, ANNA, button=button)) == []
+    fine(overview.run_list("Failed", told, ANNA, button=button, hidden=part))
+    fine(overview.pending(told, told, ANNA, button=button, hidden=part))
 
 
 def test_100_artifacts_with_156_responders_fit_card_menu_list_and_details() -> None:
@@ -361,7 +357,7 @@ def test_100_artifacts_with_156_responders_fit_card_menu_list_and_details() -> N
         == "11739 more"
     )
     runs = [samples.ended(number=40 + n, object_id=a.id, object_type="Observable") for n, a in enumerate(found)]
-    card = alert_card(alert, runs, clearance=2, button=button, now_ms=NOW)
+    card = alert_card(alert, runs, clearance=2, button=button)
     fine(card)
     assert len(card.blocks) <= 50
     fine(
@@ -390,11 +386,11 @@ def test_runs_that_can_be_undone_and_broken_glass_fit() -> None:
         )
         ended = samples.ended(number=40 + n, message=hostile, responder_name=f"R{n}")
         actions.append(ended.model_copy(update={"undo": undo, "override": glass}))
-    fine(alert_card(alert, actions, clearance=3, button=button, now_ms=NOW))
+    fine(alert_card(alert, actions, clearance=3, button=button))
     policy = Policy(undo=hostile, undo_after_minutes=61, allow_permanent=True, confirm=hostile, approval=2)
     for action in actions[:6]:
         fine(undos.problem_reply(action, subject, clearance=3, button=button))
-        fine(approvals.later_end_request(action, subject, clearance=3, button=button, now_ms=NOW))
+        fine(approvals.later_end_request(action, subject, clearance=3, button=button))
         fine(replies.end_reply(action, subject, clearance=3, button=button, undo_policy=policy))
         fine_view(undos.extend_view(action, RedactedView(subject, 3), policy, NOW))
     waiting = samples.awaiting(number=90, parameters=samples.FULL).model_copy(update={"override": glass})

@@ -28,8 +28,8 @@ def text_of(kind: str, clearance: int) -> str:
     seen: dict[str, Any] = {"clearance": clearance, "button": button}
     asked: dict[str, Any] = {**seen, "now_ms": NOW}
     messages: dict[str, Message] = {
-        "card": alert_card(samples.alert(), [], now_ms=NOW, **seen),
-        "card with a request": alert_card(samples.alert(), [DONE, ASKED], now_ms=NOW, **seen),
+        "card": alert_card(samples.alert(), [], **seen),
+        "card with a request": alert_card(samples.alert(), [DONE, ASKED], **seen),
         "approval": approvals.approval_request(ASKED, subject, **asked),
         "direct approval": approvals.direct_request(ASKED, subject, link="", voter="ben", **asked),
         "end": replies.end_reply(DONE, subject, **seen),

@@ -54,7 +54,6 @@ def alert_card(
     total: int = 0,
     clearance: int,
     button: ButtonIds,
-    now_ms: int,
     policies: Mapping[str, Policy] | None = None,
     subject: Subject | None = None,
 ) -> Message:
@@ -72,7 +71,7 @@ def alert_card(
             blocks.append(context(runs.withheld_line(newest, max(total, len(newest)))))
         return Message(_push_notification(view, newest), tuple(blocks))
     urgent, more = run_lines(
-        newest, view.of, button, now_ms, alert.id, total=total, policies=policies or {}, is_folded=is_folded(alert)
+        newest, view.of, button, alert.id, total=total, policies=policies or {}, is_folded=is_folded(alert)
     )
     blocks = [_title(alert, view, newest, button), *urgent]
     if not is_folded(alert):
@@ -221,7 +220,6 @@ def run_lines(
     newest: Sequence[Action],
     view_of: Callable[[str], RedactedView],
     button: ButtonIds,
-    now_ms: int,
     root_id: str,
     *,
     policies: Mapping[str, Policy],
@@ -246,7 +244,7 @@ def run_lines(
     characters = 0
     for number, group in enumerate(groups):
         view = targets[group[0].object_id]
-        run_blocks = _runs(group, view, button, now_ms, policies, can_repeat=not is_folded)
+        run_blocks = _runs(group, view, button, policies, can_repeat=not is_folded)
         characters += len(json.dumps(run_blocks, ensure_ascii=False))
         if number >= MAX_RUNS or characters > MAX_RUN_CHARACTERS:
             rest = [*chain(*groups[number:]), *earlier]
@@ -298,7 +296,6 @@ def _runs(
     group: Sequence[Action],
     view: RedactedView,
     button: ButtonIds,
-    now_ms: int,
     policies: Mapping[str, Policy],
     *,
     can_repeat: bool,
@@ -306,14 +303,14 @@ def _runs(
     """An open run, or ended ones of one responder that ended alike, newest first; `view` is of the newest's object."""
     action, block_id = group[0], f"run:{group[0].id}"
     policy = policies.get(action.responder_name)
-    text = runs.run_line(action, view, now_ms=now_ms) if len(group) == 1 else runs.group_line(group, view)
+    text = runs.run_line(action, view) if len(group) == 1 else runs.group_line(group, view)
     if undo_state.is_in_force(action):
         text = runs.in_force_line(action, view)
     parts = undo_state.in_force_by_target(action) if len(group) == 1 else []
     if parts and parts[0][1]:
-        return [block for part, id_ in parts for block in _in_force(part, id_, view, button, now_ms, policies)]
+        return [block for part, id_ in parts for block in _in_force(part, id_, view, button, policies)]
     if undo_buttons := undos.buttons(action, view, button, _undo_policy(action, policies)) if len(group) == 1 else []:
-        extension = undo_state.later_end(action, now_ms)
+        extension = undo_state.later_end(action)
         if extension is not None:
             text += f"\n{runs.later_end_line(action, extension, view)}"
             undo_buttons += runs.decision_buttons(action, button, extension)
@@ -326,19 +323,19 @@ def _runs(
             return [{**context(text), "block_id": block_id}]
         return [{**section(text), "block_id": block_id, "accessory": again}]
     end = runs.end_button(action, view, button)
-    if not runs.can_be_approved(action, view, now_ms):
+    if not runs.can_be_approved(action, view):
         return [{**section(text), "block_id": block_id, "accessory": end}]
     buttons = actions(*runs.decision_buttons(action, button), end)
     return [{**section(text), "block_id": block_id}, buttons]
 
 
 def _in_force(
-    action: Action, part: str, view: RedactedView, button: ButtonIds, now_ms: int, policies: Mapping[str, Policy]
+    action: Action, part: str, view: RedactedView, button: ButtonIds, policies: Mapping[str, Policy]
 ) -> list[Block]:
     """What a run has in force on one of several targets."""
     line = {**section(runs.in_force_line(action, view)), "block_id": f"run:{action.id}{part}"}
     shown_buttons = undos.buttons(action, view, button, _undo_policy(action, policies), part=part)
-    extension = undo_state.later_end(action, now_ms)
+    extension = undo_state.later_end(action)
     if extension is not None and extension.targets[:1] == [part]:
         line["text"] = section(f"{line['text']['text']}\n{runs.later_end_line(action, extension, view)}")["text"]
         shown_buttons += runs.decision_buttons(action, button, extension)

@@ -29,9 +29,7 @@ MARKS = {"Waiting": "☐", "InProgress": "🔄", "Completed": "☑", "Cancel": "
 OPEN_TASKS = ("Waiting", "InProgress")
 
 
-def case_card(
-    case: Case, document: Document, tasks: Sequence[Task], *, clearance: int, button: ButtonIds, now_ms: int
-) -> Message:
+def case_card(case: Case, document: Document, tasks: Sequence[Task], *, clearance: int, button: ButtonIds) -> Message:
     """The card as this clearance may see it, kept current in the thread of the alert that it was made from.
 
     `tasks` are the first MOST_COUNTED, and one more if there are more.
@@ -44,7 +42,7 @@ def case_card(
     if not view.is_open:
         return Message(push, (headline(view), context(runs.withheld_line(newest, total))))
     head = headline(view)["text"]["text"] if not document.alert_ids else f"{runs.sign(view)}*Case {case.case_id}*"
-    urgent, more = run_lines(newest, lambda _: view, button, now_ms, case.id, total=total, policies=document.policies)
+    urgent, more = run_lines(newest, lambda _: view, button, case.id, total=total, policies=document.policies)
     blocks: list[Block] = [section(f"{head}\n{_state(case, tasks, view)}"), *urgent]
     if tasks:
         blocks.append(section("\n".join(_task_lines(tasks, view))))

@@ -214,7 +214,7 @@ def mention_reply(view: RedactedView, mention: str) -> Message:
 
 
 def task_log_card(
-    log: Log, actions: Sequence[Action], subject: Subject, *, clearance: int, button: ButtonIds, now_ms: int
+    log: Log, actions: Sequence[Action], subject: Subject, *, clearance: int, button: ButtonIds
 ) -> Message:
     """A task log with a menu of the responders for logs; `subject` is the log."""
     view = RedactedView(subject, clearance)
@@ -228,6 +228,6 @@ def task_log_card(
             "elements": [responder_menu("Run a responder on this log")],
         },
     ]
-    blocks += [context(runs.run_line(action, view, now_ms=now_ms)) for action in runs.newest_first(actions)[:10]]
+    blocks += [context(runs.run_line(action, view)) for action in runs.newest_first(actions)[:10]]
     text = f"Task log{by}: {runs.on_what(subject, view)}"
     return Message(clip(text, MESSAGE_TEXT_LIMIT), tuple(blocks))

@@ -86,7 +86,6 @@ def home_view(
     person: Person,
     *,
     button: ButtonIds,
-    now_ms: int,
     in_force: Sequence[Block] = (),
 ) -> dict[str, Any]:
     """The Home of a person, within their clearance; `in_force` shows what anybody's runs have left in force."""
@@ -99,7 +98,7 @@ def home_view(
         blocks.append(section("\n".join(lines)))
     if home.waiting:
         blocks += head("Waiting for your approval", len(home.waiting))
-        blocks += [request(run, person, button, now_ms) for run in home.waiting[:MAX_REQUESTS]]
+        blocks += [request(run, person, button) for run in home.waiting[:MAX_REQUESTS]]
         blocks += _rest(len(home.waiting) - MAX_REQUESTS, "pending")
     for title, alerts in ((NOBODY, home.unassigned), ("Your alerts and cases", home.alerts)):
         blocks += [{"type": "divider"}, *head(title, alerts.total)] if alerts.total else []
@@ -114,7 +113,7 @@ def home_view(
         ("Your last runs", home.recent, ""),
     ):
         blocks += [{"type": "divider"}, *head(title, len(shown))] if shown else []
-        blocks += [run_block(run, person, button, now_ms) for run in shown[:MAX_SHOWN]]
+        blocks += [run_block(run, person, button) for run in shown[:MAX_SHOWN]]
         blocks += _rest(len(shown) - MAX_SHOWN, verb)
     help_button = actions(button_element("Help", ids.HELP))
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [*blocks, help_button]}
@@ -136,19 +135,19 @@ def _rest(left_out: int, verb: str = "") -> list[Block]:
     return [context(f"and {left_out:,} more{listed}")] if left_out > 0 else []
 
 
-def request(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> Block:
+def request(run: HomeRun, person: Person, button: ButtonIds) -> Block:
     """A request for approval, with the button that opens all that this person's decision needs."""
     view = RedactedView(run.subject, person.clearance)
     if run.together > 1:
         return approvals.bulk_request(run.action, run.together, button)
-    return approvals.request_line(run.action, view, button=button, now_ms=now_ms, link=run.link)
+    return approvals.request_line(run.action, view, button=button, link=run.link)
 
 
 def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:
     """The runs, with one in place of several of a bulk."""
     by_key: dict[str, HomeRun] = {}
     for run in listed:
-        is_later_end = undo_state.later_end(run.action, 0) is not None
+        is_later_end = undo_state.later_end(run.action) is not None
         key = run.action.bulk if run.action.bulk and not is_later_end else run.action.id
         earlier = by_key.get(key)
         by_key[key] = run if earlier is None else replace(earlier, together=earlier.together + 1)
@@ -179,12 +178,12 @@ def _alert(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
     )
 
 
-def run_block(run: HomeRun, person: Person, button: ButtonIds, now_ms: int) -> Block:
+def run_block(run: HomeRun, person: Person, button: ButtonIds) -> Block:
     """A run's line with its object, and the button that applies: Stop, Cancel, or Run again; of several Show each."""
     view = RedactedView(run.subject, person.clearance)
     if run.together > 1:
         return _bulk(run.action, view, button)
-    line = f"{runs.run_line(run.action, view, now_ms=now_ms)} · {runs.of_root(run.subject, view, run.link)}"
+    line = f"{runs.run_line(run.action, view)} · {runs.of_root(run.subject, view, run.link)}"
     if runs.is_open(run.action):
         is_own = run.action.created_by == person.login or person.profile == "org-admin"
         return section(line, accessory=runs.end_button(run.action, view, button)) if is_own else section(line)

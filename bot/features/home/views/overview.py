@@ -18,13 +18,11 @@ VERBS = {
 }
 
 
-def run_list(
-    title: str, shown: Sequence[HomeRun], person: Person, *, button: ButtonIds, now_ms: int, hidden: int = 0
-) -> Message:
+def run_list(title: str, shown: Sequence[HomeRun], person: Person, *, button: ButtonIds, hidden: int = 0) -> Message:
     """Runs, the newest first, with what can be done about them; `hidden` more are above this person's clearance."""
     head = f"*{title}* ({len(shown)})" if shown else f"*{title}*: nothing"
     blocks: list[Block] = [section(head)]
-    blocks += [home.run_block(run, person, button, now_ms) for run in shown[:MAX_LINES]]
+    blocks += [home.run_block(run, person, button) for run in shown[:MAX_LINES]]
     return Message(f"{title}: {len(shown)}", (*blocks, *_rest(len(shown) - MAX_LINES, hidden)))
 
 
@@ -34,15 +32,14 @@ def pending(
     person: Person,
     *,
     button: ButtonIds,
-    now_ms: int,
     hidden: int = 0,
 ) -> Message:
     """What waits for this person's approval, then what waits for somebody else's."""
     blocks: list[Block] = [*home.head("Waiting for your approval", len(to_decide))]
-    blocks += [home.request(run, person, button, now_ms) for run in to_decide[:MAX_LINES]]
+    blocks += [home.request(run, person, button) for run in to_decide[:MAX_LINES]]
     blocks += _rest(len(to_decide) - MAX_LINES, 0)
     blocks += home.head("Waiting for others", len(others)) if others else []
-    blocks += [home.run_block(run, person, button, now_ms) for run in others[:MAX_OTHERS]]
+    blocks += [home.run_block(run, person, button) for run in others[:MAX_OTHERS]]
     text = f"{count(len(to_decide), 'run')} for you to approve, {len(others)} for others"
     return Message(text, (*blocks, *_rest(len(others) - MAX_OTHERS, hidden)))
 

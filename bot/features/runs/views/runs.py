@@ -80,7 +80,7 @@ def is_open(action: Action) -> bool:
 
 
 def awaits_approval(action: Action) -> bool:
-    """Whether it starts only after further approvals."""
+    """Whether somebody can still approve or deny it, as core says: only core's time counts."""
     return action.status == "Waiting" and missing_approvals(action) > 0
 
 
@@ -91,10 +91,9 @@ def missing_approvals(action: Action) -> int:
     return max(missing, int(override is not None and override.approved_by is None))
 
 
-def can_be_approved(action: Action, view: RedactedView, now_ms: int) -> bool:
+def can_be_approved(action: Action, view: RedactedView) -> bool:
     """Whether a message for this clearance has Approve and Deny: nobody decides on what they can't read there."""
-    approval = action.approval
-    return awaits_approval(action) and approval is not None and approval.expires_at > now_ms and view.shows_inputs
+    return awaits_approval(action) and view.shows_inputs
 
 
 def decision_buttons(action: Action, button: ButtonIds, extension: Extension | None = None) -> list[dict[str, Any]]:
@@ -297,7 +296,7 @@ def state(action: Action, view: RedactedView | None = None) -> str:
     return f"{_WORDS.get(now, now)}{by if now in ('denied', 'cancelled', 'stopped') else ''}"
 
 
-def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
+def run_line(action: Action, view: RedactedView) -> str:
     """One line for a card: mark, name, inputs, state, who and when, and the result.
 
     Where the object is withheld, only the state: a name of a responder or a person tells what was found and who acts.
@@ -310,8 +309,7 @@ def run_line(action: Action, view: RedactedView, *, now_ms: int) -> str:
     lasts = undo_state.for_how_long(action) if waits else ""
     what = f"{mark(action, view)} *{name(action)}*{on_target(action, view)}{lasts}{values} {state(action)}"
     if waits and action.approval is not None:
-        until = slack_date(action.approval.expires_at, DAY_AND_TIME)
-        what += f", answer by {until}" if action.approval.expires_at > now_ms else f", was to be answered by {until}"
+        what += f", answer by {slack_date(action.approval.expires_at, DAY_AND_TIME)}"
     return f"{what} · {_by_whom(action)}, {at}{_tail(action, view)}"
 
 
@@ -499,14 +497,12 @@ def summary(actions: Sequence[Action], total: int, noun: str = "run", on: str = 
     return f"{count(total, noun)}{on}" + (f", {running} of them open" if running else "")
 
 
-def action_list(
-    actions: Sequence[Action], object_id: str, views: Mapping[str, RedactedView], *, total: int, now_ms: int
-) -> Message:
+def action_list(actions: Sequence[Action], object_id: str, views: Mapping[str, RedactedView], *, total: int) -> Message:
     """What ran on an object, newest first: the open and the newest of `total` actions, `views` by what each ran on."""
     newest = newest_first(actions)
     if not newest:
         return Message(f"Nothing ran on {object_id} yet.", (section(f"Nothing ran on {object_id} yet."),))
-    lines = [f"{run_line(a, views[a.object_id], now_ms=now_ms).rstrip('.')} · {a.id}" for a in newest]
+    lines = [f"{run_line(a, views[a.object_id]).rstrip('.')} · {a.id}" for a in newest]
     head = summary(newest, total, on=f" on {object_id}")
     parts = listed(f"*{head}*", lines[:MAX_LINES])
     if total > len(lines[:MAX_LINES]):

@@ -194,11 +194,10 @@ def change_of_second(measure: Measure, minutes: int | None, now_ms: int) -> str:
     return "This would make it last longer." if minutes is not None else "This would take away its end."
 
 
-def later_end(action: Action, now_ms: int) -> Extension | None:
-    """The later end that somebody can still approve or deny."""
+def later_end(action: Action) -> Extension | None:
+    """The later end that somebody can still approve or deny, as core says: only core's time counts."""
     extension = action.undo.extension if action.undo is not None else None
-    waits = extension is not None and extension.outcome is None and extension.approval.expires_at > now_ms
-    return extension if waits else None
+    return extension if extension is not None and extension.outcome is None else None
 
 
 def keep(extension: Extension) -> str:

@@ -6,7 +6,9 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.clearance import RedactedView, Subject
-from bot.features.approvals.views import CHANGED, approve_view, approved, is_open
+from bot.features.alerts.views.card import alert_card
+from bot.features.approvals.views import CHANGED, approval_request, approve_view, approved
+from bot.features.runs.views.runs import awaits_approval
 from core.models import Action, OfferedResponder, Override, Policy, Refusal, TargetArtifact, Undo
 from tests.bot.block_kit.test_limits import fine_view
 from tests.bot.features.approvals.test_decisions import button, in_thread
@@ -74,11 +76,21 @@ def test_an_approval_says_what_is_overridden_and_why_and_how_many_are_missing() 
 def test_an_override_waits_for_an_org_admin_whoever_else_has_approved_it() -> None:
     override = Override(reason="It spreads", overrides=[])
     waits = isolation(override=override, agreed=("ben", "eve"), needed=2)
-    assert is_open(waits, NOW)
+    assert awaits_approval(waits)
     assert "It starts as soon as an administrator approves it." in text_of(asked(waits))
     assert "it needs 1 more approval" in approved(waits, RedactedView(Subject.alert(alert()), 2), "").text
     done = isolation(override=override.model_copy(update={"approved_by": "lea"}), agreed=("ben", "lea"), needed=2)
-    assert not is_open(done, NOW)
+    assert not awaits_approval(done)
+
+
+def test_what_core_lets_wait_can_be_decided_by_whatever_clock() -> None:
+    waits = isolation()
+    assert waits.approval is not None
+    late = waits.model_copy(update={"approval": waits.approval.model_copy(update={"expires_at": 1})})
+    subject = Subject.alert(alert(artifacts=[HOST, ADDRESS]))
+    request = approval_request(late, subject, clearance=2, button=token, now_ms=NOW)
+    shown_card = alert_card(alert(), [late], clearance=2, button=token)
+    assert all(ids.APPROVE in text_of({"blocks": message.blocks}) for message in (request, shown_card))
 
 
 def test_a_button_named_after_a_long_deed_fits_and_what_it_does_is_never_empty() -> None:

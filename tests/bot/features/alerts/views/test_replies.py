@@ -189,8 +189,8 @@ def test_an_end_reply_above_the_clearance_says_only_how_the_run_ended() -> None:
     ]
 
 
-def request(request_action: Any, now_ms: int = NOW) -> Any:
-    return approval_request(request_action, SUBJECT, clearance=2, button=button, now_ms=now_ms)
+def request(request_action: Any) -> Any:
+    return approval_request(request_action, SUBJECT, clearance=2, button=button, now_ms=NOW)
 
 
 def test_an_approval_request_says_who_asks_for_what_until_when() -> None:
@@ -244,17 +244,17 @@ def test_nobody_approves_where_the_inputs_are_withheld() -> None:
     told = approval_request(asked, SUBJECT, clearance=1, button=button, now_ms=NOW)
     assert "lateral" not in str(told.blocks)
     assert ids.APPROVE not in str(told.blocks)
-    on_card = alert_card(alert(), [asked], clearance=1, button=button, now_ms=NOW)
+    on_card = alert_card(alert(), [asked], clearance=1, button=button)
     assert ids.APPROVE not in str(on_card.blocks)
 
 
 def test_a_decided_or_expired_request_has_no_buttons() -> None:
-    def offers(request_action: Any, now_ms: int = NOW) -> bool:
-        return ids.APPROVE in str(request(request_action, now_ms).blocks)
+    def offers(request_action: Any) -> bool:
+        return ids.APPROVE in str(request(request_action).blocks)
 
     approved = Approval(needed=1, approved_by=["cleo@x"], expires_at=NOW + 1)
     assert offers(awaiting())
-    assert not offers(awaiting(), NOW + 4_000_000)
+    assert not offers(ended("Failure", outcome="expired", approval=approved.model_copy(update={"approved_by": []})))
     assert not offers(awaiting(("cleo@x",)))
     assert not offers(ended(approval=approved))
     assert "Approved by cleo." in texts_of(request(ended(approval=approved)))
@@ -289,7 +289,7 @@ def test_an_unreadable_report_still_shows_the_end() -> None:
         )
         assert report_file(done, SUBJECT, clearance=2) is None
         assert "Close False Positive" in told(done, SUBJECT, clearance=2, button=button).text
-        card = alert_card(alert(), [done], clearance=2, button=button, now_ms=NOW)
+        card = alert_card(alert(), [done], clearance=2, button=button)
         assert "✅ *Close False Positive* done" in str(card)
         assert "can't be shown here" in str(card)
 

@@ -37,5 +37,5 @@ def test_details_and_found_alerts_say_what_became_of_an_alert_as_its_card_does()
 
 def test_what_ran_counts_the_open_ones() -> None:
     views = {"~12": RedactedView(Subject.alert(alert()), 2)}
-    ran = action_list([awaiting(), ended(number=41)], "~12", views, total=2, now_ms=NOW)
+    ran = action_list([awaiting(), ended(number=41)], "~12", views, total=2)
     assert ran.text == "2 runs on ~12, 1 of them open"
