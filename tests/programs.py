@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from core.protection import blockable
 from tests import statements
 
 ROOT = Path(__file__).parents[1]
@@ -190,6 +191,8 @@ def _serve(control: socket.socket) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with pytest
     for name in _IMPORTED:
         importlib.import_module(name)
+    for only_icann in (False, True):
+        blockable._suffixes(only_icann)  # each program would read the list for itself
     statements.record_in_folder()
     gc.collect()
     gc.freeze()  # so that the processes share this memory

@@ -1,8 +1,12 @@
 """Starts a responder's program, and stays as its supervisor.
 
-Core runs `python -E -s -S launcher.py JOB SETTINGS PROGRAM...` with the environment of the program, in a session of its
-own, with `JOB/printed` as its output and a pipe to core as descriptor STATUS_FD. SETTINGS is JSON, see `Settings`. It
-imports nothing of core but the file beside it.
+Core runs `python -E -s -S launcher.py JOB FOLDER LIMITS RULESET PROGRAM...` with the environment of the program, in a
+session of its own, with `JOB/printed` as its output and a pipe to core as descriptor STATUS_FD. FOLDER is the program's
+working directory, RULESET as `confine.apply` takes it. LIMITS are words `NAME=NUMBER`: `disk_bytes`, `files` and
+`processes` of the whole run, and those of the kernel for each process by their names in `resource`.
+
+Each run waits for its launcher, so it imports little: nothing of core but the file beside it, and neither json nor
+typing.
 
 It forks. The child becomes the program, in a session of its own. The parent stays as the supervisor: as a child
 subreaper (PR_SET_CHILD_SUBREAPER) it adopts all processes that the program leaves behind, even those that began a new
@@ -24,14 +28,12 @@ No parent-death signal is set: a run and its supervisor outlive core.
 import contextlib
 import ctypes
 import fcntl
-import json
 import os
 import resource
 import select
 import signal
 import sys
 import time
-from typing import TypedDict
 
 STATUS_FD = 3
 """Where core reads what is written to `JOB/started`."""
@@ -55,39 +57,20 @@ _BWRAP_SIGNAL = 128
 """An exit code of bwrap that is higher tells the signal that ended the program."""
 
 
-class Limits(TypedDict):
-    """Of the whole run, and those of the kernel for each process, by their names in `resource`."""
-
-    disk_bytes: int
-    files: int
-    processes: int
-    kernel: dict[str, int]
-
-
-class Settings(TypedDict):
-    """How the program is to run."""
-
-    folder: str
-    """Its working directory."""
-    limits: Limits
-    ruleset: str
-    """See `confine.apply`."""
-
-
-def main(job: str, settings_json: str, *program: str) -> int:
+def main(job: str, folder: str, limits_text: str, ruleset: str, *program: str) -> int:
     """Become the program. Returns an exit code only if that fails."""
     from confine import apply  # type: ignore[import-not-found]  # the file beside this one
 
-    settings: Settings = json.loads(settings_json)
+    limits = {name: int(number) for name, _, number in (word.partition("=") for word in limits_text.split())}
     os.set_inheritable(STATUS_FD, False)
     close_inherited()
     os.umask(0o077)
     try:
-        if not start(job, settings):
+        if not start(job, limits, in_bwrap=ruleset.startswith("bwrap ")):
             return ALREADY_STARTED
-        os.chdir(settings["folder"])
-        apply_limits(settings["limits"])
-        program = tuple(apply(settings["ruleset"], program))
+        os.chdir(folder)
+        apply_limits(limits)
+        program = tuple(apply(ruleset, program))
         os.execve(program[0], program, os.environ)  # noqa: S606 - without a shell
     except OSError as error:
         sentence = f"{program[0]} could not be started: {error.strerror}."
@@ -103,7 +86,7 @@ def close_inherited() -> None:
                 os.close(int(name))
 
 
-def start(job: str, settings: Settings) -> bool:
+def start(job: str, limits: dict[str, int], *, in_bwrap: bool) -> bool:
     """Fork. Returns True in the child, which is to become the program; False, without a fork, if it must not start.
 
     The parent stays as the supervisor and doesn't return. It writes the content of `JOB/started` to STATUS_FD and
@@ -137,7 +120,7 @@ def start(job: str, settings: Settings) -> bool:
     os.close(STATUS_FD)
     os.write(release_end, b"1")
     os.close(release_end)
-    supervise(pid, Bounds(job, settings["limits"]), in_bwrap=settings["ruleset"].startswith("bwrap "))
+    supervise(pid, Bounds(job, limits), in_bwrap=in_bwrap)
     os._exit(CANNOT_START)
 
 
@@ -170,11 +153,8 @@ def start_record(pid: int) -> bytes:
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot = file.read().strip()
     own = os.getpid()
-    record = {
-        **{"pid": pid, "pid_started": ticks_of(pid), "supervisor": own, "supervisor_started": ticks_of(own)},
-        "boot": boot,
-    }
-    return json.dumps(record).encode() + b"\n"
+    pids = f'"pid": {pid}, "pid_started": {ticks_of(pid)}, "supervisor": {own}, "supervisor_started": {ticks_of(own)}'
+    return f'{{{pids}, "boot": "{boot}"}}\n'.encode()
 
 
 def ticks_of(pid: int) -> int:
@@ -239,7 +219,7 @@ def watch(pid: int, bounds: "Bounds") -> tuple[bool, int, int]:
 class Bounds:
     """What all processes of a run together may use: bytes, files and tasks. The kernel has no limit for that."""
 
-    def __init__(self, job: str, limits: Limits) -> None:
+    def __init__(self, job: str, limits: dict[str, int]) -> None:
         self._job = job
         self._bytes, self._files = limits["disk_bytes"], limits["files"]
         self._tasks = limits["processes"] + _OWN_TASKS
@@ -429,9 +409,10 @@ def children() -> list[int]:
     return [pid for pid, parent, _ in processes() if parent == own]
 
 
-def apply_limits(limits: Limits) -> None:
+def apply_limits(limits: dict[str, int]) -> None:
     """Set each limit of the kernel, or the highest that this account may set."""
-    for name, limit in {**limits["kernel"], "RLIMIT_NPROC": limits["processes"] + tasks_of_this_account()}.items():
+    kernel = {name: limit for name, limit in limits.items() if name.startswith("RLIMIT_")}
+    for name, limit in {**kernel, "RLIMIT_NPROC": limits["processes"] + tasks_of_this_account()}.items():
         kind = getattr(resource, name)
         _, ceiling = resource.getrlimit(kind)
         soft = limit if ceiling == resource.RLIM_INFINITY else min(limit, ceiling)

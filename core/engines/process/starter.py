@@ -1,7 +1,6 @@
 """Starts the program of a run by a launcher."""
 
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -37,20 +36,19 @@ class RunLimits:
     files: int = 20_000
     """How many files and folders it may have there."""
 
-    def for_launcher(self) -> launcher.Limits:
+    def for_launcher(self) -> str:
         """The limits as the launcher takes them."""
-        return {
+        limits = {
             "disk_bytes": self.disk_bytes,
             "files": self.files,
             "processes": self.processes,
-            "kernel": {
-                "RLIMIT_CPU": self.cpu_s,
-                "RLIMIT_FSIZE": self.file_bytes,
-                "RLIMIT_NOFILE": self.open_files,
-                "RLIMIT_CORE": 0,
-                "RLIMIT_AS": self.memory_bytes,
-            },
+            "RLIMIT_CPU": self.cpu_s,
+            "RLIMIT_FSIZE": self.file_bytes,
+            "RLIMIT_NOFILE": self.open_files,
+            "RLIMIT_CORE": 0,
+            "RLIMIT_AS": self.memory_bytes,
         }
+        return " ".join(f"{name}={limit}" for name, limit in limits.items())
 
 
 class ProgramStarter:
@@ -86,19 +84,16 @@ class ProgramStarter:
     def spawn(self, folder: JobFolder, runnable: RunnableResponder, status: int) -> int:
         """Start the launcher, which reports on the descriptor `status`. Returns its pid."""
         definition = runnable.configured.definition
-        settings: launcher.Settings = {
-            "folder": str(definition.root),
-            "limits": self._limits_of(runnable).for_launcher(),
-            "ruleset": self._ruleset(folder, runnable),
-        }
+        limits, ruleset = self._limits_of(runnable).for_launcher(), self._ruleset(folder, runnable)
         interpreter = [str(runnable.interpreter.path)] if definition.is_python else []
         program = [*interpreter, str(definition.program), str(folder.run)]
+        arguments = [str(folder.path), str(definition.root), limits, ruleset, *program]
         # Not through a symlink, and without waiting for the reader of a named pipe.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         # Unlike fork, this takes as long with much memory in use.
         return os.posix_spawn(
             sys.executable,
-            [sys.executable, "-E", "-s", "-S", launcher.__file__, str(folder.path), json.dumps(settings), *program],
+            [sys.executable, "-E", "-s", "-S", launcher.__file__, *arguments],
             program_environment(folder, runnable.configured, runnable.interpreter.path, os.environ),
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
