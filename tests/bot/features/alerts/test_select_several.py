@@ -1,9 +1,11 @@
 """Several alerts are closed, assigned and run on at once: from a search, the App Home and a group."""
 
+from pathlib import Path
 from typing import Any
 
 from bot.block_kit import ids
 from core.models import Alert
+from tests.bot.features.alert_groups import test_alert_groups as groups
 from tests.bot.features.approvals.test_decisions import button
 from tests.bot.features.environment import FeatureEnvironment, fine, text_of, topmost
 from tests.bot.running import SOC
@@ -56,3 +58,24 @@ async def test_the_home_selects_among_all_open_alerts(env: FeatureEnvironment) -
     options = await env["anna"].options(action_id=ids.SEVERAL_TARGETS, view_id=form["id"])
     values = [option["value"] for group in options for option in group.get("options", [group])]
     assert sorted(values) == sorted(alert.id for alert in alerts)
+
+
+async def test_several_of_a_group_are_chosen_among_those_that_the_person_may_see(tmp_path: Path) -> None:
+    async with groups.grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await groups.post(env, range(5))
+        (secret,) = await groups.post(env, range(5, 6), tlp=3)
+        card = await groups.group_card(anna, 6)
+        await anna.click(SOC, card["ts"], action_id=ids.GROUP_ALERTS)
+        page = await groups.modal(anna, "1 to 6 of 6")
+        await anna.click(None, view_id=page["id"], action_id=ids.SEVERAL)
+        form = fine(await anna.until(topmost(ids.SEVERAL_VIEW, "Alerts")))
+        element = form["blocks"][0]["element"]
+        assert {option["value"] for option in element["initial_options"]} == set(alert_ids)
+        await anna.submit(form["id"], {"targets": {element["action_id"]: alert_ids[:2]}})
+        chosen = fine(await anna.until(topmost(ids.SEVERAL_VIEW, "*2 targets*")))
+        await anna.click(None, view_id=chosen["id"], action_id=ids.SEVERAL_CLOSE)
+        asks = await anna.until(topmost(ids.CLOSE_ALL_VIEW, "2 alerts: 2 low."))
+        await anna.submit(asks["id"], {"reason": {"value:reason": "A drill"}})
+        await anna.until(topmost(ids.NOTICE_VIEW, "2 alerts closed."))
+        statuses = [(await env.client.alert(one)).status for one in (*alert_ids, secret)]
+    assert statuses == [*["Ignored"] * 2, *["New"] * 4]
