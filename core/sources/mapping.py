@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from itertools import chain, zip_longest
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,9 +18,10 @@ from core.records.artifacts import artifact_of, expand_artifacts
 from core.records.writes import made
 from core.settings import MappingSection, ObservableSection
 from core.sources.bodies import MAX_ALERTS, Reason, UnreadableError, decode_email, decode_lines
-from core.sources.paths import LookedAtTooMuchError, Path, Reader, parse, values_at
+from core.sources.paths import LookedAtTooMuchError, Path, Reader, parse, values_at, words
 
-FIELDS = ("title", "description", "sourceRef", "severity", "tlp", "pap", "tags", "date", "link")
+SENTENCES = ("title", "description")
+FIELDS = (*SENTENCES, "sourceRef", "severity", "tlp", "pap", "tags", "date", "link")
 TITLE_LIMIT = 500  # characters
 DESCRIPTION_LIMIT = 20_000
 REFERENCE_LIMIT = 500
@@ -40,6 +40,7 @@ _HOSTS = ("domain", "fqdn", "hostname")
 _NOTHING = ("", "-", "unknown")
 """What products write where they know no value."""
 _PORT = re.compile(r"(?<=[^:]):[0-9]{1,5}$", re.ASCII)
+_IN_BRACES = re.compile(r"\{([^{}]*?)(:words)?\}")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _TLP_WORDS = {**{name: level for level, name in enumerate(TLP_NAMES)}, "white": 0, "amber+strict": 2}
 _SEVERITY_WORDS = {
@@ -126,18 +127,22 @@ class _Observable:
 
 
 class _Sentence:
-    """A path, or a text with paths in braces such as `{user.name} at {host.name}`."""
+    """A path, or a text with paths in braces such as `{user.name} at {host.name}: {risk.kind:words}`."""
 
     def __init__(self, text: str) -> None:
+        self.text = text
         self.is_path = "{" not in text
-        self._texts = ["", ""] if self.is_path else re.split(r"\{[^{}]*\}", text)
-        self.paths = [parse(path) for path in ([text] if self.is_path else re.findall(r"\{([^{}]*)\}", text))]
+        in_braces = [(text, "")] if self.is_path else _IN_BRACES.findall(text)
+        self.paths = [parse(path) for path, _ in in_braces]
+        self._says = [words if spec else str for _, spec in in_braces]
 
     def of(self, item: Any, reader: Reader) -> str:
         """The text with what is at its paths; `""` if one of them has nothing."""
         found = [", ".join(map(_text, values_at(reader, (path,), item))).strip() for path in self.paths]
-        is_whole = not any(text.casefold() in _NOTHING for text in found)
-        return "".join(chain(*zip_longest(self._texts, found, fillvalue=""))) if is_whole else ""
+        if any(text.casefold() in _NOTHING for text in found):
+            return ""
+        shown = (say(text) for say, text in zip(self._says, found, strict=True))
+        return next(shown) if self.is_path else _IN_BRACES.sub(lambda _: next(shown), self.text)
 
 
 class BodyMap:
@@ -167,8 +172,8 @@ class BodyMap:
         self._when = _conditions(section.when)
         self._resolved = _conditions(section.resolved)
         self._ends = (parse(section.ends),) if section.ends else ()
-        self._fields = {name: tuple(map(parse, section.map.get(name, ()))) for name in FIELDS if name != "description"}
-        self._description = [_Sentence(text) for text in section.map.get("description", ())]
+        self._fields = {name: tuple(map(parse, section.map.get(name, ()))) for name in FIELDS[len(SENTENCES) :]}
+        self._title, self._description = ([_Sentence(text) for text in section.map.get(name, ())] for name in SENTENCES)
         self._custom = {name: tuple(map(parse, paths)) for name, paths in section.custom_fields.items()}
         self._severity = _Table(section.severity)
         self._observables = [_Observable(parse(item.path), item) for item in section.observables]
@@ -181,7 +186,7 @@ class BodyMap:
         yield from (path for fields in (self._fields, self._custom) for paths in fields.values() for path in paths)
         yield from (path for conditions in (self._when, self._resolved) for path, _ in conditions)
         yield from self._ends
-        yield from (path for sentence in self._description for path in sentence.paths)
+        yield from (path for one in (*self._title, *self._description) for path in one.paths)
         yield from (observable.path for observable in self._observables)
 
     def read(self, content: bytes) -> Reading:
@@ -237,10 +242,13 @@ class BodyMap:
         def texts(name: str) -> list[str]:
             return [_text(value) for value in values_at(reader, self._fields[name], item)]
 
-        title = _line(" ".join(texts("title")), TITLE_LIMIT)
+        sentences = (one.of(item, reader) for one in self._title if not one.is_path)
+        paths = tuple(one.paths[0] for one in self._title if one.is_path)
+        title = next(filter(None, sentences), "") or " ".join(map(_text, values_at(reader, paths, item)))
+        title = _line(title, TITLE_LIMIT)
         if not title:
-            paths = " or ".join(path.text for path in self._fields["title"])
-            raise UnreadableError("title", f"It has no title at {paths}; correct the map in the settings.")
+            places = " or ".join(one.text for one in self._title)
+            raise UnreadableError("title", f"It has no title at {places}; correct the map in the settings.")
         notes: list[str] = []
         tlp = max(self._tlp, _tlp_of(values_at(reader, self._fields["tlp"], item)))
         artifacts = self._artifacts(item, reader, budget, tlp, notes)

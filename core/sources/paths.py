@@ -11,7 +11,7 @@ from jmespath.parser import Parser
 from jmespath.visitor import TreeInterpreter
 
 PATH_LIMIT_CHARS = 500
-_BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z])")
+_BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 LOOKED_AT_LIMIT = 500_000
 """Values that all paths may look at in one body: some 300 ms."""
 
@@ -41,12 +41,17 @@ class Path:
     @cached_property
     def label(self) -> str:
         """The last two names of its first alternative as words, such as `agent name`."""
-        return _BETWEEN_WORDS.sub(" ", " ".join(self.alternatives[0].split(".")[-2:]).lstrip("_")).lower()
+        return words(" ".join(self.alternatives[0].split(".")[-2:])).lower()
 
     @property
     def alternatives(self) -> list[str]:
         """The names of each alternative, joined by dots."""
         return [".".join(_names(tree)) for tree in _alternatives(self.tree)]
+
+
+def words(name: str) -> str:
+    """A name such as `maliciousIPAddress` as words: `malicious IP address`."""
+    return " ".join(word if word.isupper() else word.lower() for word in _BETWEEN_WORDS.sub(" ", name).split())
 
 
 def parse(text: str) -> Path:

@@ -65,6 +65,11 @@ def test_the_second_line_of_each_card_is_a_sentence_and_no_list_of_fields(name: 
         assert (named, sentence.startswith(("alertname", "{"))) == ([], False), sentence
 
 
+@pytest.mark.parametrize("name", BODIES)
+def test_no_title_has_a_word_of_the_products_interface(name: str) -> None:
+    assert [title for alert in alerts_of(name) if re.search(r"\b[a-z]+[A-Z]", title := alert["title"])] == []
+
+
 @pytest.mark.parametrize(("name", "body"), [("defender", b'{"value": []}'), ("elastic", b'{"alerts": []}')])
 def test_a_body_without_any_alert_is_none(name: str, body: bytes) -> None:
     reading = BodyMap(preset.load(name), type=name, source=name, tlp=2, withheld_tags=()).read(body)
