@@ -13,6 +13,7 @@ from typing import Any
 
 import psycopg
 
+from core.engines.process.processes import wait_readable
 from tests.bot.chaos import free_port
 from tests.postgresql import programs
 
@@ -21,13 +22,16 @@ READY_S = 60.0
 
 
 class PostgresqlServer:
-    """A PostgreSQL that can be killed, over TCP at `address`; its data is durable. `settings` are more of its own."""
+    """A PostgreSQL that can be killed, over TCP at `address`; its data is durable. `settings` are more of its own.
 
-    def __init__(self, address: str = "127.0.0.1", **settings: str) -> None:
+    Its files are in a folder of their own in `folder`, or where temporary files are.
+    """
+
+    def __init__(self, folder: Path | None = None, /, address: str = "127.0.0.1", **settings: str) -> None:
         self._settings = settings
         self.address, self.port = address, free_port()
         self.kills = 0
-        self._folder = Path(tempfile.mkdtemp(prefix="responder-bot-machines-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="responder-bot-machines-", dir=folder))
         self._programs = programs()
         self._as_other: dict[str, Any] = {}
         if os.getuid() == 0:  # PostgreSQL refuses it; tests count the processes of nobody
@@ -120,10 +124,15 @@ class PostgresqlServer:
     async def kill(self) -> None:
         """SIGKILL for the server and all its processes, as without memory or power."""
         assert self._process is not None
+        killed = list[int]()
         for one in self.pids():
             with suppress(ProcessLookupError):
+                killed.append(os.pidfd_open(one))
                 os.kill(one, signal.SIGKILL)
         await asyncio.to_thread(self._process.wait)
+        for one in killed:
+            await wait_readable(one)
+            os.close(one)
         self.kills += 1
 
     async def close(self) -> None:

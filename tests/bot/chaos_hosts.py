@@ -355,7 +355,7 @@ async def prepared(folder: Path, plan: Plan, *, in_namespaces: bool) -> AsyncIte
             await asyncio.to_thread(bridge.open)
             stack.callback(bridge.close)
             address = GATEWAY
-        server = PostgresqlServer(address)
+        server = PostgresqlServer(address=address)
         stack.push_async_callback(server.close)
         await server.create()
         write_responders(folder)
