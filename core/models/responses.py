@@ -629,6 +629,8 @@ class Policy(ApiModel):
     rate_per_target: list[str] | None = None
     undo: str | None = None
     """The name of the responder that undoes a run of it."""
+    undo_title: str | None = None
+    """That one's title."""
     undo_after_minutes: int | None = None
     """How many minutes after its success core undoes a run; None: never."""
     allow_permanent: bool | None = None

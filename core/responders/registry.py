@@ -331,6 +331,7 @@ class Registry:
             rate=list(section.rate) or None,
             rate_per_target=list(section.rate_per_target) or None,
             undo=undo or None,
+            undo_title=self.title(undo) if undo else None,
             undo_after_minutes=section.undo_after_minutes or None,
             allow_permanent=section.allow_permanent if undo else None,
             contains=section.contains or bool(undo) or None,

@@ -19,7 +19,7 @@ def template_picker(
     subject: Subject, templates: Sequence[CaseTemplate], *, own: str, clearance: int, button: ButtonIds, command: str
 ) -> Message:
     """The alert and a button for each template, with its tasks; `own` is the template that the alert names."""
-    blocks: list[Block] = [section("Make a case of"), questions.target(RedactedView(subject, clearance))]
+    blocks: list[Block] = [section(f"Make a case of\n{questions.subject_line(RedactedView(subject, clearance))}")]
     for number, template in enumerate(templates[:MAX_TEMPLATES]):
         use = button_element(
             "Use", ids.CASE_TEMPLATE, button(Intent("case_with", subject.id, template.name)), of=str(number)

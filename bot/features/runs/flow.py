@@ -171,7 +171,7 @@ class Question:
 
     @property
     def title(self) -> str:
-        return run_form.question(self.responder, len(self.request.targets))
+        return run_form.deed(self.responder, len(self.request.targets))
 
     async def message(self, context: Context) -> Message:
         """The question. Its button holds the request with all inputs, so it works for an hour only."""

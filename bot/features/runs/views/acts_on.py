@@ -14,7 +14,6 @@ from bot.block_kit.text import (
     foreign_plain,
     mrkdwn,
     plain,
-    section,
     sections,
 )
 from bot.clearance import RedactedView, defang
@@ -47,16 +46,14 @@ def by_object(targets: Sequence[RunTarget], responder: OfferedResponder) -> Mapp
     return {target.object_id: chosen(target, responder) for target in targets}
 
 
-def lines(target: RunTarget, responder: OfferedResponder, view: RedactedView) -> list[Block]:
-    """The target of a run on one object, as it is asked for; of what may act on anything, that it may."""
+def lines(target: RunTarget, responder: OfferedResponder, view: RedactedView) -> list[str]:
+    """The targets of a run on one object, as it is asked for; of what may act on anything, that it may; mrkdwn."""
     if responder.target is None:
         number = len(view.artifacts()) if view.subject.kind == "alert" else 0
         all_of = "only observable" if number == 1 else f"{number} observables, and may act on any"
-        return [section(f"It gets the alert's {all_of}.")] if number else []
-    if needs_choice(target, responder):
-        return []
-    named = runs.target_lines(chosen(target, responder), view)
-    return [*sections(["*Target*", *(f"• {line}" for line in named)])] if named else []
+        return [f"It gets the alert's {all_of}."] if number else []
+    named = [] if needs_choice(target, responder) else runs.target_lines(chosen(target, responder), view)
+    return named if len(named) == 1 else [f"• {line}" for line in named]
 
 
 # --- the field ------------------------------------------------------------------------------------------------------

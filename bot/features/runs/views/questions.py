@@ -64,8 +64,8 @@ def confirm(
         at = slack_date(ended.end_date, DAY_AND_TIME)
         blocks.append(section(f"The run that you were asked about has ended ({at}). Nothing new was started."))
     blocks += [
-        *what_runs(responder, view),
-        *acts_on.lines(request.targets[0], responder, view),
+        *on_what(request, responder, view),
+        *policy_words(responder.policy or Policy()),
         *in_force_lines(in_force, responder),
         *_inputs("*Inputs*", request, responder, view),
         *effect(responder, request),
@@ -159,15 +159,29 @@ def _lasts(which: str, policy: Policy, minutes: int | None) -> str:
 
 
 def _undo_name(policy: Policy) -> str:
-    return foreign(readable_name(policy.undo or ""), NAME_LIMIT)
+    return foreign(policy.undo_title or readable_name(policy.undo or ""), NAME_LIMIT)
 
 
-def what_runs(responder: OfferedResponder, view: RedactedView) -> list[Block]:
-    return [section(f"*{names.shown(responder)}* on"), target(view)]
+def on_what(request: RunRequest, responder: OfferedResponder, view: RedactedView) -> list[Block]:
+    """What the run acts on, once, with what is said of it, and the object that it is for."""
+    lines = acts_on.lines(request.targets[0], responder, view)
+    if view.subject.kind == "case_artifact" and not lines:
+        lines = [foreign(runs.target(view), runs.TARGET_LIMIT)]
+    return [*sections([*lines, subject_line(view)])]
+
+
+def subject_line(view: RedactedView) -> str:
+    """The severity, linked title and id of an alert, or what names another object; of an artifact what has it."""
+    subject = view.subject
+    if subject.kind == "alert":
+        return f"{headline(view)['text']['text']} · {subject.id}"
+    if subject.kind == "case_artifact":
+        return f"of {foreign(f'{view.parent_title()} · {subject.root_id}', 300)}"
+    return f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
 
 
 def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = False) -> list[Block]:
-    """The policy's words, when the run starts, how long it lasts, and what takes it back; a form may ask how long."""
+    """When the run starts, how long it lasts, and what takes it back; a form may ask how long."""
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
     by = f" by {foreign(', '.join(map(plain_name, policy.approve_by)), 200)}" if policy.approve_by else ""
@@ -182,26 +196,13 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
         if policy.contains and not note.startswith("already ") and undo_state.LATER_COUNTS not in note
     ]
     noted = [section(core_says("\n".join(notes), 1500, lines=True))] if notes else []
-    return [*policy_words(policy), *noted, context(f"{begins}. {lasts} *Cancel* is on the card.")]
+    return [*noted, context(f"{begins}. {lasts} *Cancel* is on the card.")]
 
 
 def policy_words(policy: Policy) -> list[Block]:
     """What the policy says of the effect, as a quotation."""
     quotation = foreign(policy.confirm, 1500, lines=True).replace("\n", "\n>")
     return [section(f">{quotation}")] if quotation else []
-
-
-def target(view: RedactedView) -> Block:
-    """What a run is for: severity, linked title, and id."""
-    if view.subject.kind == "alert":
-        return section(f"{headline(view)['text']['text']} · {view.subject.id}")
-    if view.subject.kind == "case_artifact":
-        return section(f"*{foreign(runs.target(view), 300)}*\nof {foreign(_parent(view), 300)}")
-    return section(f"{OBJECT_TYPES[view.subject.kind]} {view.subject.id} · {foreign(view.title(), 300)}")
-
-
-def _parent(view: RedactedView) -> str:
-    return f"{view.parent_title()} · {view.subject.root_id}"
 
 
 def _target(view: RedactedView) -> str:
@@ -226,8 +227,11 @@ def collision(
     anyway = button_element("Run anyway", ids.RUN_ANYWAY, value, style=style(responder))
     buttons = actions(anyway, _dismiss(view.subject, button, "Leave it"))
     name = names.shown(responder)
-    blocks = [section(open_run(running, responder, view)), *acts_on.lines(request.targets[0], responder, view)]
-    blocks += effect(responder, request)
+    blocks = [
+        section(open_run(running, responder, view)),
+        *sections(acts_on.lines(request.targets[0], responder, view)),
+    ]
+    blocks += [*policy_words(responder.policy or Policy()), *effect(responder, request)]
     return Message(f"{name} already {_open_word(running)} on {_target(view)}.", (*blocks, buttons))
 
 

@@ -6,7 +6,17 @@ from typing import Any
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import MAX_OPTIONS, actions, button_element
 from bot.block_kit.subjects import headline, responder_menu
-from bot.block_kit.text import OPTION_LIMIT, VIEW_TITLE_LIMIT, context, escape, foreign, foreign_plain, plain, section
+from bot.block_kit.text import (
+    OPTION_LIMIT,
+    VIEW_TITLE_LIMIT,
+    context,
+    escape,
+    foreign,
+    foreign_plain,
+    plain,
+    section,
+    sections,
+)
 from bot.clearance import RedactedView, Subject
 from bot.features.responders import views as responders
 from bot.features.responders.views import option_value
@@ -14,7 +24,7 @@ from bot.features.runs.views import acts_on, inputs, questions
 from bot.features.runs.views.request import RunRequest, option_fields
 from bot.message import Block
 from core.common.words import count
-from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedResponder
+from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedResponder, Policy
 
 TITLE, SEVERAL_TITLE = "What should run?", "Run on several"
 
@@ -44,8 +54,9 @@ def start_view(
         blocks += _about(view, responder, who)
         if view.is_open and responder is not None:
             if request.targets:
-                blocks += acts_on.lines(request.targets[0], responder, view)
+                blocks += sections(acts_on.lines(request.targets[0], responder, view))
             blocks += [
+                *questions.policy_words(responder.policy or Policy()),
                 *questions.in_force_lines(in_force, responder),
                 *_fields(request, responder, form or inputs.Form(()), to_choose),
                 *questions.effect(responder, request, is_form=True),
@@ -111,11 +122,12 @@ def form_view(
     if is_several:
         blocks = [section(f"*{names.shown(responder)}* on *{count(len(request.targets), 'target')}*")]
     elif running is not None:
-        blocks = [section(questions.open_run(running, responder, view))]
+        already = section(questions.open_run(running, responder, view))
+        blocks = [already, *sections(acts_on.lines(request.targets[0], responder, view))]
     else:
-        blocks = questions.what_runs(responder, view)
+        blocks = questions.on_what(request, responder, view)
+    blocks += questions.policy_words(responder.policy or Policy())
     if not is_several:
-        blocks += acts_on.lines(request.targets[0], responder, view)
         blocks += questions.in_force_lines(in_force, responder)
     if request.override_reason is not None:
         overridden = view.text("; ".join(refusal.message for refusal in responder.refusals or ()))
@@ -153,9 +165,9 @@ def is_shown(
     return all(inputs.block_id(inputs.key_of(responder), parameter.name) in blocks for parameter in declared)
 
 
-def question(responder: OfferedResponder, number: int = 1) -> str:
-    """The title of what asks to run it, on so many objects: `Isolate Host (3)?`."""
-    return names.in_view(names.title(responder), f" ({number})?" if number > 1 else "?")
+def deed(responder: OfferedResponder, number: int) -> str:
+    """The title of what asks to run it, on so many objects: `Isolate Host (3)`."""
+    return names.in_view(names.title(responder), f" ({number})" if number > 1 else "")
 
 
 def _modal(
@@ -167,7 +179,7 @@ def _modal(
     is_several: bool = False,
 ) -> dict[str, Any]:
     title, callback_id = (SEVERAL_TITLE, ids.SEVERAL_VIEW) if is_several else (TITLE, ids.START_VIEW)
-    title = question(responder, len(request.targets)) if responder is not None else title
+    title = deed(responder, len(request.targets)) if responder is not None else title
     return modals.modal(
         title, blocks, callback_id=callback_id, submit=submit, metadata=request.metadata(), close="Cancel"
     )

@@ -27,7 +27,8 @@ HOSTS = [
 
 @pytest.fixture
 async def env(tmp_path: Path) -> AsyncIterator[FeatureEnvironment]:
-    rules = {name: {"target": "hostname,ip"} for name in ("Isolate", "Fail", "Shun", "Tell")}
+    rules = {name: {"target": "hostname,ip"} for name in ("Isolate", "Fail", "Tell")}
+    rules["Shun"] = {"target": "hostname,ip", "undo": "Vendor_Drop_1_0"}
     async with feature_environment(tmp_path, rules) as environment:
         yield environment
 
@@ -92,8 +93,10 @@ async def test_a_command_names_what_to_act_on_in_any_spelling(
 ) -> None:
     alert = await env.create_alert(artifacts=HOSTS)
     await env["anna"].command(SOC, f"/responder run shun {alert.id} target={typed}")
-    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Target*")))
-    assert "It can be undone there" in text_of(question)
+    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "It can be undone there")))
+    assert question["title"]["text"] == "Shun"
+    assert "It lasts until somebody undoes it, by Drop traffic." in text_of(question)
+    assert text_of(question).casefold().count("srv-dc01") == ("srv-dc01" in data)
     await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
     await env.told("anna", f"Started Shun on {alert.id}")
     assert await acted_on(env, alert) == data
@@ -106,7 +109,7 @@ async def test_a_command_chooses_nothing_that_is_only_alike(tmp_path: Path) -> N
         await env["anna"].command(SOC, f"/responder run shun {alert.id} target=https://files.example/A")
         await env.told("anna", "is none of what it can act on.")
         await env["anna"].command(SOC, f"/responder run shun {alert.id} target=hxxps://files[.]example/a")
-        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Target*")))
+        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "It can be undone there")))
         await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
         await env.told("anna", f"Started Shun on {alert.id}")
         assert await acted_on(env, alert) == ["https://files.example/a"]

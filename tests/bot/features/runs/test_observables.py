@@ -14,6 +14,7 @@ from tests.bot.running import SOC, approve
 
 BLOCK = "Block_Address_1_0"
 ADDRESS, DEFANGED = "198.51.100.7", "ip 198[.]51[.]100[.]7"
+SHOWN = "ip `198[.]51[.]100[.]7`"
 OBSERVABLES = [
     {"dataType": "hash", "data": "9f86d081884c7d659a2feaa0c55ad015"},
     {"dataType": "domain", "data": "updates.evil.example"},
@@ -52,7 +53,7 @@ async def test_an_address_is_blocked_in_three_clicks_and_keeps_its_history_in_a_
     assert [g["label"]["text"] for g in groups][:1] == [DEFANGED]
     value = next(o["value"] for o in groups[0]["options"] if o["text"]["text"] == "Block Address")
     await anna.click(SOC, card["ts"], value=value, **menu)  # the second
-    form = fine(await env.until("anna", topmost(ids.START_VIEW, DEFANGED)))
+    form = fine(await env.until("anna", topmost(ids.START_VIEW, SHOWN)))
     assert shown_in(form)["minutes"] == "60"
     assert alert.title in text_of(form)
     await anna.submit(form["id"], {})  # the third
@@ -121,7 +122,7 @@ async def test_menu_list_and_details_show_all_observables_that_one_may_see(env: 
     groups = beside_block(await env["anna"].options(None, **menu))
     value = next(o["value"] for o in groups[0]["options"] if o["text"]["text"] == "Block Address")
     await env["anna"].click(None, view_id=details["id"], action_id=ids.numbered(ids.MENU, address), value=value)
-    form = fine(await env.until("anna", topmost(ids.START_VIEW, DEFANGED)))
+    form = fine(await env.until("anna", topmost(ids.START_VIEW, SHOWN)))
     await env["anna"].submit(form["id"], {})
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"*Block Address* on {DEFANGED}"))
 
