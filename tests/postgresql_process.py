@@ -121,6 +121,9 @@ class PostgresqlServer:
         pid = self._process.pid
         return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
     async def kill(self) -> None:
         """SIGKILL for the server and all its processes, as without memory or power."""
         assert self._process is not None

@@ -9,21 +9,36 @@ import json
 import os
 import re
 import resource
+import secrets
 import shutil
 import sqlite3
 import subprocess
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
+import psycopg
 import pytest
 
+from core.common.database.location import PostgresqlUrl
 from core.common.database.sqlite.connection import WAL_BYTES
 from core.common.database.sqlite.database import LOG_BOUND_BYTES
 from core.protection import BLOCK
-from tests import programs
-from tests.core.core_process import ALERT, CoreProcess, alert_in, core_process, run_body, setup_in
+from tests import programs, stores
+from tests.core.core_process import (
+    ALERT,
+    ANALYSTS,
+    CoreProcess,
+    CoreSetup,
+    alert_in,
+    core_process,
+    run_body,
+    setup_in,
+)
+from tests.postgresql_process import PostgresqlServer
 
 
 @contextmanager
@@ -195,6 +210,65 @@ async def test_a_start_on_a_full_disk_says_so(small_disk: Path) -> None:
     out, errors = await program.communicate()
     assert (program.returncode, out) == (2, b"")
     assert re.fullmatch(r"The database \S+core\.db can't be opened \(.*\); make room on its disk\.\n", errors.decode())
+
+
+@pytest.mark.slow
+async def test_postgresql_on_a_full_disk_keeps_what_was_acknowledged(tmp_path: Path) -> None:
+    """First tables find no room, then its log, for which it stops."""
+    with (
+        stores.using("postgresql"),
+        tempfile.TemporaryDirectory(prefix="responder-bot-disk-") as place,
+        file_system(Path(place, "disk"), "size=96m,mode=755") as disk,
+    ):
+        os.chmod(place, 0o755)  # noqa: S103 - PostgreSQL runs as another user
+        server = PostgresqlServer(disk)
+        await server.create()
+        url: Any = PostgresqlUrl(server.url("core"))
+        shared = CoreSetup(tmp_path, shared=url)
+        await shared.users(*ANALYSTS)
+        (tmp_path / "here").mkdir()
+        setup = await setup_in(tmp_path / "here", beside=shared)
+        acknowledged: list[str] = []
+        async with (
+            core_process(setup) as core,
+            httpx.AsyncClient(base_url=core.url, headers={"Authorization": f"Bearer {setup.keys['lead']}"}) as http,
+        ):
+
+            async def post() -> httpx.Response:
+                body = {**ALERT, "sourceRef": secrets.token_hex(), "description": secrets.token_hex(200_000)}
+                answer = await http.post("/api/alert", json=body)
+                if answer.status_code == 201:
+                    acknowledged.append(answer.json()["id"])
+                return answer
+
+            await post()
+            fill(disk / "filler")
+            while (answer := await post()).status_code == 201:
+                pass
+            (part,) = [part for part in (await http.get("/health")).json()["parts"] if not part["ok"]]
+            for message in (answer.json()["message"], part["message"]):
+                assert re.fullmatch(
+                    r"The store can't be written \(could not extend file \S+: No space left on device\);"
+                    r" make room on its disk\.",
+                    message,
+                )
+            (disk / "filler").unlink()
+            assert (await post()).status_code == 201
+            fill(disk / "filler")
+            while not server.has_ended():
+                with suppress(psycopg.Error):
+                    server.rows("core", "SELECT pg_switch_wal()")
+                answer = await post()
+            assert answer.status_code == 503
+            (disk / "filler").unlink()
+            await server.start()
+            await until(core, "ok")
+            assert (await post()).status_code == 201
+            await core.kill()
+        async with core_process(setup) as again:
+            for alert_id in acknowledged:
+                assert (await again.client("lead").alert(alert_id)).id == alert_id
+        await server.close()
 
 
 def fill_with_files(folder: Path) -> None:

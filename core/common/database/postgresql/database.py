@@ -178,7 +178,7 @@ class PostgresqlDatabase:
                 "unavailable", "The store is closed; start again, or ask the one that runs."
             ) from None
 
-    def _run(self, work: Callable[[Connection], T]) -> T:
+    def _run(self, work: Callable[[Connection], T], *, is_again: bool = False) -> T:
         """Run it on this thread's connection; once more on a new one if that was lost, as after a restart."""
         connection = self._own_connection()
         try:
@@ -186,15 +186,9 @@ class PostgresqlDatabase:
         except psycopg.Error as error:
             if not is_unavailable(error):
                 raise
-            if not connection.closed:
+            if is_again or not connection.closed:
                 raise self._unreadable(error) from error
-        connection = self._own_connection()
-        try:
-            return self._attempt(connection, work)
-        except psycopg.Error as error:
-            if not is_unavailable(error):
-                raise
-            raise self._unreadable(error) from error
+        return self._run(work, is_again=True)
 
     def _own_connection(self) -> Connection:
         connection: Connection | None = getattr(self._local, "connection", None)

@@ -137,11 +137,12 @@ class GroupWriter:
             time.sleep(DOUBT_PAUSE_S)
         raise self._server.unreachable(cause)
 
-    def _unwritable(self, error: BaseException) -> ResponderBotError:
+    def _unwritable(self, error: psycopg.Error) -> ResponderBotError:
         after = "restore a backup" if is_damage(error) else "try again in a moment, or look at PostgreSQL"
+        if isinstance(error, psycopg.errors.DiskFull):
+            after = "make room on its disk"
         sentence = f"The store can't be written ({describe(error)}); {after}."
-        cause = error if isinstance(error, Exception) else None
-        return self._server.failures.unavailable(sentence, cause, is_damage=is_damage(error))
+        return self._server.failures.unavailable(sentence, error, is_damage=is_damage(error))
 
     @staticmethod
     def _fail(works: list[Work], error: ResponderBotError) -> None:
