@@ -172,11 +172,10 @@ def notes(reads: Reads, artifacts: Sequence[TargetArtifact], now: int) -> list[s
     """What somebody should know before they block one of these: what it also hits, and that nothing reads the list."""
     hints = (hint(Parsed(artifact.kind, artifact.data)) for artifact in artifacts)
     read = {row["list"] for row in stored.readers(reads) if now - row["at"] < UNREAD_MS}
-    unread = sorted({*block_readers.lists_of(artifacts)} - read)
-    return [
-        *[*filter(None, hints)][:SHOWN_HINTS],
-        *(f"⚠ nothing reads the block list {name}.txt: see core/docs/blocklist.md" for name in unread),
-    ]
+    unread = [f"{name}.txt" for name in sorted({*block_readers.lists_of(artifacts)} - read)]
+    lists = f"list{'s' * (len(unread) > 1)} {', '.join(unread)}"
+    unread = [f"⚠ nothing reads the block {lists}: see core/docs/blocklist.md"] if unread else []
+    return [*[*filter(None, hints)][:SHOWN_HINTS], *unread]
 
 
 def _around(target: Parsed, known: Sequence[tuple[Parsed, int]]) -> str:

@@ -54,11 +54,11 @@ class OwnEngine(Engine):
             for target in named:
                 if problem := self._blockable.why_not(target):
                     return Report(False, f"{problem}; nothing was blocked.", is_known=True)
-            return _done(f"{shown} {_is(named)} on the block list.", "blocked")
+            return _done(f"{shown} {_was(named)} put on the block list.", "blocked")
         around = await self._around(named) if self._around else {}
         if around and "undoes" not in job.parameters:
             return Report(False, " ".join(around.values()), is_known=True)
-        sentences = [] if around else [f"{shown} {_is(named)} off the block list."]
+        sentences = [] if around else [f"{shown} {_was(named)} taken off the block list."]
         return _done(" ".join([*sentences, *around.values()]), "released")
 
     async def cancel(self, job: Job) -> None:
@@ -70,8 +70,8 @@ def _acted_on(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return [item for item in data.get("artifacts", [data]) if item["dataType"].lower() in DATA_TYPES]
 
 
-def _is(named: Sequence[Parsed]) -> str:
-    return "is" if len(named) == 1 else "are"
+def _was(named: Sequence[Parsed]) -> str:
+    return "was" if len(named) == 1 else "were"
 
 
 def _done(message: str, word: str) -> Report:

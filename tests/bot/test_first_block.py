@@ -89,7 +89,7 @@ async def test_a_newcomer_blocks_an_address_and_takes_it_off_again(tmp_path: Pat
                 read = await anna.until(lambda view: card(view, alert, "read by firewall"))
                 (undo,) = set(re.findall(rf"{ids.UNDO}:~\d+", str(read)))
                 await anna.click(SOC, read["ts"], action_id=undo)
-                await anna.until(lambda view: card(view, alert, "is off the block list"))
+                await anna.until(lambda view: card(view, alert, "was taken off the block list"))
                 assert await blocked() == ""
             finally:
                 serve.send_signal(signal.SIGTERM)

@@ -226,12 +226,14 @@ def _groups(
     is_artifact = subject.kind == "case_artifact"
     label = view.title() if is_artifact else f"{OBJECT_TYPES[subject.kind]} {subject.id}"
     own = refanged(label).casefold()
+    if is_artifact:  # as in the menu of its alert; whoever chooses one is led to the case
+        can += [r for r in cannot if r.lacks == ["case"] and len(r.reasons or ()) == 1]
     undoes = {r.policy.undo for r in offered if r.policy is not None}
     groups = _by_kind(label, _with(own, can, searchable), undoes)
-    through = [r for r in through if r.name not in {one.name for one in can}]
+    elsewhere = {r.name for r in can}
+    through = [r for r in through if r.name not in elsewhere]
     of_alert = {r.name: " ".join([*names.typed_names(r), r.description]).casefold() for r in through}
     groups += _by_kind(label, _with(own, through, of_alert), undoes, f"{subject.root_id}={subject.id}:")
-    elsewhere: set[str] = set()
     ordered = _by_title(offered)
     shown = by_ioc(view.artifacts()) if by_artifact else []
     headings = clip_apart([view.text(artifact_title(artifact)) for artifact in shown], HEADING_LIMIT)

@@ -35,7 +35,7 @@ async def test_what_is_in_force_of_block_is_the_list(tmp_path: Path) -> None:
         assert await listed(core, "hash") == ["d41d8cd98f00b204e9800998ecf8427e"]
         released = await unblock(core, "198.51.100.23")
         assert await listed(core) == ["2001:db8::1", "203.0.113.0/24"]
-        assert json.loads(released["report"])["message"] == "198.51.100.23 is off the block list."
+        assert json.loads(released["report"])["message"] == "198.51.100.23 was taken off the block list."
         shown = (await core.send("GET", f"{RUN}/{first['_id']}")).json()
     assert empty == [[]] * 4
     assert (first["engineId"], first["undo"]["responder"]) == ("core", UNBLOCK)
@@ -51,7 +51,7 @@ async def test_a_run_is_recorded_as_any_other(tmp_path: Path) -> None:
     assert (made["status"], made["engineId"], made["report"], made["operations"]) == ("Waiting", "core", "{}", "[]")
     assert made["engineJobId"]
     assert action["status"] == "Success"
-    assert json.loads(action["report"])["message"] == "198.51.100.23 is on the block list."
+    assert json.loads(action["report"])["message"] == "198.51.100.23 was put on the block list."
 
 
 async def test_undo_ends_the_row_and_a_block_of_another_alert_goes_on(tmp_path: Path) -> None:

@@ -22,9 +22,13 @@ async def test_what_needs_a_case_makes_it_and_goes_on(tmp_path: Path) -> None:
     write_responder(tmp_path / "responders", name, PROGRAM, dataTypeList=["thehive:case_artifact"])
     async with feature_environment(tmp_path) as env:
         alert = await env.create_alert(artifacts=[{"dataType": "hostname", "data": "srv-7"}])
-        await env.card_of("anna", alert)
+        card = await env.card_of("anna", alert)
         (host,) = alert.artifacts
-        await env["anna"].command(SOC, f"/responder run {name}_1_0 {host.id}")
+        menu = {"action_id": ids.numbered(ids.MENU, host.id)}
+        ((group, *_),) = [await env["anna"].options(SOC, card["ts"], query="isolate", **menu)]
+        ((value, about),) = [(one["value"], one["description"]["text"]) for one in group["options"]]
+        assert "needs a case" in about
+        await env["anna"].click(SOC, card["ts"], **menu, value=value)
         refused = await env.told("anna", "it reads the case, and there is none; make a case of the alert")
         await env["anna"].click(None, view_id=refused["id"], action_id=button(refused, ids.MAKE_CASE))
         question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Takes the host off the network")))
