@@ -30,7 +30,7 @@ from core.common.words import count, some_of
 from core.models import OBJECT_TYPES, OfferedResponder
 
 NOT_ITS_KIND = "it is not for this kind of target"  # begins a reason of core's
-_OBSERVABLE = re.compile(r"the observable (~[0-9]+)")
+_NAMED = re.compile(r"(the observable ~[0-9]+|its target)( is protected)?(?(2)(?: \(([^()]*)\))?)")
 MAX_TITLES = 6  # of responders, in the line of an artifact
 HEADING_LIMIT = 44  # characters of an artifact above its entries of a menu, which is one line on a phone
 CANNOT = "Can't run, because ..."
@@ -158,9 +158,21 @@ def _on_kinds(responder: OfferedResponder) -> str:
 
 
 def with_names(sentence: str, view: RedactedView) -> str:
-    """A sentence of core's with observables of the view's subject by their data, as far as they may be shown."""
-    names = {artifact.id: defang(artifact.label, artifact.data_type) for artifact in view.artifacts()}
-    return _OBSERVABLE.sub(lambda match: names.get(match[1], match[0]), sentence)
+    """A sentence of core's with observables of the view's subject by their data, as far as they may be shown.
+
+    ``dc01 is protected``, with the entry of the settings behind it if that is another text.
+    """
+    called = {f"the observable {one.id}": defang(one.label, one.data_type) for one in view.artifacts()}
+    if view.subject.kind == "case_artifact":
+        called["its target"] = view.subject.title.partition(" ")[2]
+
+    def named(match: re.Match[str]) -> str:
+        name, entry = called.get(match[1], match[1]), match[3] or ""
+        return (
+            name + (match[2] or "") + (f" ({entry})" if entry and defang(entry).casefold() != name.casefold() else "")
+        )
+
+    return _NAMED.sub(named, sentence)
 
 
 # --- menus ----------------------------------------------------------------------------------------------------------

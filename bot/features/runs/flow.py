@@ -15,7 +15,7 @@ from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
 from bot.features.payload import clicked_element, is_ephemeral, is_in_modal
-from bot.features.responders.views import reasons, shown_reasons
+from bot.features.responders.views import reasons, shown_reasons, with_names
 from bot.features.retries import until_answered
 from bot.features.runs import parameters
 from bot.features.runs.targets import (
@@ -351,10 +351,11 @@ async def _start_several(context: Context, request: RunRequest, key: str) -> Non
 async def masked(context: Context, response: BulkAnswer) -> BulkAnswer:
     """The answer with what this person may not see masked in core's reasons, such as an artifact that is protected."""
     refused = [entry.object_id for entry in response.actions if entry.action is None]
-    visible = await find_targets(context, refused, responders=False)
+    found = await find_targets(context, refused, responders=False)
+    views = {object_id: target.view for object_id, target in found.items()}
     entries = [
-        entry.model_copy(update={"message": visible[entry.object_id].view.text(entry.message or "")})
-        if entry.action is None and entry.object_id in visible
+        entry.model_copy(update={"message": view.text(with_names(entry.message or "", view))})
+        if entry.action is None and (view := views.get(entry.object_id)) is not None
         else entry
         for entry in response.actions
     ]

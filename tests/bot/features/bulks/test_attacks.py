@@ -56,7 +56,9 @@ async def test_what_changes_between_the_question_and_the_click_counts(tmp_path: 
 
 
 async def test_a_refusal_does_not_name_what_one_may_not_see(tmp_path: Path) -> None:
-    async with feature_environment(tmp_path, protect=ProtectSection(artifacts=["203.0.113.66"])) as env:
+    async with feature_environment(
+        tmp_path, protect=ProtectSection(artifacts=["203.0.113.66", "dc01", "10.0.0.0/8"])
+    ) as env:
         hidden = [{"dataType": "ip", "data": "203.0.113.66", "tlp": 3}]
         alert_ids = [*await alerts(env, 1), *await alerts(env, 1, artifacts=hidden)]
         question = await asked(env, "anna", "tell", alert_ids)
@@ -67,6 +69,14 @@ async def test_a_refusal_does_not_name_what_one_may_not_see(tmp_path: Path) -> N
         for view in (question, told, listed):
             assert "is protected ([withheld])" in text_of(view)
             assert "113" not in text_of(view)
+        seen = [{"dataType": "hostname", "data": "dc01"}, {"dataType": "ip", "data": "10.0.0.5"}]
+        alert = await env.create_alert(sourceRef="seen", artifacts=seen)
+        await env["anna"].command(SOC, f"/responder list {alert.id}")
+        await env.until(
+            "anna", topmost(ids.NOTICE_VIEW, "*Tell*: dc01 is protected; 10[.]0[.]0[.]5 is protected (10.0.0.0/8);")
+        )
+        await env["anna"].command(SOC, f"/responder run wait {alert.artifacts[1].id}")
+        await env.told("anna", "can't run on ip 10[.]0[.]0[.]5: 10[.]0[.]0[.]5 is protected (10.0.0.0/8);")
 
 
 async def test_two_people_at_once_on_two_bots_run_it_once_on_each(tmp_path: Path) -> None:
