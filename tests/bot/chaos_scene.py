@@ -422,8 +422,8 @@ class Truth:
 
 async def truth(scene: Scene) -> Truth:
     """Wait until each action has ended, and render what Slack must show."""
-    found = await scene.core("lea", CoreClient.search, "/api/connector/engine/action/_search")
-    actions = [await _ended(scene, Action.model_validate(action)) for action in found]
+    found = await scene.core("lea", CoreClient.search, Action, "/api/connector/engine/action/_search")
+    actions = [await _ended(scene, action) for action in found]
     threads: dict[tuple[str, str], Counter[tuple[str, ...]]] = {}
     files: Counter[str] = Counter()
     for alert_id, channel in scene.alerts.items():

@@ -19,9 +19,11 @@ CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 @pytest.mark.slow
 async def test_clicks_are_answered_while_the_database_is_away_and_all_goes_on_once_it_is_back(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        network = stack.enter_context(relay(stores.on_postgresql(tmp_path / "core.db").text))
+        direct = stores.on_postgresql(tmp_path / "core.db").text
+        network = stack.enter_context(relay(direct))
         rules = {CLOSE: ResponderSection(confirm="")}
-        bot = running_bot(tmp_path, database=PostgresqlUrl(network.url), responder=rules)
+        core = {"database": PostgresqlUrl(direct)}
+        bot = running_bot(tmp_path, core=core, database=PostgresqlUrl(network.url), responder=rules)
         env = await stack.enter_async_context(bot)
         session = await stack.enter_async_context(aiohttp.ClientSession())
         stack.callback(network.release)  # so that the bot can end

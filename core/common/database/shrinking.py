@@ -16,12 +16,12 @@ async def shrink(database: Database, step_s: float, pause_s: float) -> None:
 
 def _give_back(tx: Transaction, step_s: float) -> bool:
     """Whether none is left. A file that was made without auto_vacuum keeps its pages."""
-    until, before = time.monotonic() + step_s, -1
-    while (free := _free_pages(tx)) and free != before:
-        if time.monotonic() >= until:
-            return False
+    until, before, free = time.monotonic() + step_s, -1, _free_pages(tx)
+    while free not in (0, before):
         tx.rows("PRAGMA incremental_vacuum(1)")
-        before = free
+        before, free = free, _free_pages(tx)
+        if time.monotonic() >= until:  # after one page at least, however short the step
+            return free in (0, before)
     return True
 
 

@@ -66,7 +66,7 @@ async def test_retention_that_is_killed_loses_nothing_that_stays(tmp_path: Path)
         await check_prune(soc)
         after = soc.docs()
         assert not due & (after["alert"].keys() | after["case"].keys())
-        assert all(after[kind].keys() < before[kind].keys() for kind in ("alert", "case", "action", "comment"))
+        assert all(before[kind].keys() - after[kind].keys() for kind in ("alert", "case", "action", "comment"))
 
 
 async def seed(soc: Soc) -> None:

@@ -255,7 +255,7 @@ class PostgresqlDatabase:
             schema, sql = self._server.schema, "SELECT tablename FROM pg_tables WHERE schemaname = :schema ORDER BY 1"
             run_plainly(connection, f"SET statement_timeout = '{BACKGROUND_S}s'")
             for row in connection.reads.rows(sql, {"schema": schema}):
-                run_plainly(connection, f'VACUUM (FULL, ANALYZE) {schema}."{row["tablename"]}"')
+                run_plainly(connection, f'VACUUM (FULL, ANALYZE) "{schema}"."{row["tablename"]}"')
             run_plainly(connection, "VACUUM FULL pg_statistic")  # with a warning it does nothing for another role
 
         await self._in_thread(self._background, rewrite)
