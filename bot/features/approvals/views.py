@@ -222,13 +222,15 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link:
     return section(f"{asks}\n{on}", accessory={**review, "text": plain("Review"), "style": "primary"})
 
 
-def bulk_request(action: Action, number: int, button: ButtonIds) -> Block:
-    """So many requests of one bulk, which are decided together."""
-    who = person_name(action.created_by)
-    intent = Intent("bulk_review", action.bulk or "")
-    review = button_element("Review", ids.BULK_REVIEW, button(intent), of=action.id)
-    text = f"*{who}* asks to run *{runs.name(action)}* on {count(number, 'target')} that you may see ({action.bulk})"
-    return section(text, accessory=review)
+def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonIds) -> Block:
+    """The requests of one bulk that somebody may see, which are decided together."""
+    requested = [action for action, _ in waiting]
+    action = requested[0]
+    value = button(Intent("bulk_review", action.bulk or ""))
+    review = button_element("Review", ids.BULK_REVIEW, value, of=action.id, style="primary")
+    what = f"{runs.name(action)} on {count(len(waiting), 'target')}{undo_state.for_how_long(action)}?"
+    asks = f"*{what}* · {person_name(action.created_by)} ({action.bulk})"
+    return section(f"{asks}\n{runs.first_targets(waiting)} · {decision_on_all(requested)}", accessory=review)
 
 
 def direct_request(

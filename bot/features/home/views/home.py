@@ -23,6 +23,7 @@ from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent
 from bot.storms import common
+from core.common.words import count
 from core.models import TLP_NAMES, Action, Person, Policy
 
 MAX_SHOWN = 8  # of each part
@@ -40,7 +41,7 @@ class HomeRun:
     subject: Subject
     policy: Policy | None = None
     link: str = ""
-    together: int = 1  # runs of one bulk; this is the first
+    others: Sequence["HomeRun"] = ()  # of the same bulk
     part: str = ""  # the id of what it has in force, if this is one of several targets
 
 
@@ -138,8 +139,8 @@ def _rest(left_out: int, verb: str = "") -> list[Block]:
 def request(run: HomeRun, person: Person, button: ButtonIds) -> Block:
     """A request for approval, with the button that opens all that this person's decision needs."""
     view = RedactedView(run.subject, person.clearance)
-    if run.together > 1:
-        return approvals.bulk_request(run.action, run.together, button)
+    if run.others:
+        return approvals.bulk_request(_together(run, person), button)
     return approvals.request_line(run.action, view, button=button, link=run.link)
 
 
@@ -150,8 +151,12 @@ def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:
         is_later_end = undo_state.later_end(run.action) is not None
         key = run.action.bulk if run.action.bulk and not is_later_end else run.action.id
         earlier = by_key.get(key)
-        by_key[key] = run if earlier is None else replace(earlier, together=earlier.together + 1)
+        by_key[key] = run if earlier is None else replace(earlier, others=[*earlier.others, run])
     return list(by_key.values())
+
+
+def _together(run: HomeRun, person: Person) -> list[tuple[Action, RedactedView]]:
+    return [(one.action, RedactedView(one.subject, person.clearance)) for one in (run, *run.others)]
 
 
 def _size(alert: HomeAlert) -> int:
@@ -181,8 +186,8 @@ def _alert(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
 def run_block(run: HomeRun, person: Person, button: ButtonIds) -> Block:
     """A run's line with its object, and the button that applies: Stop, Cancel, or Run again; of several Show each."""
     view = RedactedView(run.subject, person.clearance)
-    if run.together > 1:
-        return _bulk(run.action, view, button)
+    if run.others:
+        return _bulk(_together(run, person), button)
     line = f"{runs.run_line(run.action, view)} · {runs.of_root(run.subject, view, run.link)}"
     if runs.is_open(run.action):
         is_own = run.action.created_by == person.login or person.profile == "org-admin"
@@ -191,10 +196,12 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds) -> Block:
     return section(line, accessory=again) if again else section(line)
 
 
-def _bulk(action: Action, view: RedactedView, button: ButtonIds) -> Block:
+def _bulk(listed: Sequence[tuple[Action, RedactedView]], button: ButtonIds) -> Block:
     """The line of several runs of a bulk; how many there are in all is behind its button."""
+    action, view = listed[0]
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date, DAY_AND_TIME)}"
     intent = Intent("bulk_details", action.bulk or "")
     each = button_element("Show each", ids.BULK_DETAILS, button(intent), of=action.id)
-    line = f"{runs.mark(action, view)} *{runs.name(action)}* on several targets · {by} · {action.bulk}"
+    what = f"*{runs.name(action)}* on {count(len(listed), 'target')}: {runs.states([one for one, _ in listed])}"
+    line = f"{runs.mark(action, view)} {what} · {runs.first_targets(listed)} · {by} · {action.bulk}"
     return section(line, accessory=each)

@@ -1,6 +1,7 @@
 """Runs of responders, one line each: who, when, how long, with what result."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -244,6 +245,23 @@ def _first(
     more, hidden = len(visible) - len(shown), len(artifacts) - len(visible)
     others = [f"{more} more"] if more else []
     return shown, [*others, *([f"{hidden} withheld"] if hidden and view.clearance != SHARED else [])]
+
+
+def first_targets(listed: Sequence[tuple[Action, RedactedView]]) -> str:
+    """`🟠 HIGH hostname LT-0777, hostname LT-0778 and 2 more`: what runs act on, with the highest severity; mrkdwn."""
+    worst = max((view for _, view in listed if view.is_open), key=lambda view: view.subject.severity, default=None)
+    severity = worst.subject.severity if worst is not None else 0
+    names = [on_target(action, view).removeprefix(" on ") or target(view) for action, view in listed]
+    return (
+        f"{f'{SIGNS[severity]} {SEVERITY_NAMES[severity].upper()} ' if severity else ''}{some_of(names, MAX_TARGETS)}"
+    )
+
+
+def states(actions: Sequence[Action]) -> str:
+    """`4 wait for approval, 1 failed`: how many there are of each state; those of one bulk."""
+    counted = Counter(map(state_of, actions))
+    words = {"approval": "wait for approval", "waiting": "wait", **_WORDS}
+    return ", ".join(f"{number} {words.get(now, now)}" for now, number in counted.items())
 
 
 def newest_first(actions: Sequence[Action]) -> list[Action]:

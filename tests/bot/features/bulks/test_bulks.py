@@ -122,7 +122,7 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         # Each bulk has one line wherever runs are listed.
         await env["anna"].command(SOC, "/responder failed")
         listed = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Failed or expired in the last day* (2)")))
-        assert text_of(listed).count("*Fail* on several targets · by anna") == 2
+        assert text_of(listed).count("❌ *Fail* on 3 targets: 3 failed · 🟠 HIGH ") == 2
         await env["anna"].open_home()
         home = fine(await env.until("anna", lambda view: view.home))
         assert "*Failed or expired in the last day* (2)" in text_of(home)
@@ -242,9 +242,9 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         assert len(posted_to(env, direct)) == 1
         await env["ben"].open_home()
         home = await env.until("ben", lambda view: view.home if "on 12 targets" in text_of(view.home or {}) else None)
-        assert text_of(home).count("asks to run *Ban an address*") == 1
+        assert text_of(home).count("*Ban an address on 12 targets?* · anna") == 1
         await env["ben"].command(SOC, "/responder pending")
-        await env.told("ben", "asks to run *Ban an address* on 12 targets that you may see")
+        await env.told("ben", "*Ban an address on 12 targets?* · anna")
 
         view = await reviewed(env, "ben", message, "Deny all 12")
         assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address (12)?", "Ban an address (12)")

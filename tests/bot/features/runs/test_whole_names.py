@@ -51,7 +51,7 @@ async def test_a_form_an_approval_and_the_card_name_the_target_whole(env: Featur
     assert plain(BACKUP) not in asked
 
 
-async def test_the_question_and_the_review_of_a_bulk_name_each_target_whole(env: FeatureEnvironment) -> None:
+async def test_the_question_the_review_and_the_list_of_a_bulk_name_each_target_whole(env: FeatureEnvironment) -> None:
     alerts = [await env.create_alert(sourceRef=str(n), artifacts=[host]) for n, host in enumerate(HOSTS)]
     await env.card_of("ben", alerts[0])
     await env["anna"].command(SOC, f"/responder run isolate {alerts[0].id} {alerts[1].id}")
@@ -67,6 +67,9 @@ async def test_the_question_and_the_review_of_a_bulk_name_each_target_whole(env:
     review = text_of(fine(await env.until("ben", topmost(ids.BULK_APPROVE_VIEW))))
     for line in lines:
         assert line in review
+    await env["ben"].command(SOC, "/responder pending")
+    names = ", ".join(f"hostname {plain(host['data'])}" for host in reversed(HOSTS))
+    await env.until("ben", topmost(ids.NOTICE_VIEW, f"🟠 HIGH {names} · 1 approval, answer by"))
 
 
 async def test_what_the_alert_says_of_a_target_stays_once_the_alert_is_a_case(env: FeatureEnvironment) -> None:
