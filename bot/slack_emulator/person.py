@@ -119,7 +119,8 @@ class EmulatedUser:
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._listener: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
-        self._live_view = EmulatorView()
+        self._connecting = asyncio.Lock()
+        self._live_view: EmulatorView | None = None
         self._ended = False
 
     async def __aenter__(self) -> "EmulatedUser":
@@ -130,17 +131,18 @@ class EmulatedUser:
         await self.disconnect()
 
     async def connect(self) -> None:
-        """Open the live feed and load the current state."""
-        if self._listener is not None:
-            return
-        self._session = aiohttp.ClientSession(headers={"X-Page-Token": self._token})
-        try:
-            self._socket = await self._open_live(self._session)
-            await self._load_state()  # events that happen meanwhile are buffered by the socket
-            self._listener = asyncio.create_task(self._listen(self._socket))
-        except BaseException:
-            await self.disconnect()
-            raise
+        """Open the live feed and load the current state, unless that is done; what needs them calls it."""
+        async with self._connecting:
+            if self._listener is not None:
+                return
+            self._session = aiohttp.ClientSession(headers={"X-Page-Token": self._token})
+            try:
+                self._socket = await self._open_live(self._session)
+                view = await self._load_state()  # events that happen meanwhile are buffered by the socket
+                self._listener = asyncio.create_task(self._listen(self._socket, view))
+            except BaseException:
+                await self.disconnect()
+                raise
 
     async def _open_live(self, session: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
         close_timeout = aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S)
@@ -280,7 +282,9 @@ class EmulatedUser:
 
     @property
     def live_view(self) -> EmulatorView:
-        """The view kept up to date by the live feed."""
+        """The view kept up to date by the live feed. Raises RuntimeError before `connect`, when nothing is in it."""
+        if self._live_view is None:
+            raise RuntimeError(f"{self.user_id} is not connected yet.")
         return self._live_view
 
     async def until(self, condition: Callable[[EmulatorView], T], timeout_s: float = 30.0) -> T:
@@ -289,37 +293,38 @@ class EmulatedUser:
         results: list[T] = []
 
         def look() -> bool:
-            results[:] = [condition(self._live_view)]
+            results[:] = [condition(self.live_view)]
             return bool(results[0]) or self._ended
 
         try:
             async with asyncio.timeout(timeout_s), self._changed:
                 await self._changed.wait_for(look)
         except TimeoutError:
-            raise TimeoutError(f"Not seen within {timeout_s:g} s. In view: {self._live_view.summary()}") from None
+            raise TimeoutError(f"Not seen within {timeout_s:g} s. In view: {self.live_view.summary()}") from None
         if not results[0]:
             raise ConnectionError("The emulator stopped during the wait.")
         return results[0]
 
     # helpers
 
-    async def _load_state(self) -> None:
+    async def _load_state(self) -> EmulatorView:
         state = await self.state()
-        self._live_view.home, self._live_view.modals = state["home"], state["views"]
-        self._live_view.notifications = state["notifications"]
+        view = self._live_view = self._live_view or EmulatorView()
+        view.home, view.modals, view.notifications = state["home"], state["views"], state["notifications"]
         for channel in state["channels"]:
-            self._live_view.channels[channel["id"]] = channel
+            view.channels[channel["id"]] = channel
             for message in await self.messages(channel["id"]):
-                self._live_view.put(channel["id"], message)
+                view.put(channel["id"], message)
                 if message.get("reply_count"):
                     for reply in await self.thread(channel["id"], message["ts"]):
-                        self._live_view.put(channel["id"], reply)
+                        view.put(channel["id"], reply)
+        return view
 
-    async def _listen(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    async def _listen(self, socket: aiohttp.ClientWebSocketResponse, view: EmulatorView) -> None:
         async for message in socket:
             event = json.loads(message.data)
             async with self._changed:
-                self._live_view.apply(event)
+                view.apply(event)
                 self._changed.notify_all()
         async with self._changed:
             self._ended = True

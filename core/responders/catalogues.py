@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from core.common.settings_file import variable_name
@@ -122,6 +123,7 @@ def _is_same(other: str, name: str, named: Collection[str]) -> bool:
 _ALIKE = str.maketrans("01i|", "olll")
 
 
+@lru_cache(maxsize=4_096)  # each name several times whenever a catalogue changes
 def skeleton(name: str) -> str:
     """The same for names that look alike, or that differ in case or separators only."""
     text = name.lower().translate(_ALIKE).replace("rn", "m").replace("vv", "w")

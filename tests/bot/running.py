@@ -74,8 +74,15 @@ class BotEnvironment:
 
     async def person(self, user_id: str = ANNA) -> EmulatedUser:
         """A person at the emulator's page."""
+        user = self.reader(user_id)
+        await user.connect()
+        return user
+
+    def reader(self, user_id: str) -> EmulatedUser:
+        """As `person`, but the page is opened once something is done or looked for there."""
         user = EmulatedUser(self.emulator.url, self.emulator.page_token, user_id)
-        return await self._stack.enter_async_context(user)
+        self._stack.push_async_callback(user.disconnect)
+        return user
 
     async def post_alert(self, **changes: Any) -> str:
         """Create an alert. Returns its id."""
@@ -111,6 +118,7 @@ async def approve(
     person: EmulatedUser, channel: str | None, ts: str | None = None, *, action_id: str, view_id: str | None = None
 ) -> dict[str, Any]:
     """Press Approve, and say so again in the modal that opens. Returns that modal."""
+    await person.connect()
     earlier = person.live_view.modal
     await person.click(channel, ts, action_id=action_id, view_id=view_id)
     form = await until_asked_to_approve(person, earlier)

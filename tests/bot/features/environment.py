@@ -117,7 +117,7 @@ def write_responders(folder: Path) -> dict[str, ResponderSection]:
 
 @dataclass
 class FeatureEnvironment(BotEnvironment):
-    """A running bot with the responders of these tests, and all people at their pages."""
+    """A running bot with the responders of these tests, and all people; each opens the page when first needed."""
 
     folder: Path = field(kw_only=True)
     people: dict[str, EmulatedUser] = field(default_factory=dict, kw_only=True)
@@ -145,6 +145,7 @@ class FeatureEnvironment(BotEnvironment):
             found = await self[name].until(look)
         except TimeoutError as error:
             for user, person in self.people.items():
+                await person.connect()
                 error.add_note(f"{user} sees {person.live_view.summary()}")
             raise
         assert found is not None  # `until` waits for it
@@ -244,7 +245,7 @@ async def feature_environment(
     options: dict[str, Any] = {"manifest": MANIFEST, "people": PEOPLE, "channels": CHANNELS[:2]}
     options |= {"engine": (engine,), "responder": responders, **sections}
     async with running_bot(folder, **options) as env:
-        people = {user_id: await env.person(user_id) for user_id in PEOPLE}
+        people = {user_id: env.reader(user_id) for user_id in PEOPLE}
         await env.bot.leading.wait()
         yield FeatureEnvironment(**vars(env), folder=folder, people=people)
 

@@ -41,7 +41,10 @@ ONCALL = "S0ONCALL"
 
 @asynccontextmanager
 async def asking(folder: Path, rules: Mapping[str, Any] = ISOLATE, **options: Any) -> AsyncIterator[FeatureEnvironment]:
+    """With everybody's phone on."""
     async with feature_environment(folder, {"Isolate": rules}, **options) as env:
+        for person in env.people.values():
+            await person.connect()
         yield env
 
 

@@ -208,7 +208,7 @@ async def test_what_cannot_run_on_several_says_why(tmp_path: Path, name: str, co
         await env[name].command(SOC, f"/responder {command.format(ids=' '.join(alert_ids))}")
         await env.told(name, answer)
         assert [await env.client.actions("alert", one) for one in alert_ids] == [[], []]
-        assert bulk_messages(env["anna"].live_view) == []
+        assert bulk_messages(env[name].live_view) == []
 
 
 def posted_to(env: FeatureEnvironment, channel: str) -> list[dict[str, Any]]:
