@@ -312,7 +312,7 @@ def _runs(
     if undo_buttons := undos.buttons(action, view, button, _undo_policy(action, policies)) if len(group) == 1 else []:
         extension = undo_state.later_end(action)
         if extension is not None:
-            text += f"\n{runs.later_end_line(action, extension, view)}"
+            text += f"\n{runs.later_end_line(action, extension, view, is_on_card=True)}"
             undo_buttons += runs.decision_buttons(action, button, extension)
         if len(undo_buttons) == 1:
             return [{**section(text), "block_id": block_id, "accessory": undo_buttons[0]}]
@@ -337,7 +337,9 @@ def _in_force(
     shown_buttons = undos.buttons(action, view, button, _undo_policy(action, policies), part=part)
     extension = undo_state.later_end(action)
     if extension is not None and extension.targets[:1] == [part]:
-        line["text"] = section(f"{line['text']['text']}\n{runs.later_end_line(action, extension, view)}")["text"]
+        line["text"] = section(
+            f"{line['text']['text']}\n{runs.later_end_line(action, extension, view, is_on_card=True)}"
+        )["text"]
         shown_buttons += runs.decision_buttons(action, button, extension)
     return [line, actions(*shown_buttons)] if shown_buttons else [line]
 

@@ -113,12 +113,16 @@ def heading(action: Action, view: RedactedView) -> str:
     return f"*{name(action)}*{on_object(action, view, on_what(view.subject, view))}"
 
 
-def later_end_line(action: Action, extension: Extension, view: RedactedView) -> str:
-    """`⏳ *anna* asks to keep *Isolate Host* on hostname LT-0198 *with no end* (now until 15:44)`; mrkdwn."""
+def later_end_line(action: Action, extension: Extension, view: RedactedView, *, is_on_card: bool = False) -> str:
+    """`⏳ *anna* asks to keep *Isolate Host* on hostname LT-0198 *with no end* (now 15:44)`; mrkdwn.
+
+    Elsewhere than on the card of the alert or case also for which one that is.
+    """
     at = action.undo.at if action.undo is not None else None
-    now = f"now until {slack_date(at, DAY_AND_TIME)}" if at is not None else "now with no end"
+    now = f"now {slack_date(at, DAY_AND_TIME)}" if at is not None else "now with no end"
     until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
-    return f"⏳ *{person_name(extension.asked_by)}* asks to keep {heading(action, view)} *{until}* ({now})"
+    kept = f"*{name(action)}*{on_target(action, view)}" if is_on_card else heading(action, view)
+    return f"⏳ *{person_name(extension.asked_by)}* asks to keep {kept} *{until}* ({now})"
 
 
 def end_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[str, Any]:

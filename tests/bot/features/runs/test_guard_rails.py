@@ -295,8 +295,9 @@ async def test_what_is_to_last_with_no_end_says_so_wherever_somebody_decides(tmp
         home = await env.until("ben", lambda s: s.home if asks in text_of(s.home or {}) else None)
         await env["ben"].command(SOC, "/responder pending")
         listed = await env.told("ben", "asks to keep")
+        assert f"{asks} *with no end* (now <!date" in text_of(on_card)
         for place in (asked, on_card, home, listed):
-            assert "*with no end* (now until <!date" in text_of(place)
+            assert "*with no end* (now <!date" in text_of(place)
             keep = next(e for e in buttons_in(place) if e["action_id"].startswith(f"{ids.APPROVE}:"))
             assert (keep["text"]["text"], keep["style"]) == ("Keep with no end", "danger")
             assert place in (home, listed) or any(e["action_id"].startswith(f"{ids.DENY}:") for e in buttons_in(place))
