@@ -275,9 +275,9 @@ class _DocumentReader:
             key = target.data_type, *levels, target.clearance
             if key not in by_levels:
                 may_run = caller.may("manageAction") and not caller.why_not_cleared(target.clearance)
-                named = self._registry.names_for(target.kind, target.data_type, *levels) if may_run else []
-                by_levels[key] = named
-            names = by_levels[key] if targets.named_by(artifact) is not None else []
+                by_levels[key] = self._registry.names_for(target.kind, target.data_type, *levels) if may_run else []
+            named = targets.named_by(artifact)
+            names = [one for one in by_levels[key] if named is not None and not self._registry.why_not_on(one, named)]
             text = json.dumps(rules.allowed(names, target))
             document.artifact_responders[artifact["id"]] = text
             self.chars += len(text)

@@ -29,7 +29,7 @@ from core.models import (
     TargetArtifact,
     parse_parameters,
 )
-from core.protection import BLOCK, Blockable
+from core.protection import BLOCK, Blockable, Parsed
 from core.responders import target as targets
 from core.responders.catalogues import (
     ListedCatalogue,
@@ -396,8 +396,11 @@ class Registry:
         """What a responder acts on, as the settings, or else its definition, or else its profile declare."""
         profile = profiles().get(merged.name)
         names = self._section(merged.name).target or merged.first.target or (profile.target if profile else ())
-        why_not = self._blockable.why_not if merged.name == BLOCK else lambda _: ""
-        return targets.TargetTypes(names, is_required=True, why_not=why_not)
+        return targets.TargetTypes(names, is_required=True, why_not=partial(self.why_not_on, merged.name))
+
+    def why_not_on(self, responder_name: str, named: Parsed) -> str:
+        """Why no run of it can act on a target, as a sentence without its full stop, or `""`."""
+        return self._blockable.why_not(named) if responder_name == BLOCK else ""
 
     def _reasons_not(self, merged: MergedResponder, responder: Responder, target: Target) -> list[str]:
         """Why a responder of an engine can't run on an object."""

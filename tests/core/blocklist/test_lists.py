@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.settings import BlocklistSection, ProtectSection, ReaderSection, ResponderSection
 from tests.core.blocklist.harness import BLOCK, LISTS, RUN, UNBLOCK, asked, block, ended, listed, observable, unblock
-from tests.core.running import running_core
+from tests.core.running import RunningCore, running_core
 
 
 async def test_what_is_in_force_of_block_is_the_list(tmp_path: Path) -> None:
@@ -147,6 +148,11 @@ CANT = {
 }
 
 
+async def document_of(core: RunningCore, object_id: str) -> dict[str, Any]:
+    path = f"/api/document?ids={object_id}&include=responders"
+    return (await core.send("GET", path, profile="analyst")).json()["documents"][0]
+
+
 async def test_what_can_t_be_blocked_says_why_before_the_click_and_at_the_run(tmp_path: Path) -> None:
     never = BlocklistSection(never=("203.0.113.0/24", "*.example"))
     async with running_core(tmp_path, blocklist=never) as core:
@@ -156,6 +162,7 @@ async def test_what_can_t_be_blocked_says_why_before_the_click_and_at_the_run(tm
             artifact = await observable(core, data, kind)
             path = f"/api/connector/engine/responder/case_artifact/{artifact}?explain=true"
             offered = {one["name"]: one for one in (await core.send("GET", path, profile="analyst")).json()}[BLOCK]
+            document = await document_of(core, (await document_of(core, artifact))["id"])
             answer = await asked(core, BLOCK, artifact)
             if reason is None:
                 await ended(core, answer)
@@ -164,6 +171,7 @@ async def test_what_can_t_be_blocked_says_why_before_the_click_and_at_the_run(tm
                 and reason in answer.json()["message"]
                 and offered["verdict"] == "cannot_run"
                 and any(reason in refusal["message"] for refusal in offered["refusals"])
+                and BLOCK not in document["artifactResponders"][artifact]
             ):
                 wrong[data] = answer.text, offered
         duckdns = await block(core, "duckdns.org", "domain")
