@@ -182,8 +182,8 @@ def mentions(slack_ids: Iterable[str]) -> str:
 
 
 def readable_name(responder: str) -> str:
-    """What people call a responder without a title: `Mailer` for `Mailer_1_0`."""
-    return spaced(VERSION.sub("", responder.removeprefix("ResponderBot_"))) or responder
+    """What people call a responder; of one without a title `Mailer` for `Mailer_1_0`."""
+    return NAMES.get().get(responder) or spaced(VERSION.sub("", responder.removeprefix("ResponderBot_"))) or responder
 
 
 def slack_date(at_ms: int, style: str = "{time}") -> str:

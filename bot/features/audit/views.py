@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bot.block_kit.elements import MAX_LINES, listed
 from bot.block_kit.notices import notice
-from bot.block_kit.text import DAY_AND_TIME, defang_indicators, foreign, plain_name, slack_date
+from bot.block_kit.text import DAY_AND_TIME, VERSION, defang_indicators, foreign, plain_name, readable_name, slack_date
 from bot.message import Message
 from core.models import AuditRow
 
@@ -29,12 +29,12 @@ def _line(row: AuditRow) -> str:
 
 
 def _said(row: AuditRow) -> str:
-    """The sentence of a row, with people by the first part of their logins, which are no indicators."""
+    """The sentence of a row, with people and responders as they are called; neither is an indicator."""
     names = {
-        value: value if field == "through" else plain_name(value)
-        for field, values in row.row.items()
+        value: readable_name(value) if VERSION.search(value) else plain_name(value)
+        for values in row.row.values()
         for value in (values if isinstance(values, list) else [values])
-        if isinstance(value, str) and _LOGIN.fullmatch(value)
+        if isinstance(value, str) and (_LOGIN.fullmatch(value) or VERSION.search(value))
     }
     if not names:
         return foreign(defang_indicators(row.sentence), ROW_CHARS)

@@ -39,9 +39,13 @@ async def test_anybody_reads_who_decided_what_about_what_they_may_see(env: BotEn
 def test_people_are_no_indicators() -> None:
     asked = ["ben@example.org", "lea@example.org"]
     sentence = f"Core asked {' and '.join(asked)} to approve ~3; note: it wrote to ben@example.org.evil.example"
-    doc = {"by": "core", "object": "~3", "to": asked}
+    sentence = f"lea@example.org (through bot@example.org) {sentence}"
+    doc = {"by": "lea@example.org", "through": "bot@example.org", "object": "~3", "to": asked}
     row = AuditRow(
         number=1, hash="", at=0, what="approval.asked", by="core", object="~3", sentence=sentence, row=doc, texts={},
     )  # fmt: skip
     shown = text_of(story("~3", [row]).payload())
-    assert "asked ben and lea to approve ~3; note: it wrote to ben[@]example[.]org[.]evil[.]example" in shown
+    assert (
+        "lea (through bot) Core asked ben and lea to approve ~3; note: it wrote to ben[@]example[.]org[.]evil[.]example"
+        in shown
+    )

@@ -25,7 +25,8 @@ async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_t
         assert f"asked by {KAI}" in request["text"]
         await env["ben"].command(SOC, f"/responder audit {alert.id}")
         story = text_of(await env.told("ben", "Audit of"))
-        assert KAI in story
+        assert f"{KAI} asked to run Isolate on {alert.id}" in story
+        assert "_1_0" not in story
         assert "kai" not in text_of(request).replace(KAI, "")
 
 
