@@ -19,6 +19,7 @@ import pytest
 from bot.demo.transcript import text_of
 from bot.features.registry import COMMANDS
 from bot.slack_emulator import EmulatedUser
+from core.client import CoreClient
 from tests.documents import ROOT, blocks, commands, files
 
 README = ROOT / "README.md"
@@ -69,21 +70,13 @@ ENDING: Mapping[str, str] = {
     "responder-bot key add LOGIN NAME [--expires DAY] [--clearance LEVEL] [--address NETWORK]": (
         "responder-bot key add ben laptop --expires 2099-01-01 --clearance amber --address 10.0.0.0/8"
     ),
-    "responder-bot backup": "responder-bot backup --help",
-    "responder-bot restore": "responder-bot restore --help",
-    "responder-bot restore FILE --erasures LIST": "responder-bot restore --help",
     "responder-bot export person LOGIN": "responder-bot export person ben",
     "responder-bot erase": "responder-bot user add carl --profile analyst && responder-bot erase person carl --yes",
     "responder-bot hosts": "",
     "responder-bot check": "",
     "responder-bot check --schema": "",
     "responder-bot blocklist show": "",
-    "responder-bot blocklist resume": "responder-bot blocklist resume --help",
-    "responder-bot blocklist remove TARGET": "responder-bot blocklist remove --help",
-    "responder-bot drain [HOST] [--core ID]": "responder-bot drain --help",
     "uv run responder-bot doctor --manifest https://your.host": "",
-    "responder-bot setup": "responder-bot setup --help",
-    "uv run responder-bot setup": "uv run responder-bot setup --help",
     "uv run python -m tests.bot.storm 10000 60": "uv run python -m tests.bot.storm 100 1 --clicks 1",
 }
 """Commands that end by themselves and need nothing that runs; what is typed where that differs."""
@@ -100,17 +93,30 @@ SERVING = {
 }
 """Commands that serve until they are interrupted, and how the line begins that says that they do."""
 
-BESIDE_SERVE = (
-    *("uv run responder-bot doctor", "responder-bot doctor", "responder-bot backup FILE"),
-    *("responder-bot prune --dry-run", "responder-bot health"),
-)
-CHANNEL = '[[channel]]\nid = "C0GENERAL"\nclearance = "amber"\nalerts = { severity_at_least = 2, sources = ["*"] }\n'
+SETUP_CODE = re.compile(r"^(\d{6}) is your code")
+SETUP = ("responder-bot setup", "uv run responder-bot setup")
+"""The first asks the bot to send a code, which the second is given."""
+
+BESIDE_SERVE: Mapping[str, str] = {
+    "uv run responder-bot doctor": "",
+    "responder-bot doctor": "",
+    "responder-bot backup FILE": "responder-bot backup ../backup",
+    "responder-bot backup": "responder-bot backup ../another",
+    "responder-bot prune --dry-run": "",
+    "responder-bot health": "",
+    "responder-bot blocklist remove TARGET": "responder-bot blocklist remove 203.0.113.7",
+}
 IMPORT = "RESPONDER_BOT_CORE_DATABASE=../new.db responder-bot store import"
+ERASE_AND_LIST = "responder-bot erase person anna --yes && responder-bot audit export > ../list"
 AFTER_SERVE: Mapping[str, str] = {
     "responder-bot store export FILE": "responder-bot store export ../exported",
     "responder-bot store import FILE": f"{IMPORT} ../exported",
-    "responder-bot restore FILE": "responder-bot restore ../backup",
+    "responder-bot restore FILE": "responder-bot restore ../another",
+    "responder-bot restore FILE --erasures LIST": "responder-bot restore ../backup --erasures ../list",
 }
+RESUME, DRAIN = "responder-bot blocklist resume", "responder-bot drain [HOST] [--core ID]"
+ELSEWHERE = {"responder-bot restore": ("tests/core/store/test_postgresql.py", 'run(tmp_path, "restore", *settings)')}
+"""Commands that need a PostgreSQL, with a test file and what runs them there."""
 
 
 def shown() -> set[str]:
@@ -119,8 +125,9 @@ def shown() -> set[str]:
 
 
 def test_every_command_that_is_shown_is_run_here_or_in_ci() -> None:
-    assert shown() == {*IN_CI, *ENDING, *SERVING, *BESIDE_SERVE, *AFTER_SERVE}
+    assert shown() == {*IN_CI, *ENDING, *SERVING, *SETUP, *BESIDE_SERVE, *AFTER_SERVE, RESUME, DRAIN, *ELSEWHERE}
     assert [line for line in IN_CI.values() if line not in CI] == []
+    assert [name for name, call in ELSEWHERE.values() if call not in (ROOT / name).read_text()] == []
 
 
 def test_try_downloads_no_checkers_and_no_server() -> None:
@@ -173,21 +180,25 @@ class Shell:
             *("bash", "-euc", command),
             cwd=self.repository,
             env=self.env,
+            stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
 
-    async def run(self, command: str) -> str:
-        """Its standard output; it must end with 0."""
+    async def run(self, command: str, code: int = 0) -> str:
+        """Its standard output; it must end with this code."""
         process = await self.start(command)
         out, err = await process.communicate()
-        assert process.returncode == 0, f"{command}\n{out.decode()}\n{err.decode()}"
+        assert process.returncode == code, f"{command}\n{out.decode()}\n{err.decode()}"
         return out.decode()
 
     @asynccontextmanager
-    async def serving(self, command: str, until: str) -> AsyncIterator[list[str]]:
-        """Its lines up to the one that begins with `until`; Ctrl-C at the end of the block must end it well."""
+    async def serving(self, command: str, until: str, *, ends: bool = False) -> AsyncIterator[list[str]]:
+        """Its lines up to the one that begins with `until`; Ctrl-C at the end of the block must end it well.
+
+        With `ends` it must end by itself.
+        """
         process = await self.start(command)
         assert process.stdout is not None
         assert process.stderr is not None
@@ -199,6 +210,8 @@ class Shell:
                 assert line, f"{command}\n{lines}\n{(await errors).decode()}"
                 lines.append(line.decode().strip())
             yield lines
+            if ends:
+                await process.wait()
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGINT)
@@ -235,6 +248,34 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
+async def set_up(shell: Shell, page: str) -> None:
+    """Write the settings for the emulated workspace of this page, with Anna as the org-admin."""
+    options = "--channel general --person U0ANNA"
+    send_code, with_code = SETUP
+    await shell.run(f"{send_code} {options}", code=2)
+    url, _, token = page.partition("/?token=")
+    async with EmulatedUser(url, token, "U0ANNA") as anna:
+        found = await anna.until(
+            lambda view: [
+                code for name in view.channels for m in view.messages(name) for code in SETUP_CODE.findall(m["text"])
+            ]
+        )
+    await shell.run(f"{with_code} {options} --code {found[0]}")
+
+
+async def block(shell: Shell, address: str) -> None:
+    """Have an analyst block the address of an alert."""
+    key = await shell.run("responder-bot user add dora --profile analyst")
+    port = shell.env["RESPONDER_BOT_CORE_PORT"]
+    fields = {"type": "t", "source": "s", "sourceRef": "1", "title": "Beacon", "description": "It calls home."}
+    async with CoreClient(f"http://127.0.0.1:{port}", key.strip()) as core:
+        alert = await core.create_alert({**fields, "artifacts": [{"dataType": "ip", "data": address}]})
+        target = {"objectType": "case_artifact", "objectId": alert.artifacts[0].id}
+        run = await core.run({"responderId": "ResponderBot_Block_1_0", **target})
+        while run.end_date is None:
+            run = await core.action(run.id, wait_s=10)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_the_commands_work_on_a_fresh_machine(shell: Shell) -> None:
@@ -245,18 +286,20 @@ async def test_the_commands_work_on_a_fresh_machine(shell: Shell) -> None:
         await shell.run(typed or command)
     async with shell.serving("responder-bot try", OPENED):
         pass
-    (shell.repository / "responder-bot.toml").write_text(CHANNEL)
-    (shell.repository / "responder-bot.toml").chmod(0o600)
     async with shell.serving("responder-bot try --workspace-only", "export SLACK_APP_TOKEN=") as lines:
         shell.env |= dict(line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export "))
         shell.env["RESPONDER_BOT_CORE_PORT"] = free_port()
+        await set_up(shell, page=lines[0].partition(" ")[2])
         async with shell.serving("uv run responder-bot serve", "bot: "):
-            for command in BESIDE_SERVE:
-                await shell.run(command.replace("FILE", "../backup"))
+            await block(shell, "203.0.113.7")
+            for command, typed in BESIDE_SERVE.items():
+                await shell.run(typed or command)
+        await shell.run(ERASE_AND_LIST)
         for typed in AFTER_SERVE.values():
             await shell.run(typed)
-        async with shell.serving("responder-bot serve", "bot: "):
-            pass
+        async with shell.serving("responder-bot serve", "bot: ", ends=True):
+            await shell.run(RESUME)
+            await shell.run(DRAIN.partition(" [")[0])
         async with shell.serving("responder-bot core", "core: "):
             key = await shell.run("responder-bot user add bot --profile service")
             shell.env["RESPONDER_BOT_BOT_CORE_API_KEY"] = key.strip()
