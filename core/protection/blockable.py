@@ -60,10 +60,10 @@ def _problem(target: Parsed) -> str:
                 if special.version == one.version and special.overlaps(one):
                     return f"{target.value} is of {word}, which is no host elsewhere"
     elif target.kind in ("host", "url"):
-        if "." not in host:
-            return f"{target.value} has no dot, so it is the name of a host inside"
         if _is_suffix(host, only_icann=True):
             return f"{host} is a public suffix: nobody owns it, and blocking it would block all below it"
+        if "." not in host:
+            return f"{target.value} has no dot, so it is the name of a host inside"
         if _own().entry_for(target) is not None:
             return f"{target.value} is a part of Slack, through which blocks are ended"
     return ""
@@ -119,4 +119,4 @@ def _is_suffix(host: str, *, only_icann: bool) -> bool:
 def _suffixes(only_icann: bool) -> "PublicSuffixList":
     from publicsuffixlist import PublicSuffixList  # reading its list takes a tenth of a second
 
-    return PublicSuffixList(only_icann=only_icann)
+    return PublicSuffixList(accept_unknown=False, only_icann=only_icann)
