@@ -1,7 +1,7 @@
 """Who may run a responder, cancel an action and vote on one.
 
 Rights are read in the transaction that acts on them, since they may have ended after the request was accepted
-(core/docs/semantics.md#rights-are-checked-again).
+(core/docs/architecture.md#what-holds).
 """
 
 import json
