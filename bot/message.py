@@ -52,7 +52,7 @@ def _fitting(blocks: Sequence[Block]) -> Sequence[Block]:
 
 @dataclass(frozen=True)
 class Intent:
-    """What a button means; stored in the bot's database, never in the button."""
+    """What a button means; stored in the bot's tables, never in the button."""
 
     what: str
     object_id: str

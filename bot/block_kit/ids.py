@@ -4,7 +4,7 @@ Slack wants action ids to be unique in a message, so of several of a kind each g
 interactions are dispatched by what is before it (`family`).
 """
 
-# Buttons and menus on messages. Their value is an opaque id, for which the bot's database has the Intent.
+# Buttons and menus on messages. Their value is an opaque id, for which the bot's tables have the Intent.
 RUN = "responder_run"
 RUN_ANYWAY = "responder_run_anyway"
 RUN_AGAIN = "responder_run_again"
