@@ -887,6 +887,7 @@ def _responders_settings(args: argparse.Namespace) -> int:
 
 def _responders_install(args: argparse.Namespace) -> int:
     settings = _settings(args)
+    from core.common.words import count
     from core.engines.definitions import BUNDLED
     from core.engines.environments import Environments
     from core.engines.process.catalogue_loader import environment_specs
@@ -903,7 +904,7 @@ def _responders_install(args: argparse.Namespace) -> int:
         raise ResponderBotError("not_found", sentence)
     built = asyncio.run(environments.install(specs, _show_building))
     failed = [status for status in built if status.state == "failed"]
-    print(f"{len(built) - len(failed)} environments ready, {len(failed)} failed")
+    print(f"{count(len(built) - len(failed), 'environment')} ready, {len(failed)} failed")
     return 1 if failed else 0
 
 

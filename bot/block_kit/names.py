@@ -19,7 +19,8 @@ def deed(responder: OfferedResponder, approvals: int, limit: int) -> str:
     name = title(responder)
     if approvals:
         words = (word if any(map(str.isupper, word[1:])) else word.lower() for word in name.split())
-        name = f"Ask to {' '.join(words)}"
+        asks = f"Ask to {' '.join(words)}"
+        name = asks if len(asks) <= limit else "Ask for approval"
     return foreign_plain(name, limit)
 
 

@@ -1,6 +1,5 @@
 """Paths into a body: jmespath, held to names, indexes, `[]`, `||` and `@`, so that none of them computes anything."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,8 +9,9 @@ from jmespath.exceptions import JMESPathError
 from jmespath.parser import Parser
 from jmespath.visitor import TreeInterpreter
 
+from core.common.words import spaced
+
 PATH_LIMIT_CHARS = 500
-_BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 LOOKED_AT_LIMIT = 500_000
 """Values that all paths may look at in one body: some 300 ms."""
 
@@ -51,7 +51,7 @@ class Path:
 
 def words(name: str) -> str:
     """A name such as `maliciousIPAddress` as words: `malicious IP address`."""
-    return " ".join(word if word.isupper() else word.lower() for word in _BETWEEN_WORDS.sub(" ", name).split())
+    return " ".join(word if word.isupper() else word.lower() for word in spaced(name).split())
 
 
 def parse(text: str) -> Path:

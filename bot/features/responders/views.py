@@ -233,7 +233,7 @@ def _groups(
     through: Sequence[OfferedResponder],
 ) -> list[_Entries]:
     can, cannot = split(offered)
-    searchable = {r.name: " ".join([*names.typed_names(r), r.description]).casefold() for r in offered}
+    searchable = {r.name: " ".join([*names.typed_names(r), r.description]).casefold() for r in (*offered, *through)}
     subject = view.subject
     is_artifact = subject.kind == "case_artifact"
     label = view.title() if is_artifact else f"{OBJECT_TYPES[subject.kind]} {subject.id}"
@@ -244,8 +244,7 @@ def _groups(
     groups = _by_kind(label, _with(own, can, searchable), undoes)
     elsewhere = {r.name for r in can}
     through = [r for r in through if r.name not in elsewhere]
-    of_alert = {r.name: " ".join([*names.typed_names(r), r.description]).casefold() for r in through}
-    groups += _by_kind(label, _with(own, through, of_alert), undoes, f"{subject.root_id}={subject.id}:")
+    groups += _by_kind(label, _with(own, through, searchable), undoes, f"{subject.root_id}={subject.id}:")
     ordered = _by_title(offered)
     shown = by_ioc(view.artifacts()) if by_artifact else []
     headings = clip_apart([view.text(artifact_title(artifact)) for artifact in shown], HEADING_LIMIT)

@@ -4,7 +4,8 @@ import asyncio
 import json
 from typing import Any
 
-from bot.block_kit import ids
+from bot.block_kit import ids, names
+from bot.block_kit.text import VIEW_TITLE_LIMIT
 from bot.clearance import RedactedView, Subject
 from bot.features.alerts.views.card import alert_card
 from bot.features.approvals.views import CHANGED, approval_request, approve_view, approved
@@ -30,6 +31,12 @@ def isolation(**more: Any) -> Action:
     target = [TargetArtifact(id=HOST.id, data_type="hostname", data=HOST.data or "", tlp=2, message=HOST.message)]
     undo = Undo(responder="Release_1_0", title="Release Host", after_minutes=15)
     return awaiting(**{"responder_title": "Isolate Host", "target": target, "undo": undo, "note": "It beacons", **more})
+
+
+def test_the_button_that_asks_says_the_deed_where_it_has_the_room() -> None:
+    titles = ("Isolate Host", "MS Defender Isolate Machine")
+    asks = [names.deed(responder(title=title), 1, VIEW_TITLE_LIMIT) for title in titles]
+    assert asks == ["Ask to isolate host", "Ask for approval"]
 
 
 def test_an_approval_names_deed_target_duration_requester_note_effect_and_way_back() -> None:
