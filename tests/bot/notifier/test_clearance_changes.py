@@ -335,6 +335,21 @@ async def test_while_slack_cannot_be_asked_posted_messages_stay_and_new_ones_are
             assert await it.seen(SOC) == set(SECRETS)
 
 
+async def test_while_slack_cannot_be_asked_only_what_is_not_sent_yet_is_withheld(tmp_path: Path) -> None:
+    async with posted_alert(tmp_path) as it:
+        posted = {message["ts"] for message in await messages(it.ben, SOC)}
+        it.scene.emulator.faults.ratelimit("chat.postMessage", retry_after_s=60, times=len(ROUTED))
+        await it.log()
+        await until_read(it.scene.bot.outbox.waiting, bool)
+        await it.scene.bot.close()
+        it.scene.emulator.faults.fail("conversations.info", times=len(ROUTED))
+        async with another_bot(it.scene, it.scene.settings) as bot:
+            await until_read(bot.outbox.waiting, lambda waiting: not waiting)
+        (late,) = [message for message in await messages(it.ben, SOC) if message["ts"] not in posted]
+        assert LOGGED not in str(late)
+        assert await it.seen(SOC) == set(SECRETS)
+
+
 async def test_a_tlp_that_changed_in_a_gap_of_the_feed_is_enforced(tmp_path: Path) -> None:
     async with posted_alert(tmp_path) as it:
         await it.scene.bot.close()
