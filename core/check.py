@@ -1,5 +1,6 @@
 """What is wrong with the settings and with what they name, found without starting anything."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from core.responders.settings_problems import settings_problems
 from core.settings import (
     READERS,
     CoreSettings,
+    SecretSource,
     core_settings,
     database_problem,
     folder_problems,
@@ -49,6 +51,12 @@ async def problems(sections: Sections) -> list[str]:
             f"[[engine]] {engine.name} {key}: there is no file {file}; correct the path."
             for key, file in files.items()
             if file and not file.is_file()
+        ]
+    for name, responder in settings.responder.items():
+        found += [
+            f'[responder."{name}".config] {item}: {value.file} can\'t be read; correct path or rights.'
+            for item, value in responder.config.items()
+            if isinstance(value, SecretSource) and value.file and not os.access(value.file, os.R_OK)
         ]
     for name, section in settings.source.items():
         try:

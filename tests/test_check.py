@@ -125,6 +125,17 @@ artifacts = "file:none.txt, dc01"
     )
 
 
+def test_a_secret_in_a_file_that_is_not_there_is_told_before_a_run_wants_it(tmp_path: Path) -> None:
+    settings = """[responder."ResponderBot_Webhook_1_0"]
+[responder."ResponderBot_Webhook_1_0".config]
+url = "http://127.0.0.1:9"
+token = { file = "secrets/webhook" }
+"""
+    (found,) = problems(tmp_path, settings)
+    place = '[responder."ResponderBot_Webhook_1_0".config] token'
+    assert found.endswith(f"{place}: {tmp_path}/secrets/webhook can't be read; correct path or rights.")
+
+
 def test_what_is_no_toml_and_what_is_not_there(tmp_path: Path) -> None:
     assert "(at line 2, column 8)" in problems(tmp_path, "[core]\nport = \nhost = 1")[0]
     missing = check(tmp_path, "", "--config", "other.toml")
