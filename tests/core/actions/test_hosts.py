@@ -159,7 +159,7 @@ async def test_a_core_that_comes_back_stops_what_was_given_up(tmp_path: Path) ->
         assert engine.runs == []
 
 
-async def lose_lease(harness: Harness, other: ActionParts) -> str:
+async def lose_lease(harness: ActionParts | Harness, other: ActionParts | Harness) -> str:
     """Let the other find the lease of the first over, and not yet take over; whose lease it was."""
     holder = harness.hosts.holder
     await look(other)
@@ -502,6 +502,25 @@ async def test_a_database_that_moved_to_another_machine_has_no_two_hosts_of_one_
             assert told.endswith(
                 " and 1 action ended with it; another of that name runs. This is reported for 24 hours."
             )
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_a_host_that_has_ended_leaves_its_name_to_another(tmp_path: Path, is_stopped: bool) -> None:
+    async with open_harness(tmp_path) as harness:
+        await started_run(harness)
+        async with host(harness, "web2", ScriptedEngine(), host=Host("here", "another")) as other:
+            await look(other, harness, other)
+            assert await other.hosts.problems() == ["2 hosts are called here; give each another [core] host_name."]
+            await (harness.runner.close() if is_stopped else lose_lease(harness, other))
+            assert await other.hosts.problems() == []
+
+
+async def test_a_host_is_up_while_one_of_its_cores_is(tmp_path: Path) -> None:
+    async with open_harness(tmp_path) as harness:
+        harness.clock.now_ms += 1
+        async with another_core(harness, ScriptedEngine()) as later:
+            await lose_lease(later, harness)
+            assert await harness.hosts.up() == {HERE.name: True}
 
 
 async def test_a_database_that_is_slow_for_both_hosts_is_no_wrong_clock(tmp_path: Path) -> None:
