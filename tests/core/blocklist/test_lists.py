@@ -148,7 +148,7 @@ CANT = {
 }
 
 
-async def document_of(core: RunningCore, object_id: str) -> dict[str, Any]:
+async def document_of(core: RunningCore, object_id: str) -> Any:
     path = f"/api/document?ids={object_id}&include=responders"
     return (await core.send("GET", path, profile="analyst")).json()["documents"][0]
 

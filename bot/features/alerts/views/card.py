@@ -42,7 +42,8 @@ MAX_RUN_CHARACTERS = 6000  # of JSON: Slack refuses a message whose blocks have 
 MAX_OBSERVABLES = 1
 DATA_LIMIT = 300  # characters of an observable
 MESSAGE_LIMIT = 60  # of what is said of it
-DESCRIPTION_LIMIT = 60
+DESCRIPTION_LIMIT = 50  # which is a line beside the menu
+SUMMARY_LIMIT = 180
 CHANGES_ALERT = {"MarkAlertAsRead", "AddTagToAlert", "AddArtifactToAlert", "AddCustomFields"}  # operations
 STATUS_WORDS = {"New": "new", "Ignored": "closed", "Imported": "made into a case", "Updated": "updated"}
 
@@ -74,19 +75,19 @@ def alert_card(
         newest, view.of, button, alert.id, total=total, policies=policies or {}, is_folded=is_folded(alert)
     )
     blocks = [_title(alert, view, newest, button), *urgent]
-    if not is_folded(alert):
-        blocks += _details(alert, view, button)
-    blocks.append(_facts(alert, view, newest, total))
-    if not is_folded(alert):
-        blocks.append(_controls(alert, view, button))
+    if is_folded(alert):
+        blocks.append(context(_facts(alert, view, newest, total)))
+    else:
+        blocks += [*_details(alert, view, button), _controls(alert, view, button)]
     return Message(_push_notification(view, newest), (*blocks, *more))
 
 
 def _title(alert: Alert, view: RedactedView, newest: Sequence[Action], button: ButtonIds) -> Block:
     """The severity and the title, and below it the status and who works on it; of a closed alert with its menu."""
-    line = headline(view)
-    text = f"{line['text']['text']}\n{status_line(alert, view, newest)}"
-    return {**section(text), "accessory": _overflow(alert, button)} if is_folded(alert) else section(text)
+    text = f"{headline(view)['text']['text']}\n{status_line(alert, view, newest)}"
+    if is_folded(alert):
+        return {**section(text), "accessory": _overflow(alert, button)}
+    return section(f"{text} · {_facts(alert, view)}")
 
 
 def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]:
@@ -111,14 +112,14 @@ def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]
     return [*blocks, with_menu(text, shown[-1], view, button) if shown else section(text)]
 
 
-def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action], total: int) -> Block:
-    """One line: source, when and id; of a closed alert how many runs there were."""
+def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action] = (), total: int = 0) -> str:
+    """Source, when and id; of a closed alert how many runs there were."""
     source, raised = foreign(view.text(alert.source), 80), slack_date(alert.date, DAY_AND_TIME)
     if is_folded(alert):
         parts = [source, alert.id, count(max(total, len(newest)), "run") if newest else ""]
     else:
         parts = [source, raised, _before(alert), repeats(alert), alert.id]
-    return context(" · ".join(part for part in parts if part))
+    return " · ".join(part for part in parts if part)
 
 
 def _before(alert: Alert) -> str:
@@ -159,7 +160,7 @@ def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ())
     at = slack_date(alert.updated_at, DAY_AND_TIME)
     if over and (alert.updated_by or "").startswith(f"{alert.resolved_by}@"):
         return f"*{word}*, {over}, {at}"
-    why = f": {foreign(view.text(alert.summary), DESCRIPTION_LIMIT * 3)}" if alert.summary else ""
+    why = f": {foreign(view.text(alert.summary), SUMMARY_LIMIT)}" if alert.summary else ""
     return " · ".join(part for part in (f"*{word}* by {_changed_by(alert, view, newest)}, {at}{why}", over) if part)
 
 
