@@ -33,18 +33,18 @@ def in_home(shown: Sequence[HomeRun], person: Person, *, total: int, button: But
     if not total:
         return []
     more = [context(f"and {total - len(shown)} more")] if total > len(shown) else []
-    return [section(f"*In force* ({total})"), *measures(shown, person, button), *more, {"type": "divider"}]
+    return [section(f"*In force* ({total})"), *measures(shown, person, button, marks=False), *more, {"type": "divider"}]
 
 
-def measures(shown: Sequence[HomeRun], person: Person, button: ButtonIds) -> list[Block]:
-    """What each run has left in force, where, and what can be done about it."""
+def measures(shown: Sequence[HomeRun], person: Person, button: ButtonIds, *, marks: bool = True) -> list[Block]:
+    """What each run has left in force, where, and what can be done about it; `marks`: also Mark as ended."""
     blocks: list[Block] = []
     for run in shown:
         view = RedactedView(run.subject, person.clearance)
         blocks.append(section(f"{runs.in_force_line(run.action, view)}\n{runs.of_root(run.subject, view, run.link)}"))
         if "manageAction" in person.permissions and view.is_open:
             shown_buttons = undos.buttons(run.action, view, button, part=run.part)
-            if run.action.undo is None or run.action.undo.at is None or person.profile == "org-admin":
+            if marks and (run.action.undo is None or run.action.undo.at is None or person.profile == "org-admin"):
                 intent, of = button(Intent("mark_ended", run.action.id, run.part)), f"{run.action.id}{run.part}"
                 shown_buttons.append(button_element("Mark as ended", ids.MARK_ENDED, intent, of=of))
             blocks += [actions(*shown_buttons)] if shown_buttons else []
