@@ -1,7 +1,9 @@
 """Programs of ours as processes of their own, quickly: each is forked from a process that has imported what they need.
 
 An interpreter that starts and imports takes ten times as long as most commands do then. This module as a program is
-that process, one for each process of pytest; what it forks runs a module as `python -m` does.
+that process, one for each process of pytest; what it forks runs a module as `python -m` does, but for the end: an
+interpreter that takes itself apart writes to all of the shared memory, which is copied for it first, and that took two
+thirds of a command's time. `tests/test_wheel.py` and others start real ones.
 """
 
 import asyncio
@@ -17,6 +19,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -236,7 +239,25 @@ def _become(
     os.environ.update(environment)
     sys.argv = [module, *args]
     sys.modules.pop(module, None)  # it is executed again, as the main module
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        _end(end.code or 0)
+    _end(0)
+
+
+def _end(code: int) -> None:
+    """End as an interpreter does, except that the kernel takes the memory back."""
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(code)  # the interpreter's own end says that it can't
+    os._exit(code)
 
 
 if __name__ == "__main__":
