@@ -15,8 +15,9 @@ class _Bucket:
 
     size: float
     per_s: float
-    left: float
-    at: int
+    left: float = 0.0
+    at: int = 0
+    """When it had `left`: at first long ago, so it is full."""
 
     def wait_ms(self, now: int, need: float) -> int:
         self.left = min(self.size, self.left + max(0, now - self.at) / 1000 * self.per_s)
@@ -33,8 +34,7 @@ class RateLimiter:
         # A burst and what refills within a minute are together no more than Slack takes in any minute.
         burst = updates_a_minute * BURST_SHARE
         self._tier_3 = {
-            method: _Bucket(burst, (updates_a_minute - burst) / 60, burst, 0)
-            for method in ("chat.update", "files.delete")
+            method: _Bucket(burst, (updates_a_minute - burst) / 60) for method in ("chat.update", "files.delete")
         }
         self._posts: dict[str, _Bucket] = {}
         self._blocked_until: dict[str, int] = {}
@@ -44,14 +44,14 @@ class RateLimiter:
         until = max(self._blocked_until.get(name, 0) for name in (method, f"{method} {channel}", ""))
         if until > now:
             return until - now
-        bucket, need = self._bucket(method, channel, now), 1.0 + (ahead if method in self._tier_3 else 0)
+        bucket, need = self._bucket(method, channel), 1.0 + (ahead if method in self._tier_3 else 0)
         if method == "chat.update" and rank > WITHHOLDING:
             need += bucket.size * (OTHER_RESERVE if rank >= OTHER else NEWS_RESERVE)
         return bucket.wait_ms(now, need)
 
-    def record(self, method: str, channel: str, now: int) -> None:
+    def record(self, method: str, channel: str) -> None:
         """Count a call."""
-        self._bucket(method, channel, now).left -= 1
+        self._bucket(method, channel).left -= 1
 
     def block(self, method: str, channel: str, now: int, wait_ms: int) -> None:
         """Wait before the next call of this method (chat.postMessage: to this channel); method "" blocks all."""
@@ -62,9 +62,9 @@ class RateLimiter:
         """Move what is blocked with a clock that was changed by so much."""
         self._blocked_until = {name: until + by_ms for name, until in self._blocked_until.items()}
 
-    def _bucket(self, method: str, channel: str, now: int) -> _Bucket:
+    def _bucket(self, method: str, channel: str) -> _Bucket:
         if method in self._tier_3:
             return self._tier_3[method]
         if channel not in self._posts:
-            self._posts[channel] = _Bucket(self._post_burst, self._posts_per_s, self._post_burst, now)
+            self._posts[channel] = _Bucket(self._post_burst, self._posts_per_s)
         return self._posts[channel]

@@ -188,7 +188,7 @@ class Sender:
 
         def start(call: _Call) -> None:
             channel = call.message.channel
-            self._rate_limiter.record(call.method, channel, now)
+            self._rate_limiter.record(call.method, channel)
             self._busy.add(channel)
             self._calls += 1
             self._served[channel] = self._calls

@@ -22,10 +22,11 @@ async def test_a_reply_waits_until_its_root_is_posted(tmp_path: Path) -> None:
         await env.shows("card", "done")
 
 
-@pytest.mark.parametrize("trouble", ["lose_answer", "lose_request", "fail", "ratelimit"])
+@pytest.mark.parametrize("trouble", ["lose_answer", "lose_request", "fail", "ratelimit", "error service_unavailable"])
 async def test_a_post_that_fails_is_in_slack_once(tmp_path: Path, trouble: str) -> None:
     async with outbox_environment(tmp_path) as env:
-        getattr(env.emulator.faults, trouble)("chat.postMessage")
+        kind, *code = trouble.split()
+        getattr(env.emulator.faults, kind)("chat.postMessage", *code)
         await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
         await env.outbox.upsert(DesiredMessage("alert:~2:C0SOC", SOC, Message("another"), root_id="~2"))
         await env.shows("card", "another")
