@@ -17,6 +17,7 @@ from core.engines.base import Report
 from core.hosts.host_list import drain
 from core.hosts.hosts import LEASE_MS, STOPPED_LEASE_MS, Host
 from core.models import Action, UndoInput
+from core.reports import report as reports
 from core.settings import ResponderSection
 from core.store import actions as stored_actions
 from core.store import hosts as stored
@@ -144,6 +145,20 @@ async def test_what_ran_on_a_lost_host_ends_and_what_had_not_begun_runs_elsewher
             assert (await next_run(lost)).job.action_id == again.id
             assert await rows(harness, "SELECT host FROM lost_host") == []
     assert (len(lost.runs), len(engine.runs)) == (2, 1)
+
+
+async def test_an_end_that_a_lost_host_has_begun_to_store_is_completed_by_another(tmp_path: Path) -> None:
+    engine = ScriptedEngine()
+    async with open_harness(tmp_path) as harness, host(harness, "web2", engine) as other:
+        action, _ = await started_run(harness)
+        report = reports.prepare(Report(True, full={"message": "blocked"}), {}, reports.ReportLimits()).to_text()
+        await harness.database.transaction(
+            lambda tx: stored_actions.insert_report(tx, action.number, harness.clock(), report)
+        )
+        await lose(harness, other)
+        ended = await harness.ended(action.id)
+        assert (ended.status, message_of(ended)) == ("Success", "blocked")
+    assert engine.runs == []
 
 
 async def test_a_core_that_comes_back_stops_what_was_given_up(tmp_path: Path) -> None:
