@@ -92,7 +92,6 @@ class AppInstallation:
     team_id: str = ""
     enterprise_id: str = ""
     bot_user_id: str = ""
-    bot_id: str = ""
     workspace_url: str = ""  # such as https://soc.slack.com/
 
     def owns(self, interaction: Interaction) -> bool:
@@ -103,7 +102,6 @@ class AppInstallation:
         """Take over the answer of `auth.test`."""
         self.enterprise_id = str(response.get("enterprise_id") or "")
         self.bot_user_id = str(response["user_id"])
-        self.bot_id = str(response.get("bot_id") or "")
         self.workspace_url = str(response.get("url") or "")
         self.team_id = str(response["team_id"])
 

@@ -78,7 +78,6 @@ def bolt_app(section: SlackSection, dispatcher: Dispatcher, installation: AppIns
             enterprise_id=installation.enterprise_id or None,
             team_id=installation.team_id,
             bot_token=section.bot_token,
-            bot_id=installation.bot_id,
             bot_user_id=installation.bot_user_id,
         )
 
