@@ -139,7 +139,7 @@ async def test_another_person_approves_and_the_one_who_asked_can_not(flows: Flow
     await asked.get_by_role("button", name="Isolate Host").click()
     await expect(modal(page, "You approved Isolate Host")).to_be_visible()
     await leave_modal(page)
-    await expect(shown).to_contain_text("Isolate Host on hostname lt-0198 is in force", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("Isolate Host on hostname LT-0198 is in force", timeout=RUN_ENDS_MS)
     await expect(page.locator("#pane").get_by_role("button", name="Approve")).to_have_count(0)
     await expect(page.locator("#pane")).to_contain_text("Approved by ben")
     await screenshot(page, "flow-approval-given")

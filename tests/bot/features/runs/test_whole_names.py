@@ -73,16 +73,16 @@ async def test_the_question_the_review_and_the_list_of_a_bulk_name_each_target_w
 
 
 async def test_what_the_alert_says_of_a_target_stays_once_the_alert_is_a_case(env: FeatureEnvironment) -> None:
-    inside = {"dataType": "hostname", "data": "lt-0198", "message": "Host inside"}
+    inside = {"dataType": "hostname", "data": "LT-0198", "message": "Host inside"}
     alert, card = await env.alert_and_card("anna", artifacts=[inside])
     await env["anna"].command(SOC, f"/responder run contain {alert.id}")
-    form = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "lt-0198")))
-    assert "hostname `lt-0198` · Host inside" in text_of(form)
+    form = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "LT-0198")))
+    assert "hostname `LT-0198` · Host inside" in text_of(form)
     await env["anna"].click(None, view_id=form["id"], action_id=ids.RUN)
     request = await env.until("ben", in_thread(card["ts"], "asks · "))
     await env.client.create_case_from_alert(alert.id)
     asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
-    assert "hostname `lt-0198` · Host inside" in asked
+    assert "hostname `LT-0198` · Host inside" in asked
 
 
 async def test_a_run_on_an_observable_of_a_case_shows_what_its_alert_said(tmp_path: Path) -> None:
