@@ -167,7 +167,8 @@ def on_what(request: RunRequest, responder: OfferedResponder, view: RedactedView
     lines = acts_on.lines(request.targets[0], responder, view)
     if view.subject.kind == "case_artifact" and not lines:
         lines = [foreign(runs.target(view), runs.TARGET_LIMIT)]
-    return [*sections([*lines, subject_line(view)])]
+    is_whole = responder.target is None and view.subject.kind != "case_artifact"
+    return [*sections([subject_line(view), *lines] if is_whole else [*lines, subject_line(view)])]
 
 
 def subject_line(view: RedactedView) -> str:

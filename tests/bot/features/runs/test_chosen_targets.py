@@ -175,7 +175,7 @@ async def test_what_may_act_on_anything_says_so(env: FeatureEnvironment) -> None
     alert, card = await env.alert_and_card("anna", artifacts=HOSTS[:3])
     await env["anna"].command(SOC, f"/responder run contain {alert.id}")
     question = await env.until("anna", topmost(ids.NOTICE_VIEW, "Cuts the host off."))
-    assert "It gets the alert's 3 observables, and may act on any." in text_of(question)
+    assert f" · {alert.id}\\nIt gets the alert's 3 observables, and may act on any." in text_of(question)
     await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
     request = await env.until("ben", in_thread(card["ts"], "asks · "))
     form = await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
