@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from bot.features.runs.views.runs import MARKS
@@ -20,7 +21,7 @@ STATUSES = {
     MARKS["succeeded"]: "Success",
     MARKS["cancelled"]: "Deleted",
 }
-_DATE = re.compile(r"<!date\^(\d+)\^[^|]*\|([^>]*)>")
+_DATE = re.compile(r"<!date\^(\d+)\^[^>]*>")
 
 
 class Transcript:
@@ -130,8 +131,14 @@ def _label(element: Message) -> str:
     return "..." if element.get("type") == "overflow" else ""
 
 
+def _local_time(date: re.Match[str]) -> str:
+    """A time as Slack shows it: in the reader's zone, without the day if that is today."""
+    at, now = (one.astimezone() for one in (datetime.fromtimestamp(int(date[1]), UTC), datetime.now(UTC)))
+    return f"{at:%H:%M}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M}"
+
+
 def _plain(text: str) -> str:
-    text = _LINK.sub(r"\1", _DATE.sub(r"\2", text))
+    text = _LINK.sub(r"\1", _DATE.sub(_local_time, text))
     for escaped, plain in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"), ("*", "")):
         text = text.replace(escaped, plain)
     return text
