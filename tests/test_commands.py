@@ -41,6 +41,7 @@ ENDING: Mapping[str, str] = {
     "uv run": "uv run responder-bot --help",
     "uv sync": "",
     "uv sync --extra postgresql": "",
+    "uv run python -m tests.bot.upgrade FOLDER": "uv run python -m tests.bot.upgrade ../left",
     "python -m tests.bot.chaos_hosts": "uv run python -m tests.bot.chaos_hosts --help",
     "uv run pytest -n 0 tests/test_settings_example.py": "",
     "uv run --group postgresql pytest -n 0 -m slow tests/test_plans.py": "",

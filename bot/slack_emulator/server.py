@@ -244,6 +244,14 @@ class SlackEmulator:
             message["thread_ts"] = thread_ts
         return str(self._team.post(self._team.channel(channel_id), message)["ts"])
 
+    def messages(self, channel_id: str) -> list[Json]:
+        """All messages of a channel with their threads, as JSON, for another workspace that goes on with them."""
+        return list(self._team.channel(channel_id).messages.values())
+
+    def restore(self, channel_id: str, messages: Sequence[Json]) -> None:
+        """Put messages of an earlier workspace into a channel, without an event."""
+        self._team.channel(channel_id).messages.update({message["ts"]: dict(message) for message in messages})
+
     @property
     def traffic(self) -> list[Traffic]:
         """The last 5000 payloads to and from the app: (direction, name, body, status)."""
