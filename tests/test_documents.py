@@ -10,7 +10,7 @@ import sqlite_utils
 from bot.outbox.store import STORES
 from core.models import PROFILES
 from core.store.database import schema
-from tests.documents import ROOT, files, links, prose, slugs
+from tests.documents import ROOT, commands, files, links, prose, slugs
 
 CONTRIBUTING = ROOT / ".github/CONTRIBUTING.md"
 PAGES = files(".md")
@@ -36,6 +36,11 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert not [
         target for target in inside if not (page.parent / target.partition("#")[0]).resolve().is_relative_to(ROOT)
     ]
+
+
+def test_the_readme_has_the_test_command_that_ci_runs() -> None:
+    assert "pip install uv && uv run pytest" in commands(ROOT / "README.md")
+    assert "\n    uv run pytest\n" in (ROOT / ".ci/run").read_text()
 
 
 def test_every_page_that_is_named_is_in_the_repository() -> None:
