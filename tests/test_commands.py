@@ -26,6 +26,7 @@ README = ROOT / "README.md"
 CI = "".join((ROOT / ".ci" / name).read_text() for name in ("run", "night"))
 
 IN_CI = {
+    "pip install uv && uv run pytest": "uv run pytest\n",
     "uv run pytest": "uv run pytest\n",
     ".ci/run": "",
     "uv run --group bench python -m tests.bench": "uv run --group bench python -m tests.bench --small --rounds 1",
