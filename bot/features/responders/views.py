@@ -163,7 +163,7 @@ def with_names(sentence: str, view: RedactedView) -> str:
     ``dc01 is protected``, with the entry of the settings behind it if that is another text.
     """
     called = {f"the observable {one.id}": defang(one.label, one.data_type) for one in view.artifacts()}
-    if view.subject.kind == "case_artifact":
+    if view.subject.kind == "case_artifact" and view.is_open:
         called["its target"] = view.subject.title.partition(" ")[2]
 
     def named(match: re.Match[str]) -> str:
