@@ -29,6 +29,7 @@ from bot.block_kit.text import (
     strip_markup,
 )
 from bot.clearance import MASK, SHARED, RedactedView, Subject, defang, may_see, withheld
+from bot.features.responders.views import with_names
 from bot.features.runs.views import undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import ButtonIds, Intent, Message
@@ -500,6 +501,8 @@ def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -
     message = read_report(action).message
     if state_of(action) in ("denied", "expired", "cancelled", "stopped"):  # which says itself what became of it
         message = message.partition(": ")[2] if state_of(action) == "denied" else ""
+    if action.dispatched_at is None:  # else a program says it
+        message = with_names(message, view)
     return core_says(view.report(message), limit) if message else ""
 
 

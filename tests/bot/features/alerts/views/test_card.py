@@ -246,6 +246,13 @@ def test_a_run_that_waits_for_approval_shows_inputs_with_approve_and_deny() -> N
     assert offered == ["Approve", "Deny", "Cancel"]
 
 
+def test_why_a_run_never_began_names_what_it_was_to_act_on() -> None:
+    why = "the observable ~901 is protected (10.0.0.0/8), so it did not run"
+    lines = ["\n".join(texts_of(card(ended("Failure", why, **more)))) for more in ({"dispatched_at": None}, {})]
+    assert "203[.]0[.]113[.]1 is protected (10.0.0.0/8), so it did not run" in lines[0]
+    assert "the observable ~901" in lines[1]  # a program's own words
+
+
 def test_the_push_notification_has_the_last_run_without_markup() -> None:
     assert card(ended()).text == (
         "High alert ~12: ET MALWARE Beacon to known C2 · Close False Positive done: Marked as read."
