@@ -248,7 +248,8 @@ def test_a_run_that_waits_for_approval_shows_inputs_with_approve_and_deny() -> N
 
 def test_why_a_run_never_began_names_what_it_was_to_act_on() -> None:
     why = "the observable ~901 is protected (10.0.0.0/8), so it did not run"
-    lines = ["\n".join(texts_of(card(ended("Failure", why, **more)))) for more in ({"dispatched_at": None}, {})]
+    runs = ended("Failure", why, dispatched_at=None), ended("Failure", why)
+    lines = ["\n".join(texts_of(card(run))) for run in runs]
     assert "203[.]0[.]113[.]1 is protected (10.0.0.0/8), so it did not run" in lines[0]
     assert "the observable ~901" in lines[1]  # a program's own words
 
