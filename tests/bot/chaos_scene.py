@@ -262,7 +262,8 @@ class Scene:
         def question(view: Any) -> Json | None:
             """An ephemeral message if the bot was killed; the modal may lie below another one by now."""
             shown = [*view.ephemerals(request.channel), *view.earlier_modals]
-            asked = [m for m in shown if f"*{request.responder}* on" in text_of(m) and on.search(text_of(m))]
+            named = [m for m in shown if request.responder in text_of(m) and on.search(text_of(m))]
+            asked = [m for m in named if f'"{ids.RUN}"' in text_of(m)]
             return next((m for m in reversed(asked) if m.get("id") not in replaced), None)
 
         while True:

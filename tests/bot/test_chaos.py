@@ -74,6 +74,7 @@ async def test_whatever_is_killed_each_thing_happens_once_and_slack_shows_it(
     with_subjects = {"kills": sum(killer.kills for killer in killers), **counts, "messages": messages}
     print(json.dumps({"seed": SEED, **with_subjects, "files": sum(expected.files.values())}))  # noqa: T201
     assert counts["actions"] > kills
+    assert "Confirmed" in {request.responder for request in scene.requests}  # so a question was seen and answered
 
 
 async def first_start(installed: Installation, commands: Sequence[Command]) -> None:
