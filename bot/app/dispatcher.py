@@ -228,7 +228,9 @@ class Dispatcher:
         response = _as_acknowledgement(interaction, notices.error(text)) if text else None
         await (ack(dict(response)) if response else ack())
         if text and interaction.type in ("action", "shortcut"):
-            self._run_in_background(self._replies(interaction).respond(notices.error(text)))
+            replies, told = self._replies(interaction), notices.error(text)
+            in_place = replies.respond(told) if interaction.response_url else replies.show("Not done", told)
+            self._run_in_background(in_place)
 
     async def _accept(self, item: _QueuedInteraction, ack: Acknowledge) -> None:
         """Commit it to the inbox, acknowledge it, then queue it. A repeated delivery is only acknowledged."""

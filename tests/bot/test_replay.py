@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.block_kit import ids
 from bot.outbox import MessageOutbox
 from bot.outbox.store import open_stores
 from core.common.clock import now_ms
 from core.common.database import Transaction
+from core.settings import ResponderSection
 from tests import stores, templates
 from tests.bot.core_proxy import CoreProxy
+from tests.bot.features.environment import topmost
 from tests.bot.outbox.harness import ManualClock, all_sent, until
 from tests.bot.running import ANNA, LEA, SOC, modal_with, running_bot
 
@@ -70,6 +73,19 @@ async def test_what_takes_over_a_minute_is_not_carried_out_a_second_time_meanwhi
         await env.bot.close()  # it finishes first what it has accepted
         (response,) = await anna.ephemerals(SOC)
         assert "Nothing has the id ~404" in response["text"]
+
+
+async def test_what_the_database_did_not_take_of_a_form_is_told_in_the_form(tmp_path: Path) -> None:
+    async with running_bot(tmp_path, responder={EXTRACT: ResponderSection(confirm="Reads it all.")}) as env:
+        anna, alert_id, _ = await env.first_card()
+        await all_sent(env.bot)
+        await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
+        form = await anna.until(topmost(ids.NOTICE_VIEW, "Reads it all."))
+        with closing(stores.hold(stores.inbox(tmp_path / "core.db"), bots=True)):
+            await anna.click(None, view_id=form["id"], action_id=ids.RUN)
+            told = await anna.until(topmost(ids.NOTICE_VIEW, "database can't be used now, so nothing was done"))
+        assert told["id"] == form["id"]
+        assert await env.client.actions("alert", alert_id) == []
 
 
 async def test_a_click_that_the_database_did_not_take_in_time_is_never_carried_out(tmp_path: Path) -> None:

@@ -254,9 +254,9 @@ def direct_request(
         action, view, button=button, now_ms=now_ms, policy=policy, link=link, voter=voter, can_decide=can_decide
     )
     text = push_text(action, view)
-    return (
-        notices.reminded(text, blocks) if is_reminder and runs.awaits_approval(action) else Message(text, tuple(blocks))
-    )
+    if is_reminder and runs.awaits_approval(action):
+        return notices.reminded(text, blocks)
+    return Message(text, tuple(blocks))
 
 
 def push_text(action: Action, view: RedactedView) -> str:

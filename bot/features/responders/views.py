@@ -168,9 +168,8 @@ def with_names(sentence: str, view: RedactedView) -> str:
 
     def named(match: re.Match[str]) -> str:
         name, entry = called.get(match[1], match[1]), match[3] or ""
-        return (
-            name + (match[2] or "") + (f" ({entry})" if entry and defang(entry).casefold() != name.casefold() else "")
-        )
+        why = f" ({entry})" if entry and defang(entry).casefold() != name.casefold() else ""
+        return f"{name}{match[2] or ''}{why}"
 
     return _NAMED.sub(named, sentence)
 

@@ -338,9 +338,8 @@ def _in_force(
     shown_buttons = undos.buttons(action, view, button, _undo_policy(action, policies), part=part)
     extension = undo_state.later_end(action)
     if extension is not None and extension.targets[:1] == [part]:
-        line["text"] = section(
-            f"{line['text']['text']}\n{runs.later_end_line(action, extension, view, is_on_card=True)}"
-        )["text"]
+        waits = runs.later_end_line(action, extension, view, is_on_card=True)
+        line["text"] = section(f"{line['text']['text']}\n{waits}")["text"]
         shown_buttons += runs.decision_buttons(action, button, extension)
     return [line, actions(*shown_buttons)] if shown_buttons else [line]
 
