@@ -503,14 +503,14 @@ def _person(row: Row) -> Person:
 
 def parse_slack_id(slack_id: str) -> tuple[str, str]:
     """Team and user of `T...:U...`; the team is `""` if there is none. Raises ResponderBotError("bad_request")."""
-    team, _, slack_user = slack_id.strip().rpartition(":")
-    if slack_user[:1] not in ("U", "W") or not slack_user.isalnum() or (team and not team.startswith(("T", "E"))):
+    found = re.fullmatch("(?:([TE][A-Z0-9]+):)?([UW][A-Z0-9]+)", slack_id.strip())
+    if found is None:
         raise ResponderBotError(
             "bad_request",
             f"{slack_id!r} is not a Slack id, such as U0123ABCD ('Copy member ID' in the profile), or"
             " T0123ABCD:U0123ABCD with the team.",
         )
-    return team, slack_user
+    return found[1] or "", found[2]
 
 
 def _insert_key(tx: Transaction, now: int, login: str, name: str, key: str, **bounds: Any) -> None:

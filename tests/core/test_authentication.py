@@ -1,5 +1,6 @@
 """Users, keys, permissions and links to Slack."""
 
+import string
 from pathlib import Path
 
 import pytest
@@ -119,15 +120,17 @@ async def test_a_user_whose_slack_id_is_taken_is_not_added(tmp_path: Path) -> No
         assert [user.login for user in await users.all()] == ["anna@responder-bot.local"]
 
 
-@given(st.text())
+@given(st.text() | st.from_regex(r"([TE][^:]*:)?[UW][^:]*", fullmatch=True))
 def test_any_text_is_a_slack_id_or_a_bad_request(text: str) -> None:
     try:
         team, slack_user = parse_slack_id(text)
     except ResponderBotError as error:
         assert error.code == "bad_request"
     else:
-        assert slack_user[0] in "UW"
-        assert team == "" or team[0] in "TE"
+        for part, first in ((slack_user, "UW"), (team or "T0", "TE")):  # others nobody can have
+            assert len(part) > 1
+            assert part[0] in first
+            assert set(part) <= {*string.ascii_uppercase, *string.digits}
 
 
 async def test_a_login_that_does_not_fit_into_a_header_is_refused(tmp_path: Path) -> None:
