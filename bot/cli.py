@@ -516,7 +516,7 @@ def _settings_checks(
     args: argparse.Namespace, settings: "BotSettings", core: "CoreSettings"
 ) -> list[tuple[bool, str, str]]:
     """Checks of the settings alone: whether each passes, its name, its message."""
-    from core.settings import database_problem, folder_problems, mode_problems
+    from core.settings import database_problem, folder_problems, mode_problems, secret_problems
 
     sections = _sections(args)
     file = sections.source if Path(sections.source).is_file() else f"no {sections.source} here (--config names another)"
@@ -528,8 +528,8 @@ def _settings_checks(
     if _is_local_core(settings, core):
         if problem := database_problem(core):
             lines.append((False, "database", problem))
-        lines += [(False, "folders", problem) for problem in folder_problems(core)]
-        lines += [(False, "modes", problem) for problem in mode_problems(core)]
+        finders = {"folders": folder_problems, "modes": mode_problems, "secrets": secret_problems}
+        lines += [(False, name, problem) for name, find in finders.items() for problem in find(core)]
         if not core.engine or any(not engine.is_remote for engine in core.engine):
             lines.append(_confinement_check(core))
     return lines

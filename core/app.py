@@ -78,7 +78,7 @@ from core.records.events import Feed
 from core.responders.guards import Guards
 from core.responders.registry import Registry
 from core.retention.pruning import Retention
-from core.settings import OWN_ENGINE, CoreSettings, ResponderSection, folder_problems, host_name
+from core.settings import OWN_ENGINE, CoreSettings, ResponderSection, folder_problems, host_name, secret_problems
 from core.sources.ingest import Sources
 from core.store import actions as stored_actions
 from core.store import events
@@ -242,6 +242,8 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     most = settings.blocklist.max_entries
     if problem := protected.current().problem:
         structlog.get_logger("core.app").warning("protect_unreadable", reason=problem)
+    for problem in secret_problems(settings):
+        structlog.get_logger("core.app").warning("secret_unreadable", reason=problem)
     host = host_of(settings, made)
     hosts = Hosts(database, host, clock)
     sections = {name: _with_full_logins(one, domain) for name, one in settings.responder.items()}

@@ -1,6 +1,5 @@
 """What is wrong with the settings and with what they name, found without starting anything."""
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,11 @@ from core.responders.settings_problems import settings_problems
 from core.settings import (
     READERS,
     CoreSettings,
-    SecretSource,
     core_settings,
     database_problem,
     folder_problems,
     mode_problems,
+    secret_problems,
 )
 from core.sources.ingest import Source
 
@@ -38,8 +37,8 @@ async def problems(sections: Sections) -> list[str]:
     if found := problems_of(READERS, sections):
         return found
     settings = core_settings(sections)
-    found = [*folder_problems(settings), *mode_problems(settings)]
-    found += [problem for problem in (database_problem(settings),) if problem]
+    found = [*folder_problems(settings), *mode_problems(settings), database_problem(settings)]
+    found += secret_problems(settings)
     if isinstance(settings.core.database, PostgresqlUrl):
         try:
             check_installed("[core] database")
@@ -52,22 +51,14 @@ async def problems(sections: Sections) -> list[str]:
             for key, file in files.items()
             if file and not file.is_file()
         ]
-    for name, responder in settings.responder.items():
-        found += [
-            f'[responder."{name}".config] {item}: {value.file} can\'t be read; correct path or rights.'
-            for item, value in responder.config.items()
-            if isinstance(value, SecretSource) and value.file and not os.access(value.file, os.R_OK)
-        ]
     for name, section in settings.source.items():
         try:
             Source.of(name, section, settings.responder)
         except ResponderBotError as error:
             place = f'[source."{name}"]'
             found.append(error.message if place in error.message else f"{place} preset: {error.message}")
-    found += await _of_responders(settings)
-    if problem := ProtectedTargets(settings.protect.artifacts).current().problem:
-        found.append(problem)
-    return [with_line(problem, sections) for problem in found]
+    found += [*await _of_responders(settings), ProtectedTargets(settings.protect.artifacts).current().problem]
+    return [with_line(problem, sections) for problem in found if problem]
 
 
 async def _of_responders(settings: CoreSettings) -> list[str]:

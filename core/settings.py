@@ -403,6 +403,16 @@ def folder_problems(settings: CoreSettings) -> list[str]:
     return problems
 
 
+def secret_problems(settings: CoreSettings) -> list[str]:
+    """A sentence for each file with a secret of a responder that can't be read now."""
+    return [
+        f'[responder."{name}".config] {item}: {value.file} can\'t be read; correct path or rights.'
+        for name, responder in settings.responder.items()
+        for item, value in responder.config.items()
+        if isinstance(value, SecretSource) and value.file and not os.access(value.file, os.R_OK)
+    ]
+
+
 def host_name(settings: CoreSettings) -> str:
     """What people know this host by."""
     return settings.core.host_name or socket.gethostname()

@@ -107,6 +107,16 @@ def test_doctor_names_failures_and_exits_with_1(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []  # a database that is missing is for the operator to see
 
 
+def test_doctor_names_a_secret_that_can_t_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "responder-bot.toml"
+    file.write_text('[responder."Mail_1_0".config]\nsmtp_password = { file = "secrets/mail" }\n')
+    place = '[responder."Mail_1_0".config] smtp_password'
+    sentence = f"FAIL  secrets: {place}: {tmp_path}/secrets/mail can't be read; correct path or rights."
+    assert sentence in run("doctor", folder=tmp_path).stdout.splitlines()
+    file.write_text(f'[bot]\ncore_url = "http://127.0.0.1:9"\n{file.read_text()}')
+    assert "secrets" not in run("doctor", folder=tmp_path).stdout  # they are the other machine's
+
+
 @pytest.mark.parametrize(
     ("text", "mode", "is_well"),
     [

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
 from core.common import logs
 from core.engines.base import Report
@@ -21,6 +22,7 @@ from core.engines.secret_reader import KEPT_S, LIMIT_BYTES, SecretReader
 from core.settings import ResponderSection, SecretSource
 from tests.core.core_process import until
 from tests.core.engines.process.conftest import MakeEngine, ProgressLog, is_alive, job_for
+from tests.core.running import running_core
 
 LEAKY = """
 import base64, json, sys, urllib.parse
@@ -350,6 +352,17 @@ async def test_a_failure_is_not_kept(make_engine: MakeEngine, tmp_path: Path) ->
     assert not (await run(engine)).success
     (tmp_path / "later").write_text("open sesame")
     assert (await run(engine, "~2")).success
+
+
+async def test_core_says_at_its_start_what_it_can_t_read_and_starts(tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("open sesame")
+    config = {name: SecretSource(file=tmp_path / name) for name in ("there", "missing")}
+    with capture_logs() as logs:
+        async with running_core(tmp_path, responder={"Echo_1_0": ResponderSection(config=config)}):
+            pass
+    (told,) = [line for line in logs if line["event"] == "secret_unreadable"]
+    sentence = f'[responder."Echo_1_0".config] missing: {tmp_path}/missing can\'t be read; correct path or rights.'
+    assert (told["log_level"], told["reason"]) == ("warning", sentence)
 
 
 @pytest.mark.slow
