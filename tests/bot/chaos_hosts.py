@@ -36,7 +36,17 @@ from tests.bot.chaos import (
     settings_text,
     write_responders,
 )
-from tests.bot.chaos_scene import QUIET_S, Scene, cancelled, check_runs, events_of, faults_in, kept, truth, unsettled
+from tests.bot.chaos_scene import (
+    Scene,
+    cancelled,
+    check_runs,
+    events_of,
+    faults_in,
+    kept,
+    slack_shows,
+    truth,
+    unsettled,
+)
 from tests.bot.machines import GATEWAY, Bridge, Machine, NamespaceMachine, ProcessMachine, namespaces_work
 from tests.bot.running import ALERT, PEOPLE, add_people_and_channels
 from tests.core.core_process import until
@@ -406,9 +416,7 @@ async def run(folder: Path, plan: Plan, say: Callable[[str], None], *, in_namesp
         say("all is well again")
         await until(lambda: not unsettled(cluster), "an inbox in which nothing is left to do")
         expected = await truth(scene)
-        with suppress(TimeoutError):
-            await scene.people[lead].until(lambda view: not expected.differences(view), QUIET_S)
-        wrong = [*expected.differences(scene.people[lead].live_view), *probes.faults(), *probes.lost()]
+        wrong = [*await slack_shows(expected, scene, scene.people[lead]), *probes.faults(), *probes.lost()]
         try:
             counts = check_runs(scene, expected.actions, LOST)
         except AssertionError as error:

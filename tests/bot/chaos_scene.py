@@ -7,6 +7,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -41,7 +42,7 @@ AT_ONCE = 6
 PAUSE_S = 0.2
 ALERT_S = 2.0
 QUIET_S = 75.0
-"""For all messages to be true once nothing is killed any more; Slack's rates bound how fast they can be."""
+"""For a run to end, and for the next message to change, once nothing is killed any more."""
 GIVEN_UP_S = 20.0
 RECEIPT_S = 10.0
 
@@ -452,6 +453,16 @@ async def truth(scene: Scene) -> Truth:
             files.update([file[0]] if file else [])
         threads[channel, alert_id] = Counter(words(message.payload()) for message in messages)
     return Truth(actions, threads, files)
+
+
+async def slack_shows(expected: Truth, scene: Scene, who: EmulatedUser) -> list[str]:
+    """What Slack shows otherwise in the end: it waits while messages change, as fast as Slack's rates allow."""
+    traffic = scene.emulator.traffic
+    with suppress(TimeoutError):
+        while expected.differences(who.live_view):
+            sent = len(traffic)
+            await who.until(lambda _, sent=sent: len(traffic) > sent, QUIET_S)  # type: ignore[misc]
+    return expected.differences(who.live_view)
 
 
 AS_SHOWN: Mapping[str, Any] = {"clearance": AMBER, "button": lambda _intent: "-"}

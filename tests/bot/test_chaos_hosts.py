@@ -8,7 +8,7 @@ import pytest
 from tests.bot.chaos_hosts import SEED, SHORT, run
 from tests.bot.machines import namespaces_work
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 async def test_whichever_host_is_lost_each_thing_happens_once_and_slack_shows_it(tmp_path: Path) -> None:
