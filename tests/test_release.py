@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,7 +17,8 @@ from tests.test_wheel import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 CHANGELOG = ".github/CHANGELOG.md"
-DEVELOPED = 'name = "responder-bot"\nversion = "0.2.0.dev0"'
+DEVELOPED = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+VERSION = DEVELOPED.removesuffix(".dev0")
 ADVISORY = {"id": "GHSA-test", "summary": "It leaks.", "modified": "2026-01-01T00:00:00Z"}
 
 
@@ -32,12 +34,11 @@ def repository(tmp_path: Path) -> Path:
             shutil.copy(ROOT / name, folder / name)
     for name in ("pyproject.toml", "uv.lock"):
         text = (folder / name).read_text()
-        assert DEVELOPED in text
-        (folder / name).write_text(text.replace(DEVELOPED, DEVELOPED.replace(".dev0", "")))
-    (folder / CHANGELOG).write_text("## [0.2.0] - 2026-12-01\n")
+        (folder / name).write_text(text.replace(f'version = "{DEVELOPED}"', f'version = "{VERSION}"'))
+    (folder / CHANGELOG).write_text(f"## [{VERSION}] - 2026-12-01\n")
     git(folder, "init")
     commit(folder)
-    git(folder, "tag", "v0.2.0")
+    git(folder, "tag", f"v{VERSION}")
     return folder
 
 
@@ -64,11 +65,11 @@ def refused(repository: Path, *arguments: Path) -> str:
 
 def test_what_a_release_publishes_is_signed_and_complete(repository: Path, key: Path) -> None:
     run(".ci/release", key, cwd=repository)
-    folder = repository / "dist" / "0.2.0"
+    folder = repository / "dist" / VERSION
     names = {
-        "responder_bot-0.2.0-py3-none-any.whl",
-        "responder_bot-0.2.0.tar.gz",
-        "responder-bot-0.2.0.cdx.json",
+        f"responder_bot-{VERSION}-py3-none-any.whl",
+        f"responder_bot-{VERSION}.tar.gz",
+        f"responder-bot-{VERSION}.cdx.json",
         "AUDIT",
     }
     assert {file.name for file in folder.glob("[!.]*")} == {*names, "SHA256SUMS", "SHA256SUMS.sig"}
@@ -92,12 +93,12 @@ def test_what_a_release_publishes_is_signed_and_complete(repository: Path, key: 
     assert not subprocess.run(verify, cwd=folder, input=sums, capture_output=True).returncode
     assert subprocess.run(verify, cwd=folder, input=sums + b"\n", capture_output=True).returncode
     assert (folder / "AUDIT").read_text().startswith(("ok    ", "SKIP  not audited"))
-    bill = json.loads((folder / "responder-bot-0.2.0.cdx.json").read_text())
+    bill = json.loads((folder / f"responder-bot-{VERSION}.cdx.json").read_text())
     components = {component["name"] for component in bill["components"]}
     assert bill["bomFormat"] == "CycloneDX"
     assert {"aiohttp", "psycopg-binary", "starlette"} <= components
     assert components.isdisjoint({"pytest", "mypy"})
-    assert refused(repository, key) == "There is a dist/0.2.0; remove it first."
+    assert refused(repository, key) == f"There is a dist/{VERSION}; remove it first."
 
 
 def test_only_a_commit_that_is_tagged_and_told_in_the_changelog_is_released(repository: Path, key: Path) -> None:
@@ -105,11 +106,11 @@ def test_only_a_commit_that_is_tagged_and_told_in_the_changelog_is_released(repo
     (repository / "new").touch()
     assert refused(repository, key) == "Something is not committed; a release is made of what git has."
     commit(repository)
-    assert refused(repository, key) == "This commit has no tag v0.2.0; set it first."
+    assert refused(repository, key) == f"This commit has no tag v{VERSION}; set it first."
     (repository / CHANGELOG).write_text("## [Unreleased]\n")
     commit(repository)
-    git(repository, "tag", "--force", "v0.2.0")
-    assert refused(repository, key) == "The changelog has no section [0.2.0]; write it first."
+    git(repository, "tag", "--force", f"v{VERSION}")
+    assert refused(repository, key) == f"The changelog has no section [{VERSION}]; write it first."
 
 
 @pytest.fixture
