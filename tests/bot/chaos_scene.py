@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -98,8 +99,12 @@ class Scene:
         await self.asking.wait()
 
     async def a_message_is_sent(self) -> None:
-        sent = len(self.emulator.traffic)
-        await self.people[LEA].until(lambda _: len(self.emulator.traffic) > sent)
+        await self.traffic_goes_on(self.people[LEA])
+
+    async def traffic_goes_on(self, seen_by: EmulatedUser, patience_s: float = 30.0) -> None:
+        """Raises TimeoutError."""
+        last = self.emulator.traffic[-1]  # it keeps no more than so many
+        await seen_by.until(lambda _: self.emulator.traffic[-1] is not last, patience_s)
 
     async def a_program_runs(self) -> None:
         ran = len(os.listdir(self.installed.counts))
@@ -304,29 +309,30 @@ class Scene:
             found = await person.until(open_request, 10_000)
             assert found is not None
             channel, card, reply = found
-            target = _target(reply)
+            target, run = _target(reply), button(reply, ids.DENY).partition(":")[2]
             how = self._wanted.setdefault(target, self.chance.choice(("approve", "approve", "deny", "cancel")))
             self._deciding.add(target)
-            try:
-                if await self._decided(person, channel, card, reply, how):
-                    self.decided[target] = how
-                    if not self.is_together:
-                        await self._until_decided(reply, target)
-                else:
-                    await asyncio.sleep(PAUSE_S)
-            finally:
+            if await self._decided(person, channel, card, reply, how):
+                self.decided[target] = how
+                patience_s = GIVEN_UP_S
+            else:
+                await asyncio.sleep(PAUSE_S)
+                patience_s = 0.0
+            is_sure = target in self.decided and self.is_together
+            if not is_sure and not await self._is_decided(run, patience_s):
+                self.decided.pop(target, None)
                 self._deciding.discard(target)
 
     async def _decided(self, who: EmulatedUser, channel: str, card: Json, reply: Json, how: str) -> bool:
+        run = button(reply, ids.DENY).partition(":")[2]
         try:
             if how == "cancel":
                 now = next((b for b in blocks(card) if "*Approved* needs" in text_of({"blocks": [b]})), None)
-                if now is None:  # the card comes behind its thread
-                    return False
+                if now is None:  # the card comes behind its thread, at Slack's rate
+                    return bool((await who.command(channel, f"/responder cancel {run}"))["ok"])
                 cancel = ids.numbered(ids.CANCEL, str(now["block_id"]).removeprefix("run:"))
                 return bool((await who.click(channel, card["ts"], action_id=cancel))["ok"])
             if how == "deny":
-                run = button(reply, ids.DENY).partition(":")[2]
                 return bool((await who.command(channel, f"/responder deny {run}"))["ok"])
             return await self._approved(who, channel, reply)
         except (Refused, TimeoutError):
@@ -351,19 +357,19 @@ class Scene:
 
         return await who.until(is_told, RECEIPT_S)
 
-    async def _until_decided(self, reply: Json, target: str) -> None:
-        """Core may have been dead when the click was to be carried out; the person, who is told that, clicks again.
+    async def _is_decided(self, run: str, patience_s: float) -> bool:
+        """Whether core knows of a decision; if it was dead when the click was to be carried out, the person, who is
+        told that, clicks again.
 
-        Whether it was is core's to say: in a storm Slack takes a message's buttons away a minute later.
+        The message may tell it a minute later, at Slack's rate.
         """
-        run = button(reply, ids.DENY).partition(":")[2]
-        try:
-            async with asyncio.timeout(GIVEN_UP_S):
-                while (found := await self.core("lea", CoreClient.action, run, wait_s=5)).status == "Waiting":
-                    if found.approval is not None and found.approval.approved_by:
-                        return
-        except TimeoutError:
-            del self.decided[target]
+        end = time.monotonic() + patience_s
+        while True:
+            found = await self.core("lea", CoreClient.action, run, wait_s=min(patience_s, 5))
+            if found.status != "Waiting" or (found.approval is not None and found.approval.approved_by):
+                return True
+            if time.monotonic() >= end:
+                return False
 
 
 def _target(reply: Mapping[str, Any]) -> str:
@@ -457,11 +463,9 @@ async def truth(scene: Scene) -> Truth:
 
 async def slack_shows(expected: Truth, scene: Scene, who: EmulatedUser) -> list[str]:
     """What Slack shows otherwise in the end: it waits while messages change, as fast as Slack's rates allow."""
-    traffic = scene.emulator.traffic
     with suppress(TimeoutError):
         while expected.differences(who.live_view):
-            sent = len(traffic)
-            await who.until(lambda _, sent=sent: len(traffic) > sent, QUIET_S)  # type: ignore[misc]
+            await scene.traffic_goes_on(who, QUIET_S)
     return expected.differences(who.live_view)
 
 
