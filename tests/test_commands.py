@@ -333,4 +333,4 @@ async def test_five_commands_lead_from_a_fresh_clone_to_an_alert_of_suricata_on_
                 ]
             )
     assert received["created"] == 1
-    assert "ip `10[.]20[.]4[.]17` · source · +3 more" in card
+    assert "ip `10[.]20[.]4[.]17` · source · +3\u00a0more" in card

@@ -94,7 +94,7 @@ async def test_the_commands_of_the_page_put_an_alert_of_suricata_on_a_card(tmp_p
     assert await process.wait() == 0
     assert [(answer["created"], answer["repeated"]) for answer in received] == [(1, 0), (0, 1)]
     assert "ET MALWARE Win32/Example CnC Checkin" in card
-    assert "ip `10[.]20[.]4[.]17` · source · +3 more" in card
+    assert "ip `10[.]20[.]4[.]17` · source · +3\u00a0more" in card
 
 
 @pytest.mark.slow

@@ -98,7 +98,7 @@ def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]
     artifacts = by_ioc(view.artifacts())
     shown = artifacts[:MAX_OBSERVABLES]
     lines = [observable(artifact, view, DATA_LIMIT, MESSAGE_LIMIT) for artifact in shown]
-    more = [f"+{len(artifacts) - len(shown)} more"] if len(artifacts) > len(shown) else []
+    more = [f"+{len(artifacts) - len(shown)}\u00a0more"] if len(artifacts) > len(shown) else []
     if hidden := view.hidden_count():
         more.append(f"{hidden} withheld ({tlp_name(max(a.tlp for a in view.subject.artifacts))})")
     if more:

@@ -97,7 +97,7 @@ def _observables(document: Document, view: RedactedView, button: ButtonIds) -> l
     hidden = [f"{len(every) - len(shown)} withheld"] if len(every) > len(shown) else []
     if not shown:
         return [context(", ".join(hidden))] if hidden else []
-    more = [f"+{len(shown) - 1} more"] if len(shown) > 1 else []
+    more = [f"+{len(shown) - 1}\u00a0more"] if len(shown) > 1 else []
     line = " · ".join([observable(shown[0], view, DATA_LIMIT, MESSAGE_LIMIT), *more, *hidden])
     return [with_menu(line, shown[0], view, button)]
 

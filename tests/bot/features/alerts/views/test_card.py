@@ -36,7 +36,7 @@ def test_a_card_has_severity_title_facts_description_and_observables() -> None:
         "new · assigned to *ben* · suricata · <!date^1763690310^{date_short_pretty} {time}|2025-11-21 01:58 UTC> · ~12",
     ]
     assert shown[1].splitlines() == [
-        "ip `203[.]0[.]113[.]3` · destination · *IOC* · +3 more",
+        "ip `203[.]0[.]113[.]3` · destination · *IOC* · +3\u00a0more",
         "Beacon every 60 s",
     ]
 
