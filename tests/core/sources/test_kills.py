@@ -13,7 +13,7 @@ from core.models import Alert
 from tests import stores
 from tests.core.core_process import core_process, setup_in
 
-BODIES, KEYS, KILLS, SENDERS = 10_000, 3_000, 50, 16
+BODIES, KEYS, KILLS, SENDERS = 2_500, 750, 50, 16
 LOGIN = "load@responder-bot.local"
 SECTION = """
 [source."load"]
