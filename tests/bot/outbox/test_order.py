@@ -6,7 +6,17 @@ from pathlib import Path
 from bot.clearance import RedactedView, Subject
 from bot.message import Message
 from bot.outbox import DesiredMessage, RateLimiter
-from tests.bot.outbox.harness import SOC, OutboxEnvironment, all_sent, cancelled, desired, outbox_environment, until
+from bot.outbox.links import card_link, permalink
+from tests.bot.outbox.harness import (
+    SOC,
+    OutboxEnvironment,
+    all_sent,
+    cancelled,
+    desired,
+    outbox_environment,
+    until,
+    until_read,
+)
 
 OTHER = "C0OTHER"
 MINUTE_MS = 60_000
@@ -118,6 +128,16 @@ async def test_a_channel_that_refuses_holds_up_no_other(tmp_path: Path) -> None:
         tried = [body["channel"] for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]
         assert len(tried) - tried.count(OTHER) == 9
         assert sum(problem.waiting for problem in await env.outbox.problems()) == 180
+
+
+async def test_a_link_leads_to_a_card_that_is_posted(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        env.emulator.add_channel("C0GONE", name="gone", is_archived=True)
+        await env.outbox.upsert(alert(1), alert(1, channel="C0GONE"))
+        (card,) = await env.anna.until(lambda view: view.messages(SOC))
+        await until_read(lambda: env.outbox.cards("~1"), lambda cards: any(one.ts for one in cards))
+        link = card_link(await env.outbox.cards("~1"), {SOC: 1, "C0GONE": 3}.get, "https://soc.example")
+        assert link == permalink("https://soc.example", SOC, card["ts"])
 
 
 async def test_thousands_that_wait_in_one_channel_hold_up_no_other(tmp_path: Path) -> None:
