@@ -18,6 +18,7 @@ from core.models import (
 from core.settings import ResponderSection
 from tests.core.actions.every_kind import NAME, objects_of_every_kind
 from tests.core.actions.harness import ANNA, BEN, LEAD, another_core, open_harness, run_input
+from tests.core.core_process import POLL_TIMEOUT_S
 from tests.core.scripted_engine import BLOCK_HOST, ScriptedEngine
 
 
@@ -186,6 +187,18 @@ async def test_a_maximum_that_was_set_since_ends_a_run_on_a_server_at_dispatch(t
     assert [server.runs for server in servers] == [[], []]
     assert ended.status == "Failure"
     assert "TLP:AMBER is above the TLP:GREEN" in json.loads(ended.report)["errorMessage"]
+
+
+async def test_no_answer_waits_for_the_job_id_of_a_run_that_has_ended(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=ScriptedEngine(fixed_job_ids=False)) as harness:
+        action = (await harness.actions.start(ANNA, run_input(harness))).action
+        run = await harness.engine.taken.get()
+        waiting = asyncio.create_task(harness.runner.wait_for_job_id(action.number, 2 * POLL_TIMEOUT_S))
+        await asyncio.sleep(0)  # it waits now
+        run.finish(Report(True))
+        async with asyncio.timeout(POLL_TIMEOUT_S):
+            await waiting
+        assert (await harness.ended(action.id)).engine_job_id == ""
 
 
 async def test_an_answer_waits_a_moment_for_a_remote_job_id(tmp_path: Path) -> None:
