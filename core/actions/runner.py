@@ -9,7 +9,7 @@ import structlog
 
 from core.actions.lifecycle import Lifecycle
 from core.common import leases
-from core.common.database import Database
+from core.common.database import Database, Row
 from core.common.errors import ResponderBotError
 from core.common.tasks import STORE_RETRY, cancel_and_wait, repeat, until_stored
 from core.engines.base import Engine, Job, Progress, Report
@@ -208,9 +208,9 @@ class Runner:
         for holder in await self._hosts.look():
             await self._take_over(holder)
         await self._registry.refresh_peers(self._hosts.why_no_runs())
-        for row in await self._database.fetch_in_background(stored.HELD_IDS, {"holder": self._hosts.holder}):
+        for row in await self._database.fetch_in_background(stored.HELD, {"holder": self._hosts.holder}):
             if row["id"] not in self._following:  # its task failed, or its client hung up while it was committed
-                await self._follow_again(row["id"])
+                await self._follow_again(row)
         await self._end_without_host()
         self._wake.set()
 
@@ -222,16 +222,13 @@ class Runner:
                 self._keep_job_files.add(row["id"])
             self._queue(row["id"], row["engine_name"])
 
-    async def _follow_again(self, number: int) -> None:
-        """Follow an action that this process holds, or give it back if it needs a slot."""
-        action = await self._database.read(partial(stored.find, action_id=number))
-        if action is None or action["owner"] != self._hosts.holder:
-            return
-        slots = self._slots.get(action["engine_name"])
-        if action["dispatched_at"] is not None or slots is None or not slots.is_limited:
-            self._queue(number, action["engine_name"])
+    async def _follow_again(self, row: Row) -> None:
+        """Follow an action that this process held when it was read, or give it back if it needs a slot."""
+        slots = self._slots.get(row["engine_name"])
+        if row["dispatched_at"] is not None or slots is None or not slots.is_limited:
+            self._queue(row["id"], row["engine_name"])
         else:
-            await self._lifecycle.give_back(number)
+            await self._lifecycle.give_back(row["id"])
 
     def _queue(self, number: int, engine_name: str) -> None:
         """Follow an action that may run already, or that needs no slot; takes a free slot if there is one."""

@@ -297,7 +297,7 @@ def set_cancelled_by(tx: Transaction, action_id: int, login: str | None) -> None
     tx.run("UPDATE action SET cancelled_by = :login WHERE id = :id", {"id": action_id, "login": login})
 
 
-HELD_IDS = f"SELECT id FROM action WHERE {OPEN} AND owner = :holder"
+HELD = f"SELECT id, engine_name, dispatched_at FROM action WHERE {OPEN} AND owner = :holder"
 """The open actions whose lease a core holds."""
 
 
