@@ -150,15 +150,11 @@ def _name(bulk: BulkCounts) -> str:
 
 
 def _counts(bulk: BulkCounts) -> str:
-    """Such as `12 of 25, 1 failed, 1 refused, 2 denied`."""
-    failed = bulk.outcomes.get("failed", 0)
+    """Such as `12 of 25, 1 failed, 2 denied, 1 refused`, or `4 wait for approval, 2 refused, 0 have run`."""
+    ran = bulk.total - _open(bulk) - bulk.refused
     if bulk.awaiting:
-        ran = bulk.total - _open(bulk) - bulk.refused
-        return f"{_waiting(bulk)}, {bulk.refused} refused, {ran} {'has' if ran == 1 else 'have'} run"
-    others = [f"{number} {outcome}" for outcome, number in bulk.outcomes.items() if outcome != "failed"]
-    return ", ".join(
-        [f"{bulk.total - _open(bulk)} of {bulk.total}", f"{failed} failed", f"{bulk.refused} refused", *others]
-    )
+        return f"{_waiting(bulk)}{_refused(bulk)}, {ran} {'has' if ran == 1 else 'have'} run"
+    return f"{ran + bulk.refused} of {bulk.total}{_others(bulk)}"
 
 
 def _waiting(bulk: BulkCounts) -> str:
@@ -166,9 +162,11 @@ def _waiting(bulk: BulkCounts) -> str:
 
 
 def _others(bulk: BulkCounts) -> str:
-    parts = [f"{number} {outcome}" for outcome, number in bulk.outcomes.items()]
-    parts += [f"{bulk.refused} refused"] if bulk.refused else []
-    return "".join(f", {part}" for part in parts)
+    return "".join(f", {number} {outcome}" for outcome, number in bulk.outcomes.items()) + _refused(bulk)
+
+
+def _refused(bulk: BulkCounts) -> str:
+    return f", {bulk.refused} refused" if bulk.refused else ""
 
 
 # --- each of its objects --------------------------------------------------------------------------------------------
