@@ -153,7 +153,7 @@ async def test_what_was_moved_or_dropped_is_done_at_its_last_time_only(tmp_path:
 
 
 async def test_much_that_is_due_at_once_is_done_once_by_two_cores(tmp_path: Path) -> None:
-    count = 1_000
+    count = 10_000
     async with cores(tmp_path, 2) as (machine, (first, second)):
 
         def put_all(tx: Transaction) -> None:
