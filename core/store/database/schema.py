@@ -1,7 +1,7 @@
 """Core's tables on SQLite and on PostgreSQL.
 
-The first migration makes those of 0.2.0; each change since is a migration of its own. Names and order of columns are
-the same on both; times are in ms since 1970, ids are the digits of `~12`.
+The first migration makes those of the tag v0.2.0; each change after it is a migration of its own. Names and order of
+columns are the same on both; times are in ms since 1970, ids are the digits of `~12`.
 """
 
 from collections.abc import Sequence
