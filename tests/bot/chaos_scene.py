@@ -102,8 +102,8 @@ class Scene:
         await self.traffic_goes_on(self.people[LEA])
 
     async def traffic_goes_on(self, seen_by: EmulatedUser, patience_s: float = 30.0) -> None:
-        """Raises TimeoutError."""
-        last = self.emulator.traffic[-1]  # it keeps no more than so many
+        """Wait for the next call or event of Slack's; how many are kept doesn't grow for ever. Raises TimeoutError."""
+        last = self.emulator.traffic[-1]
         await seen_by.until(lambda _: self.emulator.traffic[-1] is not last, patience_s)
 
     async def a_program_runs(self) -> None:
@@ -358,10 +358,9 @@ class Scene:
         return await who.until(is_told, RECEIPT_S)
 
     async def _is_decided(self, run: str, patience_s: float) -> bool:
-        """Whether core knows of a decision; if it was dead when the click was to be carried out, the person, who is
-        told that, clicks again.
+        """Whether core has a decision on a run by then; it may have been dead when the click was to be carried out.
 
-        The message may tell it a minute later, at Slack's rate.
+        Slack doesn't tell: at its rate, the message may change a minute later.
         """
         end = time.monotonic() + patience_s
         while True:
