@@ -197,7 +197,8 @@ async def test_a_submission_has_slacks_fields(heard: Heard, client: AsyncWebClie
 async def test_a_mention_and_a_message_are_events(emulator: SlackEmulator, heard: Heard, anna: EmulatedUser) -> None:
     await anna.say("C0SOC", f"<@{emulator.bot_user_id}> a < b & @ben")
     bodies = await heard.wait(2)
-    message, mention = (body["event"] for body in bodies)
+    # Slack promises no order of two events.
+    mention, message = sorted((body["event"] for body in bodies), key=lambda event: event["type"])
     assert (message["type"], mention["type"]) == ("message", "app_mention")
     assert message["text"] == f"<@{emulator.bot_user_id}> a &lt; b &amp; <@U0BEN>"
     assert (message["channel"], message["channel_type"], message["user"]) == ("C0SOC", "channel", "U0ANNA")
