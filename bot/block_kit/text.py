@@ -159,7 +159,7 @@ def _defanged(match: re.Match[str]) -> str:
 
 NAMES: ContextVar[Mapping[str, str]] = ContextVar("names", default=MappingProxyType({}))
 """What logins and names of responders are called; set by the app for the tasks that render something."""
-_WORD = re.compile(r"[^\s,;:()\"'`]+")
+_WORD = re.compile(r"(?<![^\s,;:)\"'`])[^\s,;:()\"'`]+")  # no login behind a name, in parentheses
 _UTC = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d)(?::\d\d)? UTC\b")
 
 
@@ -203,7 +203,12 @@ def _called(match: re.Match[str]) -> str:
 
 def core_says(sentence: str, limit: int, *, lines: bool = False) -> str:
     """Likewise, for mrkdwn, with times in each reader's own time zone."""
-    return _UTC.sub(_dated, foreign(said(sentence), limit, lines=lines))
+    return in_own_time(foreign(said(sentence), limit, lines=lines))
+
+
+def in_own_time(mrkdwn: str) -> str:
+    """A text with its times in each reader's own time zone."""
+    return _UTC.sub(_dated, mrkdwn)
 
 
 def _dated(match: re.Match[str]) -> str:

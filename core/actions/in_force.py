@@ -605,6 +605,5 @@ class Lookalikes:
         if other is None or other.tlp > self._sees_up_to:
             return ""
         if one["digest"] == Parsed(artifact.kind, artifact.data.strip()).digest:
-            by = row["created_by"].partition("@")[0]
-            return f"~{row['id']} by {by} has it in force on {other.data} already{until}; the later end counts"
+            return f"~{row['id']} has it in force on {other.data} already{until}; the later end counts"
         return f"{artifact.data} looks like {other.data}, which ~{row['id']} has in force{until}"

@@ -16,10 +16,12 @@ from bot.block_kit.text import (
     clip_apart,
     code,
     context,
-    core_says,
+    defang_indicators,
     foreign,
     foreign_plain,
+    in_own_time,
     plain,
+    said,
     section,
     slack_date,
     strip_markup,
@@ -119,7 +121,7 @@ def _can_line(responder: OfferedResponder) -> str:
     about = foreign(responder.description, 160)
     notes = [*(responder.reasons or []), *_asks(responder)]
     line = f"✓ *{names.shown(responder)}*" + (f" – {about}" if about else "")
-    return line + (f" _({core_says('; '.join(notes), 200)})_" if notes else "")
+    return line + (f" _({in_own_time(foreign(defang_indicators('; '.join(notes)), 200))})_" if notes else "")
 
 
 def _asks(responder: OfferedResponder) -> list[str]:
@@ -140,14 +142,14 @@ def reasons(responder: OfferedResponder, view: RedactedView) -> str:
     lifts = dict.fromkeys(refusal.lift for refusal in refusals)
     sentences = [*(refusal.message for refusal in refusals), *lifts, *(responder.reasons or ())]
     sentences = [_on_kinds(responder) if reason.startswith(NOT_ITS_KIND) else reason for reason in sentences]
-    return view.text(with_names("; ".join(sentences), view)) or "it gives no reason"
+    return view.text(with_names(said("; ".join(sentences)), view)) or "it gives no reason"
 
 
 def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int) -> str:
     """Likewise as mrkdwn, with the time at which its rates are free again in each reader's time."""
     times = [refusal.until for refusal in responder.refusals or () if refusal.until is not None]
     free = f"free again {slack_date(max(times), DAY_AND_TIME)}; " if times else ""
-    return free + core_says(reasons(responder, view), limit)
+    return free + in_own_time(foreign(reasons(responder, view), limit))
 
 
 def _on_kinds(responder: OfferedResponder) -> str:

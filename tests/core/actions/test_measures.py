@@ -638,7 +638,7 @@ async def test_a_timed_undo_waits_for_what_may_be_the_same_and_an_undo_makes_tha
         full = "lt-0198.corp.example"
         assert await harness.database.read(notes) == [
             f"{full} looks like lt-0198, which {first.id} has in force until 2023-11-14 22:18 UTC",
-            f"{second.id} by anna has it in force on {full} already until 2023-11-14 23:13 UTC; the later end counts",
+            f"{second.id} has it in force on {full} already until 2023-11-14 23:13 UTC; the later end counts",
         ]
         harness.clock.now_ms += 5 * MINUTE_MS
         await harness.due.look()

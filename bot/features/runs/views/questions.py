@@ -14,9 +14,9 @@ from bot.block_kit.text import (
     clip_middle,
     code,
     context,
-    core_says,
     defang_indicators,
     foreign,
+    in_own_time,
     person_name,
     plain_name,
     readable_name,
@@ -196,7 +196,7 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
         for note in responder.reasons or ()
         if policy.contains and not note.startswith("already ") and undo_state.LATER_COUNTS not in note
     ]
-    noted = [section(core_says("\n".join(notes), 1500, lines=True))] if notes else []
+    noted = [section(in_own_time(foreign(defang_indicators("\n".join(notes)), 1500, lines=True)))] if notes else []
     return [*noted, context(f"{begins}. {lasts} *Cancel* is on the card.")]
 
 
@@ -305,7 +305,7 @@ def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:
 
 
 def reason_shown(reason: str) -> str:
-    return core_says(defang_indicators(said(reason)), REASON_LIMIT) or "no reason was given"
+    return in_own_time(foreign(defang_indicators(said(reason)), REASON_LIMIT)) or "no reason was given"
 
 
 def _dismiss(subject: Subject, button: ButtonIds, label: str = "Cancel") -> dict[str, Any]:

@@ -1,9 +1,11 @@
 """Lists, menus, and an alert in full."""
 
-from bot.block_kit.text import slack_date
+from contextvars import copy_context
+
+from bot.block_kit.text import NAMES, slack_date
 from bot.clearance import RedactedView, Subject
 from bot.features.alerts.views.details import alert_in_full, found_alerts
-from bot.features.responders.views import responder_options
+from bot.features.responders.views import responder_list, responder_options
 from bot.features.runs.views.runs import action_list
 from core.models import Alert
 from tests.bot.features.alerts.views.test_card import card, texts_of
@@ -39,3 +41,22 @@ def test_what_ran_counts_the_open_ones() -> None:
     views = {"~12": RedactedView(Subject.alert(alert()), 2)}
     ran = action_list([awaiting(), ended(number=41)], "~12", views, total=2)
     assert ran.text == "2 runs on ~12, 1 of them open"
+
+
+def test_a_menu_names_people_and_a_note_names_the_account_that_is_a_target() -> None:
+    """A person's name in Slack, which they choose, never replaces what a run acts on."""
+    here, view = copy_context(), RedactedView(Subject.alert(alert()), 2)
+    here.run(NAMES.set, {"kai@corp.example": "Kai"})
+    alike = "kai@corp.example looks like kai@corp.test, which ~12 has in force"
+    offered = [
+        responder("Suspend", reasons=[alike]),
+        responder("Tell", verdict="cannot_run", reasons=["only kai@corp.example may run it"]),
+    ]
+    options = here.run(responder_options, offered, {}, view, "")["option_groups"]
+    assert options[1]["options"][0]["description"]["text"] == "only Kai may run it"
+    listed = here.run(
+        lambda: responder_list(offered, {}, view.subject, clearance=2, button=button, command="/responder")
+    )
+    text = "\n".join(texts_of(listed))
+    assert "only Kai may run it" in text
+    assert "kai[@]corp[.]example looks like kai[@]corp[.]test, which ~12 has in force" in text
