@@ -1,6 +1,7 @@
 """Runs on several targets while something else changes: rights, levels, channels, core, and other people."""
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ async def test_a_refusal_does_not_name_what_one_may_not_see(tmp_path: Path) -> N
         listed = await env.until("anna", topmost(ids.NOTICE_VIEW, "Can't run ("))
         for view in (question, told, listed):
             assert "is protected ([withheld])" in text_of(view)
-            assert "113" not in text_of(view)
+            assert not re.search(r"\b113\b", text_of(view))
         seen = [{"dataType": "hostname", "data": "dc01"}, {"dataType": "ip", "data": "10.0.0.5"}]
         alert = await env.create_alert(sourceRef="seen", artifacts=seen)
         await env["anna"].command(SOC, f"/responder list {alert.id}")

@@ -94,7 +94,7 @@ async def test_a_command_names_an_observable_by_its_data_or_id(env: FeatureEnvir
         await anna.command(SOC, f"/responder run block address {alert.id} {data}")
         await env.told("anna", f"{alert.id} shows you no observable '{data}'")
     await anna.command(SOC, f"/responder run block address {hidden}")
-    assert "203" not in text_of(await env.told("anna", "You may see up to TLP:AMBER"))
+    assert not re.search(r"\b203\b", text_of(await env.told("anna", "You may see up to TLP:AMBER")))
 
 
 async def test_menu_list_and_details_show_all_observables_that_one_may_see(env: FeatureEnvironment) -> None:
@@ -117,7 +117,7 @@ async def test_menu_list_and_details_show_all_observables_that_one_may_see(env: 
     assert menus == [ids.numbered(ids.MENU, a.id) for a in sorted(alert.artifacts[:3], key=lambda a: not a.ioc)]
     for shown in (listed, details):
         assert hidden not in text_of(shown)
-        assert "203" not in text_of(shown).replace("203[.]0[.]113[.]7", "")
+        assert not re.search(r"113(\[\.\]|\.)99", text_of(shown))
     menu = {"view_id": details["id"], "action_id": ids.numbered(ids.MENU, address)}
     groups = beside_block(await env["anna"].options(None, **menu))
     value = next(o["value"] for o in groups[0]["options"] if o["text"]["text"] == "Block Address")
