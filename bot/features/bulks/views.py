@@ -150,11 +150,11 @@ def _name(bulk: BulkCounts) -> str:
 
 
 def _counts(bulk: BulkCounts) -> str:
-    """Such as `12 of 25, 1 failed, 2 denied, 1 refused`, or `4 wait for approval, 2 refused, 0 have run`."""
+    """Such as `12 of 25 ended, 1 failed, 2 denied, 1 refused`, or `4 wait for approval, 2 refused, 0 have run`."""
     ran = bulk.total - _open(bulk) - bulk.refused
     if bulk.awaiting:
         return f"{_waiting(bulk)}{_refused(bulk)}, {ran} {'has' if ran == 1 else 'have'} run"
-    return f"{ran + bulk.refused} of {bulk.total}{_others(bulk)}"
+    return f"{ran + bulk.refused} of {bulk.total} ended{_others(bulk)}"
 
 
 def _waiting(bulk: BulkCounts) -> str:

@@ -77,7 +77,7 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
             await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
         told = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "8 runs accepted, 1 refused")))
         assert f"{untagged}: " in told
-        message = await shown(env, "9 of 9, 1 refused")
+        message = await shown(env, "9 of 9 ended, 1 refused")
         assert secret not in text_of(message)
         for alert_id in alert_ids:
             (action,) = await env.client.actions("alert", alert_id)
@@ -106,7 +106,7 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
     async with feature_environment(tmp_path, RULES) as env:
         alert_ids = await alerts(env, 3)
         await start(env, "anna", "fail", alert_ids)
-        message = await shown(env, "3 of 3, 3 failed")
+        message = await shown(env, "3 of 3 ended, 3 failed")
         retry = button(message, ids.BULK_RETRY)
         await env["ben"].click(SOC, message["ts"], action_id=retry)
         await env.told("ben", "or an administrator may run this again")
@@ -115,7 +115,7 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         for _ in range(2):
             await env["anna"].click(SOC, message["ts"], action_id=retry)
         await env.told("anna", "Runs again on 3 targets; 0 refused")
-        await env.until("anna", lambda view: len(bulk_messages(view, "3 of 3, 3 failed")) == 2 or None)
+        await env.until("anna", lambda view: len(bulk_messages(view, "3 of 3 ended, 3 failed")) == 2 or None)
         earlier = await shown(env, "What failed was run again as ~")
         assert earlier["ts"] == message["ts"]
         assert ids.BULK_RETRY not in text_of(earlier)
@@ -141,7 +141,7 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         assert "More than its limit of 2/1h: the others are refused." in text_of(question)
         await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
         told = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "2 runs accepted, 1 refused")))
-        message = await shown(env, "3 of 3, 1 refused")
+        message = await shown(env, "3 of 3 ended, 1 refused")
         assert "The rate is free again <!date^" in text_of(message)
         await env["anna"].click(SOC, message["ts"], action_id=button(message, ids.BULK_DETAILS))
         each = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "refused: ")))
@@ -157,14 +157,14 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         stores.rows(env.folder / "core.db", "UPDATE action SET dispatched_at = dispatched_at - 3600000")
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_RETRY)
         await env.told("anna", "Runs again on 1 target; 0 refused")
-        await shown(env, "1 of 1")
+        await shown(env, "1 of 1 ended")
         assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [1, 1, 1]
 
 
 async def test_after_a_week_the_message_gets_new_buttons_once_one_is_pressed(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         await start(env, "anna", "tell", await alerts(env, 2))
-        message = await shown(env, "2 of 2")
+        message = await shown(env, "2 of 2 ended")
         stores.rows(env.folder / "core.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
         await env.told("anna", "This button is too old")
@@ -190,7 +190,7 @@ async def test_the_message_goes_on_after_the_bot_was_down_in_the_middle(tmp_path
             CoreClient(env.core.url, env.service_key) as core,
             running(env.settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**UNLIMITED)),
         ):
-            ended = await shown(env, "3 of 3")
+            ended = await shown(env, "3 of 3 ended")
         assert ended["ts"] == message["ts"]
         assert len(bulk_messages(env["anna"].live_view)) == 1
 
@@ -264,7 +264,7 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         assert text.count("ET MALWARE Beacon") == len(alert_ids)
         await env["ben"].submit(view["id"], {})
         await env.until("ben", topmost(ids.NOTICE_VIEW, "You approved 12 runs."))
-        ended = await shown(env, "12 of 12")
+        ended = await shown(env, "12 of 12 ended")
         assert ended["ts"] == message["ts"]
         assert ids.BULK_REVIEW not in text_of(ended)
         for alert_id, card in zip(alert_ids, cards, strict=True):
@@ -287,7 +287,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         view = await reviewed(env, "ben", message, "Deny all 3")
         await env["ben"].click(None, view_id=view["id"], action_id=ids.BULK_DENY)
         await env.told("ben", "You denied 3 runs.")
-        denied = await shown(env, "3 of 3, 3 denied")
+        denied = await shown(env, "3 of 3 ended, 3 denied")
         assert ids.BULK_RETRY not in text_of(denied)  # core runs nothing again that somebody denied
         await env["lea"].submit(late["id"], {})
         assert CHANGED in text_of(await env.told("lea", "Nothing of it waits any more."))
@@ -336,7 +336,7 @@ async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> Non
         await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
 
         def told(view: EmulatorView) -> list[dict[str, Any]] | None:
-            return [m for m in view.messages(conversation) if "2 of 2, 2 failed" in text_of(m)] or None
+            return [m for m in view.messages(conversation) if "2 of 2 ended, 2 failed" in text_of(m)] or None
 
         (message,) = await env.until("anna", told)
         await env["anna"].click(conversation, message["ts"], action_id=button(message, ids.BULK_RETRY))
@@ -398,7 +398,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
 
         # What could not be undone is told once, below the bulk's message.
         await start(env, "anna", "report", alert_ids)
-        message = await shown(env, "*Report* on 3 targets: 3 of 3")
+        message = await shown(env, "*Report* on 3 targets: 3 of 3 ended")
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
         each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, '"Undo"')))
         newest = (await env.client.actions("alert", alert_ids[0]))[0]
@@ -423,7 +423,7 @@ def test_the_message_says_what_expired_and_when_a_rate_is_free_again() -> None:
         free_at=1_800_000_000_000,
     )
     text = text_of(bulks.progress(counts, button=lambda intent: "-").payload())
-    assert "12 of 12, 1 failed, 2 expired, 1 denied, 1 cancelled, 4 refused" in text
+    assert "12 of 12 ended, 1 failed, 2 expired, 1 denied, 1 cancelled, 4 refused" in text
     assert "The rate is free again <!date^1800000000^" in text
     assert "what failed (1), expired (2) or was refused (4)" in text
     ended = "3 of 12 succeeded, 1 failed, 2 expired, 1 denied, 1 cancelled, 4 refused."

@@ -97,7 +97,7 @@ async def test_of_a_hundred_each_runs_once_and_one_message_tells_it_though_core_
             await kill_once(lambda: runs(installed) >= FREE)
             assert runs(installed) < MANY
             held.close()
-            over = f"{MANY} of {MANY}"
+            over = f"{MANY} of {MANY} ended"
 
             def told(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 return [message for message in messages if "Show each" in text_of(message)]
