@@ -6,13 +6,11 @@ from pathlib import Path
 
 job = Path(sys.argv[1])
 asked = json.loads((job / "input" / "input.json").read_text(encoding="utf-8"))
-artifacts = (asked.get("data") or {}).get("artifacts") or []
-hosts = ", ".join(str(item.get("data")) for item in artifacts if item.get("dataType") == "hostname")
 is_release = (asked.get("config") or {}).get("service") == "release"
 place, tag = ("back on", "host-released") if is_release else ("off", "host-isolated")
 answer = {
     "success": True,
-    "full": {"message": f"{hosts} would now be {place} the network."},
+    "full": {"message": f"The host would now be {place} the network."},
     "operations": [{"type": "AddTagToAlert", "tag": tag}],
 }
 (job / "output").mkdir(exist_ok=True)
