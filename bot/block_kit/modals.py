@@ -109,7 +109,7 @@ def search_field(block_id: str, label: str, placeholder: str, options: Sequence[
     return {**_input(block_id, label, element, "", False), "dispatch_action": True}
 
 
-def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], initial: str, hint: str = "") -> Block:
+def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], initial: str) -> Block:
     """A menu of a few options (value, text)."""
     entries = [{"text": plain(clip(text, 75)), "value": value} for value, text in options]
     first = next((o for o in entries if o["value"] == initial), entries[0])
@@ -119,7 +119,7 @@ def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], 
         "options": entries,
         "initial_option": first,
     }
-    return _input(block_id, label, element, hint, False)
+    return _input(block_id, label, element, "", False)
 
 
 def _input(block_id: str, label: str, element: Mapping[str, Any], hint: str, optional: bool) -> Block:

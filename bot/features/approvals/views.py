@@ -123,34 +123,6 @@ def _file_name(action: Action) -> str:
     return f"request-{action.number}.txt"
 
 
-def request_blocks(
-    action: Action,
-    view: RedactedView,
-    *,
-    button: ButtonIds,
-    now_ms: int,
-    policy: Policy | None = None,
-    link: str,
-    voter: str = "",
-    can_decide: bool = True,
-) -> list[Block]:
-    """The request with all that a decision needs, and buttons for as long as `voter` can decide.
-
-    It is for a later end if one waits.
-    """
-    if not sees_all(view.clearance, view.subject):
-        return [_withheld_request(view)]
-    extension = undo_state.later_end(action)
-    if extension is not None:
-        can_decide = can_decide and not has_voted(action, voter, extension)
-        return _later_end_blocks(action, extension, view, button, can_decide=can_decide)
-    blocks = _request(action, view, now_ms, policy, link=link)
-    if runs.can_be_approved(action, view) and not has_voted(action, voter):
-        decide = actions(*runs.decision_buttons(action, button))
-        blocks.append(decide if can_decide else context("You can't decide on it any more."))
-    return blocks
-
-
 def _request(
     action: Action, view: RedactedView, now_ms: int, policy: Policy | None, *, link: str = "", who: str = ""
 ) -> list[Block]:
@@ -246,13 +218,17 @@ def direct_request(
     can_decide: bool = True,
     is_reminder: bool = False,
 ) -> Message:
-    """The direct message to somebody who is asked to approve a run; nothing of it once they may not see it."""
+    """The direct message to somebody who is asked to approve a run; nothing of it once they may not see it.
+
+    It has buttons for as long as `voter` can decide.
+    """
     view = RedactedView(subject, clearance)
     if not sees_all(clearance, subject):
         return notices.notice(f"A request for approval on {subject.id}: {withheld(subject.clearance)}")
-    blocks = request_blocks(
-        action, view, button=button, now_ms=now_ms, policy=policy, link=link, voter=voter, can_decide=can_decide
-    )
+    blocks = _request(action, view, now_ms, policy, link=link)
+    if runs.can_be_approved(action, view) and not has_voted(action, voter):
+        decide = actions(*runs.decision_buttons(action, button))
+        blocks.append(decide if can_decide else context("You can't decide on it any more."))
     text = push_text(action, view)
     if is_reminder and runs.awaits_approval(action):
         return notices.reminded(text, blocks)

@@ -190,7 +190,7 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
     begins = f"Starts after {count(number, 'approval')}{by}" if number else "Starts at once"
     lasts = _lasts("It", policy, request.undo_after_minutes)
     if is_form and responder.is_timed:
-        lasts = f"After that time {_undo_name(policy)} by itself; *Undo now* ends it earlier."
+        lasts = f"With a time, {_undo_name(policy)} ends it by itself; *Undo now* ends it earlier."
     notes = [
         note
         for note in responder.reasons or ()

@@ -147,8 +147,7 @@ def time_field(block_id: str, policy: Policy) -> list[Block]:
     steps = sorted({*_STEPS, *((longest,) if longest else ())})
     options = [(str(step), minutes(step)) for step in steps if is_free or step <= (longest or 0)]
     options += [(NEVER, "Until somebody undoes it")] if is_free else []
-    hint = "Ends by itself."
-    return [modals.choice_field(block_id, "How long", options, str(longest or NEVER), hint)]
+    return [modals.choice_field(block_id, "How long", options, str(longest or NEVER))]
 
 
 def longer_field(block_id: str, policy: Policy, left: int) -> list[Block]:

@@ -42,7 +42,7 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run shun {alert.id}")
     form = fine(await env.until("anna", topmost(ids.START_VIEW, "How long")))
-    assert "After that time Tell by itself; *Undo now* ends it earlier." in text_of(form)
+    assert "With a time, Tell ends it by itself; *Undo now* ends it earlier." in text_of(form)
     field = next(b for b in form["blocks"] if b.get("block_id", "").startswith("undo_after"))
     assert [o["value"] for o in field["element"]["options"]] == ["15", "30", "60"]
     assert field["element"]["initial_option"]["value"] == "60"
@@ -251,6 +251,11 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert before is not None
     assert before.at == before.approved_until
     wanted = within_limits(await env.until("ben", in_thread(card["ts"], "asks to keep")))
+    to_ben = await env["ben"].dm(env.emulator.bot_user_id)
+    first, _ = await env.until("ben", lambda s: m if len(m := s.messages(to_ben)) == 2 else None)
+    assert "Contain for 15 minutes" in text_of(first)  # what he approved, whatever is asked for later
+    assert "Approved by ben." in text_of(first)
+    assert "asks to keep" not in text_of(first)
     await env["anna"].click(SOC, wanted["ts"], action_id=button(wanted, ids.APPROVE))
     await env.told("anna", "You asked for this extension; somebody else must approve or deny it.")
     await env["ben"].click(SOC, wanted["ts"], action_id=button(wanted, ids.DENY))
