@@ -21,6 +21,11 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 
 def some_of(texts: Sequence[str], most: int, total: int = 0) -> str:
-    """`a, b and 3 more`: the first `most`, and how many others there are; of `total` if that is more than these."""
-    left = max(total, len(texts)) - len(texts[:most])
+    """`a, b and 3 more`: the first `most`, and how many others there are; of `total` if that is more than these.
+
+    One other is named too: that takes no more room.
+    """
+    total = max(total, len(texts))
+    most += len(texts) == total == most + 1
+    left = total - len(texts[:most])
     return ", ".join(texts[:most]) + (f" and {left} more" if left else "")

@@ -53,8 +53,8 @@ def progress(bulk: BulkCounts, *, button: ButtonIds) -> Message:
     blocks: list[Block] = [section(f"*{name}* on {count(bulk.total, 'target')}: {counts}")]
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
-        until = f", the first until {slack_date(bulk.expires_at, DAY_AND_TIME)}" if bulk.expires_at else ""
-        blocks.append(section(f"⏳ *{_waiting(bulk)}*{until}."))
+        by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
+        blocks.append(section(f"⏳ *Approve or deny* on {_asked(bulk)}: *Review* names each.{by_when}"))
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
     if bulk.timed and bulk.release_at is not None:
         blocks.append(section(f"🔒 *{bulk.timed} in force until {slack_date(bulk.release_at, DAY_AND_TIME)}*"))
@@ -150,15 +150,12 @@ def _name(bulk: BulkCounts) -> str:
 
 
 def _counts(bulk: BulkCounts) -> str:
-    """Such as `12 of 25 ended, 1 failed, 2 denied, 1 refused`, or `4 wait for approval, 2 refused, 0 have run`."""
+    """Such as `12 of 25 ended, 1 failed, 2 denied, 1 refused`, or `4 wait for approval, 2 refused, 1 has run`."""
     ran = bulk.total - _open(bulk) - bulk.refused
     if bulk.awaiting:
-        return f"{_waiting(bulk)}{_refused(bulk)}, {ran} {'has' if ran == 1 else 'have'} run"
+        waiting = f"{bulk.awaiting} {'waits' if bulk.awaiting == 1 else 'wait'} for approval{_refused(bulk)}"
+        return f"{waiting}, {ran} {'has' if ran == 1 else 'have'} run" if ran else waiting
     return f"{ran + bulk.refused} of {bulk.total} ended{_others(bulk)}"
-
-
-def _waiting(bulk: BulkCounts) -> str:
-    return f"{bulk.awaiting} {'waits' if bulk.awaiting == 1 else 'wait'} for approval"
 
 
 def _others(bulk: BulkCounts) -> str:

@@ -87,7 +87,7 @@ def test_health_says_if_every_program_could_read_core_s_files(tmp_path: Path) ->
 
 
 async def test_an_engine_has_a_summary_and_a_line_for_each_skipped_definition(tmp_path: Path) -> None:
-    for name in ("Broken", "Bent", "Burnt", "Bleached"):
+    for name in ("Broken", "Bent", "Burnt", "Bleached", "Bust"):
         (tmp_path / "own" / name).mkdir(parents=True)
         (tmp_path / "own" / name / f"{name}.json").write_text("{")
     engine = EngineSection(name="local", responders=(tmp_path / "own", tmp_path / "gone"))
@@ -98,7 +98,7 @@ async def test_an_engine_has_a_summary_and_a_line_for_each_skipped_definition(tm
     short, *lines = local["message"].splitlines()
     assert local["ok"]
     assert short == (
-        "2 available, 2 not configured; can't be used: Bent, Bleached, Broken and 1 more"
+        "2 available, 2 not configured; can't be used: Bent, Bleached, Broken and 2 more"
         " (`responder-bot responders list` says why)"
     )
     assert [line.partition(":")[0] for line in lines if ".json: the file is not usable JSON" in line] == [

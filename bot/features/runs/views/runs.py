@@ -256,10 +256,11 @@ def _first(
 
 
 def first_targets(listed: Sequence[tuple[Action, RedactedView]]) -> str:
-    """`🟠 HIGH hostname LT-0777, hostname LT-0778 and 2 more`: what runs act on, with the highest severity; mrkdwn."""
-    worst = max((view for _, view in listed if view.is_open), key=lambda view: view.subject.severity, default=None)
-    severity = worst.subject.severity if worst is not None else 0
-    names = [on_target(action, view).removeprefix(" on ") or target(view) for action, view in listed]
+    """`🟠 HIGH hostname LT-0777, hostname LT-0778 and 2 more`: what runs act on, the most severe first; mrkdwn."""
+    severities = [view.subject.severity if view.is_open else 0 for _, view in listed]
+    severity = max(severities, default=0)
+    worst_first = sorted(zip(severities, listed, strict=True), key=lambda one: -one[0])
+    names = [on_target(action, view).removeprefix(" on ") or target(view) for _, (action, view) in worst_first]
     return (
         f"{f'{SIGNS[severity]} {SEVERITY_NAMES[severity].upper()} ' if severity else ''}{some_of(names, MAX_TARGETS)}"
     )

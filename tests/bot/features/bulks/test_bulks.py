@@ -178,7 +178,7 @@ async def test_the_message_goes_on_after_the_bot_was_down_in_the_middle(tmp_path
     async with feature_environment(tmp_path, RULES) as env:
         alert_ids = await alerts(env, 3)
         await start(env, "anna", "isolate", alert_ids)
-        message = await shown(env, "3 wait for approval, 0 have run")
+        message = await shown(env, "3 wait for approval")
         assert ids.BULK_RETRY not in text_of(message)
         await env.bot.close()
         for alert_id in alert_ids:
@@ -231,7 +231,7 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         alert_ids = await alerts(env, 12)
         cards = [await env.card_of("anna", await env.client.alert(one)) for one in alert_ids]
         await start(env, "anna", 'vendor ban reason="C2 <seen>" list=inbound', alert_ids)
-        message = await shown(env, "12 wait for approval, 0 have run")
+        message = await shown(env, "12 wait for approval")
         assert "12 wait for approval" in text_of(message)
         assert "Nobody reaches it" not in text_of(message)  # inputs and policy are for those who may see all of it
         own = await reviewed(env, "anna", message, "You asked for it, so somebody else decides.")
@@ -282,7 +282,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
     async with feature_environment(tmp_path) as env:
         alert_ids = await alerts(env, 3)
         await start(env, "anna", "contain", alert_ids)
-        message = await shown(env, "3 wait for approval, 0 have run")
+        message = await shown(env, "3 wait for approval")
         late = await reviewed(env, "lea", message, "Deny all 3")
         view = await reviewed(env, "ben", message, "Deny all 3")
         await env["ben"].click(None, view_id=view["id"], action_id=ids.BULK_DENY)
@@ -294,7 +294,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
 
         (red,) = await alerts(env, 1, tlp=3, title="For few eyes")
         await start(env, "ben", "contain", [alert_ids[0], red])
-        message = await shown(env, "2 wait for approval, 0 have run")
+        message = await shown(env, "2 wait for approval")
         view = await reviewed(env, "anna", message, "1 more target that you may not see: somebody else decides.")
         assert red not in text_of(view)
         assert "For few eyes" not in text_of(view)
@@ -313,7 +313,7 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
     async with feature_environment(tmp_path) as env:
         (seen,), (red,) = await alerts(env, 1), await alerts(env, 1, tlp=3, title="For few eyes")
         await start(env, "ben", "contain", [seen, red])
-        message = await shown(env, "2 wait for approval, 0 have run")
+        message = await shown(env, "2 wait for approval")
         view = await reviewed(env, "anna", message, "Deny all 1")
         assert view["submit"]["text"] == "Contain (1)"
         await env["anna"].submit(view["id"], {})
