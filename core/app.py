@@ -330,6 +330,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
                     parts.append(health.ComponentHealth("due", False, problem))
                 parts += await clock_parts(database, clock)
                 parts += await source_parts(sources)
+                await database.read(lambda reads: stored_actions.find(reads, 0))  # waits while the table is locked
                 parts += [health.ComponentHealth("block list", False, text) for text in await lists.problems()]
         except TimeoutError:
             sentence = f"The store did not answer within {HEALTH_TIMEOUT_S:g} s; see what locks its tables or slows it."

@@ -106,6 +106,7 @@ async def test_an_engine_has_a_summary_and_a_line_for_each_skipped_definition(tm
         "Bleached",
         "Broken",
         "Burnt",
+        "Bust",
     ]
     assert (found["status"], settings["name"], settings["ok"]) == ("degraded", "responder settings", False)
     folder, item = settings["message"].splitlines()
