@@ -10,9 +10,10 @@ from bot.features.approvals import views as approvals
 from bot.features.base import Context
 from bot.features.home.views.home import HomeRun
 from bot.features.runs.views import undo_state
-from core.models import Action, Document, Person, Policy
+from core.models import Action, Document, Person, Policy, SlackUsers
 
 MANY, SOME = 500, 50
+MOST_DECIDERS = 10  # whom core names (core/docs/http-interface.md); beyond them it may be anybody
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class FoundRuns:
     subjects: Mapping[str, Subject]  # by action
     policies: Mapping[str, Policy]  # by responder
     titled: Mapping[str, Action]  # by id: the same with the titles of responder and inputs
+    deciders: Mapping[str, Sequence[SlackUsers]]  # by action that waits: who may decide, at most MOST_DECIDERS
 
     @staticmethod
     async def of(context: Context, actions: Sequence[Action]) -> "FoundRuns":
@@ -39,10 +41,11 @@ class FoundRuns:
             subjects_by_action[action.id] = subject or Subject.unknown(action)
             policies.update(document.policies if document else {})
         titled = {action.id: action for document in documents for action in document.actions}
+        deciders = {id_: may_decide for document in documents for id_, may_decide in document.may_decide.items()}
         addresses = await subjects.card_links(
             context, list({subject.root_id for subject in subjects_by_action.values()})
         )
-        return FoundRuns(addresses, subjects_by_action, policies, titled)
+        return FoundRuns(addresses, subjects_by_action, policies, titled, deciders)
 
     def run(self, action: Action) -> HomeRun:
         """The action with what is shown beside it."""
@@ -51,7 +54,14 @@ class FoundRuns:
         return HomeRun(titled, subject, policy, self.links[subject.root_id])
 
     def to_decide(self, person: Person, actions: Sequence[Action]) -> list[HomeRun]:
-        """Those of these that this person may approve or deny, or whose later end; the most severe first."""
-        listed = [(self.run(action), undo_state.later_end(action)) for action in actions]
-        able = (run for run, later in listed if approvals.may_decide(run.action, person, run.subject, later))
-        return sorted(able, key=lambda run: run.subject.severity, reverse=True)
+        """Those of these that this person may approve or deny, or whose later end.
+
+        The most severe come first, and of these what has to be answered first.
+        """
+        able: list[tuple[int, int, HomeRun]] = []
+        for run, later in ((self.run(action), undo_state.later_end(action)) for action in actions):
+            approval, deciders = (later or run.action).approval, self.deciders.get(run.action.id, ())
+            is_named = len(deciders) >= MOST_DECIDERS or person.login in {one.login for one in deciders}
+            if approval is not None and is_named and approvals.may_decide(run.action, person, run.subject, later):
+                able.append((-run.subject.severity, approval.expires_at, run))
+        return [run for *_, run in sorted(able, key=lambda one: (*one[:2], one[2].action.number))]

@@ -127,16 +127,17 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
 
 
 def end_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[str, Any]:
-    """Cancel for a run that waits, Stop for one that runs. Core decides who may: the requester, and an org-admin."""
+    """Withdraw for a run that waits, Stop for one that runs. Core decides who may: the requester, and an org-admin."""
     value = button(Intent("cancel", action.id))
-    if action.status == "Waiting":
-        return button_element("Cancel", ids.CANCEL, value, of=action.id, about=title(action) if view.is_open else "")
-    on = targets(action, view) or target(view)
-    text = f"On {foreign_plain(on, 150)}. What it has changed by then stays changed."
-    head = foreign_plain(f"Stop {title(action)}?", 100) if view.is_open else "Stop the run?"
-    dialog = confirmation(head, text, "Stop", "Let it run", style="danger")
+    waits = action.status == "Waiting"
+    label, leave = ("Withdraw", "Leave it") if waits else ("Stop", "Let it run")
+    on = foreign_plain(targets(action, view) or target(view), 150)
+    text = f"On {on}. {'It will not run.' if waits else 'What it has changed by then stays changed.'}"
+    head = foreign_plain(f"{label} {title(action)}?", 100) if view.is_open else f"{label} the run?"
+    dialog = confirmation(head, text, label, leave, style="danger")
+    style: Literal["", "danger"] = "" if waits else "danger"
     about = title(action) if view.is_open else ""
-    return button_element("Stop", ids.CANCEL, value, of=action.id, style="danger", confirm=dialog, about=about)
+    return button_element(label, ids.CANCEL, value, of=action.id, style=style, confirm=dialog, about=about)
 
 
 def confirm_dialog(repeated: Action, view: RedactedView, policy: str) -> dict[str, Any]:

@@ -54,9 +54,10 @@ def summary(action: Action, view: RedactedView) -> str:
 
 
 def for_how_long(action: Action) -> str:
-    """` for 1 hour`; "" for what ends when somebody ends it, or never."""
-    length = action.undo.after_minutes if action.undo is not None else None
-    return f" for {minutes(length)}" if length else ""
+    """` for 1 hour`, ` with no end` for what somebody has to undo; "" for what nothing undoes."""
+    if action.undo is None:
+        return ""
+    return f" for {minutes(action.undo.after_minutes)}" if action.undo.after_minutes else " with no end"
 
 
 def planned(action: Action, *, in_short: bool = False) -> str:

@@ -1,9 +1,11 @@
 """What failed, what somebody started and what waits for approval, over all alerts, as commands and in the App Home."""
 
+from pathlib import Path
+
 from bot.block_kit import ids
 from core.client import CoreClient
 from tests.bot.features.approvals.test_decisions import button
-from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost
+from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
 from tests.bot.running import SOC, approve
 
 SHOWN = ids.NOTICE_VIEW
@@ -47,6 +49,15 @@ async def test_pending_is_decided_in_the_list_and_shows_what_waits_for_others(en
     await approve(env["anna"], None, view_id=shown["id"], action_id=button(shown, ids.APPROVE))
     await env.until("anna", topmost(SHOWN, f"You approved Isolate on {alert.id}"))
     assert (await env.ended_run(alert)).status == "Success"
+
+
+async def test_who_may_not_approve_a_run_is_not_asked_in_a_list(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"approve_by": ["lea"]}}) as env:
+        alert = await env.create_alert()
+        await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
+        for name, head in (("ben", "Waiting for others"), ("lea", "Waiting for your approval")):
+            await env[name].command(SOC, "/responder pending")
+            await env.until(name, topmost(SHOWN, f"*{head}* (1)"))
 
 
 async def test_mine_and_the_home_show_the_newest_runs_of_many(env: FeatureEnvironment) -> None:

@@ -243,7 +243,7 @@ def test_a_run_that_waits_for_approval_shows_inputs_with_approve_and_deny() -> N
     assert line.startswith("⏳ *Close False Positive* (minutes: 60, reason: lateral movement) needs 1 approval")
     assert "Cuts the host off." not in line
     offered = [e["text"]["text"] for e in shown.blocks[2]["elements"]]
-    assert offered == ["Approve", "Deny", "Cancel"]
+    assert offered == ["Approve", "Deny", "Withdraw"]
 
 
 def test_why_a_run_never_began_names_what_it_was_to_act_on() -> None:
