@@ -174,7 +174,8 @@ def notes(reads: Reads, artifacts: Sequence[TargetArtifact], now: int) -> list[s
     read = {row["list"] for row in stored.readers(reads) if now - row["at"] < UNREAD_MS}
     unread = [f"{name}.txt" for name in sorted({*block_readers.lists_of(artifacts)} - read)]
     lists = f"list{'s' * (len(unread) > 1)} {', '.join(unread)}"
-    unread = [f"⚠ nothing reads the block {lists}: see core/docs/blocklist.md"] if unread else []
+    cure = "`responder-bot user add NAME --profile reader` makes a firewall's key"
+    unread = [f"⚠ nothing reads the block {lists}: {cure}"] if unread else []
     return [*[*filter(None, hints)][:SHOWN_HINTS], *unread]
 
 

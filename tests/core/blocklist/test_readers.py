@@ -110,7 +110,10 @@ async def test_what_nobody_reads_is_said_before_the_click_with_what_else_a_block
             while (after := await reasons()) == before:  # noqa: ASYNC110 - its own pace
                 await asyncio.sleep(0.05)
     hint = "1.1.1.1 is a resolver of Cloudflare, which much depends on"
-    assert before == [hint, "⚠ nothing reads the block list ip.txt: see core/docs/blocklist.md"]
+    assert before == [
+        hint,
+        "⚠ nothing reads the block list ip.txt: `responder-bot user add NAME --profile reader` makes a firewall's key",
+    ]
     assert after == [hint]
 
 

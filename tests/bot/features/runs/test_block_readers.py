@@ -12,7 +12,7 @@ from core.store import blocklist as stored
 from tests.bot.features.environment import card_in, feature_environment, text_of
 from tests.bot.running import SOC
 
-UNREAD = "nothing reads the block list ip.txt: see core/docs/blocklist.md"
+UNREAD = "nothing reads the block list ip.txt: `responder-bot user add NAME --profile reader` makes a firewall's key"
 
 
 async def test_the_form_and_the_card_say_who_reads_what_is_blocked_and_who_still_has_it(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ async def test_the_question_the_review_and_the_list_of_a_bulk_name_each_target_w
     for line in lines:
         assert line in review
     await env["ben"].command(SOC, "/responder pending")
-    names = ", ".join(f"hostname {plain(host['data'])}" for host in reversed(HOSTS))
+    names = ", ".join(f"hostname {plain(host['data'])}" for host in HOSTS)
     await env.until("ben", topmost(ids.NOTICE_VIEW, f"🟠 HIGH {names} · 1 approval, answer by"))
 
 
