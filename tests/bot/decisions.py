@@ -21,7 +21,7 @@ _TIME = re.compile(
     r"\b[Ee]nds? (?:after|<!date|\d)|\b[Ll]asts (?:until|longer|as long)|takes? (?:it )?back|\bstays\b|withheld"
     r"|by itself|[Uu]ntil somebody presses|ends it earlier"
 )
-_REQUESTER = re.compile(r"\*[^*]+\* ask(s|ed)\b|asked for it|already (runs|waits)")
+_REQUESTER = re.compile(r"\*[^*]+\* ask(s|ed)\b|asked for\b|already (runs|waits)")
 
 
 def problems(what: str, body: Json) -> list[str]:

@@ -14,6 +14,7 @@ from bot.block_kit.text import (
     foreign,
     foreign_plain,
     person_name,
+    plain_name,
     readable_name,
     section,
     sections,
@@ -74,8 +75,13 @@ def progress(bulk: BulkCounts, *, button: ButtonIds) -> Message:
 
 def _ends(bulk: BulkCounts, button: ButtonIds) -> list[dict[str, Any]]:
     """Extend all and Undo all."""
-    text = f"What undoes it runs on each of {count(bulk.timed, 'target')}, as far as you may see them."
-    dialog = confirmation(foreign_plain(f"Undo {bulk.title} on all?", 100), text, "Undo all", "Leave it")
+    text = (
+        f"It ends {bulk.title[:TITLE_LIMIT]} on {count(bulk.timed, 'target')}, as far as you may see them. "
+        f"{plain_name(bulk.created_by)} asked for it; by itself it would end at the time above."
+    )
+    dialog = confirmation(
+        foreign_plain(f"Undo {bulk.title} on all?", 100), foreign_plain(text, 300), "Undo all", "Leave it"
+    )
     return [
         button_element("Extend all", ids.BULK_EXTEND, button(Intent("bulk_extend", bulk.id))),
         button_element("Undo all", ids.BULK_UNDO, button(Intent("bulk_undo", bulk.id)), confirm=dialog),

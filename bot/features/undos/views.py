@@ -14,6 +14,7 @@ from bot.block_kit.text import (
     foreign_plain,
     mentions,
     person_name,
+    plain_name,
     section,
     slack_date,
 )
@@ -70,14 +71,18 @@ def _about(action: Action, view: RedactedView) -> str:
 
 
 def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[str, Any]:
-    """Says what will run on what."""
-    undo = action.undo
+    """Says what runs on what, what that ends, who asked for that, when it would end by itself, and who is told."""
+    undo, who = action.undo, plain_name(action.created_by)
     name = undo_state.title(undo) if undo is not None else ""
-    approvals = f" It needs {count(policy.approval, 'approval')}." if policy is not None and policy.approval else ""
-    more = f" {policy.confirm}" if policy is not None and policy.confirm else ""
-    on, who = runs.target_in_plain(action, view, 110), person_name(action.created_by)
-    until = "would end by itself" if undo is not None and undo.at is not None else "lasts until it is undone"
-    text = f"Runs {name[:40]} on {on}. {who} asked for it, and it {until}.{approvals}{more}"
+    approvals = f" after {count(policy.approval, 'approval')}" if policy is not None and policy.approval else ""
+    approved = ", ".join(map(plain_name, action.approval.approved_by if action.approval is not None else ()))
+    asked = f"{who} asked for{f' and {approved} approved' if approved else ''}"
+    told = f"{who} is told." if not action.bulk else ""
+    text = (
+        f"{name[:40]} runs on {runs.target_in_plain(action, view, 110)}{approvals}. It ends {runs.title(action)[:40]}, "
+        f"which {asked}; by itself it would {undo_state.ends_after(action)}. {told} "
+        f"{policy.confirm if policy is not None else ''}"
+    )
     title = foreign_plain(f"Undo {runs.title(action)}?", 100)
     return confirmation(title, foreign_plain(text, 300), "Undo", "Leave it")
 

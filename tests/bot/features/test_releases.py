@@ -7,7 +7,7 @@ from typing import Any
 from bot.block_kit import ids
 from bot.slack_emulator import EmulatorView
 from tests.bot.features.approvals.test_decisions import button, direct, in_thread
-from tests.bot.features.environment import FeatureEnvironment, feature_environment, fine, text_of, topmost
+from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
 from tests.bot.running import OPEN, SOC, approve
 
 RULES: Mapping[str, Mapping[str, Any]] = {
@@ -38,6 +38,12 @@ async def isolated(env: FeatureEnvironment) -> tuple[str, str]:
 async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who_approved(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         ts, first = await isolated(env)
+        card = await env.until("anna", lambda view: card_in(view, SOC, first, "Undo now"))
+        dialog = (
+            "Tell runs on ip 203[.]0[.]113[.]7, of ~1 (ET MALWARE Beacon to known C2). It ends Isolate, which anna "
+            "asked for and ben approved; by itself it would end 1 hour after it began. anna is told."
+        )
+        assert dialog in text_of(card)
         second = await env.create_alert(sourceRef="second", title="The same host again")
         await env["lea"].command(SOC, f"/responder run tell {second.id}")
         question = fine(await env.until("lea", topmost(ids.NOTICE_VIEW, "It ends *Isolate*")))

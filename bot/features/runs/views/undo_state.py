@@ -60,6 +60,17 @@ def for_how_long(action: Action) -> str:
     return f" for {minutes(action.undo.after_minutes)}" if action.undo.after_minutes else " with no end"
 
 
+def ends_after(action: Action) -> str:
+    """`end 1 hour after it began`, as its end is now, for a dialog, which formats no time; `never end`."""
+    undo = action.undo
+    if undo is None or undo.at is None:
+        return "never end"
+    length = undo.after_minutes
+    if length is None or undo.changed is not None:
+        length = round((undo.at - (action.end_date or action.start_date)) / MINUTE_MS)
+    return f"end {minutes(max(1, length))} after it began"
+
+
 def planned(action: Action, *, in_short: bool = False) -> str:
     """How long what a run does will last, and how it is taken back; mrkdwn."""
     undo = action.undo

@@ -391,6 +391,8 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         timed = [run.undo for one in alert_ids[:2] for run in await env.client.actions("alert", one) if run.undo]
         assert all(undo.changed and undo.at and undo.at > last for undo in timed)
         message = await shown(env, "2 in force until")
+        ends = "It ends Shun on 2 targets, as far as you may see them. anna asked for it; by itself it would end "
+        assert ends in text_of(message)
         await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_UNDO)
         await env.told("ben", "Undone on 2 targets.")
         await env.until("anna", lambda view: [m for m in bulk_messages(view) if "in force until" not in text_of(m)])
