@@ -39,6 +39,7 @@ from core.common.database import Database
 from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
 from core.common.tasks import Backoff, cancel_and_wait, repeat
+from core.common.words import count
 
 PRUNE_EVERY_S = 3_600.0
 CLOSE_GRACE_S = 5.0  # for interactions that were accepted before the bot is stopped
@@ -303,7 +304,7 @@ class Bot:
 
     async def _delivery_checks(self) -> list[Check]:
         problems = [
-            Check("delivery", False, f"{problem.message} {problem.waiting} message(s) wait.")
+            Check("delivery", False, f"{problem.message} {count(problem.waiting, 'message')} unsent.")
             for problem in await self.outbox.problems()
         ]
         storms = [
@@ -313,7 +314,7 @@ class Bot:
         replicas = await self.outbox.replicas.all()
         lost = [replica for replica in replicas if replica.silent_ms]
         message = f"{summary(replicas)}{'; start what is lost again, if it is to come back' if lost else ''}"
-        on_way = Check("delivery", True, f"{await self.outbox.waiting()} message(s) on their way")
+        on_way = Check("delivery", True, f"{count(await self.outbox.waiting(), 'message')} on the way")
         return [*(problems or [on_way]), Check("replicas", not lost, message), *storms]
 
     async def _token_check(self) -> Check:

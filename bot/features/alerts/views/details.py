@@ -55,8 +55,8 @@ def found_alerts(
     shown_text = code(text, 100)
     if not alerts:
         return notices.notice(f"No alert that you may see contains {shown_text}.")
-    order = "the newest day first, and of a day the most severe"
-    blocks: list[Block] = [section(f"*{count(len(alerts), 'alert')}* with {shown_text}, {order}")]
+    number = f"{'First ' if more else ''}{count(len(alerts), 'alert')}"
+    blocks: list[Block] = [section(f"*{number}* with {shown_text}, newest day first, worst first in a day")]
     for alert in alerts:
         view = RedactedView(Subject.alert(alert), clearance)
         value, about = button(Intent("details", alert.id)), f"{alert.id} {view.title()}"
@@ -72,7 +72,7 @@ def found_alerts(
         blocks.append(actions(several_button(several, button)))
     if more:
         blocks.append(context("There are more. Add a word to find fewer."))
-    return Message(f"{count(len(alerts), 'alert')} with {shown_text}", tuple(blocks))
+    return Message(f"{number} with {shown_text}", tuple(blocks))
 
 
 def _facts(alert: Alert, view: RedactedView) -> list[str]:

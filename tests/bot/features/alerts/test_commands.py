@@ -19,10 +19,10 @@ async def test_find_lists_alerts_by_title_tag_observable_and_id(env: FeatureEnvi
     await env.create_alert(sourceRef="2", title="Login from a new country", artifacts=[], tags=["vpn"], description="-")
     for text in ("beacon", "C2 malware", "203[.]0[.]113[.]7", alert.id):
         await env["anna"].command(SOC, f"/responder find {text}")
-        found = text_of(fine(await env.told("anna", "the newest day first")))
+        found = text_of(fine(await env.told("anna", "newest day first")))
         assert "*1 alert*" in found
         assert "ET MALWARE Beacon" in found
-    shown = await env.until("anna", topmost(ids.NOTICE_VIEW, "the newest day first"))
+    shown = await env.until("anna", topmost(ids.NOTICE_VIEW, "newest day first"))
     await env["anna"].click(None, view_id=shown["id"], action_id=ids.numbered(ids.DETAILS, alert.id))
     await env.until("anna", topmost(ids.NOTICE_VIEW, "host web-3 beacons"))
     await env["anna"].command(SOC, "/responder find nothing-like-this")
