@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.bench import comparison
 from tests.bench.comparison import Goal, Row, Sample, Scale
-from tests.bench.dataset import KEY, fill
+from tests.bench.dataset import KEYS, fill
 from tests.bench.load import LoadMeter, request
 from tests.bench.processes import ServerProcess, serving
 
@@ -56,8 +56,8 @@ async def _against_peer(folder: Path, scale: Scale, row_name: str, *, ends: bool
 async def started_rate(
     meter: LoadMeter, name: str, server: ServerProcess, scale: Scale, alerts: range = range(1, 2)
 ) -> Sample:
-    """Runs accepted per second, on these alerts in turn."""
-    headers = {"Authorization": f"Bearer {KEY}"}
-    bodies = ({"responderId": "r-idle", "objectType": "alert", "objectId": f"~{number}"} for number in alerts)
-    requests = [request("POST", server.url, PATH, headers=headers, body=body) for body in bodies]
+    """Runs of 32 analysts accepted per second, on these alerts in turn."""
+    bodies = [{"responderId": "r-idle", "objectType": "alert", "objectId": f"~{number}"} for number in alerts]
+    headers = [{"Authorization": f"Bearer {key}"} for key in KEYS]
+    requests = [request("POST", server.url, PATH, headers=of, body=body) for body in bodies for of in headers]
     return await meter.rate(name, server, requests, seconds=scale.seconds, status=201)

@@ -16,6 +16,8 @@ from core.store.database.opening import open_database
 from core.store.database.schema import migrate
 
 KEY = "a-key-of-the-benchmark"
+KEYS = (KEY, *(f"{KEY}-{n}" for n in range(1, 32)))
+"""Of ANALYST and 31 others: core starts one run of a login at a time."""
 SERVICE_KEY = "a-service-key-of-the-benchmark"
 ANALYST = "bench@responder-bot.local"
 RESPONDER = "Idle_1_0"
@@ -106,7 +108,8 @@ async def fill_postgresql(url: str, actions: int = 0) -> None:
 
 def _statements(alerts: int, actions: int) -> Iterator[tuple[str, Iterable[dict[str, Any]]]]:
     """Statements, each with the rows of values that it is run with."""
-    users = ((ANALYST, "analyst", KEY), ("bot@responder-bot.local", "service", SERVICE_KEY))
+    users = [("bot@responder-bot.local", "service", SERVICE_KEY)]
+    users += [(f"{n or ''}{ANALYST}", "analyst", key) for n, key in enumerate(KEYS)]
     yield (
         'INSERT INTO "user" (login, profile, clearance, disabled, created_at) VALUES (:login, :profile, 2, 0, :now)',
         ({"login": login, "profile": profile, "now": NOW} for login, profile, _ in users),

@@ -23,7 +23,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, Integer, event, select, te
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from tests.bench.dataset import ANALYST, KEY, action, alert
+from tests.bench.dataset import ANALYST, KEYS, action, alert
 from tests.bench.processes import send_line
 
 
@@ -238,14 +238,15 @@ async def execute(program: str, job: Path, target: Alert) -> str:
 
 
 async def fill(path: Path, actions: int, titles: Sequence[str], url: str = "") -> None:
-    """Create one user, one alert and its actions, as in core's database; with `titles`, an alert for each."""
+    """Create the users, one alert and its actions, as in core's database; with `titles`, an alert for each."""
     engine = engine_of(path, url)
     async with engine.begin() as connection:
         await connection.run_sync(Base.metadata.create_all)
     sample = alert(1)
     async with async_sessionmaker(engine)() as session:
-        key_hash = hashlib.sha256(KEY.encode()).hexdigest()
-        session.add(User(login=ANALYST, key_hash=key_hash, permissions="manageAction"))
+        for number, key in enumerate(KEYS):
+            key_hash = hashlib.sha256(key.encode()).hexdigest()
+            session.add(User(login=f"{number or ''}{ANALYST}", key_hash=key_hash, permissions="manageAction"))
         for number, title in enumerate(titles or [sample.title], 1):
             session.add(Alert(id=number, title=title, description=sample.description, tlp=2, pap=2))
         await session.flush()
