@@ -241,12 +241,14 @@ class Renderer:
         return await self._in_threads(f"undo:{action.id}", render, subject, timeline)
 
     async def _measure_news(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        """What tells threads and approvers that what a run left was marked as ended, or is unknown."""
-        logins = [] if action.approval is None else action.approval.approved_by[:MOST_TOLD]
+        """What tells threads, and who approved or asked for a run, that what it left was ended or is unknown."""
+        approved_by = [] if action.approval is None else action.approval.approved_by[:MOST_TOLD]
+        by = action.measure.ended_by if action.measure is not None else None
+        logins = [login for login in dict.fromkeys([*approved_by, action.created_by]) if login != by]
         found = [await self._core.slack_users(login) for login in logins]
         team = f"{self._access.team()}:"
-        approvers = [one.removeprefix(team) for user in found for one in user.slack_ids if one.startswith(team)]
-        render = partial(undos.measure_reply, action, subject, approvers)
+        told = [one.removeprefix(team) for user in found for one in user.slack_ids if one.startswith(team)]
+        render = partial(undos.measure_reply, action, subject, told)
         return await self._in_threads(f"measure:{action.id}", render, subject, timeline)
 
     # --- requests for approval --------------------------------------------------------------------------------------

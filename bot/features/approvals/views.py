@@ -157,7 +157,7 @@ def _asked(action: Action, view: RedactedView, now_ms: int, *, link: str = "", w
 def _already(action: Action, view: RedactedView, now_ms: int) -> list[str]:
     minutes = action.undo.after_minutes if action.undo is not None else None
     seen = [one for one in action.already if may_see(view.clearance, one.clearance or 0)]
-    return [undo_state.already(one, undo_state.change_of_second(one, minutes, now_ms)) for one in seen]
+    return [undo_state.already(one, view, undo_state.change_of_second(one, minutes, now_ms)) for one in seen]
 
 
 def question(action: Action, view: RedactedView) -> str:

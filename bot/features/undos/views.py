@@ -164,9 +164,9 @@ def is_undone_elsewhere(action: Action, known: Sequence[Action]) -> bool:
 
 
 def measure_reply(
-    action: Action, subject: Subject, approvers: Sequence[str], *, clearance: int, button: ButtonIds
+    action: Action, subject: Subject, told: Sequence[str], *, clearance: int, button: ButtonIds
 ) -> Message:
-    """Says who marked a run as ended or why nobody knows, to its approvers (ids in Slack) too."""
+    """Says who marked a run as ended or why nobody knows, also to those who are `told`, by their ids in Slack."""
     view, measure = RedactedView(subject, clearance), action.measure
     if measure is None or not view.is_open:
         text = f"A run on {subject.id}: {withheld(subject.tlp)}"
@@ -179,6 +179,6 @@ def measure_reply(
             text = f"{on} was undone by *{by}*, with a run on another alert. It is no longer in force."
     else:
         text = f"⚠️ {on} may not be in force any more: {why}"
-    text = f"{text} {mentions(approvers)}".rstrip()
+    text = f"{text} {mentions(told)}".rstrip()
     shown = buttons(action, view, button)
     return Message(text, (section(text), *([actions(*shown)] if shown else [])))

@@ -47,11 +47,14 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         second = await env.create_alert(sourceRef="second", title="The same host again")
         await env["lea"].command(SOC, f"/responder run tell {second.id}")
         question = fine(await env.until("lea", topmost(ids.NOTICE_VIEW, "It ends *Isolate*")))
-        assert f"by anna, approved by ben, for {first}" in text_of(question)
+        (measure,) = await env.client.measures()
+        until = f"until <!date^{(measure.until or 0) // 1000}^{{date_short_pretty}} {{time}}|"
+        assert f"It ends *Isolate* on `203[.]0[.]113[.]7` {until}" in text_of(question)
+        assert f"by anna, approved by ben, for {first}. anna and ben are told." in text_of(question)
         assert await env.client.actions("alert", second.id) == []
         await env["lea"].click(None, view_id=question["id"], action_id=ids.RUN)
         told = await env.until("ben", in_thread(ts, "was undone by *lea*"))
-        assert "<@U0BEN>" in text_of(told)
+        assert "<@U0BEN> <@U0ANNA>" in text_of(told)
         assert await env.client.measures() == []
 
 
@@ -94,3 +97,19 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         assert changes_nothing in text_of(shown)
         await env["ben"].submit(shown["id"], {})
         await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))
+
+
+async def test_a_question_names_a_host_as_the_alert_writes_it(tmp_path: Path) -> None:
+    timed = {"undo": "Tell_1_0", "undo_after_minutes": 60, "approval": 0, "target": "hostname"}
+    rules: Mapping[str, Mapping[str, Any]] = {"Isolate": timed, "Tell": {"target": "hostname"}}
+    async with feature_environment(tmp_path, rules) as env:
+        alert = await env.create_alert(artifacts=[{"dataType": "hostname", "data": "LT-0198"}])
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+        form = fine(await env.until("anna", topmost(ids.START_VIEW, "How long")))
+        await env["anna"].submit(form["id"], {})
+        await env.ended_run(alert)
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+        await env.until("anna", topmost(ids.START_VIEW, "🔒 `LT-0198` is contained already until"))
+        await env["anna"].command(SOC, f"/responder run tell {alert.id}")
+        question = await env.until("anna", topmost(ids.NOTICE_VIEW, "It ends *Isolate* on `LT-0198` until"))
+        assert f"for {alert.id}. anna is told." in text_of(question)

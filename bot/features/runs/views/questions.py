@@ -25,7 +25,7 @@ from bot.block_kit.text import (
     sections,
     slack_date,
 )
-from bot.clearance import RedactedView, Subject, defang
+from bot.clearance import RedactedView, Subject
 from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.features.runs.views.request import RunRequest
@@ -66,7 +66,7 @@ def confirm(
     blocks += [
         *on_what(request, responder, view),
         *policy_words(responder.policy or Policy()),
-        *in_force_lines(in_force, responder),
+        *in_force_lines(in_force, responder, view),
         *_inputs("*Inputs*", request, responder, view),
         *effect(responder, request),
     ]
@@ -98,7 +98,7 @@ def confirm_several(
     if ready:
         blocks += _inputs("*Inputs of each*", request, responder, ready[0])
         blocks += _listed(f"*Runs on {count(len(ready), 'target')}*", ready, targets or {})
-        blocks += in_force_lines(in_force, responder)
+        blocks += in_force_lines(in_force, responder, ready[0])
     if refused:
         blocks.append(section(why_refused(f"*Will be refused on {count(len(refused), 'target')}*", refused)))
     if not ready:
@@ -114,17 +114,19 @@ def confirm_several(
     return Message(text, (*blocks, actions(run)))
 
 
-def in_force_lines(measures: Sequence[Measure], responder: OfferedResponder) -> list[Block]:
-    """What the run would undo, who contained it, who approved that, and for which alert or case; or what it repeats."""
+def in_force_lines(measures: Sequence[Measure], responder: OfferedResponder, view: RedactedView) -> list[Block]:
+    """What the run would undo, until when it is in force, whose it is and who is told; or what it repeats."""
     lines = []
     for one in measures:
         if one.undo is None or one.undo.responder != responder.name:
-            lines.append(undo_state.already(one))
+            lines.append(undo_state.already(one, view))
             continue
-        on = ", ".join(code(defang(target.data, target.data_type), runs.TARGET_LIMIT) for target in one.target or ())
-        approved = f", approved by {', '.join(map(person_name, one.approved_by))}" if one.approved_by else ""
-        what = f"*{foreign(one.title, NAME_LIMIT)}*{f' on {on}' if on else ''}"
-        lines.append(f"🔓 It ends {what} by {person_name(one.created_by)}{approved}, for {one.root_id}.")
+        on, approvers = undo_state.targets(one, view), list(map(person_name, one.approved_by))
+        approved = f", approved by {', '.join(approvers)}" if approvers else ""
+        what = f"*{foreign(one.title, NAME_LIMIT)}*{f' on {on}' if on else ''} {undo_state.until(one)}"
+        told = [person_name(one.created_by), *(approvers if one.root_id != view.subject.root_id else ())]
+        are = f"{' and '.join(told)} {'is' if len(told) == 1 else 'are'} told"
+        lines.append(f"🔓 It ends {what} by {told[0]}{approved}, for {one.root_id}. {are}.")
     return sections(lines)
 
 

@@ -57,7 +57,7 @@ def start_view(
                 blocks += sections(acts_on.lines(request.targets[0], responder, view))
             blocks += [
                 *questions.policy_words(responder.policy or Policy()),
-                *questions.in_force_lines(in_force, responder),
+                *questions.in_force_lines(in_force, responder, view),
                 *_fields(request, responder, form or inputs.Form(()), to_choose),
                 *questions.effect(responder, request, is_form=True),
             ]
@@ -128,7 +128,7 @@ def form_view(
         blocks = questions.on_what(request, responder, view)
     blocks += questions.policy_words(responder.policy or Policy())
     if not is_several:
-        blocks += questions.in_force_lines(in_force, responder)
+        blocks += questions.in_force_lines(in_force, responder, view)
     if request.override_reason is not None:
         overridden = view.text("; ".join(refusal.message for refusal in responder.refusals or ()))
         note = "The reason stays with the run, and another administrator has to approve it"

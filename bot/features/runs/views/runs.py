@@ -28,7 +28,7 @@ from bot.block_kit.text import (
     slack_date,
     strip_markup,
 )
-from bot.clearance import MASK, SHARED, RedactedView, Subject, defang, may_see, withheld
+from bot.clearance import MASK, SHARED, RedactedView, Subject, may_see, withheld
 from bot.features.responders.views import with_names
 from bot.features.runs.views import undo_state
 from bot.features.runs.views.reports import read_report
@@ -191,9 +191,8 @@ def target_in_plain(action: Action, view: RedactedView, limit: int) -> str:
     on = target_in_full(view)
     if action.target and view.subject.kind != "case_artifact":
         shown, others = _first(action.target, view, MAX_TARGETS)
-        names = clip_apart(
-            [f"{one.data_type} {target_data(one, view)}" for one in shown], limit // len(shown) if shown else 0
-        )
+        full = [f"{one.data_type} {undo_state.target_data(one, view)}" for one in shown]
+        names = clip_apart(full, limit // len(shown) if shown else 0)
         on = f"{', '.join([*names, *others])}, of {on}"
     return foreign_plain(on, limit)
 
@@ -223,7 +222,7 @@ def targets(action: Action, view: RedactedView, most: int = MAX_TARGETS) -> str:
 def target_names(artifacts: Sequence[TargetArtifact], view: RedactedView, most: int = MAX_TARGETS) -> str:
     """The first artifacts that this view may show, and how many there are beside them; mrkdwn."""
     shown, others = _first(artifacts, view, most)
-    names = clip_apart([f"{one.data_type} {target_data(one, view)}" for one in shown], TARGET_LIMIT)
+    names = clip_apart([f"{one.data_type} {undo_state.target_data(one, view)}" for one in shown], TARGET_LIMIT)
     return ", ".join([*map(escape, map(clean, names)), *others])
 
 
@@ -232,17 +231,10 @@ def target_lines(artifacts: Sequence[TargetArtifact], view: RedactedView, most: 
     shown, others = _first(artifacts, view, most)
     limit = FULL_TARGET_LIMIT if len(shown) <= MAX_FULL_TARGETS else TARGET_LIMIT
     lines = list[str]()
-    for one, data in zip(shown, clip_apart([target_data(one, view) for one in shown], limit), strict=True):
+    for one, data in zip(shown, clip_apart([undo_state.target_data(one, view) for one in shown], limit), strict=True):
         said = foreign(view.text(one.message or ""), MESSAGE_LIMIT)
         lines.append(" · ".join(filter(None, [f"{foreign(one.data_type, 30)} {code(data, 5 * limit)}", said])))
     return [*lines, *others]
-
-
-def target_data(artifact: TargetArtifact, view: RedactedView) -> str:
-    """What it names, defanged; a host in the letters of its alert or case, where a run has it in lower case."""
-    known = (*view.subject.artifacts, *view.subject.others) if artifact.kind == "host" else ()
-    spelled = (one.label for one in known if one.label.lower() == artifact.data)
-    return defang(view.text(next(spelled, artifact.data)), artifact.data_type)
 
 
 def _first(

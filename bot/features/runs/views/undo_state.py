@@ -7,7 +7,7 @@ from bot.clearance import RedactedView, defang
 from bot.message import Block
 from core.common.clock import MINUTE_MS
 from core.common.words import count
-from core.models import OPEN_STATUSES, Action, Extension, Measure, Policy, Undo
+from core.models import OPEN_STATUSES, Action, Extension, Measure, Policy, TargetArtifact, Undo
 
 IN_FORCE = ("available", "waiting", "running", "failed")
 MESSAGE_LIMIT = 300
@@ -183,16 +183,32 @@ def minutes_of(value: str) -> int | None:
     return int(value) if value.isascii() and value.isdigit() and len(value) <= 7 else None
 
 
+def target_data(artifact: TargetArtifact, view: RedactedView) -> str:
+    """What it names, defanged; a host in the letters of its alert or case, where a run has it in lower case."""
+    known = (*view.subject.artifacts, *view.subject.others) if artifact.kind == "host" else ()
+    spelled = (one.label for one in known if one.label.lower() == artifact.data)
+    return defang(view.text(next(spelled, artifact.data)), artifact.data_type)
+
+
 LATER_COUNTS = "the later end counts"  # how core ends the sentence that says the same
 
 
-def already(measure: Measure, changes: str = f"Of both, {LATER_COUNTS}.") -> str:
+def already(measure: Measure, view: RedactedView, changes: str = f"Of both, {LATER_COUNTS}.") -> str:
     """``🔒 `LT-0198` is contained already until 15:31 by lea (~18). ``, and what a second run changes; mrkdwn."""
-    names = ", ".join(code(defang(one.data, one.data_type), TARGET_LIMIT) for one in measure.target or ())
-    until = f" until {slack_date(measure.until, DAY_AND_TIME)}" if measure.until is not None else " with no end"
-    is_now = " is contained already" + until if measure.state != "starting" else " is just being contained"
+    names = targets(measure, view)
+    is_now = f" is contained already {until(measure)}" if measure.state != "starting" else " is just being contained"
     by = f"by {person_name(measure.created_by)} ({measure.actions[-1]})"
     return f"🔒 {names or measure.object_id}{is_now} {by}. {changes}"
+
+
+def targets(measure: Measure, view: RedactedView) -> str:
+    """The targets as the alert or case of the view writes them; mrkdwn."""
+    return ", ".join(code(target_data(one, view), TARGET_LIMIT) for one in measure.target or ())
+
+
+def until(measure: Measure) -> str:
+    """`until today 15:31`, or `with no end`."""
+    return f"until {slack_date(measure.until, DAY_AND_TIME)}" if measure.until is not None else "with no end"
 
 
 def change_of_second(measure: Measure, minutes: int | None, now_ms: int) -> str:
