@@ -102,8 +102,10 @@ def text_of(message: Message) -> str:
 
 
 def lines_of(message: Message) -> list[str]:
-    """A message as lines of plain text."""
+    """A message, or a view with the buttons that leave it, as lines of plain text."""
     lines = [line for block in message.get("blocks") or [] for line in _texts(block)]
+    ways_out = [f"[{message[key]['text']}]" for key in ("close", "submit") if message.get(key)]
+    lines += [" ".join(ways_out)] if ways_out else []
     return [_plain(line) for text in (lines or [message.get("text") or ""]) for line in text.splitlines() if line]
 
 
