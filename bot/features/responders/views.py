@@ -119,9 +119,9 @@ def _on_artifacts(
 
 def _can_line(responder: OfferedResponder) -> str:
     about = foreign(responder.description, 160)
-    notes = [*(responder.reasons or []), *_asks(responder)]
+    notes = [*_asks(responder), *(responder.reasons or [])]
     line = f"✓ *{names.shown(responder)}*" + (f" – {about}" if about else "")
-    return line + (f" _({in_own_time(foreign(defang_indicators('; '.join(notes)), 200))})_" if notes else "")
+    return line + (f" _({in_own_time(foreign(defang_indicators('; '.join(notes)), 400))})_" if notes else "")
 
 
 def _asks(responder: OfferedResponder) -> list[str]:
