@@ -261,12 +261,12 @@ class CoreClient:
         """Approve its runs that wait for approval, of them only those that are named; the outcome for each."""
         return await self._decide_bulk(bulk_id, "approve", shown)
 
-    async def deny_bulk(self, bulk_id: str, shown: Iterable[str] | None = None) -> BulkAnswer:
-        """Deny them likewise."""
-        return await self._decide_bulk(bulk_id, "deny", shown)
+    async def deny_bulk(self, bulk_id: str, shown: Iterable[str] | None = None, message: str = "") -> BulkAnswer:
+        """Deny them likewise; `message` says why."""
+        return await self._decide_bulk(bulk_id, "deny", shown, message)
 
-    async def _decide_bulk(self, bulk_id: str, verb: str, shown: Iterable[str] | None) -> BulkAnswer:
-        body = {**_decision(""), **({} if shown is None else {"actions": list(shown)})}
+    async def _decide_bulk(self, bulk_id: str, verb: str, shown: Iterable[str] | None, message: str = "") -> BulkAnswer:
+        body = {**_decision(message), **({} if shown is None else {"actions": list(shown)})}
         return await self._ask(BulkAnswer, "POST", f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/{verb}", body)
 
     async def undo(self, action_id: str, parameters: Json | None = None, *, idempotency_key: str = "") -> Action:

@@ -26,7 +26,7 @@ from bot.outbox.models import bulk_key
 from core.common.clock import MINUTE_MS
 from core.common.errors import ResponderBotError
 from core.common.words import count
-from core.models import Action, BulkAnswer, BulkTarget, Policy, parse_id
+from core.models import Action, Bulk, BulkAnswer, BulkTarget, Policy, parse_id
 
 REVIEW_TITLE, EXTEND_TITLE = "Review", "Extend all"
 
@@ -70,10 +70,15 @@ async def on_review(context: Context) -> None:
     await context.show_modal(await _review_view(context, intent.object_id))
 
 
+async def _waiting(context: Context, bulk: Bulk) -> list[ShownTarget]:
+    """Those of its targets that wait for approval and that this person may see."""
+    visible = await _shown(context, [target for target in bulk.targets if target.action_status == "Waiting"])
+    return [one for one in visible if one.action is not None and runs.awaits_approval(one.action)]
+
+
 async def _review_view(context: Context, bulk_id: str, *, has_changed: bool = False) -> dict[str, Any]:
     bulk = await context.core.bulk(bulk_id)
-    visible = await _shown(context, [target for target in bulk.targets if target.action_status == "Waiting"])
-    waiting = [one for one in visible if one.action is not None and runs.awaits_approval(one.action)]
+    waiting = await _waiting(context, bulk)
     login, why_not, responder = context.person.login, "", None
     if login == bulk.created_by:
         why_not = "You asked for it, so somebody else decides."
@@ -104,11 +109,22 @@ async def on_approve_view(context: Context) -> Json:
 
 
 async def on_deny_button(context: Context) -> None:
-    """Deny those of its runs that this person has read."""
+    """Ask why those of its runs that this person has read are denied, which whoever asked for them reads."""
     intent = await responses.clicked_intent(context)
-    read = view_metadata(view_of(context)).get("runs", [])
-    outcome = await _decided(context, context.core.deny_bulk(intent.object_id, read), "denied")
-    await responses.respond(context, outcome, "Done")
+    read, bulk = view_metadata(view_of(context)).get("runs", []), await context.core.bulk(intent.object_id)
+    waiting = [one for one in await _waiting(context, bulk) if one.target.action_id in read]
+    if not waiting:
+        await responses.respond(context, notices.notice("Nothing of it waits any more."), "Deny")
+        return
+    await context.show_modal(views.deny_view(bulk, waiting))
+
+
+async def on_deny_view(context: Context) -> Json:
+    """Deny those of its runs that were shown. Core refuses what this person may not decide."""
+    view = view_of(context)
+    metadata, reason = view_metadata(view), modals.values(view).get("reason", "").strip()
+    denied = context.core.deny_bulk(str(metadata.get("id")), metadata.get("runs", []), reason)
+    return modals.update(modals.message_view("Denied", await _decided(context, denied, "denied")))
 
 
 async def on_undo_all(context: Context) -> None:
@@ -211,12 +227,13 @@ FEATURE = Feature(
         ids.BULK_RETRY: Entry(on_retry, Ack.WRITE),
         ids.BULK_DETAILS: Entry(on_details, modal_title=TITLE),
         ids.BULK_REVIEW: Entry(on_review, modal_title=REVIEW_TITLE),
-        ids.BULK_DENY: Entry(on_deny_button, Ack.WRITE),
+        ids.BULK_DENY: Entry(on_deny_button, modal_title="Deny"),
         ids.BULK_UNDO: Entry(on_undo_all, Ack.WRITE),
         ids.BULK_EXTEND: Entry(on_extend_all, modal_title=EXTEND_TITLE),
     },
     views={
         ids.BULK_APPROVE_VIEW: Entry(on_approve_view, Ack.RESPONSE),
+        ids.BULK_DENY_VIEW: Entry(on_deny_view, Ack.RESPONSE),
         ids.EXTEND_ALL_VIEW: Entry(on_extend_all_view, Ack.RESPONSE),
     },
 )

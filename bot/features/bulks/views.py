@@ -273,6 +273,24 @@ def review_view(
     )
 
 
+def deny_view(bulk: BulkCounts, waiting: Sequence[ShownTarget]) -> dict[str, Any]:
+    """Asks why these runs of it are denied."""
+    asks = f"*Deny {_name(bulk)} on {count(len(waiting), 'target')}?*\n*{person_name(bulk.created_by)}* asks"
+    hint = f"{person_name(bulk.created_by)} reads it, and everybody who sees a card."
+    return modals.modal(
+        "Deny",
+        [
+            section(asks),
+            *sections(_review_line(target) for target in waiting),
+            modals.text_field("reason", "Reason", multiline=True, hint=hint),
+        ],
+        callback_id=ids.BULK_DENY_VIEW,
+        submit=f"Deny {count(len(waiting), 'run')}",
+        metadata=json.dumps({"id": bulk.id, "runs": [target.target.action_id for target in waiting]}),
+        close="Cancel",
+    )
+
+
 def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
     """What all the runs get, whole, with what is hidden of any object masked in it."""
     others = {artifact.id: artifact for view in views for artifact in (*view.subject.artifacts, *view.subject.others)}

@@ -226,6 +226,14 @@ async def reviewed(env: FeatureEnvironment, name: str, message: dict[str, Any], 
     return fine(await env.until(name, topmost(ids.BULK_APPROVE_VIEW, words)))
 
 
+async def deny(env: FeatureEnvironment, name: str, view: Mapping[str, Any], reason: str = "") -> dict[str, Any]:
+    """Open the form that denies all that was reviewed, and send it; returns the form."""
+    await env[name].click(None, view_id=view["id"], action_id=ids.BULK_DENY)
+    form = fine(await env.until(name, topmost(ids.BULK_DENY_VIEW)))
+    await env[name].submit(form["id"], {"reason": {"value:reason": reason}})
+    return form
+
+
 async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         alert_ids = await alerts(env, 12)
@@ -285,8 +293,12 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         message = await shown(env, "3 wait for approval")
         late = await reviewed(env, "lea", message, "Deny all 3")
         view = await reviewed(env, "ben", message, "Deny all 3")
-        await env["ben"].click(None, view_id=view["id"], action_id=ids.BULK_DENY)
+        form = await deny(env, "ben", view, "Wrong <hosts>")
+        assert all(f"• {one} · " in text_of(form) for one in alert_ids)
+        assert "*Deny Contain on 3 targets?*\\n*anna* asks" in text_of(form)
         await env.told("ben", "You denied 3 runs.")
+        for alert_id in alert_ids:
+            assert "Wrong <hosts>" in ((await env.client.actions("alert", alert_id))[0].report or "")
         denied = await shown(env, "3 of 3 ended, 3 denied")
         assert ids.BULK_RETRY not in text_of(denied)  # core runs nothing again that somebody denied
         await env["lea"].submit(late["id"], {})
@@ -323,7 +335,7 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         await shown(env, "1 waits for approval, 1 has run")
         assert (await env.client.actions("alert", red))[0].status == "Waiting"
         view = await reviewed(env, "lea", message, "Deny all 1")
-        await env["lea"].click(None, view_id=view["id"], action_id=ids.BULK_DENY)
+        await deny(env, "lea", view)
         await env.told("lea", "You denied 1 run.")
 
 
