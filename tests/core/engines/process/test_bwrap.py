@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,20 @@ from tests.core.engines.process.conftest import MakeEngine, NamedPipe, ProgressL
 from tests.core.engines.process.test_confinement import LASTING, not_refused, responders_in
 
 works = pytest.mark.skipif(bool(unavailable("bwrap")), reason=unavailable("bwrap") or "works here")
+
+
+@pytest.fixture(scope="module")
+def environments() -> Iterator[Path]:
+    """Not below /dev, where other tests have their files: a program under bubblewrap has a /dev of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """As above."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 @pytest.fixture
