@@ -18,8 +18,8 @@ OPENS_A_MODAL = (ids.APPROVE, ids.BULK_REVIEW, ids.EXTEND)
 STARTS = (ids.RUN, ids.RUN_ANYWAY, ids.BULK_START)
 _TARGET = re.compile(r"~\d+|[Oo]bservable|`[^`]+`")
 _TIME = re.compile(
-    r"\b[Ee]nds? (?:after|<!date|\d)|\b[Ll]asts (?:until|longer|as long)|takes? (?:it )?back|\bstays\b|withheld"
-    r"|by itself|[Uu]ntil somebody presses|ends it earlier"
+    r"\b[Ee]nds? (?:after|<!date|\d)|\b[Ll]asts (?:until|longer|as long)|takes? (?:it )?back|withheld"
+    r"|button undoes it|\bIt ends\b|by itself|[Uu]ntil somebody presses|ends it earlier"
 )
 _REQUESTER = re.compile(r"\*[^*]+\* ask(s|ed)\b|asked for\b|already (runs|waits)")
 

@@ -28,6 +28,7 @@ async def isolated(env: FeatureEnvironment) -> tuple[str, str]:
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
     form = fine(await env.until("anna", topmost(ids.START_VIEW, "How long")))
+    assert "Starts after 1 approval; until then *Withdraw* is on the card. With a time, Tell ends it" in text_of(form)
     await env["anna"].submit(form["id"], {})
     request = await env.until("ben", in_thread(card["ts"], "asks · "))
     await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
@@ -51,6 +52,7 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         until = f"until <!date^{(measure.until or 0) // 1000}^{{date_short_pretty}} {{time}}|"
         assert f"It ends *Isolate* on `203[.]0[.]113[.]7` {until}" in text_of(question)
         assert f"by anna, approved by ben, for {first}. anna and ben are told." in text_of(question)
+        assert 'Starts at once; *Stop* is on the card while it runs."' in text_of(question)
         assert await env.client.actions("alert", second.id) == []
         await env["lea"].click(None, view_id=question["id"], action_id=ids.RUN)
         told = await env.until("ben", in_thread(ts, "was undone by *lea*"))

@@ -107,7 +107,7 @@ def confirm_several(
         blocks.append(section(f"⚠️ More than its limit of {' and '.join(limits)}: the others are refused."))
     begins = f"Each starts after {count(policy.approval, 'approval')}." if policy.approval else "All start at once."
     lasts = _lasts("Each", policy, request.undo_after_minutes)
-    blocks.append(context(f"{begins} {lasts} Each is checked by itself."))
+    blocks.append(context(" ".join(filter(None, [begins, lasts, "Each is checked by itself."]))))
     value = button(intent_of("run", request, ready[0]))
     label = f"{deed(request, responder, DEED_LIMIT)} ({len(ready)})"
     run = button_element(label, ids.BULK_START, value, style=style(responder))
@@ -152,9 +152,9 @@ def approvals_needed(request: RunRequest, responder: OfferedResponder) -> int:
 
 
 def _lasts(which: str, policy: Policy, minutes: int | None) -> str:
-    """How long what a run does lasts, as it is requested."""
+    """How long what a run does lasts, as it is requested; "" for a run that undoes something."""
     if not policy.undo:
-        return "No button ends it earlier." if policy.contains else "What it has done by then stays."
+        return "" if policy.is_undo else "No button ends it earlier." if policy.contains else "No button undoes it."
     minutes = policy.undo_after_minutes if minutes is None else minutes
     until = f"ends after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody undoes it"
     return f"{which} {until}, by {_undo_name(policy)}."
@@ -189,7 +189,9 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
     number = approvals_needed(request, responder)
     by = f" by {foreign(', '.join(map(plain_name, policy.approve_by)), 200)}" if policy.approve_by else ""
     by += ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
-    begins = f"Starts after {count(number, 'approval')}{by}" if number else "Starts at once"
+    begins = "Starts at once; *Stop* is on the card while it runs."
+    if number:
+        begins = f"Starts after {count(number, 'approval')}{by}; until then *Withdraw* is on the card."
     lasts = _lasts("It", policy, request.undo_after_minutes)
     if is_form and responder.is_timed:
         lasts = f"With a time, {_undo_name(policy)} ends it by itself; *Undo now* ends it earlier."
@@ -199,7 +201,7 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
         if policy.contains and not note.startswith("already ") and undo_state.LATER_COUNTS not in note
     ]
     noted = [section(in_own_time(foreign(defang_indicators("\n".join(notes)), 1500, lines=True)))] if notes else []
-    return [*noted, context(f"{begins}. {lasts} *Cancel* is on the card.")]
+    return [*noted, context(f"{begins} {lasts}".rstrip())]
 
 
 def policy_words(policy: Policy) -> list[Block]:
