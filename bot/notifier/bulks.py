@@ -5,16 +5,18 @@ from typing import TYPE_CHECKING
 
 from bot.block_kit import notices
 from bot.block_kit.text import mentions
-from bot.clearance import SHARED
+from bot.clearance import SHARED, RedactedView, Subject
 from bot.features.bulks import views as bulks
 from bot.notifier.asking import Asking
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox import DesiredMessage, MessageOutbox
 from bot.outbox.models import BULK, bulk_key, is_person
-from core.models import BulkCounts, Person
+from core.models import Action, BulkCounts, Person
 
 if TYPE_CHECKING:
     from core.client import CoreClient
+
+MOST_READ = 20  # runs of a bulk, to tell who decided on them: most often one person on all
 
 
 class BulkMessages:
@@ -103,9 +105,20 @@ class BulkMessages:
     async def _told(self, bulk: BulkCounts) -> list[DesiredMessage]:
         """The direct message to whoever asked for a bulk, once it is over."""
         user, team = await self._slack_user(bulk.created_by), self._access.team()
-        if not user or await self._recipient(team, user) is None:
+        person = await self._recipient(team, user) if user else None
+        if person is None:
             return []
-        return [DesiredMessage(f"{BULK}told:{bulk.id}:{team}:{user}", user, bulks.ended(bulk))]
+        key, listed = f"{BULK}told:{bulk.id}:{team}:{user}", list[tuple[Action, RedactedView]]()
+        ids = [target.action_id for target in (await self._core.bulk(bulk.id)).targets if target.action_id]
+        async for response in self._core.documents_in_pages(ids[:MOST_READ]):
+            for document in response.documents:
+                for action in document.actions:
+                    subject = Subject.in_document(document, action.object_id)
+                    if action.bulk == bulk.id and subject is not None:
+                        listed.append((action, RedactedView(subject, person.clearance)))
+        buttons = await self._outbox.buttons.prepare(user, key)
+        content = bulks.ended(bulk, bulks.decisions(listed), button=buttons)
+        return [DesiredMessage(key, user, content, buttons=buttons)]
 
     def followed(self, last: int) -> None:
         """The feed was followed up to this event: what is asked for from now on is newer."""

@@ -40,6 +40,7 @@ from core.models import (
 )
 
 REASONS = 10
+REASON_LIMIT = 1000  # characters of why somebody denied it
 PAGE = 40  # objects in Show each
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TITLE_LIMIT = 80
@@ -68,9 +69,13 @@ def progress(bulk: BulkCounts, *, button: ButtonIds) -> Message:
         if bulk.free_at is not None:
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
         elements.append(_retry(bulk, button))
-    elements.append(button_element("Show each", ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id))))
+    elements.append(_show_each(bulk, button))
     push = _push(bulk) if bulk.awaiting else f"{name}: {counts}"
     return Message(push, (*blocks, context(by), actions(*elements)))
+
+
+def _show_each(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:
+    return button_element("Show each", ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id)))
 
 
 def _ends(bulk: BulkCounts, button: ButtonIds) -> list[dict[str, Any]]:
@@ -114,12 +119,36 @@ def changed_all(verb: str, number: int, refused: Sequence[tuple[str, str]]) -> M
     return Message(text, (section(text), *why))
 
 
-def ended(bulk: BulkCounts) -> Message:
-    """The one message in the thread, once all of its runs have ended."""
-    succeeded = bulk.counts.get("Success", 0)
-    who = f"asked for by {person_name(bulk.created_by)}"
-    text = f"*{_name(bulk)}* is over, {who}: {succeeded} of {bulk.total} succeeded{_others(bulk)}."
-    return Message(text, (section(text),))
+def ended(bulk: BulkCounts, decided: str = "", *, button: ButtonIds | None = None) -> Message:
+    """The one message in the thread, once all of its runs have ended; with a `button` that to whoever asked for them.
+
+    They also read who `decided`; mrkdwn.
+    """
+    succeeded, asked = bulk.counts.get("Success", 0), f", asked for by {person_name(bulk.created_by)}"
+    has_run = succeeded or not {*bulk.outcomes} <= {"denied", "expired", "cancelled"}
+    result = f"{succeeded} of {bulk.total} succeeded" if has_run else "nothing was run"
+    text = f"*{_name(bulk)}* on {count(bulk.total, 'target')}{'' if button else asked}: {result}{_others(bulk)}"
+    force = until = ""
+    elements: list[dict[str, Any]] = []
+    if bulk.timed and bulk.release_at is not None:
+        force, until = f", {bulk.timed} in force", f" until {slack_date(bulk.release_at, DAY_AND_TIME)}"
+        elements = _ends(bulk, button) if button else []
+    blocks: list[Block] = [section("\n".join(filter(None, [f"{text}{force}{until}.", decided])))]
+    if button:
+        elements.append(_show_each(bulk, button))
+        blocks.append(actions(*elements))
+    return Message(f"{text}{force}.", tuple(blocks))
+
+
+def decisions(listed: Sequence[tuple[Action, RedactedView]]) -> str:
+    """Who approved and who denied these runs of a bulk, and why, as far as the reader may see the runs; mrkdwn."""
+    lines = dict[str, None]()
+    for action, view in listed:
+        is_denied = runs.state_of(action) == "denied"
+        if view.is_open and action.approval is not None and (is_denied or action.approval.approved_by):
+            why = runs.result_text(action, view, REASON_LIMIT) if is_denied else ""
+            lines[approvals.decision(action) + (f"\n>{why}" if why else "")] = None
+    return clip("\n".join(lines), LINES_LIMIT // 2)
 
 
 def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool) -> Message:

@@ -338,8 +338,14 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
             again = f"Half of the time to decide is over. {what}"
             assert await env.until("ben", on_phone("Half of the time")) == again
             await bot.as_user("ben").approve_bulk(bulk.id, [entry.action.id for entry in bulk.actions if entry.action])
-        over = await env.until("anna", on_phone("is over"))
-        assert over == "*Isolate* is over, asked for by anna: 3 of 3 succeeded."
+        over = await env.until("anna", on_phone("3 of 3 succeeded"))
+        assert over == "*Isolate* on 3 targets: 3 of 3 succeeded, 3 in force."
+        (told,) = [m for m in direct(env["anna"].live_view) if "3 of 3 succeeded" in text_of(m)]
+        assert "3 of 3 succeeded, 3 in force until <!date^" in text_of(within_limits(told))
+        assert ".\\nApproved by ben." in text_of(told)
+        dm = await env["anna"].dm(env.emulator.bot_user_id)
+        await env["anna"].click(dm, told["ts"], action_id=ids.BULK_UNDO)
+        await env.told("anna", "Undone on 3 targets.", dm)
         await all_sent(env.bot)
         asked_twice = [m for m in direct(env["ben"].live_view) if "Isolate* on 3 targets" in text_of(m)]
         assert [ids.BULK_REVIEW in text_of(within_limits(m)) for m in asked_twice] == [False, False]

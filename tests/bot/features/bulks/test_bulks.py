@@ -19,6 +19,7 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import BulkCounts
 from tests import stores
+from tests.bot.features.approvals.test_asking import on_phone
 from tests.bot.features.approvals.test_decisions import button
 from tests.bot.features.environment import (
     FeatureEnvironment,
@@ -93,7 +94,7 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
         posts = posted_to(env, SOC)
         (end,) = [body for body in posts if body.get("thread_ts")]
         assert end["thread_ts"] == message["ts"]
-        assert end["text"] == "*Tell* is over, asked for by anna: 8 of 9 succeeded, 1 refused."
+        assert end["text"] == "*Tell* on 9 targets, asked for by anna: 8 of 9 succeeded, 1 refused."
         assert len(posts) == 10 + 2
         await env["anna"].click(SOC, message["ts"], action_id=button(message, ids.BULK_DETAILS))
         each = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "succeeded"))))
@@ -299,6 +300,11 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         await env.told("ben", "You denied 3 runs.")
         for alert_id in alert_ids:
             assert "Wrong <hosts>" in ((await env.client.actions("alert", alert_id))[0].report or "")
+        told = await env.until("anna", on_phone("nothing was run"))
+        assert told == "*Contain* on 3 targets: nothing was run, 3 denied."
+        dm = await env["anna"].dm(env.emulator.bot_user_id)
+        (end,) = [m for m in await env["anna"].messages(dm) if "nothing was run" in text_of(m)]
+        assert "nothing was run, 3 denied.\\nDenied by ben.\\n>Wrong &lt;hosts&gt;" in text_of(within_limits(end))
         denied = await shown(env, "3 of 3 ended, 3 denied")
         assert ids.BULK_RETRY not in text_of(denied)  # core runs nothing again that somebody denied
         await env["lea"].submit(late["id"], {})
@@ -441,4 +447,4 @@ def test_the_message_says_what_expired_and_when_a_rate_is_free_again() -> None:
     assert "The rate is free again <!date^1800000000^" in text
     assert "what failed (1), expired (2) or was refused (4)" in text
     ended = "3 of 12 succeeded, 1 failed, 2 expired, 1 denied, 1 cancelled, 4 refused."
-    assert bulks.ended(counts).text == f"*Isolate* is over, asked for by anna: {ended}"
+    assert bulks.ended(counts).text == f"*Isolate* on 12 targets, asked for by anna: {ended}"
