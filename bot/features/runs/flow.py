@@ -230,7 +230,7 @@ async def start(
         await _start_several(context, request, key)
         return True
     try:
-        action = await create_action(context, request, key, responder)
+        action = await create_action(context, request, key, responder, view)
     except ResponderBotError as error:
         existing = open_action(error)
         if existing is None:
@@ -247,9 +247,13 @@ async def start(
 
 
 async def create_action(
-    context: Context, request: RunRequest, key: str, responder: OfferedResponder | None = None
+    context: Context,
+    request: RunRequest,
+    key: str,
+    responder: OfferedResponder | None = None,
+    view: RedactedView | None = None,
 ) -> Action:
-    """Have core start the run, once for each `key`. Raises ResponderBotError.
+    """Have core start the run, once for each `key`. Raises ResponderBotError; a rule's names what this person may see.
 
     If core's answer is lost, such as when core is killed, ask again under the same Idempotency-Key, which starts
     nothing twice.
@@ -260,7 +264,18 @@ async def create_action(
         f"{name} may have started on {body.object_id}: the responder service stopped answering. Before you ask "
         f"again, see what ran with {command} actions {body.object_id}."
     )
-    return await until_answered(lambda: context.core.run(body, idempotency_key=key), unknown)
+    try:
+        return await until_answered(lambda: context.core.run(body, idempotency_key=key), unknown)
+    except ResponderBotError as error:
+        if "rule" not in error.details:
+            raise
+        if responder is None or view is None:
+            responder, (target, *_) = await offered(context, request)
+            view = target.view
+        shown, on = title(responder), runs.target(view)
+        named = with_names(error.message.replace(f"{responder.name} can't run:", f"{shown} can't run on {on}:"), view)
+        sentence = view.text(named.replace(responder.name, shown))
+        raise ResponderBotError(error.code, f"{sentence} Nothing was run.", details=error.details) from error
 
 
 async def _of_action(context: Context, action: Action) -> tuple[Action, Subject]:

@@ -248,7 +248,7 @@ async def _start(context: Context, request: RunRequest, responder: OfferedRespon
     # A key of its own: core refuses a key with another body, and a modal keeps its view id when it asks again.
     key = f"{context.idempotency_key}-anyway" if request.anyway else context.idempotency_key
     try:
-        action = await flow.create_action(context, request, key, responder)
+        action = await flow.create_action(context, request, key, responder, view)
     except ResponderBotError as error:
         running = flow.open_action(error)
         if running is None:
@@ -264,7 +264,7 @@ async def _start(context: Context, request: RunRequest, responder: OfferedRespon
 
 
 def _core_error(view: Mapping[str, Any], responder: OfferedResponder, error: ResponderBotError) -> Json:
-    """Core's errors at the fields that they are about; as a view if one of them has no field."""
+    """Core's errors at the fields that they are about, of a rule at the target or the last; as a view without one."""
     if error.code == "key_reused":  # Slack didn't get the answer to an earlier submission
         return modals.problem("A run was started from this form already, with other inputs; its card shows it.")
     key = inputs.key_of(responder)
@@ -274,6 +274,10 @@ def _core_error(view: Mapping[str, Any], responder: OfferedResponder, error: Res
     }
     if error.code == "invalid_fields" and problems and problems.keys() <= modals.labels(view).keys():
         return modals.errors(problems)
+    fields = [block for block, label in modals.labels(view).items() if label]
+    if "rule" in error.details and "until" not in error.details and fields:  # a field shows no time in one's own zone
+        chosen = [block for block in fields if block.startswith("target:")]
+        return modals.errors({[*fields, *chosen][-1]: notices.sentence(error)})
     return modals.problem(notices.sentence(error))
 
 

@@ -11,6 +11,7 @@ from bot.block_kit import ids
 from bot.clearance import Subject
 from bot.features.undos import views as undos
 from core.models import Alert, MeasureOfRun, TargetArtifact, Undo
+from core.settings import ProtectSection
 from tests.bot import samples
 from tests.bot.features.approvals.test_decisions import button, in_thread
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
@@ -207,3 +208,20 @@ def test_a_thread_tells_of_each_target_that_was_not_undone() -> None:
     )
     assert re.search(r"web-1\b.* was not undone: It was no use\.", first)
     assert re.search(r"web-3\b.* is still in force: Nobody may\.", second)
+
+
+async def test_what_is_protected_is_refused_at_the_field_as_it_is_by_command(tmp_path: Path) -> None:
+    rules = {"Isolate": {"target": "hostname,ip"}, "Shun": {"target": "hostname,ip"}}
+    protect = ProtectSection(artifacts=["10.20.0.0/16", "SRV-SECRET"])
+    async with feature_environment(tmp_path, rules, protect=protect) as env:
+        alert = await env.create_alert(artifacts=HOSTS)
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+        form = fine(await env.until("anna", topmost(ids.START_VIEW, "What should it act on?")))
+        field = target_field(form)
+        refused = await env["anna"].submit(form["id"], chosen(field, by_data(alert)["10.20.1.50"]))
+        why = (
+            f"Isolate can't run on {alert.id}: 10[.]20[.]1[.]50 is protected (10.20.0.0/16); an administrator may "
+            "override it, with a reason and another administrator's approval. Nothing was run."
+        )
+        assert refused["errors"] == {field["block_id"]: why}
+        assert await env.client.actions("alert", alert.id) == []
