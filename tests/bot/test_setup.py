@@ -262,7 +262,8 @@ def test_ctrl_c_at_a_terminal_leaves_with_130_and_nothing_written(tmp_path: Path
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
     arguments = ["sh", "-c", start, sys.executable, os.ttyname(theirs)]
     with subprocess.Popen(arguments, cwd=tmp_path, env=environment, start_new_session=True) as process:
-        shown = b""
+        shown = os.read(ours, 4096)
+        os.close(theirs)  # so that reading fails once the process has ended
         while b"xoxb-...): " not in shown:
             shown += os.read(ours, 4096)
         code = None
@@ -271,6 +272,5 @@ def test_ctrl_c_at_a_terminal_leaves_with_130_and_nothing_written(tmp_path: Path
             with suppress(subprocess.TimeoutExpired):
                 code = process.wait(10)
         assert code == 130
-    os.close(theirs)
     os.close(ours)
     assert list(tmp_path.iterdir()) == []
