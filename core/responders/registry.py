@@ -518,10 +518,14 @@ class Registry:
         notes = [open_run] if open_run else []
         if is_fit and not refusals:
             unfit = targets.unfit(target, self.target_types(merged), clearance).values()
-            notes += [f"not on all: {one.problem}; {one.lift}" for one in unfit][:SHOWN_UNFIT]
+            lifts = ("" if one.lift == targets.CHOOSE else f"; {one.lift}" for one in unfit)
+            notes += [f"not offered: {one.problem}{lift}" for one, lift in zip(unfit, lifts, strict=True)][:SHOWN_UNFIT]
         notes += rules.usage(merged.name, target) if rules and not refusals else []
         acts_on, section = self._target(merged, target, clearance), self.section(merged.name)
         can_run = not reasons and not refusals
+        if rules and acts_on is not None and acts_on.required and can_run:
+            ids = tuple(f"the observable {artifact.id} is protected" for artifact in acts_on.artifacts)
+            notes += [one.message for one in rules.refusals(merged.name, target) if one.message.startswith(ids)]
         if acts_on is not None and can_run:
             kind = section.undo or (merged.name if section.contains else "")
             notes += lookalikes(kind, acts_on.artifacts, self._clock())

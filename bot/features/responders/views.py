@@ -80,7 +80,7 @@ def responder_list(
     cannot = [r for r in cannot if r.name not in elsewhere]
     text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(cannot)} can't" if cannot else "")
     blocks: list[Block] = [_about(view)]
-    blocks += listed(f"*Can run ({len(can)})*", [_can_line(r) for r in can])
+    blocks += listed(f"*Can run ({len(can)})*", [_can_line(r, view) for r in can])
     if not can:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
     blocks += listed(f"*On its observables ({len(on_artifacts)})*", on_artifacts)
@@ -117,9 +117,9 @@ def _on_artifacts(
     return lines, elsewhere
 
 
-def _can_line(responder: OfferedResponder) -> str:
+def _can_line(responder: OfferedResponder, view: RedactedView) -> str:
     about = foreign(responder.description, 160)
-    notes = [*_asks(responder), *(responder.reasons or [])]
+    notes = [*_asks(responder), *(view.text(with_names(reason, view)) for reason in responder.reasons or ())]
     line = f"✓ *{names.shown(responder)}*" + (f" – {about}" if about else "")
     return line + (f" _({in_own_time(foreign(defang_indicators('; '.join(notes)), 400))})_" if notes else "")
 

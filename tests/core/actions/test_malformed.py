@@ -128,8 +128,8 @@ async def test_beside_what_can_be_acted_on_it_is_a_note_that_shows_nothing_above
         assert (listed.verdict, listed.reasons) == (
             "can_run",
             [
-                "not on all: `10/8` is no address or network in full, such as 10.0.0.0/8; correct the observable",
-                "not on all: an observable that you may not see can't be a target; correct the observable",
+                "not offered: `10/8` is no address or network in full, such as 10.0.0.0/8; correct the observable",
+                "not offered: an observable that you may not see can't be a target; correct the observable",
             ],
         )
         assert (await ran(harness, "Contain_1_0")).target is not None

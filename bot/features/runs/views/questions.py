@@ -196,9 +196,11 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
     if is_form and responder.is_timed:
         lasts = f"With a time, {_undo_name(policy)} ends it by itself; *Undo now* ends it earlier."
     notes = [
-        note
+        f"{note[:1].upper()}{note[1:]}"
         for note in responder.reasons or ()
-        if policy.contains and not note.startswith("already ") and undo_state.LATER_COUNTS not in note
+        if policy.contains
+        and not note.startswith(("already ", "the observable "))
+        and undo_state.LATER_COUNTS not in note
     ]
     noted = [section(in_own_time(foreign(defang_indicators("\n".join(notes)), 1500, lines=True)))] if notes else []
     return [*noted, context(f"{begins} {lasts}".rstrip())]

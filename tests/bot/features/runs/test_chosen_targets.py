@@ -218,6 +218,8 @@ async def test_what_is_protected_is_refused_at_the_field_as_it_is_by_command(tmp
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
         form = fine(await env.until("anna", topmost(ids.START_VIEW, "What should it act on?")))
         field = target_field(form)
+        descriptions = [option["description"]["text"] for option in field["element"]["options"]]
+        assert descriptions == ["hostname · host inside", "ip · protected, needs an administrator", "ip · C2"]
         refused = await env["anna"].submit(form["id"], chosen(field, by_data(alert)["10.20.1.50"]))
         why = (
             f"Isolate can't run on {alert.id}: 10[.]20[.]1[.]50 is protected (10.20.0.0/16); an administrator may "
@@ -225,3 +227,7 @@ async def test_what_is_protected_is_refused_at_the_field_as_it_is_by_command(tmp
         )
         assert refused["errors"] == {field["block_id"]: why}
         assert await env.client.actions("alert", alert.id) == []
+        await env["anna"].command(SOC, f"/responder list {alert.id}")
+        listed = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "Can run (")))
+        assert "10[.]20[.]1[.]50 is protected (10.20.0.0/16)" in listed
+        assert not re.search("secret is protected", listed, re.IGNORECASE)
