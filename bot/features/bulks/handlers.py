@@ -54,7 +54,10 @@ async def on_details(context: Context) -> None:
     shown, start = await _shown(context, bulk.targets), int(intent.argument or 0)
     about = f"bulk:{bulk.id}:{start}"
     await responses.show_with_buttons(
-        context, TITLE, about, lambda button: views.details(bulk, shown, start, button=button)
+        context,
+        views.in_title(bulk, f" ({bulk.total})"),
+        about,
+        lambda button: views.details(bulk, shown, start, button=button),
     )
 
 

@@ -45,6 +45,7 @@ PAGE = 40  # objects in Show each
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TITLE_LIMIT = 80
 REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
+EACH_TARGETS = 3  # of each object in Show each
 LINES_LIMIT = 2900  # characters of a section
 
 
@@ -180,6 +181,11 @@ def late(bulk: BulkCounts) -> Message:
     return Message(text, (section(text),))
 
 
+def in_title(bulk: BulkCounts, end: str) -> str:
+    """Its responder in a modal's title or button, and what is said behind that; plain text."""
+    return names.in_view(bulk.title or readable_name(bulk.responder_name), end)
+
+
 def _name(bulk: BulkCounts) -> str:
     return foreign(bulk.title or readable_name(bulk.responder_name), names.NAME_LIMIT)
 
@@ -289,12 +295,11 @@ def review_view(
         more = [context(*filter(None, needs)), actions(deny)]
     else:
         more = [context(why_not or "Nothing of it waits any more.")]
-    title = bulk.title or readable_name(bulk.responder_name)
     return modals.modal(
-        names.in_view(title, f" ({total})?"),
+        in_title(bulk, f" ({total})?"),
         [*approvals.changed(has_changed), *shown, *more],
         callback_id=ids.BULK_APPROVE_VIEW,
-        submit=names.in_view(title, f" ({total})") if may_decide else "",
+        submit=in_title(bulk, f" ({total})") if may_decide else "",
         metadata=json.dumps(
             {"id": bulk.id, "runs": [action.id for action in actions_waiting], "shown": approvals.digest(shown)}
         ),
@@ -337,11 +342,15 @@ def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
 
 
 def _review_line(shown: ShownTarget) -> str:
-    action, view, got = shown.action, shown.view, ""
-    if action is not None:
-        got = ", ".join(runs.target_lines(action.target or (), view, REVIEW_TARGETS))
-        got = got or approvals.observables_in_short(action, view)
-    return questions.target_line(view, got)
+    got = _acts_on(shown, REVIEW_TARGETS)
+    if shown.action is not None:
+        got = got or approvals.observables_in_short(shown.action, shown.view)
+    return questions.target_line(shown.view, got)
+
+
+def _acts_on(shown: ShownTarget, most: int) -> str:
+    artifacts = (shown.action.target if shown.action is not None else None) or ()
+    return ", ".join(runs.target_lines(artifacts, shown.view, most))
 
 
 def decided(response: BulkAnswer, verb: str) -> Message:
@@ -382,10 +391,13 @@ def _urgency(target: BulkTarget) -> int:
 
 
 def _line(shown: ShownTarget) -> str:
-    target, view = shown.target, shown.view
+    target, view, action = shown.target, shown.view, shown.action
     state = {"Waiting": "waits", "InProgress": "runs"}.get(target.action_status or "", target.outcome or "failed")
     if target.action_id is None:
         state = f"refused: {questions.reason_shown(view.text(target.message or ''))}"
-    elif shown.action is not None:
-        state += undo_state.summary(shown.action, view)
-    return f"• {target.object_id} · {foreign(view.title(), TITLE_LIMIT)} · {state}"
+    elif action is not None and target.outcome in ("failed", "denied"):
+        why = runs.result_text(action, view)
+        state = f"{runs.state(action, view)}{f': {why}' if why else ''}"
+    elif action is not None:
+        state += undo_state.summary(action, view)
+    return f"{questions.target_line(view, _acts_on(shown, EACH_TARGETS))} · {state}"

@@ -306,6 +306,8 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         (end,) = [m for m in await env["anna"].messages(dm) if "nothing was run" in text_of(m)]
         assert "nothing was run, 3 denied.\\nDenied by ben.\\n>Wrong &lt;hosts&gt;" in text_of(within_limits(end))
         denied = await shown(env, "3 of 3 ended, 3 denied")
+        await env["anna"].click(SOC, denied["ts"], action_id=ids.BULK_DETAILS)
+        await env.until("anna", topmost(ids.NOTICE_VIEW, "· denied by ben: Wrong &lt;hosts&gt;"))
         assert ids.BULK_RETRY not in text_of(denied)  # core runs nothing again that somebody denied
         await env["lea"].submit(late["id"], {})
         assert CHANGED in text_of(await env.told("lea", "Nothing of it waits any more."))

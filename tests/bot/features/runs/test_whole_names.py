@@ -70,6 +70,11 @@ async def test_the_question_the_review_and_the_list_of_a_bulk_name_each_target_w
     await env["ben"].command(SOC, "/responder pending")
     names = ", ".join(f"hostname {plain(host['data'])}" for host in HOSTS)
     await env.until("ben", topmost(ids.NOTICE_VIEW, f"🟠 HIGH {names} · 1 approval, answer by"))
+    await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
+    each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Isolate* on 2 targets")))
+    assert each["title"]["text"] == "Isolate (2)"
+    for alert, line in zip(alerts, lines, strict=True):
+        assert f"• {alert.id} · {line} · " in text_of(each)
 
 
 async def test_what_the_alert_says_of_a_target_stays_once_the_alert_is_a_case(env: FeatureEnvironment) -> None:

@@ -70,6 +70,7 @@ def test_the_question_the_message_and_the_replies_fit() -> None:
     fine(bulks.progress(bulk(), button=button))
     fine(bulks.progress(bulk(awaiting=0, counts={}), button=button))
     fine(bulks.ended(bulk()))
+    fine(bulks.ended(bulk(), bulks.decisions([(samples.ended(), view) for view in VIEWS]), button=button))
     fine(bulks.late(bulk()))
     entries = [BulkEntry(object_id=one, status=400, type="BadRequest", message=HOSTILE[:500] + one) for one in IDS]
     fine(questions.outcome(BulkAnswer(id="~9", actions=entries)))
@@ -78,9 +79,11 @@ def test_the_question_the_message_and_the_replies_fit() -> None:
 
 def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
     undo = Undo(responder=HOSTILE, status="available", at=NOW, after_minutes=60)
-    found = bulk()
+    found, url = bulk(), {"kind": "url", "data_type": "url", "tlp": 0, "message": HOSTILE}
+    long = [TargetArtifact(id=f"~{n}", data=f"https://{n}.example/" + "&" * 5000, **url) for n in range(4)]
+    ended = samples.ended(undo=undo).model_copy(update={"target": long})
     shown = [
-        ShownTarget(target, view, samples.ended(number=n + 100, undo=undo), Policy(confirm=HOSTILE, approval=1))
+        ShownTarget(target, view, ended.model_copy(update={"id": f"~{n + 100}"}), Policy(confirm=HOSTILE, approval=1))
         for n, (target, view) in enumerate(zip(found.targets, VIEWS, strict=True))
     ]
     pages = [bulks.details(found, shown, start_at, button=button) for start_at in (0, 40, 80)]
