@@ -80,6 +80,10 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
             f"{{date_short_pretty}} {{time}}|"
         )
         second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again", tlp=0)
+        other = await env.create_alert(sourceRef="third", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
+        await env["lea"].command(SOC, f"/responder run isolate {second.id} {other.id}")
+        both = fine(await env.until("lea", topmost(ids.NOTICE_VIEW, already)))
+        assert "*Runs on 2 targets*" in text_of(both)
         await env["lea"].command(SOC, f"/responder run isolate {second.id}")
         form = fine(await env.until("lea", topmost(ids.START_VIEW, already)))
         assert f" by anna ({measure.actions[-1]}). Of both, the later end counts." in text_of(form)
