@@ -131,10 +131,12 @@ def _request(
     return [*_asked(action, view, now_ms, link=link, who=who), context(" · ".join(filter(None, needs)))]
 
 
-def _asked(action: Action, view: RedactedView, now_ms: int, *, link: str = "", who: str = "") -> list[Block]:
-    """The question, who asks and why, the targets with what the alert says of each, and what follows by itself.
+def _asked(
+    action: Action, view: RedactedView, now_ms: int, *, link: str = "", who: str = "", follows: str = ""
+) -> list[Block]:
+    """The question, who asks and why, the targets with what the alert says of each, and what `follows`.
 
-    Also what is in force on them already, with what the run would change of that.
+    Without it what follows once the run is approved, and what it would change of what is in force already.
     """
     lines = runs.target_lines(action.target or (), view)
     return [
@@ -146,8 +148,7 @@ def _asked(action: Action, view: RedactedView, now_ms: int, *, link: str = "", w
                 *(lines if len(lines) == 1 else [f"• {line}" for line in lines]),
                 *_may_act_on(action, view),
                 *inputs(action, view),
-                undo_state.planned(action),
-                *_already(action, view, now_ms),
+                *([follows] if follows else [undo_state.planned(action), *_already(action, view, now_ms)]),
             ]
         ),
         *override_blocks(action, view),
@@ -187,7 +188,8 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link:
     extension = undo_state.later_end(action)
     review = runs.decision_buttons(action, button, extension)[0]
     if extension is not None:
-        return section(runs.later_end_line(action, extension, view), accessory=review)
+        asks = f"{runs.sign(view)}{runs.later_end_line(action, extension, view)}"
+        return section(f"{asks}\n{undo_state.needed(extension)}", accessory=review)
     override = "🔴 *Override*: " if action.override is not None else ""
     asks = f"{runs.sign(view)}{override}*{question(action, view)}* · {person_name(action.created_by)}"
     on = f"{runs.of_root(view.subject, view, link)} · {decision(action)}"
@@ -468,16 +470,19 @@ def deny_view(
     action: Action, view: RedactedView, now_ms: int, *, is_in_home: bool, extension: Extension | None = None
 ) -> dict[str, Any]:
     """Asks why the run, or the later end, is denied."""
-    asked_by = action.created_by if extension is None else extension.asked_by
-    asks = _asked(action, view, now_ms)
+    asked_by, title = action.created_by, names.in_view(f"Deny {runs.title(action)}", "?")
+    asks = _asked(action, view, now_ms, follows="If you deny it, it will not run: nothing changes on the target.")
     if extension is not None:
-        asks = [section(f"{runs.later_end_line(action, extension, view)}.")]
+        at = action.undo.at if action.undo is not None else None
+        line = runs.later_end_line(action, extension, view)
+        asks = [section(f"{line}.\nIf you deny it, it {undo_state.ends(at)}.")]
+        asked_by, title = extension.asked_by, "Deny a later end?"
     hint = f"{person_name(asked_by)} reads it, and everybody who sees the card."
     reason = modals.text_field("reason", "Reason", multiline=True, hint=hint)
     of = {} if extension is None else {"extension": extension.id}
     metadata = json.dumps({"id": action.id, **of, "in_home": is_in_home})
     return modals.modal(
-        "Deny", [*asks, reason], callback_id=ids.DENY_VIEW, submit="Deny", metadata=metadata, close="Cancel"
+        title, [*asks, reason], callback_id=ids.DENY_VIEW, submit="Deny", metadata=metadata, close="Cancel"
     )
 
 

@@ -341,17 +341,18 @@ def started_title(action: Action) -> str:
 
 def started_message(action: Action, view: RedactedView) -> Message:
     """Says that the action runs, waits for approval, or has ended already."""
-    name, on = runs.name(action), foreign(runs.target(view), runs.TARGET_LIMIT)
+    name, on = runs.name(action), f"{foreign(runs.target(view), runs.TARGET_LIMIT)} ({action.id})"
+    if view.is_open and action.target:
+        on = f"{runs.targets(action, view)} ({view.subject.id})"
     approval = action.approval
     if approval is not None and runs.awaits_approval(action):
         approvals = count(runs.missing_approvals(action), "approval")
         return notices.notice(
-            f"{name} on {on} needs {approvals} until "
-            f"{slack_date(approval.expires_at, '{date_short_pretty} {time}')} ({action.id})."
+            f"{name} on {on} needs {approvals} until {slack_date(approval.expires_at, '{date_short_pretty} {time}')}."
         )
     if not runs.is_open(action):
-        return notices.notice(f"{name} {runs.state(action)} on {on} ({action.id}).")
-    return notices.notice(f"Started {name} on {on} ({action.id}). Its card and thread tell how it goes.")
+        return notices.notice(f"{name} {runs.state(action)} on {on}.")
+    return notices.notice(f"Started {name} on {on}. Its card and thread tell how it goes.")
 
 
 async def _start_several(context: Context, request: RunRequest, key: str) -> None:

@@ -70,7 +70,8 @@ async def on_extend_view(context: Context) -> Json:
     if extension is not None:
         sentence = f"More time than was approved. It needs {undo_state.needed(extension)}"
     shown = RedactedView(subject, context.person.clearance)
-    return modals.update(modals.message_view("Done", notices.notice(f"{runs.heading(action, shown)}: {sentence}")))
+    title = "Done" if extension is None else "Asked"
+    return modals.update(modals.message_view(title, notices.notice(f"{runs.heading(action, shown)}: {sentence}")))
 
 
 FEATURE = Feature(

@@ -41,7 +41,8 @@ def measures(shown: Sequence[HomeRun], person: Person, button: ButtonIds, *, mar
     blocks: list[Block] = []
     for run in shown:
         view = RedactedView(run.subject, person.clearance)
-        blocks.append(section(f"{runs.in_force_line(run.action, view)}\n{runs.of_root(run.subject, view, run.link)}"))
+        of = runs.of_root(run.subject, view, run.link)
+        blocks.append(section(f"{runs.in_force_line(run.action, view)}\n{of}{runs.waiting_end(run.action, view)}"))
         if "manageAction" in person.permissions and view.is_open:
             shown_buttons = undos.buttons(run.action, view, button, part=run.part)
             if marks and (run.action.undo is None or run.action.undo.at is None or person.profile == "org-admin"):

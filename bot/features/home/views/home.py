@@ -189,6 +189,7 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds) -> Block:
     if run.others:
         return _bulk(_together(run, person), button)
     line = f"{runs.run_line(run.action, view)} · {runs.of_root(run.subject, view, run.link)}"
+    line += runs.waiting_end(run.action, view)
     if runs.is_open(run.action):
         is_own = run.action.created_by == person.login or person.profile == "org-admin"
         return section(line, accessory=runs.end_button(run.action, view, button)) if is_own else section(line)

@@ -126,6 +126,12 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
     return f"⏳ *{person_name(extension.asked_by)}* asks to keep {kept} *{until}* ({now})"
 
 
+def waiting_end(action: Action, view: RedactedView) -> str:
+    """A line of its own on the later end that waits for approval; "" without one."""
+    extension = undo_state.later_end(action) if view.is_open else None
+    return f"\n{later_end_line(action, extension, view, is_on_card=True)}" if extension is not None else ""
+
+
 def end_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[str, Any]:
     """Withdraw for a run that waits, Stop for one that runs. Core decides who may: the requester, and an org-admin."""
     value = button(Intent("cancel", action.id))

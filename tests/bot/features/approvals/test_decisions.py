@@ -118,6 +118,8 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     request = await env.until("ben", in_thread(card["ts"], "asks · "))
     await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.DENY))
     form = await deny(env, "ben", "It is the <backup> server")
+    assert form["title"]["text"] == "Deny Isolate?"
+    assert "If you deny it, it will not run: nothing changes on the target." in text_of(form)
     assert f"({alert.id})" in text_of(form)
     await env.until("ben", topmost(ids.NOTICE_VIEW, f"You denied Isolate on {alert.id}; it will not run."))
     assert (await env.ended_run(alert)).status == "Failure"

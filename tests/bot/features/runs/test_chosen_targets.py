@@ -99,7 +99,8 @@ async def test_a_command_names_what_to_act_on_in_any_spelling(
     assert "It lasts until somebody undoes it, by Drop traffic." in text_of(question)
     assert text_of(question).casefold().count("srv-dc01") == ("srv-dc01" in data)
     await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-    await env.told("anna", f"Started Shun on {alert.id}")
+    on = ", ".join(f"{'hostname' if 'srv' in one else 'ip'} {one.replace('.', '[.]')}" for one in data)
+    await env.told("anna", f"Started Shun on {on} ({alert.id}).")
     assert await acted_on(env, alert) == data
 
 
@@ -112,7 +113,7 @@ async def test_a_command_chooses_nothing_that_is_only_alike(tmp_path: Path) -> N
         await env["anna"].command(SOC, f"/responder run shun {alert.id} target=hxxps://files[.]example/a")
         question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "It can be undone there")))
         await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-        await env.told("anna", f"Started Shun on {alert.id}")
+        await env.told("anna", f"Started Shun on url hxxps[://]files[.]example/a ({alert.id}).")
         assert await acted_on(env, alert) == ["https://files.example/a"]
 
 

@@ -246,6 +246,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Extend"'))
     await extend(env, "anna", shown, "45")
     asked = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "More time than was approved. It needs 1 approval")))
+    assert asked["title"]["text"] == "Asked"
     await env["anna"].close(asked["id"])
     before = (await env.client.action(action.id)).undo
     assert before is not None
@@ -260,6 +261,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     await env.told("anna", "You asked for this extension; somebody else must approve or deny it.")
     await env["ben"].click(SOC, wanted["ts"], action_id=button(wanted, ids.DENY))
     form = fine(await env.until("ben", topmost(ids.DENY_VIEW, "asks to keep *Contain*")))
+    assert f"If you deny it, it ends <!date^{before.at // 1000}^" in text_of(form)  # type: ignore[operator]
     await env["ben"].submit(form["id"], {})
     await env.told("ben", "You denied more time for *Contain*")
     denied = within_limits(await env.until("lea", in_thread(card["ts"], "Denied by ben.")))
@@ -300,6 +302,11 @@ async def test_what_is_to_last_with_no_end_says_so_wherever_somebody_decides(tmp
         home = await env.until("ben", lambda s: s.home if asks in text_of(s.home or {}) else None)
         await env["ben"].command(SOC, "/responder pending")
         listed = await env.told("ben", "asks to keep")
+        for place in (home, listed):
+            assert "🟠 ⏳ *anna* asks to keep *Contain*" in text_of(place)
+            assert "1 approval, answer by <!date" in text_of(place)
+        await env["anna"].command(SOC, "/responder active")
+        assert "*with no end* (now <!date" in text_of(await env.told("anna", asks))
         assert f"{asks} *with no end* (now <!date" in text_of(on_card)
         for place in (asked, on_card, home, listed):
             assert "*with no end* (now <!date" in text_of(place)
