@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from bot.block_kit import ids, modals, notices
 from bot.block_kit.text import DAY_AND_TIME, slack_date
-from bot.clearance import CLEAR, Subject, may_see
+from bot.clearance import CLEAR, RedactedView, Subject, may_see
 from bot.features import responses, subjects
 from bot.features.alert_groups import views
 from bot.features.alert_groups.views import PAGE, ListedAlert
@@ -102,14 +102,16 @@ async def _ask_to_close(context: Context, group: AlertGroup, _intent: Intent) ->
 
 
 async def _show_close(context: Context, key: str) -> None:
-    severities, in_force, clearance = list[int](), list[str](), own_clearance(context)
+    severities, in_force, chosen, clearance = list[int](), list[str](), list[str](), own_clearance(context)
     async for documents in _visible(context, key):
         for alert, document in documents:
             if not is_closed(alert):
                 severities.append(alert.severity)
+                if key.startswith("~"):
+                    chosen.append(close_views.named(RedactedView(Subject.alert(alert), clearance)))
                 in_force += close_views.in_force(document, clearance)
     if severities:
-        await context.show_modal(close_views.close_all_view(key, severities, in_force))
+        await context.show_modal(close_views.close_all_view(key, severities, in_force, chosen))
     else:
         await context.show_modal(modals.notice(close_views.ALL, "All that you may see of them are closed already."))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals
 from bot.block_kit.subjects import severities
-from bot.block_kit.text import section
+from bot.block_kit.text import section, sections
 from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import runs, undo_state
 from bot.message import Block
@@ -19,15 +19,22 @@ MAX_IN_FORCE = 5
 
 def close_view(document: Document, view: RedactedView) -> dict[str, Any]:
     """Asks for the reason to close an alert, and says what is still in force on it."""
-    what = f"{runs.sign(view)}{runs.of_root(view.subject, view)}"
-    return _view(TITLE, ids.CLOSE_VIEW, document.id, what, in_force(document, view.clearance))
+    return _view(TITLE, ids.CLOSE_VIEW, document.id, [named(view)], in_force(document, view.clearance))
 
 
-def close_all_view(key: str, alerts: Sequence[int], lines: Sequence[str]) -> dict[str, Any]:
-    """Likewise for all of a group that this person may see: the severities of `alerts`, and what is in force."""
+def close_all_view(key: str, alerts: Sequence[int], lines: Sequence[str], chosen: Sequence[str] = ()) -> dict[str, Any]:
+    """Likewise for all of a group that this person may see: the severities of `alerts`, and what is in force.
+
+    Those that were `chosen` one by one are named.
+    """
     numbers = Counter(alerts)
     what = f"{count(len(alerts), 'alert')}: {severities([numbers[n] for n in (1, 2, 3, 4)])}."
-    return _view(ALL, ids.CLOSE_ALL_VIEW, key, what, lines)
+    return _view(ALL, ids.CLOSE_ALL_VIEW, key, [what, *chosen], lines)
+
+
+def named(view: RedactedView) -> str:
+    """An alert with its severity and id; mrkdwn."""
+    return f"{runs.sign(view)}{runs.of_root(view.subject, view)}"
 
 
 def in_force(document: Document, clearance: int) -> list[str]:
@@ -41,8 +48,8 @@ def in_force(document: Document, clearance: int) -> list[str]:
     return lines
 
 
-def _view(title: str, callback_id: str, key: str, what: str, lines: Sequence[str]) -> dict[str, Any]:
-    blocks: list[Block] = [section(what)]
+def _view(title: str, callback_id: str, key: str, what: Sequence[str], lines: Sequence[str]) -> dict[str, Any]:
+    blocks: list[Block] = [*sections(what)]
     if lines:
         more = [f"and {len(lines) - MAX_IN_FORCE} more"] if len(lines) > MAX_IN_FORCE else []
         head = "*Still in force*, and closing undoes nothing of it:"

@@ -33,6 +33,7 @@ async def test_twenty_different_alerts_are_closed_in_five_clicks(env: FeatureEnv
     shown = await selected(env)  # two clicks
     await env["anna"].click(None, view_id=shown["id"], action_id=ids.SEVERAL_CLOSE)
     asks = fine(await env.until("anna", topmost(ids.CLOSE_ALL_VIEW, "20 alerts: 20 high.")))
+    assert all(f"🟠 HIGH {alert.title} ({alert.id})" in text_of(asks) for alert in alerts)
     await env["anna"].submit(asks["id"], {"reason": {"value:reason": "A drill"}})
     await env.until("anna", topmost(ids.NOTICE_VIEW, "20 alerts closed."))
     closed = [await env.client.alert(alert.id) for alert in alerts]
