@@ -13,7 +13,7 @@ from bot.features.runs.views import undo_state
 from core.models import Action, Document, Person, Policy, SlackUsers
 
 MANY, SOME = 500, 50
-MOST_DECIDERS = 10  # whom core names (core/docs/http-interface.md); beyond them it may be anybody
+MOST_DECIDERS = 10  # that core names (core/docs/http-interface.md); beyond them it may be anybody
 
 
 @dataclass(frozen=True)

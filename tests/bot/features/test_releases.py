@@ -42,7 +42,7 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         card = await env.until("anna", lambda view: card_in(view, SOC, first, "Undo now"))
         dialog = (
             "Tell runs on ip 203[.]0[.]113[.]7, of ~1 (ET MALWARE Beacon to known C2). It ends Isolate, which anna "
-            "asked for and ben approved; by itself it would end 1 hour after it began. anna is told."
+            "asked for and ben approved; by itself it would end 1 hour after it began. anna hears of it."
         )
         assert dialog in text_of(card)
         second = await env.create_alert(sourceRef="second", title="The same host again")
@@ -118,4 +118,4 @@ async def test_a_question_names_a_host_as_the_alert_writes_it(tmp_path: Path) ->
         await env.until("anna", topmost(ids.START_VIEW, "🔒 `LT-0198` is contained already until"))
         await env["anna"].command(SOC, f"/responder run tell {alert.id}")
         question = await env.until("anna", topmost(ids.NOTICE_VIEW, "It ends *Isolate* on `LT-0198` until"))
-        assert f"for {alert.id}. anna is told." in text_of(question)
+        assert f"for {alert.id}. anna hears of it." in text_of(question)

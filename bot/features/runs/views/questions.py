@@ -115,7 +115,7 @@ def confirm_several(
 
 
 def in_force_lines(measures: Sequence[Measure], responder: OfferedResponder, view: RedactedView) -> list[Block]:
-    """What the run would undo, until when it is in force, whose it is and who is told; or what it repeats."""
+    """What the run would undo, until when it is in force, whose it is and who hears of it; or what it repeats."""
     lines = []
     for one in measures:
         if one.undo is None or one.undo.responder != responder.name:
