@@ -125,8 +125,8 @@ def in_force_lines(measures: Sequence[Measure], responder: OfferedResponder, vie
         approved = f", approved by {', '.join(approvers)}" if approvers else ""
         what = f"*{foreign(one.title, NAME_LIMIT)}*{f' on {on}' if on else ''} {undo_state.until(one)}"
         told = [person_name(one.created_by), *(approvers if one.root_id != view.subject.root_id else ())]
-        are = f"{' and '.join(told)} {'is' if len(told) == 1 else 'are'} told"
-        lines.append(f"🔓 It ends {what} by {told[0]}{approved}, for {one.root_id}. {are}.")
+        hear = f"{' and '.join(told)} hear{'s' if len(told) == 1 else ''} of it"
+        lines.append(f"🔓 It ends {what} by {told[0]}{approved}, for {one.root_id}. {hear}.")
     return sections(lines)
 
 
