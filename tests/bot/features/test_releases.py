@@ -51,7 +51,7 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         (measure,) = await env.client.measures()
         until = f"until <!date^{(measure.until or 0) // 1000}^{{date_short_pretty}} {{time}}|"
         assert f"It ends *Isolate* on `203[.]0[.]113[.]7` {until}" in text_of(question)
-        assert f"by anna, approved by ben, for {first}. anna and ben are told." in text_of(question)
+        assert f"by anna, approved by ben, for {first}. anna and ben hear of it." in text_of(question)
         assert 'Starts at once; *Stop* is on the card while it runs."' in text_of(question)
         assert await env.client.actions("alert", second.id) == []
         await env["lea"].click(None, view_id=question["id"], action_id=ids.RUN)
