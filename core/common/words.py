@@ -25,7 +25,6 @@ def some_of(texts: Sequence[str], most: int, total: int = 0) -> str:
 
     One other is named too: that takes no more room.
     """
-    total = max(total, len(texts))
-    most += len(texts) == total == most + 1
-    left = total - len(texts[:most])
+    most += total <= len(texts) == most + 1
+    left = max(total, len(texts)) - len(texts[:most])
     return ", ".join(texts[:most]) + (f" and {left} more" if left else "")

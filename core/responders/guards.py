@@ -384,24 +384,27 @@ class RulesFor:
             if responder_name not in self._of_caller:
                 self._of_caller[responder_name] = list(self._guards.of_caller(self._reads, run))
             refusals = [*self._of_caller[responder_name], *self._guards.of_target(self._reads, run)]
-        if self._guards.section(responder_name).approval:
-            section = self._guards.section(responder_name)
+        if (section := self._guards.section(responder_name)).approval:
             who = section.approval, section.approve_by, target.clearance
             if who not in self._of_approval:
                 self._of_approval[who] = list(self._guards.of_approval(self._reads, run))
             refusals += self._of_approval[who]
-        return refusals + (self._of_protect(run) if self._guards.compares(responder_name) else [])
+        return refusals + self.of_protect(responder_name, target)
 
     def allowed(self, responder_names: Sequence[str], target: Target) -> list[str]:
         """The responders that no rule blocks."""
-        is_protected = bool(self._of_protect(AskedRun("", self._login, target, {})))
+        is_protected = bool(self.of_protect("", target))
         if not is_protected and not any(map(self._guards.has_own_rules, responder_names)):
             return list(responder_names)
         return [name for name in responder_names if not self.refusals(name, target)]
 
-    def _of_protect(self, run: AskedRun) -> list[Refusal]:
-        key = run.target.kind, run.target.id, " ".join(artifact.id for artifact in run.target.acts_on or ())
+    def of_protect(self, responder_name: str, target: Target) -> list[Refusal]:
+        """As `Guards.of_protect`; none if `[protect]` doesn't hold for the responder."""
+        if not self._guards.compares(responder_name):
+            return []
+        key = target.kind, target.id, " ".join(artifact.id for artifact in target.acts_on or ())
         if key not in self._protected:
+            run = AskedRun(responder_name, self._login, target, {})
             self._protected[key] = list(self._guards.of_protect(self._reads, run))
         return self._protected[key]
 

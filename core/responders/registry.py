@@ -524,8 +524,8 @@ class Registry:
         acts_on, section = self._target(merged, target, clearance), self.section(merged.name)
         can_run = not reasons and not refusals
         if rules and acts_on is not None and acts_on.required and can_run:
-            ids = tuple(f"the observable {artifact.id} is protected" for artifact in acts_on.artifacts)
-            notes += [one.message for one in rules.refusals(merged.name, target) if one.message.startswith(ids)]
+            found = rules.of_protect(merged.name, target)
+            notes += [one.message for one in found if one.message.startswith("the observable ")]
         if acts_on is not None and can_run:
             kind = section.undo or (merged.name if section.contains else "")
             notes += lookalikes(kind, acts_on.artifacts, self._clock())

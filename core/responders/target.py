@@ -159,8 +159,7 @@ def unfit(target: Target, types: TargetTypes, clearance: int) -> Mapping[str, Un
         if named is None:
             found[artifact["id"]] = Unfit(artifact["target"]["problem"] if is_seen else HIDDEN, CORRECT)
         elif problem := types.why_not(named):
-            written = problem.replace(named.value, artifact["data"], 1)
-            found[artifact["id"]] = Unfit(written if is_seen else HIDDEN, CHOOSE)
+            found[artifact["id"]] = Unfit(problem if is_seen else HIDDEN, CHOOSE)
     return found
 
 
