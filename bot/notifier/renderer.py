@@ -185,8 +185,8 @@ class Renderer:
             desired += [replace(card, is_progress=not has_ended) for card in on_log]
         desired += await self.requests(action, timeline, asking)
         if action.bulk:  # which has messages of its own
-            return desired
-        if has_ended and action.status not in OPEN_STATUSES:
+            pass
+        elif has_ended and action.status not in OPEN_STATUSES:
             action = await self._whole(action, timeline)
             if not timeline.is_in_bulk(action):
                 desired += await self._end_replies(action, subject, timeline)

@@ -6,7 +6,9 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.slack_emulator import EmulatorView
+from core.client import CoreClient
 from tests.bot.features.approvals.test_decisions import button, direct, in_thread
+from tests.bot.features.bulks.test_bulks import shown, start
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
 from tests.bot.running import OPEN, SOC, approve
 
@@ -58,6 +60,24 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         told = await env.until("ben", in_thread(ts, "was undone by *lea*"))
         assert "<@U0BEN> <@U0ANNA>" in text_of(told)
         assert await env.client.measures() == []
+
+
+async def test_a_release_of_what_a_bulk_contains_tells_who_contained_and_who_approved_it(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        first, card = await env.alert_and_card("anna")
+        other = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
+        await start(env, "anna", "isolate", [first.id, other.id])
+        await shown(env, "2 wait for approval")
+        (action,) = await env.client.actions("alert", first.id)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(action.bulk or "")
+        await shown(env, "2 of 2 ended")
+        second = await env.create_alert(sourceRef="second", title="The same host again")
+        await env["lea"].command(SOC, f"/responder run tell {second.id}")
+        question = fine(await env.until("lea", topmost(ids.NOTICE_VIEW, f"for {first.id}. anna and ben hear of it.")))
+        await env["lea"].click(None, view_id=question["id"], action_id=ids.RUN)
+        told = await env.until("ben", in_thread(card["ts"], "was undone by *lea*"))
+        assert "<@U0BEN> <@U0ANNA>" in text_of(told)
 
 
 async def test_who_may_not_run_what_is_in_force_does_not_end_it(tmp_path: Path) -> None:
