@@ -57,7 +57,7 @@ def progress(bulk: BulkCounts, *, button: ButtonIds) -> Message:
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
-        blocks.append(section(f"⏳ *Approve or deny* on {_asked(bulk)}: *Review* names each.{by_when}"))
+        blocks.append(section(f"⏳ *{_asked(bulk)}*: *Review* names each.{by_when}"))
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
     if bulk.timed and bulk.release_at is not None:
         blocks.append(section(f"🔒 *{bulk.timed} in force until {slack_date(bulk.release_at, DAY_AND_TIME)}*"))
