@@ -6,7 +6,6 @@ from typing import Any
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.text import (
-    DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
     clip,
     core_says,
@@ -147,7 +146,7 @@ def forgotten_card(object_id: str, channel: str, button: ButtonIds) -> Message:
 def lost_card(restored_at: int) -> Message:
     """For a button of a message that was posted after the backup from which the database was restored."""
     return notice(
-        f"This message is from before a restore of {slack_date(restored_at, DAY_AND_TIME)}, and the backup doesn't have"
+        f"This message is from before a restore of {slack_date(restored_at)}, and the backup doesn't have"
         " it. Nothing was run."
     )
 
@@ -166,4 +165,4 @@ def counted(number: int, since: int, command: str) -> Message:
     """Tells somebody who was asked often within minutes how many more requests came."""
     text = f"{count(number, 'more request')} for approval"
     lists = f"`{command} pending` and your Home list all that wait."
-    return Message(f"{text}.", (section(f"*{text}* since {slack_date(since, DAY_AND_TIME)}. {lists}"),))
+    return Message(f"{text}.", (section(f"*{text}* since {slack_date(since)}. {lists}"),))

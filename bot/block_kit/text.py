@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bot.clearance import defang, visible
+from core.common.clock import HOUR_MS
 from core.common.words import spaced
 
 # Slack's limits, in characters
@@ -186,9 +187,14 @@ def readable_name(responder: str) -> str:
     return NAMES.get().get(responder) or spaced(VERSION.sub("", responder.removeprefix("ResponderBot_"))) or responder
 
 
-def slack_date(at_ms: int, style: str = "{time}") -> str:
-    """A time in each reader's own time zone; `style` is Slack's (`{ago}`, `{date_short_pretty} {time}`)."""
+def slack_date(at_ms: int, style: str = DAY_AND_TIME) -> str:
+    """A time in each reader's own time zone; `style` is Slack's (`{ago}`, `{time}`)."""
     return f"<!date^{at_ms // 1000}^{style}|{utc_time(at_ms)}>"
+
+
+def time_ahead(at_ms: int, since_ms: int) -> str:
+    """A time that is still to come, said at `since_ms` or later: with its day only if it is half a day after that."""
+    return slack_date(at_ms, "{time}" if at_ms - since_ms <= 12 * HOUR_MS else DAY_AND_TIME)
 
 
 def said(sentence: str) -> str:
@@ -213,7 +219,7 @@ def in_own_time(mrkdwn: str) -> str:
 
 def _dated(match: re.Match[str]) -> str:
     at = datetime.strptime(match[1], "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
-    return slack_date(int(at.timestamp()) * 1000, DAY_AND_TIME)
+    return slack_date(int(at.timestamp()) * 1000)
 
 
 def utc_time(at_ms: int) -> str:

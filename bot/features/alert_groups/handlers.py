@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from datetime import UTC, datetime, timedelta
 
 from bot.block_kit import ids, modals, notices
-from bot.block_kit.text import DAY_AND_TIME, slack_date
+from bot.block_kit.text import slack_date
 from bot.clearance import CLEAR, RedactedView, Subject, may_see
 from bot.features import responses, subjects
 from bot.features.alert_groups import views
@@ -187,7 +187,7 @@ async def _mute(context: Context, group: AlertGroup, intent: Intent) -> None:
     context.refresh_requests.append(RefreshRequest(group.key))
     text = "Alerts like these are no longer muted."
     if until:
-        text = f"Muted until {slack_date(until, DAY_AND_TIME)}; critical alerts still get cards of their own."
+        text = f"Muted until {slack_date(until)}; critical alerts still get cards of their own."
     await responses.respond(context, notices.notice(text), "Muted" if until else "Unmuted")
 
 

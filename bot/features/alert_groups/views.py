@@ -7,7 +7,6 @@ from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.subjects import SIGNS, headline, severities
 from bot.block_kit.text import (
-    DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
     clip,
     code,
@@ -56,7 +55,7 @@ def _group(content: GroupContent) -> list[Block]:
     word = f"{SIGNS[content.severity]} *{SEVERITY_NAMES[content.severity].upper()}*"
     blocks = [section(f"{word}  *{content.count:,} × {title}*{_on_so_many(content)}")]
     first, last = content.first_at, content.last_at
-    times = f"first {slack_date(first, DAY_AND_TIME)} · last {slack_date(last, DAY_AND_TIME)}"
+    times = f"first {slack_date(first)} · last {slack_date(last)}"
     blocks.append(context(f"{times} · {severities(content.severities)}{_cards(content)}"))
     lines = [_most("Observables", content.facts, content)]
     if len(content.titles) > 1 and content.titles[0][1] > 1:  # else each differs in its numbers
@@ -69,7 +68,7 @@ def _digest(content: GroupContent) -> list[Block]:
     lasted = duration(content.last_at - content.first_at)
     blocks = [section(f"🌩 *{content.count:,} alerts in {lasted}*: {severities(content.severities)}")]
     first, last = content.first_at, content.last_at
-    times = f"{slack_date(first, DAY_AND_TIME)} to {slack_date(last, DAY_AND_TIME)}"
+    times = f"{slack_date(first)} to {slack_date(last)}"
     blocks.append(context(f"{times} · more than Slack takes one by one, so they stand here{_cards(content)}"))
     lines = [
         _most("Titles", content.titles, content),
@@ -137,7 +136,7 @@ def _state(content: GroupContent, now_ms: int) -> str:
     if content.is_digest and now_ms - content.last_at >= STORM_MS:
         return f"The storm is over: no alert has come in here for {STORM_MS // 60_000} min."
     if content.muted_until > now_ms:
-        until = slack_date(content.muted_until, DAY_AND_TIME)
+        until = slack_date(content.muted_until)
         return (
             f"🔕 Muted until {until}: what comes before that is counted here, critical alerts get cards of their own."
         )
@@ -200,7 +199,7 @@ def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds)
         return [section(f"{alert.id} · deleted since")]
     head = headline(RedactedView(alert.subject, clearance))
     card = f"<{alert.link}|its card>" if alert.link else ""
-    about = context(" · ".join(part for part in (alert.id, slack_date(alert.at, DAY_AND_TIME), card) if part))
+    about = context(" · ".join(part for part in (alert.id, slack_date(alert.at), card) if part))
     if card:
         return [head, about]
     lift = button_element(

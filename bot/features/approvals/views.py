@@ -24,6 +24,7 @@ from bot.block_kit.text import (
     section,
     sections,
     slack_date,
+    time_ahead,
 )
 from bot.clearance import SHARED, RedactedView, Subject, artifact_title, may_see, tlp_name, withheld
 from bot.features.responders import views as responders
@@ -302,8 +303,7 @@ def decision(action: Action) -> str:
     approvers = ", ".join(person_name(login) for login in approval.approved_by[:20])
     if runs.awaits_approval(action):
         by = f" · approved by {approvers}" if approvers else ""
-        answer_by = slack_date(approval.expires_at, "{date_short_pretty} {time}")
-        return f"{count(runs.missing_approvals(action), 'approval')}, answer by {answer_by}{by}"
+        return f"{count(runs.missing_approvals(action), 'approval')}{runs.answer_by(action)}{by}"
     if not runs.missing_approvals(action):
         return f"Approved by {approvers}."
     by = f" by {person_name(action.ended_by)}" if action.ended_by else ""
@@ -321,7 +321,7 @@ def decision_on_all(actions: Sequence[Action]) -> str:
     by = f" · approved by {', '.join(person_name(login) for login in list(logins)[:20])}" if logins else ""
     ends = [action.approval.expires_at for action in actions if action.approval is not None]
     first = "the first " if max(ends) - min(ends) >= MINUTE_MS else ""
-    until = f"answer {first}by {slack_date(min(ends), DAY_AND_TIME)}"
+    until = f"answer {first}by {time_ahead(min(ends), min(action.start_date for action in actions))}"
     return f"{needs}, {until}{by}"
 
 

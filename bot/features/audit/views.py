@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bot.block_kit.elements import MAX_LINES, listed
 from bot.block_kit.notices import notice
-from bot.block_kit.text import DAY_AND_TIME, VERSION, defang_indicators, foreign, plain_name, readable_name, slack_date
+from bot.block_kit.text import VERSION, defang_indicators, foreign, plain_name, readable_name, slack_date
 from bot.message import Message
 from core.models import AuditRow
 
@@ -25,7 +25,7 @@ def story(object_id: str, rows: Sequence[AuditRow]) -> Message:
 
 
 def _line(row: AuditRow) -> str:
-    return f"{row.number}. {slack_date(row.at, DAY_AND_TIME)} {_said(row)}"
+    return f"{row.number}. {slack_date(row.at)} {_said(row)}"
 
 
 def _said(row: AuditRow) -> str:

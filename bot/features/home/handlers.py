@@ -5,7 +5,7 @@ from collections import Counter
 from typing import Any
 
 from bot.block_kit import notices
-from bot.block_kit.text import DAY_AND_TIME, slack_date
+from bot.block_kit.text import slack_date
 from bot.clearance import Subject
 from bot.features import responses, subjects
 from bot.features.alert_groups.views import storm_sentence
@@ -73,7 +73,7 @@ async def _home(context: Context, person: Person) -> Home:
     to_approve = home.by_bulk(runs_found.to_decide(person, in_order[0]))
     shown = [home.by_bulk([runs_found.run(a) for a in part]) for part in in_order[1:]]
     found_storms = await context.services.outbox.storms()
-    storms = [(storm.channel, storm_sentence(storm, slack_date(storm.since, DAY_AND_TIME))) for storm in found_storms]
+    storms = [(storm.channel, storm_sentence(storm, slack_date(storm.since))) for storm in found_storms]
     running, failed_runs, recent = shown
     replicas = await context.services.outbox.replicas.all()
     which = f"Of the bots, {summary(replicas)}." if len(replicas) > 1 else ""

@@ -10,7 +10,6 @@ from bot.block_kit import ids, names, notices
 from bot.block_kit.elements import MAX_LINES, MAX_OPTIONS, button_element, listed, message_option
 from bot.block_kit.subjects import by_ioc, headline, responder_menu
 from bot.block_kit.text import (
-    DAY_AND_TIME,
     OPTION_LIMIT,
     clip,
     clip_apart,
@@ -148,7 +147,7 @@ def reasons(responder: OfferedResponder, view: RedactedView) -> str:
 def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int) -> str:
     """Likewise as mrkdwn, with the time at which its rates are free again in each reader's time."""
     times = [refusal.until for refusal in responder.refusals or () if refusal.until is not None]
-    free = f"free again {slack_date(max(times), DAY_AND_TIME)}; " if times else ""
+    free = f"free again {slack_date(max(times))}; " if times else ""
     return free + in_own_time(foreign(reasons(responder, view), limit))
 
 

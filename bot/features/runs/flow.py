@@ -9,7 +9,7 @@ from functools import partial
 
 from bot.block_kit import names, notices
 from bot.block_kit.names import title
-from bot.block_kit.text import foreign, slack_date
+from bot.block_kit.text import foreign
 from bot.clearance import SHARED, RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
@@ -35,7 +35,6 @@ from bot.outbox import RefreshRequest
 from bot.outbox.buttons import QUESTION_MS
 from bot.outbox.models import bulk_key
 from core.common.errors import ResponderBotError
-from core.common.words import count
 from core.models import Action, BulkAnswer, Measure, OfferedResponder, TargetArtifact
 
 NONE_CHOSEN = "several observables fit: run it on this alert alone, and choose"
@@ -344,12 +343,8 @@ def started_message(action: Action, view: RedactedView) -> Message:
     name, on = runs.name(action), f"{foreign(runs.target(view), runs.TARGET_LIMIT)} ({action.id})"
     if view.is_open and action.target:
         on = f"{runs.targets(action, view)} ({view.subject.id})"
-    approval = action.approval
-    if approval is not None and runs.awaits_approval(action):
-        approvals = count(runs.missing_approvals(action), "approval")
-        return notices.notice(
-            f"{name} on {on} needs {approvals} until {slack_date(approval.expires_at, '{date_short_pretty} {time}')}."
-        )
+    if runs.awaits_approval(action):
+        return notices.notice(f"{name} on {on} {runs.state(action)}{runs.answer_by(action)}.")
     if not runs.is_open(action):
         return notices.notice(f"{name} {runs.state(action)} on {on}.")
     return notices.notice(f"Started {name} on {on}. Its card and thread tell how it goes.")

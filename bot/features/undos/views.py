@@ -7,7 +7,6 @@ from typing import Any
 from bot.block_kit import ids, modals
 from bot.block_kit.elements import actions, button_element, confirmation
 from bot.block_kit.text import (
-    DAY_AND_TIME,
     OPTION_LIMIT,
     context,
     foreign,
@@ -100,7 +99,7 @@ def extend_view(action: Action, view: RedactedView, policy: Policy, now_ms: int,
     if not field:
         return modals.notice("How much longer?", f"{about['text']['text']} {undo_state.no_later_end(policy)}")
     until = undo.approved_until if undo is not None else None
-    after = f"Beyond {slack_date(until, DAY_AND_TIME)} it needs approval again." if until else ""
+    after = f"Beyond {slack_date(until)} it needs approval again." if until else ""
     return modals.modal(
         "How much longer?",
         [about, *field, *([context(after)] if after else [])],
@@ -129,7 +128,7 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
     told, blocks = parts[:PROBLEMS_SHOWN] or [(action, "")], list[Block]()
     for part, id_ in told:
         undo, shown = part.undo or action.undo, buttons(part, view, button, part=id_)
-        ended = slack_date(undo.at or 0, DAY_AND_TIME)
+        ended = slack_date(undo.at or 0)
         blocks += [section(_problem(part, undo, view, ended)), *([actions(*shown)] if shown else [])]
     if left := len(parts[PROBLEMS_SHOWN:]):
         blocks.append(context(f"{count(left, 'target')} more; /responder active shows all."))

@@ -14,9 +14,11 @@ from bot.block_kit.text import (
     person_name,
     slack_date,
     strip_markup,
+    time_ahead,
     utc_time,
 )
 from bot.clearance import defang
+from core.common.clock import HOUR_MS
 
 
 @given(st.text(max_size=300), st.integers(1, 80))
@@ -85,7 +87,9 @@ def test_a_duration_has_its_two_largest_units(ms: int, words: str) -> None:
 
 
 def test_times_are_in_the_readers_time_zone_with_utc_as_a_fallback() -> None:
-    assert slack_date(1_763_690_400_000) == "<!date^1763690400^{time}|2025-11-21 02:00 UTC>"
+    assert slack_date(1_763_690_400_000, "{time}") == "<!date^1763690400^{time}|2025-11-21 02:00 UTC>"
+    assert "^{time}|" in time_ahead(1_763_690_400_000, 1_763_690_400_000 - 12 * HOUR_MS)
+    assert "^{date_short_pretty} {time}|" in time_ahead(1_763_690_400_000, 1_763_690_400_000 - 12 * HOUR_MS - 1)
     assert utc_time(2**53) == "an unknown time"
 
 

@@ -51,7 +51,7 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         await env["lea"].command(SOC, f"/responder run tell {second.id}")
         question = fine(await env.until("lea", topmost(ids.NOTICE_VIEW, "It ends *Isolate*")))
         (measure,) = await env.client.measures()
-        until = f"until <!date^{(measure.until or 0) // 1000}^{{date_short_pretty}} {{time}}|"
+        until = f"until <!date^{(measure.until or 0) // 1000}^{{time}}|"
         assert f"It ends *Isolate* on `203[.]0[.]113[.]7` {until}" in text_of(question)
         assert f"by anna, approved by ben, for {first}. anna and ben hear of it." in text_of(question)
         assert 'Starts at once; *Stop* is on the card while it runs."' in text_of(question)
@@ -95,10 +95,7 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
     async with feature_environment(tmp_path, RULES) as env:
         await isolated(env)
         (measure,) = await env.client.measures()
-        already = (
-            f"🔒 `203[.]0[.]113[.]7` is contained already until <!date^{(measure.until or 0) // 1000}^"
-            f"{{date_short_pretty}} {{time}}|"
-        )
+        already = f"🔒 `203[.]0[.]113[.]7` is contained already until <!date^{(measure.until or 0) // 1000}^{{time}}|"
         second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again", tlp=0)
         other = await env.create_alert(sourceRef="third", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
         await env["lea"].command(SOC, f"/responder run isolate {second.id} {other.id}")

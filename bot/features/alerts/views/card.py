@@ -16,7 +16,6 @@ from bot.block_kit.subjects import (
     with_menu,
 )
 from bot.block_kit.text import (
-    DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
     clip,
     context,
@@ -114,7 +113,7 @@ def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]
 
 def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action] = (), total: int = 0) -> str:
     """Source, when and id; of a closed alert how many runs there were."""
-    source, raised = foreign(view.text(alert.source), 80), slack_date(alert.date, DAY_AND_TIME)
+    source, raised = foreign(view.text(alert.source), 80), slack_date(alert.date)
     if is_folded(alert):
         parts = [source, alert.id, count(max(total, len(newest)), "run") if newest else ""]
     else:
@@ -127,14 +126,14 @@ def _before(alert: Alert) -> str:
     before, at = alert.severity_before, alert.raised_at
     if before is None or at is None or before >= alert.severity:
         return ""
-    return f"was {SEVERITY_NAMES[before].capitalize()} until {slack_date(at, DAY_AND_TIME)}"
+    return f"was {SEVERITY_NAMES[before].capitalize()} until {slack_date(at)}"
 
 
 def repeats(alert: Alert) -> str:
     """How often its source has sent it, and when it did so last; "" for once."""
     if alert.count is None or alert.last_date is None:
         return ""
-    return f"{alert.count} x, last {slack_date(alert.last_date, DAY_AND_TIME)}"
+    return f"{alert.count} x, last {slack_date(alert.last_date)}"
 
 
 def is_closed(alert: Alert) -> bool:
@@ -157,7 +156,7 @@ def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ())
     word = STATUS_WORDS[alert.status]
     if alert.updated_at is None:
         return f"*{word}*"
-    at = slack_date(alert.updated_at, DAY_AND_TIME)
+    at = slack_date(alert.updated_at)
     if over and (alert.updated_by or "").startswith(f"{alert.resolved_by}@"):
         return f"*{word}*, {over}, {at}"
     why = f": {foreign(view.text(alert.summary), SUMMARY_LIMIT)}" if alert.summary else ""

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from bot.block_kit import ids
 from bot.block_kit.subjects import by_ioc, headline, observable, responder_menu, with_menu
 from bot.block_kit.text import (
-    DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
     clip,
     context,
@@ -108,7 +107,7 @@ def _facts(case: Case, document: Document, view: RedactedView) -> Block:
     more = f"and {count(len(document.alert_ids) - 3, 'more alert')}" if len(document.alert_ids) > 3 else ""
     of_alerts = f"{alerts} {more}".strip()
     tags = " ".join(f"#{foreign(view.text(tag), 40)}" for tag in case.tags[:3])
-    parts = [levels, slack_date(case.start_date, DAY_AND_TIME), case.id, of_alerts, tags]
+    parts = [levels, slack_date(case.start_date), case.id, of_alerts, tags]
     return context(" · ".join(part for part in parts if part))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from bot.block_kit import ids, notices
 from bot.block_kit.elements import actions, button_element, listed
 from bot.block_kit.subjects import by_ioc, headline, observable, with_menu
-from bot.block_kit.text import DAY_AND_TIME, code, context, defang_indicators, foreign, person_name, section, slack_date
+from bot.block_kit.text import code, context, defang_indicators, foreign, person_name, section, slack_date
 from bot.clearance import RedactedView, Subject, withheld
 from bot.features.alerts.views.card import STATUS_WORDS, repeats, status_line
 from bot.features.responders.views import menu_block, several_button
@@ -63,7 +63,7 @@ def found_alerts(
         blocks.append(
             section(
                 f"{headline(view)['text']['text']}\n{alert.id} · {foreign(view.text(alert.source), 60)} · "
-                f"{STATUS_WORDS[alert.status]} · {slack_date(alert.date, DAY_AND_TIME)}",
+                f"{STATUS_WORDS[alert.status]} · {slack_date(alert.date)}",
                 accessory=button_element("Details", ids.DETAILS, value, of=alert.id, about=about),
             )
         )
@@ -81,9 +81,9 @@ def _facts(alert: Alert, view: RedactedView) -> list[str]:
         "Status": status_line(alert, view),
         "Levels": f"TLP:{TLP_NAMES[alert.tlp].upper()} PAP:{TLP_NAMES[alert.pap].upper()}",
         "Tags": " ".join(code(view.text(tag), 60) for tag in alert.tags[:30]),
-        "Raised": slack_date(alert.date, "{date_short_pretty} {time}"),
+        "Raised": slack_date(alert.date),
         "Sent": repeats(alert),
-        "Created": f"{slack_date(alert.created_at, '{date_short_pretty} {time}')} by {person_name(alert.created_by)}",
+        "Created": f"{slack_date(alert.created_at)} by {person_name(alert.created_by)}",
         "Case": alert.case or "",
     }
     custom = {foreign(view.text(name), 60): _custom(value, view) for name, value in alert.custom_fields.items()}

@@ -8,7 +8,6 @@ from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.subjects import SIGNS, severities
 from bot.block_kit.text import (
-    DAY_AND_TIME,
     context,
     defang_indicators,
     foreign,
@@ -200,7 +199,7 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds) -> Block:
 def _bulk(listed: Sequence[tuple[Action, RedactedView]], button: ButtonIds) -> Block:
     """The line of several runs of a bulk; how many there are in all is behind its button."""
     action, view = listed[0]
-    by = f"by {person_name(action.created_by)}, {slack_date(action.start_date, DAY_AND_TIME)}"
+    by = f"by {person_name(action.created_by)}, {slack_date(action.start_date)}"
     intent = Intent("bulk_details", action.bulk or "")
     each = button_element("Show each", ids.BULK_DETAILS, button(intent), of=action.id)
     what = f"*{runs.name(action)}* on {count(len(listed), 'target')}: {runs.states([one for one, _ in listed])}"

@@ -9,7 +9,6 @@ from bot.block_kit.elements import actions, button_element
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import headline
 from bot.block_kit.text import (
-    DAY_AND_TIME,
     clip,
     clip_middle,
     code,
@@ -61,7 +60,7 @@ def confirm(
     """
     blocks: list[Block] = []
     if ended is not None and ended.end_date is not None:
-        at = slack_date(ended.end_date, DAY_AND_TIME)
+        at = slack_date(ended.end_date)
         blocks.append(section(f"The run that you were asked about has ended ({at}). Nothing new was started."))
     blocks += [
         *on_what(request, responder, view),
@@ -244,7 +243,7 @@ def collision(
 
 def open_run(running: Action, responder: OfferedResponder, view: RedactedView) -> str:
     """Who started the same run before, when, and that nothing new was started."""
-    name, at = names.shown(responder), slack_date(running.start_date, DAY_AND_TIME)
+    name, at = names.shown(responder), slack_date(running.start_date)
     return (
         f"*{name}* already {_open_word(running)} on {_target(view)}. {person_name(running.created_by)} started it "
         f"{at} ({runs.state(running)}). Nothing new was started."

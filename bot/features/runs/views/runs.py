@@ -10,7 +10,6 @@ from bot.block_kit.elements import MAX_LINES, button_element, confirmation, list
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import SIGNS
 from bot.block_kit.text import (
-    DAY_AND_TIME,
     OPTION_LIMIT,
     clean,
     clip_apart,
@@ -27,6 +26,7 @@ from bot.block_kit.text import (
     section,
     slack_date,
     strip_markup,
+    time_ahead,
 )
 from bot.clearance import MASK, SHARED, RedactedView, Subject, may_see, withheld
 from bot.features.responders.views import with_names
@@ -120,8 +120,8 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
     Elsewhere than on the card of the alert or case also for which one that is.
     """
     at = action.undo.at if action.undo is not None else None
-    now = f"now {slack_date(at, DAY_AND_TIME)}" if at is not None else "now with no end"
-    until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
+    now = f"now {time_ahead(at, extension.asked_at)}" if at is not None else "now with no end"
+    until = f"until {time_ahead(extension.at, extension.asked_at)}" if extension.at is not None else "with no end"
     kept = f"*{name(action)}*{on_target(action, view)}" if is_on_card else heading(action, view)
     return f"⏳ *{person_name(extension.asked_by)}* asks to keep {kept} *{until}* ({now})"
 
@@ -327,23 +327,27 @@ def run_line(action: Action, view: RedactedView) -> str:
 
     Where the object is withheld, only the state: a name of a responder or a person tells what was found and who acts.
     """
-    at = slack_date(action.start_date, DAY_AND_TIME)
+    at = slack_date(action.start_date)
     if not view.is_open:
         return f"{mark(action, view)} A run: {state(action, view)} · {at} · {withheld(view.subject.tlp)}"
     values = inputs_in_brackets(action, view)
-    waits = awaits_approval(action)
-    lasts = undo_state.for_how_long(action) if waits else ""
+    lasts = undo_state.for_how_long(action) if awaits_approval(action) else ""
     what = f"{mark(action, view)} *{name(action)}*{on_target(action, view)}{lasts}{values} {state(action)}"
-    if waits and action.approval is not None:
-        what += f", answer by {slack_date(action.approval.expires_at, DAY_AND_TIME)}"
-    return f"{what} · {_by_whom(action)}, {at}{_tail(action, view)}"
+    return f"{what}{answer_by(action)} · {_by_whom(action)}, {at}{_tail(action, view)}"
+
+
+def answer_by(action: Action) -> str:
+    """`, answer by 14:30` of a run that waits for approval; mrkdwn."""
+    if action.approval is None or not awaits_approval(action):
+        return ""
+    return f", answer by {time_ahead(action.approval.expires_at, action.start_date)}"
 
 
 def in_force_line(action: Action, view: RedactedView) -> str:
     """Of a run that is in force: until when, on what, who started and who approved it, and what it said."""
     is_stuck = action.undo is not None and action.undo.status in ("waiting", "failed")
     mark = "⚠️" if is_stuck else "🔒"
-    by = f"by {person_name(action.created_by)}, {slack_date(action.start_date, DAY_AND_TIME)}"
+    by = f"by {person_name(action.created_by)}, {slack_date(action.start_date)}"
     values = inputs_in_brackets(action, view)
     head = f"{mark} *{name(action)}*{on_target(action, view)} is {undo_state.in_force(action, view)}"
     return f"{head}\n{by}{_approved(action)}{values}{_outcome(action, view)}{override_text(action, view)}"
@@ -388,7 +392,7 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     on = "" if objects > 1 else on_target(newest, view)
     ended = _WORDS.get(state_of(newest), state_of(newest))
     counts = f"{len(actions)} runs{f' on {objects} targets' if objects > 1 else ''} {ended}"
-    at = slack_date(newest.start_date, DAY_AND_TIME)
+    at = slack_date(newest.start_date)
     last = f"the last{'' if on else on_target(newest, view)} {_by_whom(newest)}, {at}"
     result = result_text(newest, view)
     override = next((override_text(action, view) for action in actions if action.override is not None), "")

@@ -2,7 +2,15 @@
 
 from bot.block_kit import modals
 from bot.block_kit.names import NAME_LIMIT
-from bot.block_kit.text import DAY_AND_TIME, code, core_says, foreign, person_name, readable_name, slack_date
+from bot.block_kit.text import (
+    code,
+    core_says,
+    foreign,
+    person_name,
+    readable_name,
+    slack_date,
+    time_ahead,
+)
 from bot.clearance import RedactedView, defang
 from bot.message import Block
 from core.common.clock import MINUTE_MS
@@ -40,7 +48,7 @@ def in_force_by_target(action: Action) -> list[tuple[Action, str]]:
 
 
 def summary(action: Action, view: RedactedView) -> str:
-    """` · in force until today at 14:30` or ` · undone`, for a run's line; "" if there is nothing to say of it."""
+    """` · in force until 14:30` or ` · undone`, for a run's line; "" if there is nothing to say of it."""
     undo = action.undo
     if not view.is_open:
         return ""
@@ -100,14 +108,14 @@ def _readers(action: Action) -> str:
     if action.undo is not None and action.undo.status == "undone":
         names = ", ".join(foreign(reader.name, NAME_LIMIT) for reader in has_read)
         return f"released · {names} still {'has' if len(has_read) == 1 else 'have'} it" if has_read else "undone"
-    by = [f"{foreign(reader.name, NAME_LIMIT)} {slack_date(reader.at)}" for reader in has_read if reader.at]
+    by = [f"{foreign(reader.name, NAME_LIMIT)} {slack_date(reader.at, '{time}')}" for reader in has_read if reader.at]
     left = [foreign(reader.name, NAME_LIMIT) for reader in readers if reader.at is None]
     read = f" · read by {', '.join(by)}" if by else ""
     return f"{read} · not read yet by {', '.join(left)}" if left else read
 
 
 def in_force(action: Action, view: RedactedView) -> str:
-    """`in force until today at 14:30`, of a run that is, and of a Block who has read it; mrkdwn."""
+    """`in force until 14:30`, of a run that is, and of a Block who has read it; mrkdwn."""
     return _until(action, view) + (_readers(action) if view.is_open else "")
 
 
@@ -117,16 +125,15 @@ def _until(action: Action, view: RedactedView) -> str:
         return ""
     if undo is None:
         return "maybe in force; nothing undoes it" if is_unknown else "in force; nothing undoes it"
-    at = slack_date(undo.at, DAY_AND_TIME) if undo.at is not None else ""
     if undo.status == "waiting":
-        return f"still in force, was to end {at}: {why(undo, view)}"
+        return f"still in force, was to end {slack_date(undo.at or 0)}: {why(undo, view)}"
     if undo.status == "failed":
         return "maybe still in force: " + (why(undo, view) or f"the undo {undo.action_id} failed")
     if undo.status == "running":
         return "in force, being undone"
-    until = f"in force until {at}" if at else "in force until somebody undoes it"
+    until = "in force until " + (time_ahead(undo.at, action.start_date) if undo.at else "somebody undoes it")
     if undo.changed is not None:
-        before = slack_date(undo.changed.before, DAY_AND_TIME) if undo.changed.before is not None else "no end"
+        before = slack_date(undo.changed.before) if undo.changed.before is not None else "no end"
         until += f", moved from {before} by {person_name(undo.changed.by)}"
     return f"maybe {until}: nobody knows whether it took effect" if is_unknown else until
 
@@ -207,8 +214,8 @@ def targets(measure: Measure, view: RedactedView) -> str:
 
 
 def until(measure: Measure) -> str:
-    """`until today 15:31`, or `with no end`."""
-    return f"until {slack_date(measure.until, DAY_AND_TIME)}" if measure.until is not None else "with no end"
+    """`until 15:31`, or `with no end`."""
+    return f"until {time_ahead(measure.until, measure.since)}" if measure.until is not None else "with no end"
 
 
 def change_of_second(measure: Measure, minutes: int | None, now_ms: int) -> str:
@@ -247,7 +254,7 @@ def needed(extension: Extension) -> str:
     """`1 approval, answer by 14:30; until then nothing changes.`"""
     approval = extension.approval
     more = count(approval.needed - len(approval.approved_by), "approval")
-    return f"{more}, answer by {slack_date(approval.expires_at, DAY_AND_TIME)}; until then nothing changes."
+    return f"{more}, answer by {time_ahead(approval.expires_at, extension.asked_at)}; until then nothing changes."
 
 
 def end(at: int | None) -> str:
@@ -256,4 +263,4 @@ def end(at: int | None) -> str:
 
 
 def ends(at: int | None) -> str:
-    return f"ends {slack_date(at, DAY_AND_TIME)}" if at is not None else "lasts until somebody undoes it"
+    return f"ends {slack_date(at)}" if at is not None else "lasts until somebody undoes it"

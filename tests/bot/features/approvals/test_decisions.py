@@ -34,7 +34,7 @@ async def deny(env: FeatureEnvironment, name: str, reason: str = "") -> dict[str
 async def test_another_person_approves_and_the_requester_is_refused(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
     await choose(env, "anna", card, "Isolate")
-    await env.ephemeral("anna", "needs 1 approval until")
+    await env.ephemeral("anna", "needs 1 approval, answer by")
     request = within_limits(await env.until("ben", in_thread(card["ts"], "asks · ")))
     await env.until("ben", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
     await env["anna"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
@@ -317,7 +317,7 @@ async def test_who_approves_what_has_changed_is_offered_to_ask_again(env: Featur
     assert "Ask again" in text_of(refused)
     assert "Ask again" in text_of(await env.until("anna", lambda view: card_in(view, SOC, alert.id, "Ask again")))
     await env["ben"].click(None, view_id=refused["id"], action_id=button(refused, ids.RUN_AGAIN))
-    await env.told("ben", "needs 1 approval until")
+    await env.told("ben", "needs 1 approval, answer by")
     newest, ended = await env.client.actions("alert", alert.id)
     assert (newest.status, newest.created_by.partition("@")[0], ended.status) == ("Waiting", "ben", "Failure")
     again = await env.until("anna", in_thread(card["ts"], "*ben* asks"))

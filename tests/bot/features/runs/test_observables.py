@@ -225,7 +225,7 @@ async def test_runs_on_an_observable_collide_wait_for_approval_stop_and_run_agai
     await env.until("ben", lambda s: card_in(s, SOC, alert.id, f"*Fail* on {DEFANGED} 2 runs failed"))
 
     await pick("anna", "Quarantine")
-    await env.told("anna", "needs 2 approvals until")
+    await env.told("anna", "needs 2 approvals, answer by")
     request = within_limits(await env.until("ben", in_thread(card["ts"], "asks · ")))
     assert f"*Quarantine on {DEFANGED}?*" in text_of(request)
     await env["anna"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
