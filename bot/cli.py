@@ -8,9 +8,11 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import stat
 import sys
 import tempfile
+import textwrap
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -225,20 +227,20 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 async def _serve_both(core_settings: "CoreSettings", bot_settings: "BotSettings") -> int:
-    async with core_and_bot(core_settings, bot_settings) as (core, _, _):
+    async with core_and_bot(core_settings, bot_settings, lambda url: core_cli.announce(f"core: {url}")) as (core, *_):
         await core.until_stopped()
     return 0
 
 
 @asynccontextmanager
 async def core_and_bot(
-    core_settings: "CoreSettings", bot_settings: "BotSettings"
+    core_settings: "CoreSettings", bot_settings: "BotSettings", ready: Callable[[str], None] = lambda _: None
 ) -> "AsyncIterator[tuple[Core, Bot, str]]":
-    """Run both in this process; gives core's URL, too."""
+    """Run both in this process; gives core's URL, too, and tells `ready` before the bot starts."""
     from core.app import serving
 
     async with serving(core_settings, open_=_open_database) as (core, url):
-        core_cli.announce(f"core: {url}")
+        ready(url)
         key = bot_settings.bot.core_api_key or await core.people.temporary_key(SERVICE_LOGIN, "service")
         async with _running_bot(bot_settings, url, key, core.database) as bot:
             core.show_health("bot", bot.problem)
@@ -358,9 +360,25 @@ def _setup(args: argparse.Namespace) -> int:
     landlock, bwrap = try_landlock(), unavailable("bwrap")
     mode: Literal["landlock", "bwrap"] = "bwrap" if landlock and not bwrap else "landlock"
     ask, file = _typed if sys.stdin.isatty() else None, args.config or DEFAULT_FILE
-    asked = setup.Setup(options, os.environ, file, ask, _print, core_and_bot, _manifest())
-    asked.run(mode, advice(mode, landlock, bwrap, bwrap_cure())[1])
+    asked = setup.Setup(options, os.environ, file, ask, lambda text: _print(_wrapped(text)), core_and_bot, _manifest())
+    try:
+        asked.run(mode, advice(mode, landlock, bwrap, bwrap_cure())[1])
+    except KeyboardInterrupt:
+        _print("\nStopped before settings were written; run setup again.")
+        raise
     return 0
+
+
+def _wrapped(text: str) -> str:
+    """`text` at the width of the terminal, with no word cut."""
+    if not sys.stdout.isatty():
+        return text
+    width, indent = shutil.get_terminal_size().columns, " " * 3
+    lines = text.split("\n")
+    return "\n".join(
+        textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        for line in lines
+    )
 
 
 def _typed(prompt: str, is_secret: bool) -> str:

@@ -38,20 +38,33 @@ SOURCE, READER = "siem", "firewall"  # the logins of the first programs
 POSTED_WITHIN_S = 30.0
 POLL_S = 0.2
 
-PROMPTS: Mapping[str, str] = {
-    "bot-token": """\
-1. The app. At https://api.slack.com/apps press Create New App, choose From a manifest, paste manifest.yml of this
-   folder, and press Create and Install. OAuth & Permissions has the Bot User OAuth Token (xoxb-...): """,
-    "app-token": """\
-2. Socket Mode. Basic Information > App-Level Tokens > Generate, with the scope connections:write (xapp-...): """,
-    "channel": "3. The channel for alerts. The bot is in {channels}. Which one (type /invite @{bot} in another)? ",
-    "clearance": f"   The highest TLP that it may show: {', '.join(TLP_NAMES)} [amber]: ",
-    "severity": f"   Alerts from which severity on: {', '.join(SEVERITY_NAMES[1:])} [medium]: ",
-    "person": "4. The first org-admin, by their member ID (in their Slack profile: ⋮ > Copy member ID): ",
-    "code": "   The bot has sent them a code. Type it, or nothing to name somebody else: ",
-    "login": "   Their login in responder-bot [admin]: ",
+PROMPTS: Mapping[str, tuple[str, str]] = {
+    "bot-token": (
+        "1. The app. At https://api.slack.com/apps press Create New App, choose From a manifest, paste manifest.yml of "
+        "this folder, and press Create and Install. OAuth & Permissions then has the token.",
+        "Bot User OAuth Token (xoxb-...): ",
+    ),
+    "app-token": (
+        "2. Socket Mode. Basic Information > App-Level Tokens > Generate, with the scope connections:write.",
+        "App-level token (xapp-...): ",
+    ),
+    "channel": (
+        "3. The channel for alerts. The bot is in {channels}; /invite @{bot} in another adds it there.",
+        "Channel{default}: ",
+    ),
+    "clearance": ("", f"The highest TLP that it may show: {', '.join(TLP_NAMES)} [amber]: "),
+    "severity": ("", f"Alerts from which severity on: {', '.join(SEVERITY_NAMES[1:])} [medium]: "),
+    "person": (
+        "4. The first org-admin, by their member ID (in their Slack profile: ⋮ > Copy member ID).",
+        "Member ID: ",
+    ),
+    "code": (
+        "   The bot has sent them a code (in Slack, under its Messages).",
+        "Code, or nothing for somebody else: ",
+    ),
+    "login": ("", "Their login in responder-bot [admin]: "),
 }
-"""By the option that answers it."""
+"""What is said once, and then asked until the answer is right, by the option that answers it."""
 
 
 class Setup:
@@ -128,9 +141,12 @@ class Setup:
     def _answer(self, name: str, check: Callable[[str], Coroutine[Any, Any, T]], **words: Any) -> T:
         """The first answer that passes `check`. Raises its error if there is nobody to ask."""
         text = self._options.get(name, "")
+        explanation, question = (part.format(**words) for part in PROMPTS[name])
+        if self._ask is not None and not text and explanation:
+            self._say(explanation)
         while True:
             if self._ask is not None and not text:
-                text = self._ask(PROMPTS[name].format(**words), name.endswith("token"))
+                text = self._ask(f"   {question}", name.endswith("token"))
             try:
                 answer: T = self._runner.run(check(text.strip()))
             except ResponderBotError as error:
@@ -173,12 +189,14 @@ class Setup:
     def _channel(self) -> Mapping[str, Any]:
         async def find(text: str) -> Mapping[str, Any]:
             for channel in await self._channels():
-                if text.removeprefix("#") in (channel["name"], channel["id"]):
+                if (text or default).removeprefix("#") in (channel["name"], channel["id"]):
                     return channel
             raise _wrong(f"The bot is not in {text!r}; type /invite @{self._bot['user']} there, then name it here.")
 
         names = [f"#{channel['name']}" for channel in self._runner.run(self._channels())]
-        return self._answer("channel", find, channels=", ".join(names) or "none yet", bot=self._bot["user"])
+        default = names[0] if len(names) == 1 else ""
+        known = ", ".join(names) or "none yet"
+        return self._answer("channel", find, channels=known, bot=self._bot["user"], default=default and f" [{default}]")
 
     async def _channels(self) -> Sequence[Mapping[str, Any]]:
         """The channels that the bot is in, by name."""
@@ -236,7 +254,7 @@ class Setup:
             **{"type": "setup", "source": SOURCE, "sourceRef": f"setup-{now_ms()}", "severity": severity, "tlp": 0},
             "title": "Test alert of responder-bot setup",
             "description": "Alerts reach this channel. The observable is an address for documentation.",
-            "artifacts": [{"dataType": "ip", "data": "203.0.113.7"}],
+            "artifacts": [{"dataType": "ip", "data": "192.0.2.1"}],
         }
         async with self._start(core_part, bot_part) as (core, bot, url):
             keys = await _key(core, SOURCE, "source", "sends alerts")
@@ -255,7 +273,7 @@ class Setup:
 async def _key(core: Core, login: str, profile: Profile, use: str) -> str:
     """Add a program's user. Returns its key in a sentence, or how to get another one if there is that user."""
     try:
-        return f"   The key of {login}, which {use}; it is not shown again: {await core.people.add(login, profile)}"
+        return f"   The key of {login}, which {use}; it is not shown again:\n   {await core.people.add(login, profile)}"
     except ResponderBotError as error:
         if error.code != "exists":
             raise

@@ -572,11 +572,18 @@ async def audit_head(settings: "CoreSettings") -> str:
 def _user_add(args: argparse.Namespace) -> int:
     async def work(people: "People") -> None:
         clearance = CLEARANCES[args.clearance]
-        print(await people.add(args.login, args.profile, clearance=clearance, slack_id=args.slack_id or ""))
+        _print_key(
+            args.login, await people.add(args.login, args.profile, clearance=clearance, slack_id=args.slack_id or "")
+        )
         for group in args.group:
             await people.add_member(group, args.login)
 
     return _with_people(args, work, can_make=True)
+
+
+def _print_key(login: str, key: str) -> None:
+    """Print an API key, for people with what it is."""
+    print(f"The API key of {login}; it is not shown again:\n{key}" if sys.stdout.isatty() else key)
 
 
 def _user_list(args: argparse.Namespace) -> int:
@@ -620,7 +627,7 @@ def _key_add(args: argparse.Namespace) -> int:
     async def work(people: "People") -> None:
         expires_at = None if ends is None else int(ends.timestamp() * 1000)
         bounds = {"expires_at": expires_at, "clearance": clearance, "addresses": args.address}
-        print(await people.add_key(args.login, args.name, **bounds))
+        _print_key(args.login, await people.add_key(args.login, args.name, **bounds))
 
     return _with_people(args, work)
 
@@ -739,7 +746,7 @@ def _source_list(args: argparse.Namespace) -> int:
 
 def _user_key(args: argparse.Namespace) -> int:
     async def work(people: "People") -> None:
-        print((await people.new_key(_command_line(), args.login, keep_old=args.keep_old)).key)
+        _print_key(args.login, (await people.new_key(_command_line(), args.login, keep_old=args.keep_old)).key)
 
     return _with_people(args, work)
 
@@ -893,16 +900,18 @@ def _responders_install(args: argparse.Namespace) -> int:
     from core.engines.process.catalogue_loader import environment_specs
 
     process = [engine for engine in settings.engine if engine.type == "process"]
-    if args.folder is not None and not args.folder.is_dir():
-        sentence = f"{args.folder} is not a folder; name the one that contains the responders' folders."
-        raise ResponderBotError("not_found", sentence)
-    roots = [args.folder.absolute()] if args.folder else [*(f for e in process for f in e.responders), BUNDLED]
+    roots = [args.folder] if args.folder else [folder for engine in process for folder in engine.responders]
+    place = "" if args.folder else " in [[engine]] responders"
+    for root in roots:
+        if not root.is_dir():
+            sentence = f"{root} is not a folder; name the one that contains the responders' folders{place}."
+            raise ResponderBotError("not_found", sentence)
+        if not environment_specs([root], settings.responder):
+            sentence = f"There is no responder in {root}: no folder in it has a usable definition (*.json)."
+            raise ResponderBotError("not_found", sentence)
+    roots = [args.folder.absolute()] if args.folder else [*roots, BUNDLED]
     environments = Environments(settings.core.environments, python=process[0].python if process else None)
-    specs = environment_specs(roots, settings.responder)
-    if not specs:
-        sentence = f"There is no responder in {args.folder}: no folder in it has a usable definition (*.json)."
-        raise ResponderBotError("not_found", sentence)
-    built = asyncio.run(environments.install(specs, _show_building))
+    built = asyncio.run(environments.install(environment_specs(roots, settings.responder), _show_building))
     failed = [status for status in built if status.state == "failed"]
     print(f"{count(len(built) - len(failed), 'environment')} ready, {len(failed)} failed")
     return 1 if failed else 0

@@ -1,6 +1,7 @@
 """An HTTP server: uvicorn's, with connections that limit what a client can hold."""
 
 import asyncio
+import errno
 import hmac
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -60,7 +61,10 @@ def bind(host: str, port: int, setting: str = "[core] host and port") -> socket.
         sock.bind((host, port))
     except (OSError, OverflowError) as error:
         sock.close()
-        sentence = f"Can't listen on {host}:{port} ({error}); choose another with {setting}."
+        cure = f"choose another with {setting}."
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            cure = f"end what listens there, perhaps this program, started before, or {cure}"
+        sentence = f"Can't listen on {host}:{port} ({error}); {cure}"
         raise ResponderBotError("unavailable", sentence) from error
     return sock
 

@@ -58,7 +58,7 @@ async def test_a_newcomer_blocks_an_address_and_takes_it_off_again(tmp_path: Pat
             (typed,) = [found[1] for text in texts if (found := re.match(r"(\d{6}) is your code", text))]
             code, out, err = await setup("--code", typed)
             assert (code, err) == (0, ""), out + err
-            _, reader = re.findall(r"it is not shown again: (\S+)", out)
+            _, reader = re.findall(r"it is not shown again:\n   (\S+)", out)
             serve = await programs.start("bot.cli", "serve", cwd=tmp_path, env=environment, stdout=programs.PIPE)
             try:
                 core = await output_after(serve, "core: ")

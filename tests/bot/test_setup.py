@@ -30,8 +30,8 @@ from tests.documents import ROOT
 MANIFEST: Mapping[str, Any] = yaml.safe_load((ROOT / "manifest.yml").read_text())
 ANNA = "U0ANNA"
 QUESTIONS = ("bot-token", "app-token", "channel", "clearance", "severity", "person", "code", "login")
-WORDS = {"1. ": "bot-token", "2. ": "app-token", "3. ": "channel", "   The highest": "clearance",
-         "   Alerts": "severity", "4. ": "person", "   The bot has": "code", "   Their login": "login"}  # fmt: skip
+FIRST_WORDS = ("Bot User", "App-level", "Channel", "The highest", "Alerts", "Member", "Code", "Their login")
+WORDS = dict(zip(FIRST_WORDS, QUESTIONS, strict=True))
 CODE = object()
 """The answer that is in the bot's last direct message."""
 
@@ -51,7 +51,7 @@ class Workspace:
 
     def right(self) -> dict[str, Any]:
         emulator = self.emulator
-        return {"bot-token": emulator.bot_token, "app-token": emulator.app_token, "channel": "#soc", "clearance": "",
+        return {"bot-token": emulator.bot_token, "app-token": emulator.app_token, "channel": "", "clearance": "",
                 "severity": "high", "person": ANNA, "code": CODE, "login": "anna"}  # fmt: skip
 
     async def run(
@@ -76,7 +76,7 @@ class Workspace:
                 after_trial()
 
         def ask(prompt: str, is_secret: bool) -> str:
-            (name,) = (name for start, name in WORDS.items() if prompt.startswith(start))
+            (name,) = (name for start, name in WORDS.items() if prompt.strip().startswith(start))
             assert is_secret == name.endswith("token")
             self.said.append(f"? {name}")
             before(name)
@@ -123,7 +123,7 @@ async def test_every_answer_may_be_wrong_once(tmp_path: Path) -> None:
         answers = {
             "bot-token": [app, "xoxb-wrong", right["bot-token"]],
             "app-token": [right["bot-token"], "xapp-1-A0OTHER-1-x", app + "x", app],
-            "channel": ["#soc", "else", right["channel"]],
+            "channel": ["#soc", "else", "#soc"],
             "clearance": ["purple", "green"],
             "severity": ["5", "high"],
             "person": ["anna", "U0NOBODY", "U0BEN", ANNA],
@@ -132,6 +132,7 @@ async def test_every_answer_may_be_wrong_once(tmp_path: Path) -> None:
         }
         await slack.run(answers, before=invite)
         said = "\n".join(slack.said)
+        assert said.count("1. The app.") == 1  # a wrong answer has only the question asked again
         for sentence in (
             "That is not the bot's token, which begins with xoxb-",
             "Slack refuses it (invalid_auth); copy it again from OAuth & Permissions.",
@@ -155,7 +156,7 @@ async def test_every_answer_may_be_wrong_once(tmp_path: Path) -> None:
         assert (channel.id, channel.clearance, channel.alerts.severity_at_least) == ("C0SOC", 1, 3)
         assert settings.slack.app_token == app
         assert load_core(slack.file, {}).core.confinement == "landlock"
-        assert re.search(r"The key of siem, .*: \S{43}\n   The key of firewall, .*: \S{43}$", said, re.M)
+        assert re.search(r"The key of siem, .*:\n   \S{43}\n   The key of firewall, .*:\n   \S{43}$", said, re.M)
         async with EmulatedUser(slack.emulator.url, slack.emulator.page_token, ANNA) as anna:
             assert any("Test alert of responder-bot setup" in str(m) for m in anna.live_view.messages("C0SOC"))
         with pytest.raises(ResponderBotError, match="exists, and setup replaces no settings"):
@@ -232,7 +233,7 @@ async def test_an_app_without_a_scope_of_the_manifest_is_refused(tmp_path: Path)
     async with workspace(tmp_path, {**MANIFEST, "oauth_config": {"scopes": fewer}}) as slack:
         with pytest.raises(KeyboardInterrupt):
             await slack.run({"bot-token": [slack.emulator.bot_token, KeyboardInterrupt()]})
-        assert "The app has not the scopes of the manifest (missing: files:write; reinstall" in slack.said[1]
+        assert "The app has not the scopes of the manifest (missing: files:write; reinstall" in slack.said[2]
 
 
 @pytest.mark.parametrize("where", ["absent/responder-bot.toml", "file/responder-bot.toml"])
@@ -272,5 +273,6 @@ def test_ctrl_c_at_a_terminal_leaves_with_130_and_nothing_written(tmp_path: Path
             with suppress(subprocess.TimeoutExpired):
                 code = process.wait(10)
         assert code == 130
+    assert b"Stopped before settings were written; run setup again." in os.read(ours, 4096)
     os.close(ours)
     assert list(tmp_path.iterdir()) == []

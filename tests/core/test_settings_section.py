@@ -1,6 +1,5 @@
 """The section that `responder-bot responders settings` prints: valid, and not configured until it is filled in."""
 
-import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -71,6 +70,10 @@ def test_what_only_the_code_requires_is_marked(tmp_path: Path) -> None:
         (["settings", "Own_2_0"], "responder Own_2_0; did you mean Own_1_0?\n"),
         (["install", "gone"], "gone is not a folder; name the one that contains the responders' folders.\n"),
         (["install", "empty"], "no folder in it has a usable definition (*.json).\n"),
+        (
+            ["install"],
+            "gone is not a folder; name the one that contains the responders' folders in [[engine]] responders.\n",
+        ),
     ],
 )
 def test_a_responder_or_a_folder_that_is_not_there_is_an_error(
@@ -79,10 +82,10 @@ def test_a_responder_or_a_folder_that_is_not_there_is_an_error(
     (tmp_path / "empty" / "Nothing").mkdir(parents=True)
     write_responder(tmp_path / "own", "Own", "", configurationItems=ITEMS)
     file = tmp_path / "responder-bot.toml"
-    file.write_text(f'[[engine]]\nname = "local"\nresponders = [{json.dumps(str(tmp_path / "own"))}]\n')
+    file.write_text('[[engine]]\nname = "local"\nresponders = ["own", "gone"]\n')
     file.chmod(0o600)
-    verb, name = arguments
-    code = main(["responders", verb, str(tmp_path / name) if verb == "install" else name, "--config", str(file)])
+    arguments = [str(tmp_path / word) if word in ("gone", "empty") else word for word in arguments]
+    code = main(["responders", *arguments, "--config", str(file)])
     out, error = capsys.readouterr()
     assert (code, error.endswith(said), '[responder."Own_1_0"]' in out) == (2 if said else 0, True, not said)
 
