@@ -144,6 +144,8 @@ async def test_another_bot_goes_on_where_the_leader_was_killed(tmp_path: Path, t
         here.proxy.hold("POST /api/connector/engine/action")
         await here.anna.command(SOC, f"/responder run {CLOSE} {one}")  # acknowledged, and under way
         await asyncio.wait_for(here.proxy.request_held.wait(), 30)
+        for process in (first.pid, *children_of(first.pid)):  # it would give up the request, were the start long
+            os.kill(process, signal.SIGSTOP)
         _, address = await here.start()
         here.emulator.requests_url = address if transport == "http" else None
         first.kill()
