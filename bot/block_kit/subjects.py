@@ -8,7 +8,7 @@ from bot.block_kit import ids
 from bot.block_kit.text import clean, clip_middle, code, foreign, foreign_plain, plain, section
 from bot.clearance import MASK, RedactedView, defang, withheld
 from bot.message import Block, ButtonIds, Intent
-from core.models import SEVERITY_NAMES, Artifact
+from core.models import SEVERITY_NAMES, Artifact, TargetArtifact
 
 TITLE_LIMIT = 300  # characters
 MENU_LIMIT = 40  # of an observable on its menu
@@ -58,6 +58,13 @@ def observable(artifact: Artifact, view: RedactedView, data_limit: int, message_
     if artifact.message:
         parts.append(foreign(view.text(artifact.message), message_limit))
     return " · ".join([*parts, *(["*IOC*"] if artifact.ioc else [])])
+
+
+def target_data(artifact: TargetArtifact, view: RedactedView) -> str:
+    """What it names, defanged; a host in the letters of its alert or case, where a run has it in lower case."""
+    known = (*view.subject.artifacts, *view.subject.others) if artifact.kind == "host" else ()
+    spelled = (one.label for one in known if one.label.lower() == artifact.data)
+    return defang(view.text(next(spelled, artifact.data)), artifact.data_type)
 
 
 def with_menu(text: str, artifact: Artifact, view: RedactedView, button: ButtonIds) -> Block:

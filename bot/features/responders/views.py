@@ -4,15 +4,17 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from bot.block_kit import ids, names, notices
 from bot.block_kit.elements import MAX_LINES, MAX_OPTIONS, button_element, listed, message_option
-from bot.block_kit.subjects import by_ioc, headline, responder_menu
+from bot.block_kit.subjects import by_ioc, headline, responder_menu, target_data
 from bot.block_kit.text import (
     OPTION_LIMIT,
     clip,
     clip_apart,
+    clip_middle,
     code,
     context,
     defang_indicators,
@@ -184,8 +186,8 @@ class _Entries:
 
     label: str
     entries: Sequence[tuple[OfferedResponder, str]]
-    target: str = ""  # in front of the values of its options
-    about: Callable[[OfferedResponder], str] = lambda responder: _about_option(responder)
+    target: str  # in front of the values of its options
+    about: Callable[[OfferedResponder], str]
 
 
 def acting_through(offered: Sequence[OfferedResponder], artifact_id: str) -> list[OfferedResponder]:
@@ -210,7 +212,7 @@ def responder_options(
     words = refanged(typed).casefold().split()
     groups = [
         replace(group, entries=[entry for entry in group.entries if all(word in entry[1] for word in words)])
-        for group in _groups(offered, by_artifact, view, through)
+        for group in _groups(offered, by_artifact, view, words, through)
     ]
     left = sum(len(group.entries) for group in groups)
     room = MAX_OPTIONS if left <= MAX_OPTIONS else MAX_OPTIONS - 1
@@ -230,10 +232,11 @@ def _groups(
     offered: Sequence[OfferedResponder],
     by_artifact: Mapping[str, Sequence[str]],
     view: RedactedView,
+    words: Sequence[str],
     through: Sequence[OfferedResponder],
 ) -> list[_Entries]:
+    """`words` were typed: without them, what the subject's own entries act on isn't listed again for each artifact."""
     can, cannot = split(offered)
-    searchable = {r.name: " ".join([*names.typed_names(r), r.description]).casefold() for r in (*offered, *through)}
     subject = view.subject
     is_artifact = subject.kind == "case_artifact"
     label = view.title() if is_artifact else f"{OBJECT_TYPES[subject.kind]} {subject.id}"
@@ -241,28 +244,33 @@ def _groups(
     if is_artifact:  # as in the menu of its alert; whoever chooses one is led to the case
         can += [r for r in cannot if r.lacks == ["case"] and len(r.reasons or ()) == 1]
     undoes = {r.policy.undo for r in offered if r.policy is not None}
-    groups = _by_kind(label, _with(own, can, searchable), undoes)
+    groups = _by_kind(label, _with(own, can), undoes, view=None if is_artifact else view)
     elsewhere = {r.name for r in can}
     through = [r for r in through if r.name not in elsewhere]
-    groups += _by_kind(label, _with(own, through, searchable), undoes, f"{subject.root_id}={subject.id}:")
+    groups += _by_kind(label, _with(own, through), undoes, f"{subject.root_id}={subject.id}:")
     ordered = _by_title(offered)
+    once = {(r.name, one.id) for r in can if r.target and not words for one in r.target.artifacts}
     shown = by_ioc(view.artifacts()) if by_artifact else []
     headings = clip_apart([view.text(artifact_title(artifact)) for artifact in shown], HEADING_LIMIT)
     for artifact, heading in zip(shown, headings, strict=True):
         runnable = set(by_artifact.get(artifact.id, ()))
         elsewhere |= runnable
         target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
-        responders = [r for r in ordered if r.name in runnable]
-        groups += _by_kind(heading, _with(target, responders, searchable), undoes, f"{artifact.id}:")
+        responders = [r for r in ordered if r.name in runnable and (r.name, artifact.id) not in once]
+        groups += _by_kind(heading, _with(target, responders), undoes, f"{artifact.id}:")
     if is_artifact:  # nobody who asks about an address needs to know why it can't take a domain
         cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
     cannot = [r for r in cannot if r.name not in elsewhere]
     groups.sort(key=lambda group: not group.label.startswith(CONTAIN))
-    return [*groups, _Entries(CANNOT, _with(own, cannot, searchable), about=lambda responder: reasons(responder, view))]
+    return [*groups, _Entries(CANNOT, _with(own, cannot), "", partial(reasons, view=view))]
 
 
 def _by_kind(
-    label: str, entries: Sequence[tuple[OfferedResponder, str]], undoes: Collection[str | None], target: str = ""
+    label: str,
+    entries: Sequence[tuple[OfferedResponder, str]],
+    undoes: Collection[str | None],
+    target: str = "",
+    view: RedactedView | None = None,
 ) -> list[_Entries]:
     """What contains, what looks something up or tells somebody, and what undoes, each with what runs most first."""
     entries = sorted(entries, key=lambda entry: -(entry[0].recent_runs or 0))
@@ -270,7 +278,8 @@ def _by_kind(
     undoing = [entry for entry in entries if entry[0].name in undoes and not _contains(entry[0])]
     others = [entry for entry in entries if entry not in contains and entry not in undoing]
     named = {f"{CONTAIN}{label}": contains, label: others, f"Undo · {label}": undoing}
-    return [_Entries(clip(head, OPTION_LIMIT), of_kind, target) for head, of_kind in named.items() if of_kind]
+    about = partial(_about_option, view=view)
+    return [_Entries(clip(head, OPTION_LIMIT), of_kind, target, about) for head, of_kind in named.items() if of_kind]
 
 
 def _contains(responder: OfferedResponder) -> bool:
@@ -278,10 +287,8 @@ def _contains(responder: OfferedResponder) -> bool:
     return responder.policy is not None and bool(responder.policy.undo)
 
 
-def _with(
-    target: str, responders: Sequence[OfferedResponder], searchable: Mapping[str, str]
-) -> list[tuple[OfferedResponder, str]]:
-    return [(r, f"{target}\n{searchable[r.name]}") for r in responders]
+def _with(target: str, responders: Sequence[OfferedResponder]) -> list[tuple[OfferedResponder, str]]:
+    return [(r, f"{target}\n{' '.join([*names.typed_names(r), r.description]).casefold()}") for r in responders]
 
 
 def _option(responder: OfferedResponder, about: str, target: str) -> dict[str, Any]:
@@ -299,13 +306,17 @@ def responder_option(responder: OfferedResponder) -> dict[str, Any]:
     return _option(responder, _about_option(responder), "")
 
 
-def _about_option(responder: OfferedResponder) -> str:
-    """`🔒 needs 1 approval · Takes the host off`, one line of a menu; foreign text, not escaped."""
-    policy = responder.policy
+def _about_option(responder: OfferedResponder, view: RedactedView | None = None) -> str:
+    """`LT-0198 · needs 1 approval · Takes the host off`, one line of a menu; foreign text, not escaped.
+
+    What it acts on only with a `view`: elsewhere the heading has it.
+    """
+    policy, target = responder.policy, responder.target if view is not None else None
+    named = [target_data(one, view) for one in target.artifacts] if target is not None and view else []
+    on = "choose which" if target is not None and target.required else ", ".join(named) if len(named) == 1 else ""
     needs = f"needs {count(policy.approval, 'approval')}" if policy is not None and policy.approval else ""
     case = "needs a case" if "case" in (responder.lacks or ()) else ""
-    marks = " ".join(part for part in ("🔒" if _contains(responder) else "", needs, case) if part)
-    return " · ".join(part for part in (marks, strip_markup(responder.description)) if part.strip())
+    return " · ".join(filter(None, [clip_middle(on, HEADING_LIMIT), needs, case, strip_markup(responder.description)]))
 
 
 def option_value(responder: OfferedResponder) -> str:
@@ -330,15 +341,9 @@ def target_of_option(value: str) -> tuple[str, str]:
 def menu_block(view: RedactedView, button: ButtonIds, channel: str) -> Block:
     """The menu of what can run on a subject and its artifacts, and what leads to a run on several of these."""
     subject = view.subject
-    others = (
-        [artifact for artifact in subject.others if may_see(view.clearance, artifact.tlp)]
-        if subject.kind == "case"
-        else ()
-    )
-    has_several = len({artifact.id for artifact in (*view.artifacts(), *others)}) > 1 and subject.kind in (
-        "alert",
-        "case",
-    )
+    others = subject.others if subject.kind == "case" else ()
+    visible = {one.id for one in (*view.artifacts(), *others) if may_see(view.clearance, one.tlp)}
+    has_several = len(visible) > 1 and subject.kind in ("alert", "case")
     several = [several_button(Intent("several", subject.id, channel), button)] if has_several else []
     return {
         "type": "actions",

@@ -25,13 +25,16 @@ from bot.slack_emulator.limits import problems
 from core.models import (
     Action,
     Alert,
+    Artifact,
     CaseTemplate,
     Log,
     OfferedResponder,
+    OfferedTarget,
     Override,
     Person,
     Policy,
     Refusal,
+    TargetArtifact,
     Undo,
 )
 from tests.bot import samples
@@ -194,7 +197,44 @@ def test_a_menu_has_what_contains_first_and_says_what_needs_approval() -> None:
         ("Undo · Alert ~12", "Release"),
     ]
     about = groups[0]["options"][0]["description"]["text"]
-    assert about == "🔒 needs 1 approval · What Isolate_1_0 does"
+    assert about == "needs 1 approval · What Isolate_1_0 does"
+
+
+def test_a_menu_says_what_a_responder_acts_on_and_names_it_once_for_an_alert() -> None:
+    host = samples.artifact(1, data_type="hostname", data="LT-0198")
+    address, other = samples.artifact(2), samples.artifact(3)
+    view = RedactedView(Subject.alert(samples.alert(artifacts=[host, address, other])), 2)
+
+    def acting(name: str, *on: Artifact, **more: Any) -> OfferedResponder:
+        artifacts = [
+            TargetArtifact(
+                id=one.id,
+                data_type=one.data_type,
+                data=one.label.lower(),
+                tlp=one.tlp,
+                kind="host" if one is host else "text",
+            )
+            for one in on
+        ]
+        target = OfferedTarget(data_types=[], artifacts=artifacts, total=len(on), required=len(on) > 1)
+        return samples.responder(name, target=target, policy=Policy(undo="Release", **more))
+
+    offered = [acting("Isolate", host, approval=1), acting("Block", address, other), samples.responder("Lookup")]
+    by_artifact = {address.id: ["Block", "Lookup"], other.id: ["Block"]}
+    groups = responders.responder_options(offered, by_artifact, view, "")["option_groups"]
+    assert {
+        group["label"]["text"]: [(o["text"]["text"], o["description"]["text"]) for o in group["options"]]
+        for group in groups
+    } == {
+        "Contain · Alert ~12": [
+            ("Block", "choose which · What Block does"),
+            ("Isolate", "LT-0198 · needs 1 approval · What Isolate does"),
+        ],
+        "Alert ~12": [("Lookup", "What Lookup does")],
+        "ip 203[.]0[.]113[.]2": [("Lookup", "What Lookup does")],
+    }
+    found = responders.responder_options(offered, by_artifact, view, "block 203.0.113.3")["option_groups"]
+    assert [group["label"]["text"] for group in found] == ["Contain · ip 203[.]0[.]113[.]3"]
 
 
 def menu_of(typed: str, *, clearance: int = 2) -> dict[str, list[str]]:

@@ -152,7 +152,7 @@ def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ())
         return " · ".join(part for part in (STATUS_WORDS[alert.status], _owner(alert), over) if part)
     if alert.status == "Imported":  # which runs and people change further, so its last change says nothing of the case
         word = f"made into case {alert.case}" if alert.case else STATUS_WORDS[alert.status]
-        return " · ".join(part for part in (f"*{word}*", _owner(alert), over) if part)
+        return " · ".join(part for part in (f"*{word}*", _owner(alert) if alert.assignee else "", over) if part)
     word = STATUS_WORDS[alert.status]
     if alert.updated_at is None:
         return f"*{word}*"
@@ -177,13 +177,13 @@ def _changed_by(alert: Alert, view: RedactedView, newest: Sequence[Action]) -> s
 
 
 def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
-    """The menu of responders, Assign to me, Details, and the overflow menu with what applies now."""
+    """The menu of responders, Assign to me (not in a case), Details, and what else applies now."""
     return {
         "type": "actions",
         "block_id": ids.MENU_BLOCK + button(Intent("menu", alert.id, "alert")),
         "elements": [
             responder_menu("Run a responder"),
-            *([_owner_button(alert, button)] if view.is_open else []),
+            *([_owner_button(alert, button)] if view.is_open and alert.status != "Imported" else []),
             _details_button(alert, button),
             _overflow(alert, button),
         ],

@@ -45,7 +45,8 @@ def case_card(case: Case, document: Document, tasks: Sequence[Task], *, clearanc
     blocks: list[Block] = [section(f"{head}\n{_state(case, tasks, view)}"), *urgent]
     if tasks:
         blocks.append(section("\n".join(_task_lines(tasks, view))))
-    blocks += _observables(document, view, button)
+    if not document.alert_ids:  # those of an alert are on its card, and its level isn't known here
+        blocks += _observables(document, view, button)
     return Message(push, (*blocks, _facts(case, document, view), _controls(case, button), *more))
 
 
@@ -82,16 +83,10 @@ def _task_lines(tasks: Sequence[Task], view: RedactedView) -> list[str]:
 
 
 def _observables(document: Document, view: RedactedView, button: ButtonIds) -> list[Block]:
-    """The first one, IOCs first, with its menu, and how many more there are.
-
-    In the thread of an alert only how many there are: those that came with it are withheld where it is, and its level
-    isn't known here.
-    """
+    """The first one, IOCs first, with its menu, and how many more there are."""
     every = [*document.artifacts, *document.other_artifacts]
     if view.clearance == SHARED:
         every = [artifact for artifact in every if may_see(SHARED, artifact.tlp)]
-    if every and document.alert_ids:
-        return [context(f"{count(len(every), 'observable')}, to be chosen with *Run a responder*")]
     shown = by_ioc(artifact for artifact in every if may_see(view.clearance, artifact.tlp))
     hidden = [f"{len(every) - len(shown)} withheld"] if len(every) > len(shown) else []
     if not shown:

@@ -6,6 +6,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals
 from bot.block_kit.elements import MAX_OPTIONS
+from bot.block_kit.subjects import target_data
 from bot.block_kit.text import (
     OPTION_LIMIT,
     clean,
@@ -17,7 +18,7 @@ from bot.block_kit.text import (
     sections,
 )
 from bot.clearance import RedactedView
-from bot.features.runs.views import runs, undo_state
+from bot.features.runs.views import runs
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block
 from core.models import OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
@@ -99,7 +100,7 @@ def field(choices: Sequence[Choice], key: str) -> list[Block]:
 
 def _options(artifacts: Sequence[TargetArtifact], view: RedactedView, *, is_code: bool = False) -> list[dict[str, Any]]:
     """What can be chosen, each with what the alert says of it; no two look the same."""
-    texts = clip_apart([clean(undo_state.target_data(artifact, view)) for artifact in artifacts], NAME_LIMIT)
+    texts = clip_apart([clean(target_data(artifact, view)) for artifact in artifacts], NAME_LIMIT)
     return [
         {
             "text": mrkdwn(code(text, OPTION_LIMIT)) if is_code else plain(text or "(no name)"),
@@ -113,7 +114,7 @@ def _options(artifacts: Sequence[TargetArtifact], view: RedactedView, *, is_code
 
 def _whole(artifacts: Sequence[TargetArtifact], view: RedactedView) -> list[str]:
     """The names that are too long for an option, whole."""
-    long = [artifact for artifact in artifacts if len(undo_state.target_data(artifact, view)) > NAME_LIMIT]
+    long = [artifact for artifact in artifacts if len(target_data(artifact, view)) > NAME_LIMIT]
     return [f"• {line}" for line in runs.target_lines(long, view)]
 
 

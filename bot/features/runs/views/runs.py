@@ -8,7 +8,7 @@ from typing import Any, Literal
 from bot.block_kit import ids
 from bot.block_kit.elements import MAX_LINES, button_element, confirmation, listed
 from bot.block_kit.names import NAME_LIMIT
-from bot.block_kit.subjects import SIGNS
+from bot.block_kit.subjects import SIGNS, target_data
 from bot.block_kit.text import (
     OPTION_LIMIT,
     clean,
@@ -197,7 +197,7 @@ def target_in_plain(action: Action, view: RedactedView, limit: int) -> str:
     on = target_in_full(view)
     if action.target and view.subject.kind != "case_artifact":
         shown, others = _first(action.target, view, MAX_TARGETS)
-        full = [f"{one.data_type} {undo_state.target_data(one, view)}" for one in shown]
+        full = [f"{one.data_type} {target_data(one, view)}" for one in shown]
         names = clip_apart(full, limit // len(shown) if shown else 0)
         on = f"{', '.join([*names, *others])}, of {on}"
     return foreign_plain(on, limit)
@@ -228,7 +228,7 @@ def targets(action: Action, view: RedactedView, most: int = MAX_TARGETS) -> str:
 def target_names(artifacts: Sequence[TargetArtifact], view: RedactedView, most: int = MAX_TARGETS) -> str:
     """The first artifacts that this view may show, and how many there are beside them; mrkdwn."""
     shown, others = _first(artifacts, view, most)
-    names = clip_apart([f"{one.data_type} {undo_state.target_data(one, view)}" for one in shown], TARGET_LIMIT)
+    names = clip_apart([f"{one.data_type} {target_data(one, view)}" for one in shown], TARGET_LIMIT)
     return ", ".join([*map(escape, map(clean, names)), *others])
 
 
@@ -237,7 +237,7 @@ def target_lines(artifacts: Sequence[TargetArtifact], view: RedactedView, most: 
     shown, others = _first(artifacts, view, most)
     limit = FULL_TARGET_LIMIT if len(shown) <= MAX_FULL_TARGETS else TARGET_LIMIT
     lines = list[str]()
-    for one, data in zip(shown, clip_apart([undo_state.target_data(one, view) for one in shown], limit), strict=True):
+    for one, data in zip(shown, clip_apart([target_data(one, view) for one in shown], limit), strict=True):
         said = foreign(view.text(one.message or ""), MESSAGE_LIMIT)
         lines.append(" · ".join(filter(None, [f"{foreign(one.data_type, 30)} {code(data, 5 * limit)}", said])))
     return [*lines, *others]

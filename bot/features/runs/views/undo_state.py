@@ -2,6 +2,7 @@
 
 from bot.block_kit import modals
 from bot.block_kit.names import NAME_LIMIT
+from bot.block_kit.subjects import target_data
 from bot.block_kit.text import (
     code,
     core_says,
@@ -11,11 +12,11 @@ from bot.block_kit.text import (
     slack_date,
     time_ahead,
 )
-from bot.clearance import RedactedView, defang
+from bot.clearance import RedactedView
 from bot.message import Block
 from core.common.clock import MINUTE_MS
 from core.common.words import count
-from core.models import OPEN_STATUSES, Action, Extension, Measure, Policy, TargetArtifact, Undo
+from core.models import OPEN_STATUSES, Action, Extension, Measure, Policy, Undo
 
 IN_FORCE = ("available", "waiting", "running", "failed")
 MESSAGE_LIMIT = 300
@@ -188,13 +189,6 @@ def no_later_end(policy: Policy) -> str:
 def minutes_of(value: str) -> int | None:
     """The minutes of a chosen option; None for what isn't one."""
     return int(value) if value.isascii() and value.isdigit() and len(value) <= 7 else None
-
-
-def target_data(artifact: TargetArtifact, view: RedactedView) -> str:
-    """What it names, defanged; a host in the letters of its alert or case, where a run has it in lower case."""
-    known = (*view.subject.artifacts, *view.subject.others) if artifact.kind == "host" else ()
-    spelled = (one.label for one in known if one.label.lower() == artifact.data)
-    return defang(view.text(next(spelled, artifact.data)), artifact.data_type)
 
 
 LATER_COUNTS = "the later end counts"  # how core ends the sentence that says the same

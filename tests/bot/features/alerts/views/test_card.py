@@ -167,11 +167,11 @@ def test_the_card_of_an_alert_in_a_case_keeps_its_tools_and_runs() -> None:
     runs = [ended(number=40 + n, responder_name=f"R{n}") for n in range(6)] + [ended("Failure", number=60)]
     shown = card(*runs, status="Imported", case="~30", updated_at=NOW, updated_by="ben@soc.example")
     texts = texts_of(shown)
-    assert "\n*made into case ~30* · unassigned · suricata" in texts[0]
+    assert "\n*made into case ~30* · suricata" in texts[0]
     assert len([line for line in texts if line.startswith("✅ *R")]) == 2
     assert texts[-1] == "4 earlier runs: `/responder actions ~12` shows all."
     (menu,) = [block for block in shown.blocks if block["type"] == "actions"]
-    assert [element["action_id"] for element in menu["elements"]] == [ids.MENU, ids.ASSIGN, ids.DETAILS, ids.MORE]
+    assert [element["action_id"] for element in menu["elements"]] == [ids.MENU, ids.DETAILS, ids.MORE]
     assert ids.RUN_AGAIN in str(shown.blocks)
 
 
@@ -213,7 +213,7 @@ def test_what_no_longer_applies_is_not_on_the_card() -> None:
         made = intents_in(lambda b: alert_card(alert(**more), [], clearance=2, button=b))
         return [intent.what for intent in made if intent.what not in ("menu", "details", "actions")]
 
-    assert offered(status="Imported", case="~30") == ["assign"]
+    assert offered(status="Imported", case="~30") == []
     assert offered(status="New") == ["assign", "read", "case"]
     assert offered(assignee="ben@x") == ["unassign", "read", "case"]
     assert offered(status="Ignored") == ["unread", "case"]
