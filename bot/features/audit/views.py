@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bot.block_kit.elements import MAX_LINES, listed
 from bot.block_kit.notices import notice
-from bot.block_kit.text import VERSION, defang_indicators, foreign, plain_name, readable_name, slack_date
+from bot.block_kit.text import VERSION, defang_indicators, foreign, in_own_time, plain_name, readable_name, slack_date
 from bot.message import Message
 from core.models import AuditRow
 
@@ -36,7 +36,6 @@ def _said(row: AuditRow) -> str:
         for value in (values if isinstance(values, list) else [values])
         if isinstance(value, str) and (_LOGIN.fullmatch(value) or VERSION.search(value))
     }
-    if not names:
-        return foreign(defang_indicators(row.sentence), ROW_CHARS)
-    parts = re.split(rf"(?<![^\s(])({'|'.join(map(re.escape, names))})(?![^\s,;:)])", row.sentence)
-    return foreign("".join(names.get(part) or defang_indicators(part) for part in parts), ROW_CHARS)
+    named = "|".join(map(re.escape, names)) or "(?!)"
+    parts = re.split(rf"(?<![^\s(])({named})(?![^\s,;:)])", row.sentence)
+    return in_own_time(foreign("".join(names.get(part) or defang_indicators(part) for part in parts), ROW_CHARS))

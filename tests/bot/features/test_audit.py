@@ -36,6 +36,18 @@ async def test_anybody_reads_who_decided_what_about_what_they_may_see(env: BotEn
     await seen(env, ANNA, message_with(SOC, "Type `/responder audit` and the id"))
 
 
+def test_times_of_a_sentence_are_the_readers() -> None:
+    sentence = "anna@x.example asked to move the end of ~3, Isolate_1_0 on ~1, from no end to 2026-11-29 04:56:21 UTC"
+    doc = {"by": "anna@x.example", "object": "~3", "responder": "Isolate_1_0"}
+    row = AuditRow(
+        number=1, hash="", at=0, what="extension.requested", by="anna@x.example", object="~3", sentence=sentence,
+        row=doc, texts={},
+    )  # fmt: skip
+    shown = text_of(story("~3", [row]).payload())
+    at = "<!date^1795928160^{date_short_pretty} {time}|2026-11-29 04:56 UTC>"
+    assert f"anna asked to move the end of ~3, Isolate on ~1, from no end to {at}" in shown
+
+
 def test_people_are_no_indicators() -> None:
     asked = ["ben@example.org", "lea@example.org"]
     sentence = f"Core asked {' and '.join(asked)} to approve ~3; note: it wrote to ben@example.org.evil.example"
