@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Literal
 import pytest
 
 from bot.block_kit import ids
-from bot.slack_emulator import EmulatedUser, SlackEmulator
+from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.client import CoreClient
 from tests.bot.chaos import CHANNELS, BotProcess, Installation, installation, start_process
 from tests.bot.features.environment import text_of, topmost
@@ -50,6 +50,15 @@ def runs(installed: Installation) -> int:
     return len(list(installed.counts.glob("Quick *")))
 
 
+def question_of_many(view: EmulatorView) -> dict[str, Any] | None:
+    """Where the question is: in a window, or in a message where the bot needed more than the 3 s to open one."""
+    words = f"Runs on {MANY} targets"
+    if (modal := topmost(ids.NOTICE_VIEW, words)(view)) is not None:
+        return {"channel": None, "view_id": modal["id"]}
+    asked = [message["ts"] for message in view.messages(SOC) if words in text_of(message)]
+    return {"channel": SOC, "message_ts": asked[0]} if asked else None
+
+
 async def started(installed: Installation) -> list[BotProcess]:
     """Core and bot, up."""
     processes = []
@@ -84,9 +93,9 @@ async def test_of_a_hundred_each_runs_once_and_one_message_tells_it_though_core_
             )
             await anna.until(lambda view: f"{MANY} alerts that say the same" in str(view.messages(SOC)), timeout_s=60)
             await anna.command(SOC, f"/responder run quick {' '.join(alert_ids)}")
-            question = await anna.until(topmost(ids.NOTICE_VIEW, f"Runs on {MANY} targets"), timeout_s=60)
+            question = await anna.until(question_of_many, timeout_s=60)
             for _ in range(2):
-                await anna.click(None, view_id=question["id"], action_id=ids.BULK_START)
+                await anna.click(**question, action_id=ids.BULK_START)
 
             async def kill_once(enough: Callable[[], bool]) -> None:
                 await until(enough, "enough runs")
