@@ -505,8 +505,8 @@ def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -
     message = read_report(action).message
     if state_of(action) in ("denied", "expired", "cancelled", "stopped"):  # which says itself what became of it
         message = message.partition(": ")[2] if state_of(action) == "denied" else ""
-    if action.dispatched_at is None:  # else a program says it
-        message = with_names(message, view)
+    # What a program says may name what it acted on.
+    message = with_names(message, view) if action.dispatched_at is None else defang_indicators(message)
     return core_says(view.report(message), limit) if message else ""
 
 

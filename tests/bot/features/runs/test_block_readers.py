@@ -44,7 +44,9 @@ async def test_the_form_and_the_card_say_who_reads_what_is_blocked_and_who_still
         await read("edge-fw")
         shown = await card("read by edge-fw", "not read yet by dc-fw")
         await read("dc-fw")
-        shown = await card("read by dc-fw", "edge-fw", but="not read yet")
+        shown = await card(
+            "203[.]0[.]113[.]7 was put on the block list", "read by dc-fw", "edge-fw", but="not read yet"
+        )
         (undo,) = {
             element["action_id"]
             for block in shown["blocks"]
