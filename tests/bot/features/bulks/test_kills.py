@@ -50,13 +50,13 @@ def runs(installed: Installation) -> int:
     return len(list(installed.counts.glob("Quick *")))
 
 
-def question_of_many(view: EmulatorView) -> dict[str, Any] | None:
-    """Where the question is: in a window, or in a message where the bot needed more than the 3 s to open one."""
+def question_of_many(view: EmulatorView) -> dict[str, Any]:
+    """Where the question is, if it is: in a window, or in a message where the bot needed over 3 s to open one."""
     words = f"Runs on {MANY} targets"
     if (modal := topmost(ids.NOTICE_VIEW, words)(view)) is not None:
         return {"channel": None, "view_id": modal["id"]}
     asked = [message["ts"] for message in view.messages(SOC) if words in text_of(message)]
-    return {"channel": SOC, "message_ts": asked[0]} if asked else None
+    return {"channel": SOC, "message_ts": asked[0]} if asked else {}
 
 
 async def started(installed: Installation) -> list[BotProcess]:
