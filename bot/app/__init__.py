@@ -307,8 +307,9 @@ class Bot:
             Check("delivery", False, f"{problem.message} {count(problem.waiting, 'message')} unsent.")
             for problem in await self.outbox.problems()
         ]
+        names = self.channels.names
         storms = [
-            Check(f"storm in {s.channel}", True, storm_sentence(s, utc_time(s.since)))
+            Check(f"storm in {names.get(s.channel, s.channel)}", True, storm_sentence(s, utc_time(s.since)))
             for s in await self.outbox.storms()
         ]
         replicas = await self.outbox.replicas.all()

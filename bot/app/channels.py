@@ -39,10 +39,11 @@ class Channels:
     """The clearance of each channel. One that is shared, or that Slack tells nothing of, shows only TLP:CLEAR."""
 
     def __init__(self, sections: Sequence[ChannelSection], slack: AsyncWebClient) -> None:
-        self._sections = {section.id: section for section in sections}
-        self._has_own = bool(self._sections)
+        self.sections = {section.id: section for section in sections}
         self._slack = slack
         self._states: dict[str, _ChannelState] = {}
+        self.names = {section.id: section.id for section in sections}
+        """By id: `#soc-alerts`, once Slack has told it."""
         self._request: str | None = None  # the last one to refresh that was seen
         self._refreshed_at = 0.0  # on the monotonic clock
         self._refreshing = asyncio.Lock()
@@ -52,25 +53,25 @@ class Channels:
     @property
     def routes(self) -> Mapping[str, Route]:
         """The routes of the channels into which alerts are posted."""
-        return {section.id: section.alerts for section in self._sections.values() if section.alerts is not None}
+        return {section.id: section.alerts for section in self.sections.values() if section.alerts is not None}
 
     @property
     def groupings(self) -> Mapping[str, Grouping]:
         """By channel: which alerts share a card there."""
-        return {section.id: section.group for section in self._sections.values() if section.group is not None}
+        return {section.id: section.group for section in self.sections.values() if section.group is not None}
 
     @property
     def mentions(self) -> Mapping[str, Mapping[int, str]]:
         """By channel and severity: the user group or the person that is mentioned about a new alert."""
         return {
             section.id: {SEVERITY_NAMES.index(name): who for name, who in section.mention.items()}
-            for section in self._sections.values()
+            for section in self.sections.values()
             if section.mention
         }
 
     def clearance(self, channel: str) -> int | None:
         """The highest TLP that the channel may show now, or SHARED; None if it isn't in the settings."""
-        section = self._sections.get(channel)
+        section = self.sections.get(channel)
         if section is None:
             return None
         state = self._states.get(channel)
@@ -81,12 +82,12 @@ class Channels:
     def is_known(self, channel: str) -> bool:
         """Whether the clearance is certain, so that messages in the channel can be rendered again for it."""
         state = self._states.get(channel)
-        return channel not in self._sections or (state is not None and state.is_known)
+        return channel not in self.sections or (state is not None and state.is_known)
 
     async def refresh(self) -> None:
         """Ask Slack about each channel of the settings."""
         async with self._refreshing:  # so that an older answer can't replace a newer one
-            for channel in self._sections:
+            for channel in self.sections:
                 self._states[channel] = await self._ask_slack(channel)
         self.refreshed.set()
 
@@ -121,26 +122,23 @@ class Channels:
             is_internal = previous is not None and previous.is_internal and is_outage
             return _ChannelState(is_internal, failure.message, is_known=is_internal)
         info = response["channel"]
+        self.names[channel] = f"#{info['name']}"
         is_shared = any(info.get(flag) for flag in SHARED_FLAGS)
         return _ChannelState(not is_shared, _membership_problem(channel, info))
 
     async def checks(self) -> list[Check]:
         """One line for each channel, refreshed now."""
         await self.refresh()
-        checks = [self._check(channel) for channel in self._sections]
-        if self._has_own:
-            return checks
-        return [
-            Check("channels", False, "none in the settings: add a [[channel]] with its id and a clearance"),
-            *checks,
-        ]
+        if not self.sections:
+            return [Check("channels", False, "none in the settings: add a [[channel]] with its id and a clearance")]
+        return [self._check(channel) for channel in self.sections]
 
     def _check(self, channel: str) -> Check:
-        state, clearance = self._states[channel], self.clearance(channel)
+        state, name = self._states[channel], f"channel {self.names[channel]}"
         if state.problem:
-            return Check(f"channel {channel}", False, state.problem)
-        message = f"shows up to {tlp_name(clearance)}"
-        return Check(f"channel {channel}", True, message if state.is_internal else f"{message}, since it is shared")
+            return Check(name, False, state.problem)
+        message = f"shows up to {tlp_name(self.clearance(channel))}"
+        return Check(name, True, message if state.is_internal else f"{message}, since it is shared")
 
 
 def _membership_problem(channel: str, info: Mapping[str, object]) -> str:

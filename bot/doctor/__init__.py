@@ -67,10 +67,11 @@ async def checks(
         results.append(await _transport_check(settings, slack, bot_id))
         if not team:
             return [*results, *running]
-        results += await Channels(settings.channel, slack).checks()
+        channels = Channels(settings.channel, slack)
+        results += await channels.checks()
         if settings.bot.core_api_key:
             clearance_of = _known_to_core(core) if key.ok else None
-        results += await _people_checks(settings, slack, team, bot_user_id, clearance_of)
+        results += await _people_checks(channels, slack, team, bot_user_id, clearance_of)
         known = {check.name for check in results}
         return [*results, *(check for check in running if check.name not in known)]
 
@@ -212,13 +213,13 @@ async def _transport_check(settings: BotSettings, slack: AsyncWebClient, bot_id:
 
 
 async def _people_checks(
-    settings: BotSettings, slack: AsyncWebClient, team: str, bot_user_id: str, clearance_of: ClearanceOf | None
+    channels: Channels, slack: AsyncWebClient, team: str, bot_user_id: str, clearance_of: ClearanceOf | None
 ) -> list[Check]:
     """How many people in the channels are linked to users of core, and how many of a channel may see less than it."""
     if clearance_of is None:
         return [Check("people", True, "can't be looked up without a right [bot] core_api_key")]
     members: dict[str, Sequence[str]] = {}
-    for channel in settings.channel:
+    for channel in channels.sections.values():
         try:
             response = await slack.conversations_members(channel=channel.id, limit=MAX_MEMBERS)
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError):
@@ -233,12 +234,13 @@ async def _people_checks(
     if people and not linked:
         return [Check("people", False, "nobody is linked: `responder-bot user link LOGIN --slack-id ID` for each")]
     checks = [Check("people", True, f"{len(linked)} of {len(people)} in the channels are linked")]
-    for channel in settings.channel:
+    for channel in channels.sections.values():
         less = [user for user in members.get(channel.id, ()) if linked.get(user, channel.clearance) < channel.clearance]
         if less:
             cure = "`user clearance` raises theirs, a lower `clearance` of the channel shows less"
             who = f"{count(len(less), 'member')} may see less than TLP:{TLP_NAMES[channel.clearance].upper()}"
-            checks.append(Check(f"members of {channel.id}", False, f"{who}, which it shows: {cure}"))
+            name = f"members of {channels.names[channel.id]}"
+            checks.append(Check(name, False, f"{who}, which it shows: {cure}"))
     return checks
 
 

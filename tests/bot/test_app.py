@@ -329,7 +329,7 @@ async def test_doctor_says_how_many_members_of_a_channel_may_see_less_than_it_sh
     async with running_bot(tmp_path) as env, CoreClient(env.core.url, env.service_key) as core:
         (check,) = [check for check in await doctor.checks(env.settings, core, {}, now_ms) if not check.ok]
         assert (check.name, check.message.partition(",")[0]) == (
-            f"members of {RED}",
+            f"members of #{RED[2:].lower()}",
             "3 members may see less than TLP:RED",
         )
         for login in ("anna", "ben", "rob"):
@@ -362,7 +362,7 @@ async def test_doctor_names_the_checks_that_fail(tmp_path: Path) -> None:
     async with running_bot(tmp_path, channels=CHANNELS[:2]) as env, CoreClient(env.core.url, env.service_key) as core:
         well = await doctor.checks(env.settings, core, {}, now_ms)
         assert [check for check in well if not check.ok] == []
-        assert {"core", "key", "token", "clock", "files", "socket", f"channel {SOC}", "people"} <= {
+        assert {"core", "key", "token", "clock", "files", "socket", f"channel #{SOC[2:].lower()}", "people"} <= {
             c.name for c in well
         }
         assert env.bot.health_server is not None

@@ -133,7 +133,7 @@ async def test_doctor_passes_for_the_emulator_alone_and_prints_only_its_lines(tm
         "bot",
     )
     assert results == {
-        *(("ok", name) for name in (*fine, "channel C0GENERAL")),
+        *(("ok", name) for name in (*fine, "channel #general")),
         *(("FAIL", name) for name in ("folders", "core", "channel C0GONE")),
     }
     assert "people: 1 of 2 in the channels are linked" in out.decode()  # read from the store, since there is no key

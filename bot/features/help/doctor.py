@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.block_kit import notices
 from bot.block_kit.notices import TASKS
-from bot.block_kit.text import foreign
+from bot.block_kit.text import foreign, said
 from bot.clearance import tlp_name
 from bot.features.authorization import DIRECT_MESSAGE, who_gives_rights
 from bot.features.base import Check, Command, Context, Entry, Feature
@@ -46,7 +46,7 @@ async def _summary(context: Context, checks: Sequence[Check]) -> Check:
 def line(check: Check) -> str:
     """A check as a line of mrkdwn: mark, name, and what to do."""
     mark = "✓" if check.ok else "✗"
-    return f"{mark} *{foreign(check.name, 60)}*: {foreign(check.message, 400)}"
+    return f"{mark} *{foreign(check.name, 60)}*: {foreign(said(check.message), 400)}"
 
 
 def _link_check(person: Person) -> Check:

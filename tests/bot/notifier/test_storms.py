@@ -81,7 +81,7 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
         shown = [m["text"] for m in await anna.messages(SOC)]
         assert sum("that say the same" in text for text in shown) <= 1
         assert sum("alerts in" in text for text in shown) == 1
-        check = next(check for check in await env.bot.checks() if check.name == f"storm in {SOC}")
+        check = next(check for check in await env.bot.checks() if check.name == f"storm in #{SOC[2:].lower()}")
         assert check.ok
         assert "alerts stand in 2 groups since" in check.message
         await anna.open_home()
@@ -94,7 +94,7 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
             assert float(counted.split()[1]) >= 140
         clock.ahead_ms += 11 * MINUTE_MS
         await anna.until(lambda view: "The storm is over" in digest_in(view.messages(SOC)))
-        assert all(check.name != f"storm in {SOC}" for check in await env.bot.checks())
+        assert all(check.name != f"storm in #{SOC[2:].lower()}" for check in await env.bot.checks())
         assert not [answer for *_, answer in env.emulator.traffic if "ratelimited" in str(answer)]
 
 

@@ -264,7 +264,15 @@ async def pick(env: FeatureEnvironment, name: str, card: dict[str, Any], words: 
 async def test_doctor_command_shows_every_check_to_an_org_admin(env: FeatureEnvironment) -> None:
     await env["lea"].command(SOC, "/responder doctor")
     told = text_of(await env.ephemeral("lea", "this channel"))
-    for name in ("you", "your rights", "core", "engine local", "token", f"channel {SOC}", f"channel {OPEN}"):
+    for name in (
+        "you",
+        "your rights",
+        "core",
+        "engine local",
+        "token",
+        "channel #soc",
+        "channel #open",
+    ):
         assert f"*{name}*" in told
 
 
@@ -276,7 +284,7 @@ async def test_doctor_command_shows_others_what_concerns_them(env: FeatureEnviro
     assert "✓ *you*: linked to eve@responder-bot.local, who may see up to TLP:AMBER" in told
     assert "✗ *your rights*: you can't run responders" in told
     assert "checks of responder-bot need attention; ask admin or lea, who sees them here" in told
-    assert [words for words in ("engine", "confinement", OPEN, f"channel {SOC}", "token") if words in told] == []
+    assert [words for words in ("engine", "confinement", OPEN, "channel #soc", "token") if words in told] == []
     await env["uma"].command(SOC, "/responder doctor")
     told = text_of(await env.ephemeral("uma", "You're not linked yet"))
     assert "responder-bot user add YOUR-LOGIN" in told
