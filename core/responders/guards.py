@@ -321,11 +321,10 @@ class Guards:
             used, free_at = self._used(reads, run, rate, on)
             if used < rate.runs:
                 continue
+            what = f"the limit of {count(rate.runs, 'run')} in {_period(rate)} is reached"
             if on:  # the runs may be on an artifact that the caller may not see
-                what = f"the limit of {count(rate.runs, 'run')} on this target in {_period(rate)} is reached"
-                yield _refusal("rate_per_target", what, _OVERRIDE)
+                yield _refusal("rate_per_target", f"{what} on this target", _OVERRIDE)
                 continue
-            what = f"{used} of {rate.runs} runs in {_period(rate)} are used"
             yield _refusal("rate", what if free_at else f"{what}, as some wait to run", _OVERRIDE, until=free_at)
 
     def usage(self, reads: Reads, run: AskedRun) -> list[str]:

@@ -264,14 +264,16 @@ async def test_a_rate_is_kept_and_says_when_it_is_free_again(tmp_path: Path) -> 
             await started(harness)
         assert error.value.code == "rate_limited"
         assert error.value.message == (
-            f"{NAME} can't run: 2 of 2 runs in 1 hour are used; free again at {at(1)};"
+            f"{NAME} can't run: the limit of 2 runs in 1 hour is reached; free again at {at(1)};"
             " an administrator may override it, with a reason and another administrator's approval."
         )
         assert error.value.details["retryAfter"] == 1800
         harness.clock.now_ms += HOUR_MS // 2
         await ran(harness)
         harness.clock.now_ms += HOUR_MS
-        assert "3 of 3 runs in 1 day are used; free again at 2023-11-15 22:13 UTC" in (await refused(harness))[1]
+        assert (
+            "the limit of 3 runs in 1 day is reached; free again at 2023-11-15 22:13 UTC" in (await refused(harness))[1]
+        )
 
 
 async def test_a_restart_and_a_second_core_count_what_ran_before(tmp_path: Path) -> None:
@@ -309,7 +311,7 @@ async def test_requests_that_wait_for_approval_hold_their_place(tmp_path: Path) 
         waiting = await started(harness)
         harness.clock.now_ms += HOUR_MS // 2
         assert (await refused(harness))[1].startswith(
-            f"{NAME} can't run: 1 of 1 runs in 1 hour are used, as some wait to run;"
+            f"{NAME} can't run: the limit of 1 run in 1 hour is reached, as some wait to run;"
         )
         await harness.actions.decide(BEN, waiting.id, "deny")
         await started(harness)  # what never ran is not counted
@@ -339,7 +341,7 @@ async def test_a_queue_does_not_outrun_its_rate(tmp_path: Path) -> None:
         await stop(harness)
         async with restarted(harness, policies=rules(rate=["1/1h"])) as core:
             await take_over(harness, core)
-            assert "did not run: 1 of 1 runs in 1 hour are used" in await message_of(harness, second)
+            assert "did not run: the limit of 1 run in 1 hour is reached" in await message_of(harness, second)
             assert (await harness.ended(first.id)).status == "Success"
 
 
@@ -411,7 +413,7 @@ async def test_a_rate_per_target_tells_nothing_of_the_runs_that_it_counts(tmp_pa
         with pytest.raises(ResponderBotError) as error:
             await harness.actions.start(ANNA, run_input(harness, objectId=seen, **on))
         assert error.value.message == (
-            f"{NAME} can't run: the limit of 2 runs on this target in 24 hours is reached; an administrator may"
+            f"{NAME} can't run: the limit of 2 runs in 24 hours is reached on this target; an administrator may"
             " override it, with a reason and another administrator's approval."
         )
         assert error.value.details == {"rule": "rate_per_target"}
@@ -462,7 +464,7 @@ async def test_lists_say_which_rule_stands_in_the_way_and_who_can_lift_it(tmp_pa
         await ran(harness)
         _, responder = await harness.database.read(explained)
         assert responder.refusals[0].until == harness.clock.now_ms + HOUR_MS
-        assert responder.refusals[0].message == "2 of 2 runs in 1 hour are used"
+        assert responder.refusals[0].message == "the limit of 2 runs in 1 hour is reached"
         assert responder.can_be_overridden
 
 

@@ -587,7 +587,7 @@ async def test_a_rate_holds_while_clocks_of_hosts_differ(tmp_path: Path, ahead_m
             for ms in (0, 5 * MINUTE_MS - 1):
                 await passes(ms)
                 for core in cores:
-                    with pytest.raises(ResponderBotError, match="1 of 1 runs in 5 minutes are used"):
+                    with pytest.raises(ResponderBotError, match="the limit of 1 run in 5 minutes is reached"):
                         await core.actions.start(ANNA, run_input(harness, NOTIFY.name))
             await passes(1)
             await cores[1 - first].actions.start(ANNA, run_input(harness, NOTIFY.name))

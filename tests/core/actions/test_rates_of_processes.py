@@ -28,7 +28,7 @@ async def test_of_200_requests_at_once_to_two_processes_five_run_and_no_more_aft
         for core in cores:
             await core.kill()
     async with core_process(setup) as again:
-        with pytest.raises(ResponderBotError, match="5 of 5 runs in 1 hour are used; free again at"):
+        with pytest.raises(ResponderBotError, match="the limit of 5 runs in 1 hour is reached; free again at"):
             await again.client("ben").run(body)
         assert [(await again.ended(action.id)).status for action in started] == ["Success"] * 5
     assert setup.counted("five") == 5

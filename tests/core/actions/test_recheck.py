@@ -74,7 +74,7 @@ async def test_a_dispatch_counts_the_rate_of_now_after_the_last_vote(tmp_path: P
         await stop(harness)
         async with restarted(harness, policies=rules(approval=1, rate=["1/1h"])) as core:
             await take_over(harness, core)
-            assert "did not run: 1 of 1 runs in 1 hour are used" in await message_of(harness, actions[1])
+            assert "did not run: the limit of 1 run in 1 hour is reached" in await message_of(harness, actions[1])
 
 
 async def test_the_next_core_goes_on_with_what_has_begun_whoever_lost_their_rights(tmp_path: Path) -> None:
