@@ -7,7 +7,7 @@ import sqlite_utils
 from core.common.clock import now_ms
 from core.common.database import Database, Transaction
 from core.common.database.location import Location, PostgresqlUrl
-from core.common.database.opening import CORES_SCHEMA, CORES_TABLE, SETTING, forget_place, open_postgresql
+from core.common.database.opening import CORES_SCHEMA, SETTING, forget_place, open_postgresql
 from core.common.database.schema import Migration, Opening
 from core.common.database.sqlite.database import SqliteDatabase
 from core.common.database.transfer import Store
@@ -17,6 +17,7 @@ from core.store.database import backup
 from core.store.database.schema import MIGRATIONS, migrate
 
 _BOTS = "responder_bot", "_bot"
+_NEW_TABLE = "in_force"  # databases of 0.1.0 have not got it
 
 
 def open_database(
@@ -34,7 +35,7 @@ def open_database(
     opening = opening or Opening()
     if isinstance(location, PostgresqlUrl):
         return open_postgresql(
-            location, CORES_SCHEMA, migrations, _prepare, table=CORES_TABLE, setting=SETTING, opening=opening
+            location, CORES_SCHEMA, migrations, _prepare, table=_NEW_TABLE, setting=SETTING, opening=opening
         )
 
     def migrate_all(db: sqlite_utils.Database) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 import sqlite_utils
 
 from bot.outbox.store import inbox_file, open_stores
+from bot.outbox.store import migrate as migrate_bot
 from core.common.database import Database, Dialect, Reads, Search, Transaction
 from core.common.database.group_commit import Work, Writer
 from core.common.database.sqlite.connection import WAL_BYTES
@@ -350,6 +352,23 @@ def test_a_command_on_a_newer_database_ends_with_one_sentence(tmp_path: Path) ->
         ended = programs.run("core.cli", *command, cwd=tmp_path, env={**os.environ, "RESPONDER_BOT_CORE_PORT": "0"})
         assert (ended.returncode, ended.stderr.count("\n"), ended.stdout) == (2, 1, "")
         assert "made by a newer release" in ended.stderr
+
+
+def test_a_database_from_before_the_first_release_is_refused(tmp_path: Path) -> None:
+    """Its migration has the same number, and other tables; so have the bot's, where core is of this release."""
+    path = tmp_path / "responder-bot.db"
+    sentence = f"{path} is from before 0.2.0 and can't be upgraded; move it away, or name another file."
+    with closing(sqlite_utils.Database(path)) as db:
+        migrate(db)
+        migrate_bot(db)
+        db.execute("DROP TABLE channel_alert")
+    with pytest.raises(ResponderBotError, match=re.escape(sentence)) as refused:
+        open_stores(path)
+    assert refused.value.code == "bad_request"
+    with closing(sqlite_utils.Database(path)) as db:
+        db.execute("DROP TABLE in_force")
+    ended = programs.run("core.cli", "core", cwd=tmp_path, env={**os.environ, "RESPONDER_BOT_CORE_PORT": "0"})
+    assert (ended.returncode, ended.stderr, ended.stdout) == (2, f"{sentence}\n", "")
 
 
 @pytest.mark.usefixtures("each_database")

@@ -231,6 +231,12 @@ async def test_a_database_of_a_newer_release_is_refused(url: str) -> None:
     assert refusal(url) == ("This database was made by a newer release; run that one, or name another database.")
 
 
+async def test_a_database_from_before_the_first_release_is_refused(url: str) -> None:
+    async with opened(url) as database:
+        await database.transaction(lambda tx: tx.run("DROP TABLE in_force"))
+    assert "or those from before 0.2.0, which can't be upgraded; " in refusal(url)
+
+
 def test_without_psycopg_the_url_is_a_sentence() -> None:
     program = (
         "import sys; sys.modules['psycopg'] = None\n"

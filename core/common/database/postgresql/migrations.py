@@ -121,8 +121,9 @@ def _applied(connection: Connection, server: Server, table: str) -> int:
         run_plainly(connection, _TABLES)
     elif not found["has_table"]:
         sentence = (
-            f"The schema {server.schema} of {server.place} holds other tables than {server.setting} is for; core and"
-            " bot need a schema each, so name another search path there, or none."
+            f"The schema {server.schema} of {server.place} holds other tables than {server.setting} is for, or those"
+            " from before 0.2.0, which can't be upgraded; core and bot need a schema each, so name another search path"
+            " there, or another database."
         )
         raise ResponderBotError("bad_request", sentence)
     row = connection.execute("SELECT coalesce(max(number), 0) AS last FROM migration").fetchone()

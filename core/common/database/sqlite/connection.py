@@ -1,5 +1,6 @@
 """Connections to a SQLite file, and its migrations."""
 
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ PAGE_BYTES = 16_384
 BUSY_TIMEOUT_S = 10.0  # how long to wait for another process's commit
 WAL_PAGES = 1_000  # a checkpoint is made once the write-ahead log is this long (16 MB)
 WAL_BYTES = WAL_PAGES * PAGE_BYTES
+_TABLE = re.compile(r'CREATE TABLE "?(\w+)')
 
 
 def apply(
@@ -27,8 +29,8 @@ def apply(
 ) -> None:
     """Apply the migrations that are pending. `beside`: the store that has this file, if it is another one.
 
-    Raises ResponderBotError: "bad_request" if a newer release has applied others, or for a file of other tables;
-    "unavailable" without room.
+    Raises ResponderBotError: "bad_request" if a newer release has applied others, or for a file of other tables,
+    also those of a commit before the first release; "unavailable" without room.
     """
     path, tables = Path(db.execute("PRAGMA database_list").fetchone()[2]), db.table_names()
     known = sqlite_utils.Migrations(store)
@@ -40,6 +42,9 @@ def apply(
         raise ResponderBotError("bad_request", sentence)
     if tables and not applied and not sqlite_utils.Migrations(beside or store).applied(db):
         sentence = f"{path} has other tables than {beside or store}'s, such as {tables[0]}; name another file."
+        raise ResponderBotError("bad_request", sentence)
+    if applied and not set(_TABLE.findall("".join(migrations[0].sqlite))) <= set(tables):
+        sentence = f"{path} is from before 0.2.0 and can't be upgraded; move it away, or name another file."
         raise ResponderBotError("bad_request", sentence)
     pending = migrations[len(applied) :]
     if applied and pending:
