@@ -400,15 +400,12 @@ def later_end_view(
     """Asks once more before a later end is approved, with the target and both ends."""
     targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
     named = sections(["*Target*", *targets]) if targets else []
-    at = action.undo.at if action.undo is not None else None
-    change = f"Now it {undo_state.ends(at)}. If this is approved, it {undo_state.ends(extension.at)}."
     label = undo_state.keep(extension)
     return modals.modal(
         f"{label}?",
         [
             section(f"{runs.later_end_line(action, extension, view)}."),
             *named,
-            section(change),
             context(undo_state.needed(extension)),
             actions(*runs.decision_buttons(action, button, extension)[1:]),
         ],
