@@ -10,7 +10,7 @@ from bot.features.bulks import views as bulks
 from bot.notifier.asking import Asking
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox import DesiredMessage, MessageOutbox
-from bot.outbox.models import BULK, bulk_key, is_person
+from bot.outbox.models import BULK, BULK_TOLD, bulk_key, is_person
 from core.models import Action, BulkCounts, Person
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class BulkMessages:
         person = await self._recipient(team, user) if user else None
         if person is None:
             return []
-        key, listed = f"{BULK}told:{bulk.id}:{team}:{user}", list[tuple[Action, RedactedView]]()
+        key, listed = f"{BULK_TOLD}:{bulk.id}:{team}:{user}", list[tuple[Action, RedactedView]]()
         ids = [target.action_id for target in (await self._core.bulk(bulk.id)).targets if target.action_id]
         async for response in self._core.documents_in_pages(ids[:MOST_READ]):
             for document in response.documents:
@@ -137,7 +137,9 @@ class BulkMessages:
         rendered = [(key, bulks.get(key.split(":")[1])) for key in remaining]
         desired: list[DesiredMessage] = []
         for key, bulk in rendered:
-            if bulk is not None and (bulk.awaiting or not only_waiting):
+            if bulk is not None and key.startswith(BULK_TOLD):
+                desired += await self._told(bulk)
+            elif bulk is not None and (bulk.awaiting or not only_waiting):
                 desired += await self._messages(key, bulk, by_person=by_person)
         return desired
 

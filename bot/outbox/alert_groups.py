@@ -206,7 +206,7 @@ class AlertGroups:
         )
         sample = await self._rows(
             f"""SELECT * FROM channel_alert WHERE group_key = :key AND group_key <> '' AND {_MAY_BE_COUNTED}
-               ORDER BY at DESC, length(root_id) DESC, root_id DESC LIMIT :limit""",
+               ORDER BY severity DESC, at DESC, length(root_id) DESC, root_id DESC LIMIT :limit""",
             {**values, "limit": SAMPLE},
         )
         shown = [alert for alert in map(_channel_alert, sample) if alert.clearance <= clearance and alert.title]
@@ -226,10 +226,10 @@ class AlertGroups:
         )
 
     async def members(self, key: str, offset: int, limit: int) -> list[ChannelAlert]:
-        """The alerts of a group, newest first."""
+        """The alerts of a group, the most severe first, and of these the newest."""
         rows = await self._rows(
             """SELECT * FROM channel_alert WHERE group_key = :key AND group_key <> ''
-               ORDER BY at DESC, length(root_id) DESC, root_id DESC LIMIT :limit OFFSET :offset""",
+               ORDER BY severity DESC, at DESC, length(root_id) DESC, root_id DESC LIMIT :limit OFFSET :offset""",
             {"key": key, "offset": offset, "limit": limit},
         )
         return [_channel_alert(row) for row in rows]

@@ -76,17 +76,17 @@ async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> N
 
 
 async def _choose_responder(context: Context, group: AlertGroup, _intent: Intent) -> None:
-    """Ask what to run on the newest alerts of the group that this person may see."""
+    """Ask what to run on the worst alerts of the group that this person may see."""
     responses.require_permission(context, "manageAction")
     groups = context.services.outbox.alert_groups
-    newest, content = await groups.members(group.key, 0, MOST), await groups.content(group, CLEAR)
-    targets = list((await find_targets(context, [member.root_id for member in newest])).values())
+    worst, content = await groups.members(group.key, 0, MOST), await groups.content(group, CLEAR)
+    targets = list((await find_targets(context, [member.root_id for member in worst])).values())
     if not targets:
         raise ResponderBotError("forbidden", NONE_VISIBLE)
-    on = count(len(newest), "alert")
-    if len(newest) < content.count:
-        on = f"the newest {len(newest)} of {content.count:,} alerts"
-    if len(targets) < len(newest):
+    on = count(len(worst), "alert")
+    if len(worst) < content.count:
+        on = f"the worst {len(worst)} of {content.count:,} alerts"
+    if len(targets) < len(worst):
         on = f"{len(targets)} of {on}, those that you may see"
     shown = choose.responder_view(RunRequest(channel=group.channel), targets, on)
     if not await responses.show_view(context, shown):
@@ -199,7 +199,7 @@ def until_morning(now_ms: int) -> int:
 
 
 async def _visible(context: Context, key: str) -> AsyncIterator[list[tuple[Alert, Document]]]:
-    """The alerts of a group (newest first), or with these ids, that this person may see, in pages."""
+    """The alerts of a group (worst first), or with these ids, that this person may see, in pages."""
     clearance = own_clearance(context)
     async for alert_ids in _pages(context, key):
         documents = await _documents(context, alert_ids)

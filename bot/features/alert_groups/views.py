@@ -176,15 +176,15 @@ class ListedAlert:
 def alerts_page(
     content: GroupContent, alerts: Sequence[ListedAlert], offset: int, *, clearance: int, button: ButtonIds
 ) -> Message:
-    """A page of the alerts of a group, newest first, for somebody with this clearance."""
+    """A page of the alerts of a group, worst first, for somebody with this clearance."""
     key, last = content.key, offset + len(alerts)
     numbers = f"{offset + 1:,} to {last:,}" if alerts else "None"
-    text = f"{numbers} of {content.count:,} alerts, newest first"
+    text = f"{numbers} of {content.count:,} alerts, worst first"
     blocks: list[Block] = [context(text)]
     for alert in alerts:
         blocks += _listed(alert, key.rpartition(":")[2], clearance, button)
-    pages = [("Newer", offset - PAGE)] if offset else []
-    pages += [("Older", last)] if last < content.count else []
+    pages = [("Earlier ones", offset - PAGE)] if offset else []
+    pages += [("More", last)] if last < content.count else []
     elements = [
         button_element(label, ids.GROUP_ALERTS, button(Intent("group_alerts", key, str(max(0, to)))), of=label)
         for label, to in pages

@@ -187,14 +187,14 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link:
     if not sees_all(view.clearance, view.subject):
         return _withheld_request(view)
     extension = undo_state.later_end(action)
-    review = runs.decision_buttons(action, button, extension)[0]
+    review = {**runs.decision_buttons(action, button, extension)[0], "text": plain("Review"), "style": "primary"}
     if extension is not None:
         asks = f"{runs.sign(view)}{runs.later_end_line(action, extension, view)}"
         return section(f"{asks}\n{undo_state.needed(extension)}", accessory=review)
     override = "🔴 *Override*: " if action.override is not None else ""
     asks = f"{runs.sign(view)}{override}*{question(action, view)}* · {person_name(action.created_by)}"
     on = f"{runs.of_root(view.subject, view, link)} · {decision(action)}"
-    return section(f"{asks}\n{on}", accessory={**review, "text": plain("Review"), "style": "primary"})
+    return section(f"{asks}\n{on}", accessory=review)
 
 
 def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonIds) -> Block:

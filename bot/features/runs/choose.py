@@ -36,8 +36,8 @@ async def on_several_button(context: Context) -> None:
         alerts = await subjects.search(context.core, text, clearance, MOST)
         chosen = [run_form.object_option(Subject.alert(alert), clearance) for alert in alerts]
     elif intent.what == "several_of_group":
-        newest = await context.services.outbox.alert_groups.members(intent.object_id, 0, MOST)
-        chosen = await _options(context, [member.root_id for member in newest])
+        worst = await context.services.outbox.alert_groups.members(intent.object_id, 0, MOST)
+        chosen = await _options(context, [member.root_id for member in worst])
     elif intent.what == "several":
         subject = await subjects.find(context.core, intent.object_id)
         subjects.require_visible(context, subject)

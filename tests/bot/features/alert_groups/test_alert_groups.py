@@ -217,15 +217,15 @@ async def test_a_group_in_a_channel_that_becomes_shared_shows_no_more_than_it_ma
 
 async def test_the_alerts_of_a_group_are_listed_in_pages_and_get_cards_of_their_own(tmp_path: Path) -> None:
     async with grouping_bot(tmp_path) as (env, anna):
-        alert_ids = await post(env, range(15))
+        alert_ids = [*await post(env, range(1), severity=3), *await post(env, range(1, 15))]
         card = await group_card(anna, 15)
         await anna.click(SOC, card["ts"], action_id="group_alerts")
         first = await modal(anna, "1 to 10 of 15")
-        assert listed(first, alert_ids) == alert_ids[5:]
-        await anna.click(None, view_id=first["id"], action_id="group_alerts:Older")
+        assert listed(first, alert_ids) == [alert_ids[0], *alert_ids[6:]]  # the worst, though it is the oldest
+        await anna.click(None, view_id=first["id"], action_id="group_alerts:More")
         last = await modal(anna, "11 to 15 of 15")
-        assert listed(last, alert_ids) == alert_ids[:5]
-        await anna.click(None, view_id=last["id"], action_id="group_alerts:Newer")
+        assert listed(last, alert_ids) == alert_ids[1:6]
+        await anna.click(None, view_id=last["id"], action_id="group_alerts:Earlier ones")
         await modal(anna, "1 to 10 of 15")
         await anna.click(None, view_id=first["id"], action_id=f"group_card:{alert_ids[9]}")
         await modal(anna, "gets a card of its own")

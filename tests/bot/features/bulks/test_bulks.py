@@ -175,6 +175,23 @@ async def test_after_a_week_the_message_gets_new_buttons_once_one_is_pressed(tmp
         await env.until("anna", topmost(ids.NOTICE_VIEW, "succeeded"))
 
 
+async def test_after_a_week_what_told_its_end_to_who_asked_gets_new_buttons_too(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        await start(env, "anna", "fail", await alerts(env, 2))
+        conversation = await env["anna"].dm(env.emulator.bot_user_id)
+
+        def told(view: EmulatorView, but: str = "\0") -> dict[str, Any]:
+            found = [m for m in view.messages(conversation) if "0 of 2 succeeded, 2 failed" in text_of(m)]
+            return found[0] if found and but not in text_of(found[0]) else {}
+
+        message = await env.until("anna", told)
+        stores.rows(env.folder / "core.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
+        await env["anna"].click(conversation, message["ts"], action_id=ids.BULK_DETAILS)
+        await env.told("anna", "This button is too old")
+        old = message["blocks"][-1]["elements"][-1]["value"]
+        await env.until("anna", lambda view: told(view, but=old))
+
+
 async def test_the_message_goes_on_after_the_bot_was_down_in_the_middle(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         alert_ids = await alerts(env, 3)

@@ -26,5 +26,5 @@ async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -
         assert "🔴 CRITICAL <" in shown
         group = next(b["accessory"] for b in home["blocks"] if "one group" in text_of({"blocks": b}))
         await anna.click(None, view_id=home["id"], action_id=group["action_id"])
-        found = topmost(ids.NOTICE_VIEW, "of 75 alerts, newest first")
+        found = topmost(ids.NOTICE_VIEW, "of 75 alerts, worst first")
         assert await anna.until(found)
