@@ -259,9 +259,14 @@ async def test_nothing_is_written_where_the_alert_does_not_arrive(tmp_path: Path
 
 def test_ctrl_c_at_a_terminal_leaves_with_130_and_nothing_written(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    start = 'exec "$0" -m bot.cli setup <"$1" >"$1" 2>&1'  # what a session's first process opens is its terminal
+    # What a session's first process opens is its terminal. A job in the background starts with SIGINT ignored.
+    start = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "[os.dup2(os.open(sys.argv[1], os.O_RDWR), number) for number in range(3)]\n"
+        "from bot.cli import main; sys.exit(main(['setup']))"
+    )
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
-    arguments = ["sh", "-c", start, sys.executable, os.ttyname(theirs)]
+    arguments = [sys.executable, "-c", start, os.ttyname(theirs)]
     with subprocess.Popen(arguments, cwd=tmp_path, env=environment, start_new_session=True) as process:
         shown = os.read(ours, 4096)
         os.close(theirs)  # so that reading fails once the process has ended
