@@ -29,6 +29,7 @@ from core.common.words import count
 from core.models import Alert, Document
 
 READ_AT_ONCE = 200
+OF_A_GROUP = 3  # of its alerts, the worst, that closing all of them names
 CHANGED_AT_ONCE = 100
 CASE_LIMIT = 1_000  # alerts in one case
 NONE_VISIBLE = "You may see none of these alerts. Nothing was changed."
@@ -102,18 +103,18 @@ async def _ask_to_close(context: Context, group: AlertGroup, _intent: Intent) ->
 
 
 async def _show_close(context: Context, key: str) -> None:
-    severities, in_force, chosen, clearance = list[int](), list[str](), list[str](), own_clearance(context)
+    to_close, in_force, clearance = list[RedactedView](), list[str](), own_clearance(context)
     async for documents in _visible(context, key):
         for alert, document in documents:
             if not is_closed(alert):
-                severities.append(alert.severity)
-                if key.startswith("~"):
-                    chosen.append(close_views.named(RedactedView(Subject.alert(alert), clearance)))
+                to_close.append(RedactedView(Subject.alert(alert), clearance))
                 in_force += close_views.in_force(document, clearance)
-    if severities:
-        await context.show_modal(close_views.close_all_view(key, severities, in_force, chosen))
+    if to_close:
+        named = len(to_close) if key.startswith("~") else OF_A_GROUP
+        view = close_views.close_all_view(key, to_close, in_force, named)
     else:
-        await context.show_modal(modals.notice(close_views.ALL, "All that you may see of them are closed already."))
+        view = modals.notice(close_views.ALL, "All that you may see of them are closed already.")
+    await context.show_modal(view)
 
 
 async def on_close_several_button(context: Context) -> None:

@@ -22,14 +22,12 @@ def close_view(document: Document, view: RedactedView) -> dict[str, Any]:
     return _view(TITLE, ids.CLOSE_VIEW, document.id, [named(view)], in_force(document, view.clearance))
 
 
-def close_all_view(key: str, alerts: Sequence[int], lines: Sequence[str], chosen: Sequence[str] = ()) -> dict[str, Any]:
-    """Likewise for all of a group that this person may see: the severities of `alerts`, and what is in force.
-
-    Those that were `chosen` one by one are named.
-    """
-    numbers = Counter(alerts)
-    what = f"{count(len(alerts), 'alert')}: {severities([numbers[n] for n in (1, 2, 3, 4)])}."
-    return _view(ALL, ids.CLOSE_ALL_VIEW, key, [what, *chosen], lines)
+def close_all_view(key: str, alerts: Sequence[RedactedView], lines: Sequence[str], most: int) -> dict[str, Any]:
+    """Likewise for these alerts, the worst first; names `most` of them, and says what is in force on them."""
+    number, numbers = count(len(alerts), "alert"), Counter(view.subject.severity for view in alerts)
+    what = f"{number}: {severities([numbers[n] for n in (1, 2, 3, 4)])}."
+    more = [f"and {len(alerts) - most} more"] if len(alerts) > most else []
+    return _view(f"Close {number}", ids.CLOSE_ALL_VIEW, key, [what, *map(named, alerts[:most]), *more], lines)
 
 
 def named(view: RedactedView) -> str:
@@ -54,6 +52,6 @@ def _view(title: str, callback_id: str, key: str, what: Sequence[str], lines: Se
         more = [f"and {len(lines) - MAX_IN_FORCE} more"] if len(lines) > MAX_IN_FORCE else []
         head = "*Still in force*, and closing undoes nothing of it:"
         blocks.append(section("\n".join([head, *lines[:MAX_IN_FORCE], *more])))
-    hint = "Everybody who sees the card reads it."
+    hint = "Everybody who sees the card reads it. Reopen on the card takes it back."
     blocks.append(modals.text_field("reason", "Reason", multiline=True, hint=hint))
     return modals.modal(title, blocks, callback_id=callback_id, submit=title, metadata=key, close="Cancel")

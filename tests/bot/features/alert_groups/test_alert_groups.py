@@ -288,6 +288,8 @@ async def test_all_alerts_of_a_group_are_closed_and_made_one_case_as_far_as_the_
         await all_sent(env.bot)  # the cards of the first ones may come later
         await anna.click(SOC, card["ts"], action_id="group_read")
         form = await modal(anna, "6 alerts: 6 low.")
+        assert (form["title"]["text"], str(form).count("Logon failed")) == ("Close 6 alerts", 3)
+        assert "and 3 more" in str(form)
         await anna.submit(form["id"], {"reason": {"value:reason": "An exercise"}})
         await modal(anna, "6 alerts closed.")
         assert {(await env.client.alert(one)).summary for one in alert_ids} == {"An exercise"}
