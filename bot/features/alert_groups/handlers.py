@@ -111,10 +111,9 @@ async def _show_close(context: Context, key: str) -> None:
                 in_force += close_views.in_force(document, clearance)
     if to_close:
         named = len(to_close) if key.startswith("~") else OF_A_GROUP
-        view = close_views.close_all_view(key, to_close, in_force, named)
+        await context.show_modal(close_views.close_all_view(key, to_close, in_force, named))
     else:
-        view = modals.notice(close_views.ALL, "All that you may see of them are closed already.")
-    await context.show_modal(view)
+        await context.show_modal(modals.notice(close_views.ALL, "All that you may see of them are closed already."))
 
 
 async def on_close_several_button(context: Context) -> None:
