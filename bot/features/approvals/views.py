@@ -187,7 +187,9 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link:
     if not sees_all(view.clearance, view.subject):
         return _withheld_request(view)
     extension = undo_state.later_end(action)
-    review = {**runs.decision_buttons(action, button, extension)[0], "text": plain("Review"), "style": "primary"}
+    review = runs.decision_buttons(action, button, extension)[0]
+    if extension is None or extension.at is not None:  # what is to last with no end says so in red
+        review |= {"text": plain("Review"), "style": "primary"}
     if extension is not None:
         asks = f"{runs.sign(view)}{runs.later_end_line(action, extension, view)}"
         return section(f"{asks}\n{undo_state.needed(extension)}", accessory=review)
