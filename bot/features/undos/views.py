@@ -76,7 +76,7 @@ def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[s
     approvals = f" after {count(policy.approval, 'approval')}" if policy is not None and policy.approval else ""
     approved = ", ".join(map(plain_name, action.approval.approved_by if action.approval is not None else ()))
     asked = f"{who} asked for{f' and {approved} approved' if approved else ''}"
-    told = f"{who} hears of it." if not action.bulk else ""
+    told = f"{who} hears of it if somebody else undoes it." if not action.bulk else ""
     text = (
         f"{name[:40]} runs on {runs.target_in_plain(action, view, 110)}{approvals}. It ends {runs.title(action)[:40]}, "
         f"which {asked}; by itself it would {undo_state.ends_after(action)}. {told} "

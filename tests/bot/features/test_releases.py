@@ -44,7 +44,8 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         card = await env.until("anna", lambda view: card_in(view, SOC, first, "Undo now"))
         dialog = (
             "Tell runs on ip 203[.]0[.]113[.]7, of ~1 (ET MALWARE Beacon to known C2). It ends Isolate, which anna "
-            "asked for and ben approved; by itself it would end 1 hour after it began. anna hears of it."
+            "asked for and ben approved; by itself it would end 1 hour after it began. "
+            "anna hears of it if somebody else undoes it."
         )
         assert dialog in text_of(card)
         second = await env.create_alert(sourceRef="second", title="The same host again")

@@ -64,7 +64,10 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     assert later.at is not None
     assert later.at == action.undo.at + 45 * 60_000
     shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"<!date^{later.at // 1000}^"))  # type: ignore[operator]
-    assert "anna asked for; by itself it would end 1 hour after it began. anna hears of it." in text_of(shown)
+    assert (
+        "anna asked for; by itself it would end 1 hour after it began. anna hears of it if somebody else undoes it."
+        in text_of(shown)
+    )
     assert f", moved from <!date^{action.undo.at // 1000}^" in text_of(shown)
     for _ in range(2):
         await env["ben"].click(SOC, shown["ts"], action_id=button(shown, ids.UNDO))
