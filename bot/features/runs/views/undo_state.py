@@ -245,10 +245,10 @@ def longer(action: Action, extension: Extension) -> str:
 
 
 def needed(extension: Extension) -> str:
-    """`1 approval, answer by 14:30; until then nothing changes.`"""
+    """`1 approval, answer by 14:30, or it ends then.`"""
     approval = extension.approval
     more = count(approval.needed - len(approval.approved_by), "approval")
-    return f"{more}, answer by {time_ahead(approval.expires_at, extension.asked_at)}; until then nothing changes."
+    return f"{more}, answer by {time_ahead(approval.expires_at, extension.asked_at)}, or it ends then."
 
 
 def end(at: int | None) -> str:
