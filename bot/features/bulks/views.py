@@ -342,10 +342,11 @@ def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
 
 
 def _review_line(shown: ShownTarget) -> str:
-    got = _acts_on(shown, REVIEW_TARGETS)
+    got, already = _acts_on(shown, REVIEW_TARGETS), list[str]()
     if shown.action is not None:
         got = got or approvals.observables_in_short(shown.action, shown.view)
-    return questions.target_line(shown.view, got)
+        already = [undo_state.already(one, shown.view) for one in approvals.in_force_already(shown.action, shown.view)]
+    return "\n".join([questions.target_line(shown.view, got), *already])
 
 
 def _acts_on(shown: ShownTarget, most: int) -> str:

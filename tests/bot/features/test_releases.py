@@ -123,6 +123,19 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))
 
 
+async def test_who_reviews_a_bulk_reads_of_which_host_it_is_in_force_already(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        await isolated(env)
+        second = await env.create_alert(sourceRef="second")
+        other = await env.create_alert(sourceRef="third", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
+        await start(env, "lea", "isolate", [second.id, other.id])
+        message = await shown(env, "2 wait for approval")
+        await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
+        review = fine(await env.until("ben", topmost(ids.BULK_APPROVE_VIEW)))
+        assert text_of(review).count("🔒 `203[.]0[.]113[.]7` is contained already until <!date^") == 1
+        assert "`203[.]0[.]113[.]9` is contained" not in text_of(review)
+
+
 async def test_a_question_names_a_host_as_the_alert_writes_it(tmp_path: Path) -> None:
     timed = {"undo": "Tell_1_0", "undo_after_minutes": 60, "approval": 0, "target": "hostname"}
     rules: Mapping[str, Mapping[str, Any]] = {"Isolate": timed, "Tell": {"target": "hostname"}}
