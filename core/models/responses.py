@@ -139,6 +139,9 @@ class Alert(StoredModel):
     raised_at: Millis | None = Field(None, exclude_if=_is_absent)
     source_severity: Severity | None = Field(None, exclude_if=_is_absent)
     """The highest that its source has said; None where no person has set another."""
+    closed_by: str | None = Field(None, exclude_if=_is_absent)
+    closed_at: Millis | None = Field(None, exclude_if=_is_absent)
+    """Who made it `Ignored`, and when, while it is."""
 
     def to_json(self) -> str:
         return self.model_dump_json(by_alias=True)

@@ -256,7 +256,11 @@ def save(tx: Transaction, alert: Alert, user: str, now: int, *, before: Alert | 
     before = before or load(tx, number)
     check_growth(before, alert)
     fields = with_ids(tx, alert.custom_fields, before.custom_fields)
-    saved = alert.model_copy(update={"custom_fields": fields, "updated_by": user, "updated_at": now})
+    changes: dict[str, Any] = {"custom_fields": fields, "updated_by": user, "updated_at": now}
+    if alert.status != before.status:
+        is_closed = alert.status == "Ignored"
+        changes |= {"closed_by": user if is_closed else None, "closed_at": now if is_closed else None}
+    saved = alert.model_copy(update=changes)
     objects.update(tx, number, saved.to_json())
     texts.save(tx, saved)
     attachments.save(tx, number, saved.artifacts)

@@ -27,3 +27,15 @@ async def test_an_alert_says_why_it_was_closed_until_its_status_changes(tmp_path
         assert [one["id"] for one in found.json()] == [alert["id"]]
         without = (await core.send("PATCH", path, {"status": "Ignored"})).json()
         assert (without["status"], "summary" in without) == ("Ignored", False)
+
+
+async def test_a_closed_alert_says_who_closed_it_and_when_whoever_changes_it_later(tmp_path: Path) -> None:
+    async with running_core(tmp_path) as core:
+        path = f"/api/alert/{(await core.send('POST', '/api/alert', ALERT)).json()['id']}"
+        closed = (await core.send("PATCH", path, {"status": "Ignored"}, profile="analyst")).json()
+        assert (closed["closedBy"], closed["closedAt"]) == (closed["updatedBy"], closed["updatedAt"])
+        later = (await core.send("PATCH", path, {"tags": ["late"]})).json()
+        assert (later["closedBy"], later["closedAt"]) == (closed["closedBy"], closed["closedAt"])
+        assert later["updatedBy"] != later["closedBy"]
+        opened = (await core.send("POST", f"{path}/markAsUnread")).json()
+        assert opened.keys().isdisjoint({"closedBy", "closedAt"})

@@ -154,24 +154,25 @@ def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ())
         word = f"made into case {alert.case}" if alert.case else STATUS_WORDS[alert.status]
         return " · ".join(part for part in (f"*{word}*", _owner(alert) if alert.assignee else "", over) if part)
     word = STATUS_WORDS[alert.status]
-    if alert.updated_at is None:
+    closed_at = alert.closed_at or alert.updated_at  # what closed it before core noted that
+    if closed_at is None:
         return f"*{word}*"
-    at = slack_date(alert.updated_at)
-    if over and (alert.updated_by or "").startswith(f"{alert.resolved_by}@"):
+    at, login = slack_date(closed_at), alert.closed_by or alert.updated_by or ""
+    if over and login.startswith(f"{alert.resolved_by}@"):
         return f"*{word}*, {over}, {at}"
     why = f": {foreign(view.text(alert.summary), SUMMARY_LIMIT)}" if alert.summary else ""
-    return " · ".join(part for part in (f"*{word}* by {_changed_by(alert, view, newest)}, {at}{why}", over) if part)
+    return " · ".join(part for part in (f"*{word}* by {_by(login, closed_at, view, newest)}, {at}{why}", over) if part)
 
 
 def _owner(alert: Alert) -> str:
     return f"assigned to *{person_name(alert.assignee)}*" if alert.assignee else "unassigned"
 
 
-def _changed_by(alert: Alert, view: RedactedView, newest: Sequence[Action]) -> str:
-    """Who changed the alert last; if a run did, also which."""
-    person = person_name(alert.updated_by or "")
+def _by(login: str, at: int, view: RedactedView, newest: Sequence[Action]) -> str:
+    """Who closed the alert; if a run did, also which."""
+    person = person_name(login)
     # Core applies a run's operations in the transaction that ends it: with its end date, by its requester.
-    ended = (a for a in newest if a.end_date == alert.updated_at and a.created_by == alert.updated_by)
+    ended = (a for a in newest if a.end_date == at and a.created_by == login)
     run = next((a for a in ended if reports.applied_operations(a) & CHANGES_ALERT), None)
     return f"{person} ({runs.name(run)})" if run is not None and view.of(run.object_id).is_open else person
 

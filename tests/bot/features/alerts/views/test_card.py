@@ -137,6 +137,12 @@ def test_a_closed_alert_says_why() -> None:
     assert text.endswith("UTC>: A &lt;scanner&gt; of ours, see wiki")
 
 
+def test_who_changes_a_closed_alert_has_not_closed_it() -> None:
+    changed: dict[str, Any] = {"status": "Ignored", "updated_at": NOW, "updated_by": "anna@x"}
+    text = texts_of(card(**changed, closed_at=NOW - 60_000, closed_by="ben@x"))[0]
+    assert f"\n*closed* by ben, <!date^{NOW // 1000 - 60}^" in text
+
+
 def test_a_card_says_how_often_its_source_has_sent_it_and_that_it_is_over() -> None:
     again: dict[str, Any] = {"count": 12, "last_date": NOW}
     texts = texts_of(card(**again))
