@@ -98,7 +98,7 @@ async def test_a_group_of_more_alerts_than_one_request_takes(tmp_path: Path) -> 
         alert_ids = await post(env, range(120))
         card = await group_card(anna, 120)
         await anna.click(SOC, card["ts"], action_id="group_run")
-        asked = await modal(anna, "the newest 100 of 120 alerts")
+        asked = await modal(anna, "the worst 100 of 120 alerts")
         await choose_responder(anna, asked, "Isolate")
         question = await modal(anna, "Runs on 100 targets")
         await anna.click(None, view_id=question["id"], action_id="bulk_start")

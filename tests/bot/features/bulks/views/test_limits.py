@@ -146,7 +146,7 @@ def test_the_form_for_a_hundred_objects_fits() -> None:
     assert len(request.to_text()) <= 3000
     fine_view(run_form.targets_view(RunRequest(channel="C0123456789"), chosen, MANY))
     offered = [(samples.responder(f"R{n}", title=HOSTILE), n) for n in range(1, 157)]
-    fine_view(run_form.responder_view(request, offered, f"the newest {MANY} of 9,999 alerts"))
+    fine_view(run_form.responder_view(request, offered, f"the worst {MANY} of 9,999 alerts"))
     fine_view(run_form.form_view(request, offered[0][0], VIEWS[0], inputs.Form((), text=HOSTILE)))
     logins = {"owner": "o" * 100}, {"owner": "o" * 1500}  # a run on one object has room for both
     assert [request.keeping(kept).parameters for kept in logins] == [logins[0], {}]
