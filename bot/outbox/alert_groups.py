@@ -206,7 +206,7 @@ class AlertGroups:
         )
         sample = await self._rows(
             f"""SELECT * FROM channel_alert WHERE group_key = :key AND group_key <> '' AND {_MAY_BE_COUNTED}
-               ORDER BY severity DESC, at DESC, length(root_id) DESC, root_id DESC LIMIT :limit""",
+               ORDER BY at DESC, length(root_id) DESC, root_id DESC LIMIT :limit""",
             {**values, "limit": SAMPLE},
         )
         shown = [alert for alert in map(_channel_alert, sample) if alert.clearance <= clearance and alert.title]

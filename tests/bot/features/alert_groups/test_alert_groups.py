@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from bot.features.alert_groups.handlers import until_morning
+from bot.outbox.alert_groups import SAMPLE
 from bot.slack_emulator import EmulatedUser
 from bot.storms import masked
 from core.models import Case, RunInput
 from core.settings import EngineSection
+from tests import stores
 from tests.bot.features.environment import write_responders
 from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.running import ANNA, OPEN, ROB, SOC, BotEnvironment, find_card, running_bot
@@ -213,6 +215,24 @@ async def test_a_group_in_a_channel_that_becomes_shared_shows_no_more_than_it_ma
         await anna.until(lambda view: "Logon failed" not in str(view.messages(SOC)))
         assert group_cards(await anna.messages(SOC)) == []
         assert "Not shown in a shared channel." in [message["text"] for message in await anna.messages(SOC)]
+
+
+async def test_a_large_group_sums_up_its_newest_alerts(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        oldest, *_ = [*await post(env, range(1), severity=3), *await post(env, range(1, 4))]
+        await group_card(anna, 4)
+        (key,) = (await env.bot.outbox.alert_groups.groups_of([oldest])).values()
+        stores.rows(
+            tmp_path / "core.db",
+            f"""INSERT INTO channel_alert
+                WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {SAMPLE})
+                SELECT '~9' || n, channel, alike, group_key, card, at + 60000 + n, 1, clearance, 'Newer', source, facts
+                FROM channel_alert, numbers WHERE root_id = '{oldest}' AND group_key = '{key}'""",
+        )
+        group = await env.bot.outbox.alert_groups.group(key)
+        assert group is not None
+        content = await env.bot.outbox.alert_groups.content(group, 2)
+        assert (content.count, content.sampled, content.titles) == (SAMPLE + 4, SAMPLE, [("Newer", SAMPLE)])
 
 
 async def test_the_alerts_of_a_group_are_listed_in_pages_and_get_cards_of_their_own(tmp_path: Path) -> None:
