@@ -43,7 +43,7 @@ def apply(
     if tables and not applied and not sqlite_utils.Migrations(beside or store).applied(db):
         sentence = f"{path} has other tables than {beside or store}'s, such as {tables[0]}; name another file."
         raise ResponderBotError("bad_request", sentence)
-    if applied and not set(_TABLE.findall("".join(migrations[0].sqlite))) <= set(tables):
+    if len(applied) == 1 and not set(_TABLE.findall("".join(migrations[0].sqlite))) <= set(tables):
         sentence = f"{path} is from before 0.2.0 and can't be upgraded; move it away, or name another file."
         raise ResponderBotError("bad_request", sentence)
     pending = migrations[len(applied) :]
