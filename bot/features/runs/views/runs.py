@@ -505,9 +505,9 @@ def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -
     message = read_report(action).message
     if state_of(action) in ("denied", "expired", "cancelled", "stopped"):  # which says itself what became of it
         message = message.partition(": ")[2] if state_of(action) == "denied" else ""
-    # What a program says may name what it acted on.
-    message = with_names(message, view) if action.dispatched_at is None else defang_indicators(message)
-    return core_says(view.report(message), limit) if message else ""
+    if action.dispatched_at is None:
+        return core_says(view.report(with_names(message, view)), limit)
+    return core_says(defang_indicators(view.report(message)[: limit * 4]), limit)  # a program may name what it acted on
 
 
 def result_labels(action: Action, view: RedactedView) -> str:
