@@ -210,7 +210,7 @@ def bulk_key(bulk_id: str, destination: str) -> str:
 
 
 def is_bulk(key: str) -> bool:
-    """Whether it is one of them, which both have buttons."""
+    """Whether it is of a message about a bulk that has buttons."""
     return key.partition(":")[0] in (BULK, BULK_TOLD)
 
 

@@ -48,7 +48,7 @@ def _approved(row: _Fields) -> str:
 
 
 def _ended(row: _Fields) -> str:
-    return f"noted how {row['object']}, {row['responder']} on {row['on']}, ended: {row['outcome']}"
+    return f"recorded {row['object']}, {row['responder']} on {row['on']}, as {row['outcome']}"
 
 
 def _until(row: _Fields) -> str:

@@ -63,7 +63,7 @@ def bind(host: str, port: int, setting: str = "[core] host and port") -> socket.
         sock.close()
         cure = f"choose another with {setting}."
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-            cure = f"end what listens there, perhaps this program, started before, or {cure}"
+            cure = f"end what listens there, perhaps another responder-bot, or {cure}"
         sentence = f"Can't listen on {host}:{port} ({error}); {cure}"
         raise ResponderBotError("unavailable", sentence) from error
     return sock

@@ -52,6 +52,6 @@ def _view(title: str, callback_id: str, key: str, what: Sequence[str], lines: Se
         more = [f"and {len(lines) - MAX_IN_FORCE} more"] if len(lines) > MAX_IN_FORCE else []
         head = "*Still in force*, and closing undoes nothing of it:"
         blocks.append(section("\n".join([head, *lines[:MAX_IN_FORCE], *more])))
-    hint = "Everybody who sees the card reads it. Reopen on the card takes it back."
+    hint = "Everybody who sees the card reads it. Reopen is on each alert's own card."
     blocks.append(modals.text_field("reason", "Reason", multiline=True, hint=hint))
     return modals.modal(title, blocks, callback_id=callback_id, submit=title, metadata=key, close="Cancel")

@@ -3,15 +3,7 @@
 from bot.block_kit import modals
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import target_data
-from bot.block_kit.text import (
-    code,
-    core_says,
-    foreign,
-    person_name,
-    readable_name,
-    slack_date,
-    time_ahead,
-)
+from bot.block_kit.text import code, core_says, foreign, person_name, readable_name, slack_date, time_ahead
 from bot.clearance import RedactedView
 from bot.message import Block
 from core.common.clock import MINUTE_MS
@@ -245,10 +237,10 @@ def longer(action: Action, extension: Extension) -> str:
 
 
 def needed(extension: Extension) -> str:
-    """`1 approval, answer by 14:30, or it ends then.`"""
+    """`1 approval, answer by 14:30, or its end stays as it is.`"""
     approval = extension.approval
     more = count(approval.needed - len(approval.approved_by), "approval")
-    return f"{more}, answer by {time_ahead(approval.expires_at, extension.asked_at)}, or it ends then."
+    return f"{more}, answer by {time_ahead(approval.expires_at, extension.asked_at)}, or its end stays as it is."
 
 
 def end(at: int | None) -> str:

@@ -264,15 +264,7 @@ async def pick(env: FeatureEnvironment, name: str, card: dict[str, Any], words: 
 async def test_doctor_command_shows_every_check_to_an_org_admin(env: FeatureEnvironment) -> None:
     await env["lea"].command(SOC, "/responder doctor")
     told = text_of(await env.ephemeral("lea", "this channel"))
-    for name in (
-        "you",
-        "your rights",
-        "core",
-        "engine local",
-        "token",
-        "channel #soc",
-        "channel #open",
-    ):
+    for name in ("you", "your rights", "core", "engine local", "token", "channel #soc", "channel #open"):
         assert f"*{name}*" in told
 
 
