@@ -227,7 +227,7 @@ async def test_a_large_group_sums_up_its_newest_alerts(tmp_path: Path) -> None:
             f"""INSERT INTO channel_alert
                 WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {SAMPLE})
                 SELECT '~9' || n, channel, alike, group_key, card, at + 60000 + n, 1, clearance, 'Newer', source, facts
-                FROM channel_alert, numbers WHERE root_id = '{oldest}' AND group_key = '{key}'""",
+                FROM channel_alert, numbers WHERE root_id = '{oldest}' AND group_key = '{key}'""",  # noqa: S608
         )
         group = await env.bot.outbox.alert_groups.group(key)
         assert group is not None
