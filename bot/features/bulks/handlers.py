@@ -206,7 +206,7 @@ async def _decided(context: Context, decision: Awaitable[BulkAnswer], verb: str)
 
 
 async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownTarget]:
-    """Those of these that the person may see, each with its action."""
+    """Those of these that the person may see, each with its action, the most severe first."""
     clearance, shown = own_clearance(context), dict[str, ShownTarget]()
     by_id = {target.action_id or target.object_id: target for target in targets}
     valid_ids = [key for key in by_id if parse_id(key) is not None]
@@ -222,7 +222,8 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
                     undo = action.undo if action is not None else None
                     policy = document.policies.get(undo.responder) if undo is not None else None
                     shown[key] = ShownTarget(target, view, action, policy)
-    return [shown[key] for key in by_id if key in shown]
+    found = [shown[key] for key in by_id if key in shown]
+    return sorted(found, key=lambda one: -one.view.subject.severity)
 
 
 FEATURE = Feature(

@@ -287,15 +287,17 @@ def ambiguous_name(typed: str, responders: list[OfferedResponder], subject: Subj
 
 
 def _listed(head: str, views: Sequence[RedactedView], targets: Mapping[str, str]) -> list[Block]:
-    """Ids with what is acted on and titles, all of them, since somebody decides by them."""
-    return sections([head, *(target_line(view, targets.get(view.subject.id, "")) for view in views)])
+    """All of them, since somebody decides by them, the most severe first."""
+    worst_first = sorted(views, key=lambda view: -view.subject.severity)
+    return sections([head, *(target_line(view, targets.get(view.subject.id, "")) for view in worst_first)])
 
 
 def target_line(view: RedactedView, acts_on: str) -> str:
-    """An object with what a run on it `acts_on` (mrkdwn); its title, unless that is what it acts on."""
-    is_named = acts_on and view.subject.kind == "case_artifact"
-    title = "" if is_named else foreign(clip_middle(view.title(), TITLE_LIMIT), TITLE_LIMIT)
-    return f"• {' · '.join(filter(None, [view.subject.id, acts_on, title]))}"
+    """``• 🟠 hostname `LT-0198`, for HIGH its title (~12)``: what a run `acts_on`, and the object that has it; mrkdwn."""
+    root = runs.of_root(view.subject, view)
+    if view.subject.kind == "case_artifact":
+        acts_on = acts_on or foreign(clip_middle(view.title(), TITLE_LIMIT), TITLE_LIMIT)
+    return f"• {runs.sign(view)}{f'{acts_on}, for {root}' if acts_on else root}"
 
 
 def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:

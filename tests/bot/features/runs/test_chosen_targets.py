@@ -155,8 +155,8 @@ async def test_for_several_alerts_one_chooses_for_each_and_reads_it_in_the_quest
     await env["anna"].submit(form["id"], chosen(field, by_data(first)["203.0.113.7"]))
     question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
     text = text_of(question)
-    assert f"• {first.id} · ip `203[.]0[.]113[.]7` · C2 · " in text
-    assert f"• {third.id} · hostname `srv-dc01` · host inside · " in text
+    assert f"• 🟠 ip `203[.]0[.]113[.]7` · C2, for HIGH {first.title} ({first.id})" in text
+    assert f"• 🟠 hostname `srv-dc01` · host inside, for HIGH {third.title} ({third.id})" in text
     assert f"*Will be refused on 1 target*\\n• {second.id}: several observables fit" in text
     await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
     await env.until("anna", topmost(ids.NOTICE_VIEW, "2 runs accepted, 1 refused."))

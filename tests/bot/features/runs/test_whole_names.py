@@ -74,7 +74,7 @@ async def test_the_question_the_review_and_the_list_of_a_bulk_name_each_target_w
     each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Isolate* on 2 targets")))
     assert each["title"]["text"] == "Isolate (2)"
     for alert, line in zip(alerts, lines, strict=True):
-        assert f"• {alert.id} · {line} · " in text_of(each)
+        assert f"• 🟠 {line}, for HIGH {alert.title} ({alert.id}) · " in text_of(each)
 
 
 async def test_what_the_alert_says_of_a_target_stays_once_the_alert_is_a_case(env: FeatureEnvironment) -> None:
