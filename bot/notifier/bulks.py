@@ -16,8 +16,6 @@ from core.models import Action, BulkCounts, Person
 if TYPE_CHECKING:
     from core.client import CoreClient
 
-MOST_READ = 20  # runs of a bulk, to tell who decided on them: most often one person on all
-
 
 class BulkMessages:
     """Renders them from counts, which name no object.
@@ -110,7 +108,7 @@ class BulkMessages:
             return []
         key, listed = f"{BULK_TOLD}:{bulk.id}:{team}:{user}", list[tuple[Action, RedactedView]]()
         ids = [target.action_id for target in (await self._core.bulk(bulk.id)).targets if target.action_id]
-        async for response in self._core.documents_in_pages(ids[:MOST_READ]):
+        async for response in self._core.documents_in_pages(ids):
             for document in response.documents:
                 for action in document.actions:
                     subject = Subject.in_document(document, action.object_id)

@@ -4,11 +4,12 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
-from core.actions.approvals import Approvals, Choice, Voted
+from core.actions.approvals import Approvals, Choice
 from core.actions.lifecycle import Lifecycle
 from core.actions.parameters import secret_names
 from core.actions.runs import CheckedRun, Runs
@@ -29,6 +30,8 @@ PARAMETERS_LIMIT_BYTES = reports.LISTED_PARAMETERS_BYTES  # each action keeps a 
 SHORTENED_CHARS = 2 * 1_048_576  # longer answers to a repeated key have their reports shortened
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 
 class Refusal(NamedTuple):
@@ -169,7 +172,7 @@ class Bulks:
                 outcome = (
                     NOT_SHOWN
                     if shown is not None and id_ not in shown
-                    else self._vote(tx, caller, id_, choice, message)
+                    else _attempted(tx, partial(self._approvals.vote, tx, caller, id_, choice, message=message))
                 )
                 if isinstance(outcome, Refusal):
                     _audit(tx, self._clock(), "request.refused", caller, id_, outcome, bulk=bulk_id, asked=asked)
@@ -184,15 +187,6 @@ class Bulks:
         for action in ready:
             self._runs.follow(action)
         return BulkOutcomes(bulk_id, outcomes)
-
-    def _vote(self, tx: Transaction, caller: Caller, action_id: str, choice: Choice, message: str) -> Voted | Refusal:
-        try:
-            with tx.savepoint():
-                return self._approvals.vote(tx, caller, action_id, choice, message=message)
-        except ResponderBotError as error:
-            if error.code == "unavailable":
-                raise
-            return Refusal.of(error)
 
     async def get(self, bulk_id: str) -> tuple[BulkCounts, Sequence[TargetState]]:
         """The progress of a bulk, and each target. Raises ResponderBotError("not_found")."""
@@ -276,13 +270,7 @@ class Bulks:
     def _record(self, tx: Transaction, checked: _Checked, bulk_id: int) -> Action | Refusal:
         if isinstance(checked, Refusal):
             return checked
-        try:
-            with tx.savepoint():
-                return self._runs.record(tx, *checked, bulk_id=bulk_id)[0]
-        except ResponderBotError as error:
-            if error.code == "unavailable":
-                raise
-            return Refusal.of(error)
+        return _attempted(tx, lambda: self._runs.record(tx, *checked, bulk_id=bulk_id)[0])
 
     def _row(
         self, number: int, now: int, caller: Caller, request: BulkInput, outcomes: Sequence[Action | Refusal]
@@ -333,11 +321,10 @@ class Bulks:
         return await self._database.snapshot(read)
 
     def _find(self, reads: Reads, bulk_id: str) -> tuple[int, Row]:
-        number = parse_id(bulk_id)
-        row = None if number is None else stored.find(reads, number)
-        if number is None or row is None:
+        row = stored.find(reads, parse_id(bulk_id) or 0)
+        if row is None:
             raise ResponderBotError("not_found", "Bulk not found")
-        return number, row
+        return row["id"], row
 
 
 def read_counts(reads: Reads, registry: Registry, bulk_ids: Iterable[int]) -> list[BulkCounts]:
@@ -375,26 +362,27 @@ class _Counted:
     undo_after_minutes: int | None = None
     timed: int = 0
     release_at: int | None = None
+    endless: int = 0
+    undone: int = 0
     not_released: int = 0
 
     def add(self, row: Row, reads: Reads) -> None:
         """Add a row of `stored.counts`."""
         number = row["count"]
         self.counts[row["status"]] = self.counts.get(row["status"], 0) + number
-        if row["status"] in ("Failure", "Deleted"):
-            outcome: Outcome = row["outcome"] or ("failed" if row["status"] == "Failure" else "cancelled")
-            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + number
+        if row["outcome"] is not None:
+            self.outcomes[row["outcome"]] = self.outcomes.get(row["outcome"], 0) + number
         if row["awaits"]:
             self.awaiting += number
             self.expires_at, self.severity = row["expires_at"], row["severity"]
-            first = stored_actions.find(reads, row["first_id"])  # as long as it, last all
-            undo = json.loads(first["doc"]).get("undo") if first is not None else None
-            self.undo_after_minutes = (undo or {}).get("afterMinutes")
-        if row["undo_status"] in ("waiting", "failed"):
-            self.not_released += number
-        elif row["release_at"] is not None:
-            self.timed += number
-            self.release_at = max(self.release_at or 0, row["release_at"])
+        first = stored_actions.find(reads, row["first_id"])  # as long as it, last all
+        undo = json.loads(first["doc"]).get("undo") if first is not None else None
+        self.undo_after_minutes = undo.get("afterMinutes", 0) if undo is not None else None
+        self.timed += row["timed"]
+        self.release_at = max(self.release_at or 0, row["release_at"] or 0) or None
+        self.endless += row["endless"]
+        self.undone += row["undone"]
+        self.not_released += row["not_released"]
 
 
 def _free_at(targets: str) -> int | None:
@@ -413,6 +401,17 @@ def _states(reads: Reads, row: Row) -> list[TargetState]:
         )
         for target in json.loads(row["targets"])
     ]
+
+
+def _attempted(tx: Transaction, work: Callable[[], T]) -> T | Refusal:
+    """What is done for one target, or why it is refused, so that it doesn't stop the others."""
+    try:
+        with tx.savepoint():
+            return work()
+    except ResponderBotError as error:
+        if error.code == "unavailable":
+            raise
+        return Refusal.of(error)
 
 
 def _audit(

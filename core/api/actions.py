@@ -52,6 +52,15 @@ def decision(word: str, body: type[Decision] = Decision) -> Mapping[str, Any]:
     return {"body": body, "permission": "manageAction", "purpose": f"{word} an action", "errors": (404, 409, 429)}
 
 
+STARTS: Mapping[str, Any] = {
+    "permission": "manageAction",
+    "purpose": "create action",
+    "permission_label": "manageAction (manageTask)",
+    "request_headers": KEY_HEADER,
+}
+"""What routes that start runs have in common."""
+
+
 def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
     """Routes under `/api/connector/engine/action`."""
     route = Routes(BASE)
@@ -62,11 +71,8 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         body=RunInput,
         response=Action,
         status=201,
-        permission="manageAction",
-        purpose="create action",
-        permission_label="manageAction (manageTask)",
         errors=(404, 409, 422, 429),
-        request_headers=KEY_HEADER,
+        **STARTS,
     )
     async def run(request: Request) -> Response:
         key, body = idempotency_key(request)

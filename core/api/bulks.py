@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from core.actions.approvals import Choice
 from core.actions.bulks import BulkOutcomes, Bulks, Refusal, TargetState
-from core.api.actions import BASE, KEY_HEADER, decision, idempotency_key
+from core.api.actions import BASE, STARTS, decision, idempotency_key
 from core.api.http.endpoint import Endpoint, Request, Routes, json_response
 from core.api.http.errors import ERRORS
 from core.models import Bulk, BulkAnswer, BulkDecision, BulkInput, BulkTarget
@@ -24,11 +24,8 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
         "Run a responder on several objects",
         body=BulkInput,
         response=BulkAnswer,
-        permission="manageAction",
-        purpose="create action",
-        permission_label="manageAction (manageTask)",
         errors=(422,),
-        request_headers=KEY_HEADER,
+        **STARTS,
     )
     async def run(request: Request) -> Response:
         key, body = idempotency_key(request)
@@ -43,11 +40,8 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
         "POST /{id}/retry",
         "Run again on the objects of a bulk that failed or were refused",
         response=BulkAnswer,
-        permission="manageAction",
-        purpose="create action",
-        permission_label="manageAction (manageTask)",
         errors=(404, 409, 422, 429),
-        request_headers=KEY_HEADER,
+        **STARTS,
     )
     async def retry(request: Request) -> Response:
         key, _ = idempotency_key(request)

@@ -584,11 +584,14 @@ class BulkCounts(ApiModel):
     severity: int | None = None
     """The highest of the alerts and cases that they run on."""
     undo_after_minutes: int | None = None
-    """How long what they do will last; None: until somebody undoes it."""
+    """How long what they do lasts; 0: until somebody undoes it; None: nothing undoes it."""
     timed: int = 0
     """Actions that core is to undo by itself."""
     release_at: Millis | None = None
     """When core undoes the last of them (ms)."""
+    endless: int = 0
+    """Actions that have left something in force with no end."""
+    undone: int = 0
     not_released: int = 0
     """Actions whose timed undo failed or waits."""
     free_at: Millis | None = None

@@ -19,7 +19,7 @@ def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
 
 
 def find(reads: Reads, bulk_id: int) -> Row | None:
-    return reads.row(f"SELECT {_COLUMNS} FROM bulk WHERE id = :id", {"id": bulk_id})
+    return next(iter(find_all(reads, [bulk_id])), None)
 
 
 def set_retried(tx: Transaction, bulk_id: int, retried_by: int) -> None:
@@ -44,10 +44,8 @@ def awaiting(reads: Reads, bulk_id: int) -> list[int]:
 
 
 def find_all(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
-    """Several bulks, without their requests."""
     return reads.rows(
-        "SELECT id, created_by, created_at, responder_name, targets, total, refused, retried_by FROM bulk"
-        " WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids)) ORDER BY id",
+        f"SELECT {_COLUMNS} FROM bulk WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids)) ORDER BY id",
         {"ids": json.dumps(list(bulk_ids))},
     )
 
@@ -55,19 +53,26 @@ def find_all(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
 def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
     """How many actions of each bulk are in which state.
 
-    `bulk_id, status, outcome` (of failures), `awaits` (1: for approval), `undo_status`, `count`,
-    `expires_at` (the first, ms), `release_at` (the last, ms), `severity` (the highest), `first_id` of the actions.
+    `bulk_id, status, outcome` (of those that did not succeed), `awaits` (1: for approval), `count`, `expires_at` (the
+    first, ms), `severity` (the highest), `first_id` of the actions; `timed` (how many core undoes), `release_at` (the
+    last, ms), `endless` (how many are in force beside those), `undone`, `not_released` (their undo waits or failed).
     """
     return reads.rows(
-        "SELECT bulk_id, status, CASE status WHEN 'Failure' THEN outcome END AS outcome,"
-        " awaits_approval AS awaits,"
-        " CASE status WHEN 'Success' THEN undo_status END AS undo_status,"
-        " count(*) AS count, min(approval.expires_at) AS expires_at, min(action.id) AS first_id,"
-        " max((SELECT severity FROM object WHERE object.id = action.root_id)) AS severity,"
-        " max((SELECT max(due.at) FROM in_force JOIN due ON due.kind = 'undo' AND due.id = in_force.id"
-        " WHERE in_force.action_id = action.id)) AS release_at FROM action"
-        " LEFT JOIN approval ON approval.id = action.id"
-        " WHERE bulk_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
-        " GROUP BY bulk_id, status, outcome, awaits, undo_status",
+        "SELECT bulk_id, status, outcome, awaits, count(*) AS count, min(expires_at) AS expires_at,"
+        " max(severity) AS severity, min(id) AS first_id, count(CASE undo WHEN 'available' THEN due_at END) AS timed,"
+        " max(CASE undo WHEN 'available' THEN due_at END) AS release_at,"
+        " count(CASE WHEN undo = 'available' AND due_at IS NULL THEN active END) AS endless,"
+        " count(CASE undo WHEN 'undone' THEN 1 END) AS undone,"
+        " count(CASE WHEN undo IN ('waiting', 'failed') THEN 1 END) AS not_released"
+        " FROM (SELECT action.id, bulk_id, status, awaits_approval AS awaits, approval.expires_at,"
+        " CASE status WHEN 'Failure' THEN coalesce(outcome, 'failed') WHEN 'Deleted' THEN 'cancelled' END AS outcome,"
+        " CASE status WHEN 'Success' THEN coalesce(undo_status, 'available') ELSE 'available' END AS undo,"
+        " (SELECT severity FROM object WHERE object.id = action.root_id) AS severity,"
+        " (SELECT max(due.at) FROM in_force JOIN due ON due.kind = 'undo' AND due.id = in_force.id"
+        " WHERE in_force.action_id = action.id) AS due_at,"
+        " (SELECT max(1) FROM in_force WHERE action_id = action.id AND state IN ('in_force', 'unknown')) AS active"
+        " FROM action LEFT JOIN approval ON approval.id = action.id"
+        " WHERE bulk_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))) AS run"
+        " GROUP BY bulk_id, status, outcome, awaits",
         {"ids": json.dumps(list(bulk_ids))},
     )

@@ -51,17 +51,16 @@ LINES_LIMIT = 2900  # characters of a section
 
 def progress(bulk: BulkCounts, *, button: ButtonIds) -> Message:
     """How far a bulk is. Nothing of its objects is in it, so that it fits any channel."""
-    name, counts = _name(bulk), _counts(bulk)
     by = f"asked for by {person_name(bulk.created_by)} · {bulk.id}"
-    blocks: list[Block] = [section(f"*{name}* on {count(bulk.total, 'target')}: {counts}")]
+    blocks: list[Block] = [section(_head(bulk))]
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
         blocks.append(section(f"⏳ *{_asked(bulk)}*: *Review* names each.{by_when}"))
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
-    if bulk.timed and bulk.release_at is not None:
-        blocks.append(section(f"🔒 *{bulk.timed} in force until {slack_date(bulk.release_at, DAY_AND_TIME)}*"))
-        elements += _ends(bulk, button)
+    if in_force := _in_force(bulk):
+        blocks.append(section(f"🔒 *{in_force.removeprefix(', ')}*"))
+    elements += _ends(bulk, button)
     if bulk.not_released:
         blocks.append(section(f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."))
     if bulk.retried_by:
@@ -71,7 +70,7 @@ def progress(bulk: BulkCounts, *, button: ButtonIds) -> Message:
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
         elements.append(_retry(bulk, button))
     elements.append(_show_each(bulk, button))
-    push = _push(bulk) if bulk.awaiting else f"{name}: {counts}"
+    push = _push(bulk) if bulk.awaiting else f"{_head(bulk)}{_in_force(bulk, is_on_phone=True)}"
     return Message(push, (*blocks, context(by), actions(*elements)))
 
 
@@ -80,18 +79,18 @@ def _show_each(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:
 
 
 def _ends(bulk: BulkCounts, button: ButtonIds) -> list[dict[str, Any]]:
-    """Extend all and Undo all."""
+    """Extend all of what ends by itself, and Undo all of what can be undone."""
+    number = bulk.timed + bulk.endless + bulk.not_released
     text = (
-        f"It ends {bulk.title[:TITLE_LIMIT]} on {count(bulk.timed, 'target')}, as far as you may see them. "
-        f"{plain_name(bulk.created_by)} asked for it; by itself it would end at the time above."
+        f"It ends {bulk.title[:TITLE_LIMIT]} on {count(number, 'target')}, as far as you may see them. "
+        f"{plain_name(bulk.created_by)} asked for it."
     )
     dialog = confirmation(
         foreign_plain(f"Undo {bulk.title} on all?", 100), foreign_plain(text, 300), "Undo all", "Leave it"
     )
-    return [
-        button_element("Extend all", ids.BULK_EXTEND, button(Intent("bulk_extend", bulk.id))),
-        button_element("Undo all", ids.BULK_UNDO, button(Intent("bulk_undo", bulk.id)), confirm=dialog),
-    ]
+    extend = button_element("Extend all", ids.BULK_EXTEND, button(Intent("bulk_extend", bulk.id)))
+    undo = button_element("Undo all", ids.BULK_UNDO, button(Intent("bulk_undo", bulk.id)), confirm=dialog)
+    return [*([extend] if bulk.timed else []), *([undo] if number and bulk.undo_after_minutes is not None else [])]
 
 
 def extend_all_view(bulk: BulkCounts, timed: Sequence[Action], policy: Policy, now_ms: int) -> dict[str, Any]:
@@ -125,20 +124,11 @@ def ended(bulk: BulkCounts, decided: str = "", *, button: ButtonIds | None = Non
 
     They also read who `decided`; mrkdwn.
     """
-    succeeded, asked = bulk.counts.get("Success", 0), f", asked for by {person_name(bulk.created_by)}"
-    has_run = succeeded or not {*bulk.outcomes} <= {"denied", "expired", "cancelled"}
-    result = f"{succeeded} of {bulk.total} succeeded" if has_run else "nothing was run"
-    text = f"*{_name(bulk)}* on {count(bulk.total, 'target')}{'' if button else asked}: {result}{_others(bulk)}"
-    force = until = ""
-    elements: list[dict[str, Any]] = []
-    if bulk.timed and bulk.release_at is not None:
-        force, until = f", {bulk.timed} in force", f" until {slack_date(bulk.release_at, DAY_AND_TIME)}"
-        elements = _ends(bulk, button) if button else []
-    blocks: list[Block] = [section("\n".join(filter(None, [f"{text}{force}{until}.", decided])))]
+    head = _head(bulk, "" if button else f", asked for by {person_name(bulk.created_by)}")
+    blocks: list[Block] = [section("\n".join(filter(None, [f"{head}{_in_force(bulk)}.", decided])))]
     if button:
-        elements.append(_show_each(bulk, button))
-        blocks.append(actions(*elements))
-    return Message(f"{text}{force}.", tuple(blocks))
+        blocks.append(actions(*_ends(bulk, button), _show_each(bulk, button)))
+    return Message(f"{head}{_in_force(bulk, is_on_phone=True)}.", tuple(blocks))
 
 
 def decisions(listed: Sequence[tuple[Action, RedactedView]]) -> str:
@@ -165,7 +155,8 @@ def _push(bulk: BulkCounts) -> str:
 
 def _asked(bulk: BulkCounts) -> str:
     """`4 targets for 1 hour · up to CRITICAL`."""
-    lasts = f" for {undo_state.minutes(bulk.undo_after_minutes)}" if bulk.undo_after_minutes else ""
+    minutes = bulk.undo_after_minutes
+    lasts = "" if minutes is None else f" for {undo_state.minutes(minutes)}" if minutes else " with no end"
     severity = f" · up to {SEVERITY_NAMES[bulk.severity].upper()}" if bulk.severity else ""
     return f"{count(bulk.awaiting, 'target')}{lasts}{severity}"
 
@@ -190,21 +181,28 @@ def _name(bulk: BulkCounts) -> str:
     return foreign(bulk.title or readable_name(bulk.responder_name), names.NAME_LIMIT)
 
 
-def _counts(bulk: BulkCounts) -> str:
-    """Such as `12 of 25 ended, 1 failed, 2 denied, 1 refused`, or `4 wait for approval, 2 refused, 1 has run`."""
-    ran = bulk.total - _open(bulk) - bulk.refused
-    if bulk.awaiting:
-        waiting = f"{bulk.awaiting} {'waits' if bulk.awaiting == 1 else 'wait'} for approval{_refused(bulk)}"
-        return f"{waiting}, {ran} {'has' if ran == 1 else 'have'} run" if ran else waiting
-    return f"{ran + bulk.refused} of {bulk.total} ended{_others(bulk)}"
+def _head(bulk: BulkCounts, asked: str = "") -> str:
+    return f"*{_name(bulk)}* on {count(bulk.total, 'target')}{asked}: {_result(bulk)}"
 
 
-def _others(bulk: BulkCounts) -> str:
-    return "".join(f", {number} {outcome}" for outcome, number in bulk.outcomes.items()) + _refused(bulk)
+def _result(bulk: BulkCounts) -> str:
+    """`4 wait for approval, 2 refused`, `3 under way, 12 of 25 succeeded, 1 failed`, `nothing was run, 2 denied`."""
+    succeeded, under_way = bulk.counts.get("Success", 0), _open(bulk) - bulk.awaiting
+    waits = f"{bulk.awaiting} {'waits' if bulk.awaiting == 1 else 'wait'} for approval" if bulk.awaiting else ""
+    parts = [waits, f"{under_way} under way" if under_way else ""]
+    if succeeded or not (_open(bulk) or {*bulk.outcomes} <= {"denied", "expired", "cancelled"}):
+        parts.append(f"{succeeded} of {bulk.total} succeeded")
+    elif has_ended(bulk):
+        parts.append("nothing was run")
+    others = [*bulk.outcomes.items(), ("refused", bulk.refused), ("undone", bulk.undone)]
+    return ", ".join(filter(None, [*parts, *(f"{number} {what}" for what, number in others if number)]))
 
 
-def _refused(bulk: BulkCounts) -> str:
-    return f", {bulk.refused} refused" if bulk.refused else ""
+def _in_force(bulk: BulkCounts, *, is_on_phone: bool = False) -> str:
+    """`, 3 in force until 14:30, 2 in force with no end`, "" for none; a phone formats no time."""
+    until = "" if bulk.release_at is None or is_on_phone else f" until {slack_date(bulk.release_at)}"
+    parts = [(bulk.timed, until), (bulk.endless, " with no end")]
+    return "".join(f", {number} in force{end}" for number, end in parts if number)
 
 
 # --- each of its objects --------------------------------------------------------------------------------------------
@@ -226,7 +224,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
     First what was refused or failed.
     """
     ordered = sorted(shown, key=lambda target: _urgency(target.target))
-    blocks: list[Block] = [section(f"*{_name(bulk)}* on {count(bulk.total, 'target')}: {_counts(bulk)}")]
+    blocks: list[Block] = [section(_head(bulk))]
     lines: list[str] = []
     for target in ordered[start : start + PAGE]:
         undo_buttons = (

@@ -38,6 +38,7 @@ TITLE_LIMIT = 200
 REASONS = 10
 REASON_LIMIT = 200
 LINES_LIMIT = 2900  # characters of a section
+ACTS_ON_LIMIT = 2700  # in it, so that it also says for what
 
 
 def intent_of(what: str, request: RunRequest, view: RedactedView) -> Intent:
@@ -293,11 +294,11 @@ def _listed(head: str, views: Sequence[RedactedView], targets: Mapping[str, str]
 
 
 def target_line(view: RedactedView, acts_on: str) -> str:
-    """``• 🟠 hostname `LT-0198`, for HIGH its title (~12)``: what a run `acts_on`, and the object that has it; mrkdwn."""
+    """``• 🟠 hostname `LT-0198`, for HIGH its title (~12)``: what a run `acts_on`, and the object that has it."""
     root = runs.of_root(view.subject, view)
     if view.subject.kind == "case_artifact":
         acts_on = acts_on or foreign(clip_middle(view.title(), TITLE_LIMIT), TITLE_LIMIT)
-    return f"• {runs.sign(view)}{f'{acts_on}, for {root}' if acts_on else root}"
+    return f"• {runs.sign(view)}{f'{clip(acts_on, ACTS_ON_LIMIT)}, for {root}' if acts_on else root}"
 
 
 def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:

@@ -1,5 +1,6 @@
 """Alerts that say the same share a card."""
 
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -331,7 +332,7 @@ async def modal(anna: EmulatedUser, text: str) -> dict[str, Any]:
 
 
 def listed(view: dict[str, Any], alert_ids: list[str]) -> list[str]:
-    return [alert_id for alert_id in alert_ids if f"{alert_id} ·" in str(view)]
+    return [alert_id for alert_id in alert_ids if re.search(rf"{alert_id}(?: ·|\))", str(view))]
 
 
 async def choose(anna: EmulatedUser, card: dict[str, Any], words: str) -> None:

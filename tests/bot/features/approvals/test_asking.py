@@ -353,6 +353,19 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         assert len([text for text in phone(env, "ben") if "<!date" in text]) == 0
 
 
+async def test_who_asked_for_a_bulk_reads_all_who_decided_on_it(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        alerts = [await env.create_alert(sourceRef=str(n)) for n in range(21)]
+        targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            bulk = await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
+            runs = [entry.action.id for entry in bulk.actions if entry.action]
+            await bot.as_user("ben").approve_bulk(bulk.id, runs[:-1])
+            await bot.as_user("lea").deny_bulk(bulk.id, runs[-1:], "the mail server")
+        told = await env.until("anna", asked("20 of 21 succeeded, 1 denied"))
+        assert ".\\nApproved by ben.\\nDenied by lea.\\n>the mail server" in text_of(told)
+
+
 async def test_a_shared_channel_does_not_read_how_severe_a_hidden_alert_of_a_bulk_is(tmp_path: Path) -> None:
     shared = {**CHANNELS[0], "id": "C0SHARED", "clearance": "clear"}
     async with asking(tmp_path, channels=[CHANNELS[0], shared], shared=("C0SHARED",)) as env:

@@ -90,7 +90,7 @@ async def test_two_people_at_once_on_two_bots_run_it_once_on_each(tmp_path: Path
         assert words == ["0 runs accepted, 3 refused.", "3 runs accepted, 0 refused."]
         assert await ran(env, alert_ids) == [1, 1, 1]
         await env.until("anna", lambda view: len(bulk_messages(view)) == 2 or None)
-        await shown(env, "3 of 3 ended, 3 refused")
+        await shown(env, "nothing was run, 3 refused")
         await shown(env, "3 wait for approval")
 
 
@@ -109,7 +109,7 @@ async def test_core_that_loses_its_answers_or_is_away_runs_nothing_twice(tmp_pat
         proxy.drop_responses("POST /api/connector/engine/action/_bulk", 1)
         await env["ben"].submit(view["id"], {})
         await env.told("ben", "your decision may not have been recorded")
-        await shown(env, "2 of 2 ended")
+        await shown(env, "2 of 2 succeeded")
         assert await ran(env, alert_ids) == [1, 1]
         assert len(bulk_messages(env["anna"].live_view)) == 1
 
@@ -132,7 +132,7 @@ async def test_a_channel_that_is_shared_or_archived_meanwhile_shows_nothing_of_t
         env.emulator.archive(SOC)
         bulk = (await env.client.actions("alert", alert_ids[0]))[0].bulk or ""
         await env.client.deny_bulk(bulk)
-        await env.until("anna", lambda view: "2 of 2 ended, 2 denied" in str(view.messages(OPEN)) or None)
+        await env.until("anna", lambda view: "nothing was run, 2 denied" in str(view.messages(OPEN)) or None)
         assert "2 wait for approval" in str(env["anna"].live_view.message(SOC, message["ts"]))  # Slack takes no update
 
 

@@ -78,7 +78,7 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
             await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
         told = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "8 runs accepted, 1 refused")))
         assert f"{untagged}: " in told
-        message = await shown(env, "9 of 9 ended, 1 refused")
+        message = await shown(env, "8 of 9 succeeded, 1 refused")
         assert secret not in text_of(message)
         for alert_id in alert_ids:
             (action,) = await env.client.actions("alert", alert_id)
@@ -98,8 +98,8 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
         assert len(posts) == 10 + 2
         await env["anna"].click(SOC, message["ts"], action_id=button(message, ids.BULK_DETAILS))
         each = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "succeeded"))))
-        assert f"• {untagged} · ET MALWARE Beacon to known C2 · refused: " in each
-        assert each.index(f"• {untagged} ") < each.index(f"• {alert_ids[0]} ")
+        assert f"• 🟠 HIGH ET MALWARE Beacon to known C2 ({untagged}) · refused: " in each
+        assert each.index(f"({untagged}) ") < each.index(f"({alert_ids[0]}) ")
         assert secret not in each
 
 
@@ -107,7 +107,7 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
     async with feature_environment(tmp_path, RULES) as env:
         alert_ids = await alerts(env, 3)
         await start(env, "anna", "fail", alert_ids)
-        message = await shown(env, "3 of 3 ended, 3 failed")
+        message = await shown(env, "0 of 3 succeeded, 3 failed")
         retry = button(message, ids.BULK_RETRY)
         await env["ben"].click(SOC, message["ts"], action_id=retry)
         await env.told("ben", "or an administrator may run this again")
@@ -116,7 +116,7 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         for _ in range(2):
             await env["anna"].click(SOC, message["ts"], action_id=retry)
         await env.told("anna", "Runs again on 3 targets; 0 refused")
-        await env.until("anna", lambda view: len(bulk_messages(view, "3 of 3 ended, 3 failed")) == 2 or None)
+        await env.until("anna", lambda view: len(bulk_messages(view, "0 of 3 succeeded, 3 failed")) == 2 or None)
         earlier = await shown(env, "What failed was run again as ~")
         assert earlier["ts"] == message["ts"]
         assert ids.BULK_RETRY not in text_of(earlier)
@@ -142,7 +142,7 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         assert "More than its limit of 2/1h: the others are refused." in text_of(question)
         await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
         told = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "2 runs accepted, 1 refused")))
-        message = await shown(env, "3 of 3 ended, 1 refused")
+        message = await shown(env, "2 of 3 succeeded, 1 refused")
         assert "The rate is free again <!date^" in text_of(message)
         await env["anna"].click(SOC, message["ts"], action_id=button(message, ids.BULK_DETAILS))
         each = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "refused: ")))
@@ -158,14 +158,14 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         stores.rows(env.folder / "core.db", "UPDATE action SET dispatched_at = dispatched_at - 3600000")
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_RETRY)
         await env.told("anna", "Runs again on 1 target; 0 refused")
-        await shown(env, "1 of 1 ended")
+        await shown(env, "1 of 1 succeeded")
         assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [1, 1, 1]
 
 
 async def test_after_a_week_the_message_gets_new_buttons_once_one_is_pressed(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         await start(env, "anna", "tell", await alerts(env, 2))
-        message = await shown(env, "2 of 2 ended")
+        message = await shown(env, "2 of 2 succeeded")
         stores.rows(env.folder / "core.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
         await env.told("anna", "This button is too old")
@@ -208,7 +208,7 @@ async def test_the_message_goes_on_after_the_bot_was_down_in_the_middle(tmp_path
             CoreClient(env.core.url, env.service_key) as core,
             running(env.settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**UNLIMITED)),
         ):
-            ended = await shown(env, "3 of 3 ended")
+            ended = await shown(env, "3 of 3 succeeded")
         assert ended["ts"] == message["ts"]
         assert len(bulk_messages(env["anna"].live_view)) == 1
 
@@ -286,11 +286,11 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
             "1 approval, answer by",
         ):
             assert words in text
-        assert all(f"• {one} · " in text for one in alert_ids)
+        assert all(f" ({one})" in text for one in alert_ids)
         assert text.count("ET MALWARE Beacon") == len(alert_ids)
         await env["ben"].submit(view["id"], {})
         await env.until("ben", topmost(ids.NOTICE_VIEW, "You approved 12 runs."))
-        ended = await shown(env, "12 of 12 ended")
+        ended = await shown(env, "12 of 12 succeeded")
         assert ended["ts"] == message["ts"]
         assert ids.BULK_REVIEW not in text_of(ended)
         for alert_id, card in zip(alert_ids, cards, strict=True):
@@ -312,7 +312,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         late = await reviewed(env, "lea", message, "Deny all 3")
         view = await reviewed(env, "ben", message, "Deny all 3")
         form = await deny(env, "ben", view, "Wrong <hosts>")
-        assert all(f"• {one} · " in text_of(form) for one in alert_ids)
+        assert all(f" ({one})" in text_of(form) for one in alert_ids)
         assert "*Deny Contain on 3 targets?*\\n*anna* asks" in text_of(form)
         await env.told("ben", "You denied 3 runs.")
         for alert_id in alert_ids:
@@ -322,7 +322,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         dm = await env["anna"].dm(env.emulator.bot_user_id)
         (end,) = [m for m in await env["anna"].messages(dm) if "nothing was run" in text_of(m)]
         assert "nothing was run, 3 denied.\\nDenied by ben.\\n>Wrong &lt;hosts&gt;" in text_of(within_limits(end))
-        denied = await shown(env, "3 of 3 ended, 3 denied")
+        denied = await shown(env, "nothing was run, 3 denied")
         await env["anna"].click(SOC, denied["ts"], action_id=ids.BULK_DETAILS)
         await env.until("anna", topmost(ids.NOTICE_VIEW, "· denied by ben: Wrong &lt;hosts&gt;"))
         assert ids.BULK_RETRY not in text_of(denied)  # core runs nothing again that somebody denied
@@ -357,7 +357,7 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         done = text_of(await env.told("anna", "You approved 1 run."))
         assert "It was not shown with those that were decided, so it goes on waiting." in done
         assert "For few eyes" not in done
-        await shown(env, "1 waits for approval, 1 has run")
+        await shown(env, "1 waits for approval, 1 of 2 succeeded")
         assert (await env.client.actions("alert", red))[0].status == "Waiting"
         view = await reviewed(env, "lea", message, "Deny all 1")
         await deny(env, "lea", view)
@@ -373,7 +373,7 @@ async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> Non
         await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
 
         def told(view: EmulatorView) -> list[dict[str, Any]] | None:
-            return [m for m in view.messages(conversation) if "2 of 2 ended, 2 failed" in text_of(m)] or None
+            return [m for m in view.messages(conversation) if "0 of 2 succeeded, 2 failed" in text_of(m)] or None
 
         (message,) = await env.until("anna", told)
         await env["anna"].click(conversation, message["ts"], action_id=button(message, ids.BULK_RETRY))
@@ -428,7 +428,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         timed = [run.undo for one in alert_ids[:2] for run in await env.client.actions("alert", one) if run.undo]
         assert all(undo.changed and undo.at and undo.at > last for undo in timed)
         message = await shown(env, "2 in force until")
-        ends = "It ends Shun on 2 targets, as far as you may see them. anna asked for it; by itself it would end "
+        ends = "It ends Shun on 2 targets, as far as you may see them. anna asked for it."
         assert ends in text_of(message)
         await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_UNDO)
         await env.told("ben", "Undone on 2 targets.")
@@ -437,7 +437,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
 
         # What could not be undone is told once, below the bulk's message.
         await start(env, "anna", "report", alert_ids)
-        message = await shown(env, "*Report* on 3 targets: 3 of 3 ended")
+        message = await shown(env, "*Report* on 3 targets: 3 of 3 succeeded")
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
         each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, '"Undo"')))
         newest = (await env.client.actions("alert", alert_ids[0]))[0]
@@ -446,6 +446,43 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         told = "1 of 3 were to be undone and were not"
         await env.until("anna", lambda view: told in str(view.thread(SOC, message["ts"])) or None)
         assert [env["anna"].live_view.thread(SOC, card["ts"])[1:] for card in cards] == [[], [], []]
+
+
+async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"undo": "Tell_1_0"}}) as env:
+        await env["anna"].connect()
+        await env["ben"].connect()
+        await start(env, "anna", "isolate", await alerts(env, 2))
+        message = await shown(env, "2 wait for approval")
+        assert "⏳ *2 targets with no end · up to HIGH*" in text_of(message)
+        await env.until("ben", on_phone("Isolate on 2 targets with no end"))
+        view = await reviewed(env, "ben", message, "*Isolate on 2 targets with no end?*")
+        await env["ben"].submit(view["id"], {})
+        told = await env.until("anna", on_phone("2 of 2 succeeded"))
+        assert told == "*Isolate* on 2 targets: 2 of 2 succeeded, 2 in force with no end."
+        message = await shown(env, "2 of 2 succeeded")
+        assert "🔒 *2 in force with no end*" in text_of(message)
+        assert ids.BULK_EXTEND not in text_of(message)
+        await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_UNDO)
+        assert "in force" not in text_of(await shown(env, "2 of 2 succeeded, 2 undone"))
+
+
+async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
+        (high,), (critical,) = await alerts(env, 1), await alerts(env, 1, severity=4)
+        title = "ET MALWARE Beacon to known C2"
+        lines = [
+            f"• 🔴 ip `203[.]0[.]113[.]7`, for CRITICAL {title} ({critical})",
+            f"• 🟠 ip `203[.]0[.]113[.]7`, for HIGH {title} ({high})",
+        ]
+        question = await asked(env, "anna", "isolate", [high, critical])
+        assert "*Runs on 2 targets*\\n" + "\\n".join(lines) in text_of(question)
+        await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+        message = await shown(env, "2 wait for approval")
+        view = await reviewed(env, "ben", message, "Deny all 2")
+        assert "\\n".join(lines) in text_of(view)
+        form = await deny(env, "ben", view)
+        assert "\\n".join(lines) in text_of(form)
 
 
 def test_the_message_says_what_expired_and_when_a_rate_is_free_again() -> None:
@@ -462,7 +499,7 @@ def test_the_message_says_what_expired_and_when_a_rate_is_free_again() -> None:
         free_at=1_800_000_000_000,
     )
     text = text_of(bulks.progress(counts, button=lambda intent: "-").payload())
-    assert "12 of 12 ended, 1 failed, 2 expired, 1 denied, 1 cancelled, 4 refused" in text
+    assert "*Isolate* on 12 targets: 3 of 12 succeeded, 1 failed, 2 expired, 1 denied, 1 cancelled, 4 refused" in text
     assert "The rate is free again <!date^1800000000^" in text
     assert "what failed (1), expired (2) or was refused (4)" in text
     ended = "3 of 12 succeeded, 1 failed, 2 expired, 1 denied, 1 cancelled, 4 refused."

@@ -62,7 +62,7 @@ async def test_several_observables_of_an_alert_are_chosen_in_details_and_run_on_
         text = await run_all(env, "anna", "Each is checked")
         assert "*Runs on 2 targets*" in text
         assert f"*Will be refused on 1 target*\\n• {wanted[2]}: " in text
-        await shown(env, "3 of 3 ended, 2 failed, 1 refused")
+        await shown(env, "0 of 3 succeeded, 2 failed, 1 refused")
         ran = {one: len(await env.client.actions("case_artifact", one)) for one in by_data.values()}
         assert [one for one, times in ran.items() if times] == wanted[:2]
         assert set(ran.values()) == {0, 1}
@@ -82,7 +82,7 @@ async def test_several_observables_of_a_case_are_chosen_in_its_list(tmp_path: Pa
         await chosen(env, "anna", view, found[:2])
         assert await responder(env, "anna", "Fail") == "on each"
         await run_all(env, "anna", "*Runs on 2 targets*")
-        await shown(env, "2 of 2 ended, 2 failed")
+        await shown(env, "0 of 2 succeeded, 2 failed")
 
 
 async def test_several_alerts_of_the_channel_are_chosen_and_their_inputs_given_once(tmp_path: Path) -> None:
@@ -126,13 +126,13 @@ async def test_what_was_found_can_be_run_on_and_a_command_asks_for_the_inputs(tm
         await chosen(env, "anna", view, alert_ids)
         assert await responder(env, "anna", "Tell") == "on each"
         await run_all(env, "anna", "*Runs on 3 targets*")
-        await shown(env, "3 of 3 ended")
+        await shown(env, "3 of 3 succeeded")
 
         await env["anna"].command(SOC, f"/responder run vendor drop {' '.join(alert_ids)} reason=C2 minutes=7")
         form = fine(await env.until("anna", topmost(ids.SEVERAL_VIEW, "Which list")))
         await env["anna"].submit(form["id"], entered(form, list="outbound"))
         await run_all(env, "anna", "*Runs on 3 targets*")
-        await shown(env, "3 of 3 ended, 3 failed")
+        await shown(env, "0 of 3 succeeded, 3 failed")
         given = json.loads((await env.client.actions("alert", alert_ids[0]))[0].parameters or "")
         assert (given["reason"], given["minutes"], given["list"]) == ("C2", 7, "outbound")
         # Who may only read is told so.
