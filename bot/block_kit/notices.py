@@ -44,7 +44,7 @@ TASKS: Mapping[Permission, str] = {
 def notice(text: str) -> Message:
     """One or two of our own sentences; foreign parts in them are escaped already."""
     text = clip(text, MESSAGE_TEXT_LIMIT)
-    return Message(text, tuple(section(part) for part in _parts(text)))
+    return Message(text, tuple(section(part) for part in parts(text)))
 
 
 def error(text: str) -> Message:
@@ -119,15 +119,15 @@ def internal(number: str) -> Message:
     return notice(f"Something went wrong on our side (number {escape(number)}); it is in the log. Please try again.")
 
 
-def _parts(text: str) -> list[str]:
-    """Pieces that fit a section each, cut at line ends if possible."""
-    parts: list[str] = []
+def parts(text: str) -> list[str]:
+    """Pieces that fit a section each, cut at line ends or blanks if possible."""
+    found: list[str] = []
     while len(text) > 2900:
-        cut = text.rfind("\n", 1, 2900)
-        cut = cut if cut > 0 else 2900
-        parts.append(text[:cut])
-        text = text[cut:].lstrip("\n")
-    return [*parts, text or " "]
+        cuts = [text.rfind("\n", 1, 2900), text.rfind(" ", 1450, 2900), 2900]
+        cut = next(cut for cut in cuts if cut > 0)
+        found.append(text[:cut])
+        text = text[cut:].lstrip()
+    return [*found, text or " "]
 
 
 def expired_button(object_id: str) -> Message:

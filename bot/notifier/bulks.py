@@ -1,16 +1,20 @@
 """Renders the messages that tell how far a bulk is, and ask for its approval."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot.block_kit import notices
 from bot.block_kit.text import mentions
-from bot.clearance import SHARED, RedactedView, Subject
+from bot.clearance import CLEAR, SHARED, RedactedView, Subject
+from bot.features.approvals import views as approvals
 from bot.features.bulks import views as bulks
+from bot.features.runs.views import runs
 from bot.notifier.asking import Asking
+from bot.notifier.isolation import isolated
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox import DesiredMessage, MessageOutbox
-from bot.outbox.models import BULK, BULK_TOLD, bulk_key, is_person
+from bot.outbox.models import BULK, BULK_TOLD, bulk_key, digest, is_person
 from core.models import Action, BulkCounts, Person
 
 if TYPE_CHECKING:
@@ -19,6 +23,9 @@ if TYPE_CHECKING:
 
 class BulkMessages:
     """Renders them from counts, which name no object.
+
+    Only a direct message names the first objects that wait for its reader's decision, and then belongs to the bulk
+    (`root_id`). Whatever changes one of these objects comes with its bulk, so that it is rendered again.
 
     There is one where somebody asked for the bulk in Slack, in each channel that shows what waits for approval, and
     for each person who is asked to decide. In a channel replies in its thread ask for that, and tell how it ended.
@@ -69,7 +76,8 @@ class BulkMessages:
         else:
             self._as_of.pop(bulk.id, None)
             keys |= dict.fromkeys(sorted(posted))
-        rendered = [message for key in keys for message in await self._messages(key, bulk)]
+        waiting = await self._waiting(bulk)
+        rendered = [message for key in keys for message in await self._messages(key, bulk, waiting)]
         is_news = bulks.has_ended(bulk) and (was_asked or bool(bulk.outcomes))
         return [*rendered, *replies, *(await self._told(bulk) if is_news else [])]
 
@@ -92,13 +100,10 @@ class BulkMessages:
     async def remind(self, bulk_id: str, asking: Asking) -> list[DesiredMessage]:
         """The message once more for those who were asked, since half of the time is over."""
         posted = [message.key for message in await self._outbox.messages_named(f"{BULK}:{bulk_id}:")]
-        again = [
-            f"{BULK}:{bulk_id}:{team}:again:{user}"
-            for _, _, team, *more, user in (key.split(":") for key in posted if is_person(_user(key)))
-            if not more
-        ]
+        first = [key.rpartition(":") for key in posted if is_person(_user(key)) and ":again:" not in key]
+        again = [f"{before}:again:{user}" for before, _, user in first]
         asked = [key for key in again if await asking.may_ask(_user(key), key.split(":")[2])]
-        return await self.read(asked, by_person=False, only_waiting=True)
+        return await self.read(asked, only_waiting=True)
 
     async def _told(self, bulk: BulkCounts) -> list[DesiredMessage]:
         """The direct message to whoever asked for a bulk, once it is over."""
@@ -106,57 +111,75 @@ class BulkMessages:
         person = await self._recipient(team, user) if user else None
         if person is None:
             return []
-        key, listed = f"{BULK_TOLD}:{bulk.id}:{team}:{user}", list[tuple[Action, RedactedView]]()
-        ids = [target.action_id for target in (await self._core.bulk(bulk.id)).targets if target.action_id]
-        async for response in self._core.documents_in_pages(ids):
-            for document in response.documents:
-                for action in document.actions:
-                    subject = Subject.in_document(document, action.object_id)
-                    if action.bulk == bulk.id and subject is not None:
-                        listed.append((action, RedactedView(subject, person.clearance)))
+        key = f"{BULK_TOLD}:{bulk.id}:{team}:{user}"
+        listed = [(run, RedactedView(subject, person.clearance)) for run, subject in await self._runs(bulk.id)]
         buttons = await self._outbox.buttons.prepare(user, key)
         content = bulks.ended(bulk, bulks.decisions(listed), button=buttons)
         return [DesiredMessage(key, user, content, buttons=buttons)]
+
+    async def _waiting(self, bulk: BulkCounts) -> list[tuple[Action, Subject]]:
+        """Those of its runs that wait for approval; none where they can't be read, so that nothing names them."""
+        found = await isolated(self._runs(bulk.id), bulk.id, otherwise=[]) if bulk.awaiting else []
+        return [(run, subject) for run, subject in found if runs.awaits_approval(run)]
+
+    async def _runs(self, bulk_id: str) -> list[tuple[Action, Subject]]:
+        """Its runs, on the most severe objects first."""
+        found = dict[str, tuple[Action, Subject]]()
+        ids = [target.action_id for target in (await self._core.bulk(bulk_id)).targets if target.action_id]
+        async for response in self._core.documents_in_pages(ids):
+            for document in response.documents:
+                for action in document.actions:
+                    subject = Subject.in_document(document, action.object_id) or Subject.unknown(action)
+                    earlier = found.get(action.id)  # in an alert and in its case: the higher level counts
+                    if action.id in ids and (earlier is None or earlier[1].clearance < subject.clearance):
+                        found[action.id] = action, subject
+        return sorted(found.values(), key=lambda one: -one[1].severity)
 
     def followed(self, last: int) -> None:
         """The feed was followed up to this event: what is asked for from now on is newer."""
         self._as_of = {bulk: as_of for bulk, as_of in self._as_of.items() if as_of > last}
 
-    async def read(self, keys: Iterable[str], *, by_person: bool, only_waiting: bool = False) -> list[DesiredMessage]:
+    async def read(
+        self, keys: Iterable[str], *, by_person: bool = False, only_waiting: bool = False
+    ) -> list[DesiredMessage]:
         """The messages with these keys, as core has their bulks now; `only_waiting` of those that wait for approval.
 
         Raises ResponderBotError without core's answer.
         """
-        remaining = list(keys)
-        bulks: dict[str, BulkCounts] = {}
-        async for response in self._core.documents_in_pages(key.split(":")[1] for key in remaining):
-            bulks.update({bulk.id: bulk for bulk in response.bulks})
-            self._as_of.update({bulk.id: response.as_of for bulk in response.bulks})
-        rendered = [(key, bulks.get(key.split(":")[1])) for key in remaining]
-        desired: list[DesiredMessage] = []
-        for key, bulk in rendered:
-            if bulk is not None and key.startswith(BULK_TOLD):
-                desired += await self._told(bulk)
-            elif bulk is not None and (bulk.awaiting or not only_waiting):
-                desired += await self._messages(key, bulk, by_person=by_person)
+        of_bulk, desired = dict[str, list[str]](), list[DesiredMessage]()
+        for key in keys:
+            of_bulk.setdefault(key.split(":")[1], []).append(key)
+        async for response in self._core.documents_in_pages(of_bulk):
+            for bulk in response.bulks:
+                self._as_of[bulk.id], waiting = response.as_of, await self._waiting(bulk)
+                for key in of_bulk[bulk.id]:
+                    if key.startswith(BULK_TOLD):
+                        desired += await self._told(bulk)
+                    elif bulk.awaiting or not only_waiting:
+                        desired += await self._messages(key, bulk, waiting, by_person=by_person)
         return desired
 
-    async def _messages(self, key: str, bulk: BulkCounts, *, by_person: bool = False) -> list[DesiredMessage]:
+    async def _messages(
+        self, key: str, bulk: BulkCounts, waiting: Sequence[tuple[Action, Subject]], *, by_person: bool = False
+    ) -> list[DesiredMessage]:
         """The message for one destination, and in a channel the replies in its thread."""
-        channel = key.rpartition(":")[2]
-        is_direct = is_person(channel)
-        person = await self._recipient(key.split(":")[2], channel) if is_direct else None
-        if is_direct and person is None:
+        channel, is_progress = _user(key), not bulks.has_ended(bulk)
+        person = await self._recipient(key.split(":")[2], channel) if is_person(channel) else None
+        if is_person(channel) and person is None:
             return []
 
         buttons = await self._outbox.buttons.prepare(channel, key)
-        content = bulks.progress(self._shown(bulk, channel), button=buttons)
+        views = [(run, RedactedView(subject, person.clearance)) for run, subject in waiting] if person else []
+        named = [(run, view) for run, view in views if approvals.sees_all(view.clearance, view.subject)]
+        content = bulks.progress(self._shown(bulk, channel), named, button=buttons)
         if ":again:" in key and bulk.awaiting:
             content = notices.reminded(content.text, content.blocks)
-        is_progress = not bulks.has_ended(bulk)
-        desired = [DesiredMessage(key, channel, content, by_person=by_person, is_progress=is_progress, buttons=buttons)]
-        if is_direct:
-            return desired
+        message = DesiredMessage(key, channel, content, by_person=by_person, is_progress=is_progress, buttons=buttons)
+        if person is not None:
+            view = RedactedView(Subject("alert", bulk.id, "", CLEAR), person.clearance)
+            withheld = digest("".join(one.fingerprint for _, one in views))
+            return [replace(message, root_id=bulk.id, view=view, fingerprint=withheld) if views else message]
+        desired = [message]
         late = f"{BULK}late:{bulk.id}:{channel}"
         if not is_progress and bulk.counts:
             desired.append(DesiredMessage(f"{BULK}end:{bulk.id}:{channel}", channel, bulks.ended(bulk), thread_of=key))

@@ -8,12 +8,13 @@ import structlog
 
 from bot.clearance import RED, SHARED, RedactedView, Subject, withheld
 from bot.message import NOT_SHOWN, Message
+from bot.notifier.bulks import BulkMessages
 from bot.notifier.group_cards import GroupCards, ReadDocuments
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess, Timeline, ids_in
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
-from bot.outbox.models import is_person
+from bot.outbox.models import is_bulk, is_person
 from core.common.errors import ResponderBotError
 from core.models import Document
 
@@ -33,12 +34,14 @@ class ClearanceEnforcer:
         access: ChannelAccess,
         read_documents: ReadDocuments,
         group_cards: GroupCards,
+        bulks: BulkMessages,
     ) -> None:
         self._renderer = renderer
         self._outbox = outbox
         self._access = access
         self._read_documents = read_documents
         self._group_cards = group_cards
+        self._bulks = bulks
         self._checked: set[tuple[str, str]] = set()  # channel and root, since `restart`
 
     def restart(self) -> None:
@@ -111,7 +114,9 @@ class ClearanceEnforcer:
         self, message: MessageRecord, timeline: Timeline, clearance: int
     ) -> list[DesiredMessage]:
         try:
-            if rendered := await self._renderer.again(message, timeline):
+            of_bulk = is_bulk(message.key)
+            again = self._bulks.read([message.key]) if of_bulk else self._renderer.again(message, timeline)
+            if rendered := await again:
                 return rendered
             return [_withheld(message, clearance, is_for_now=bool(timeline.document.unreadable))]
         except ResponderBotError as error:

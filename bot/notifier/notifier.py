@@ -57,7 +57,9 @@ class Notifier:
         self._renderer = Renderer(core, outbox, channels, clock_ms)
         self._bulks = BulkMessages(core, outbox, channels, self._renderer.recipient, self._renderer.slack_user)
         self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents)
-        self._enforcer = ClearanceEnforcer(self._renderer, outbox, channels, self._documents, self._group_cards)
+        self._enforcer = ClearanceEnforcer(
+            self._renderer, outbox, channels, self._documents, self._group_cards, self._bulks
+        )
         self._groups_at: float | None = None  # on the loop's clock: when to render the cards of groups; None: no need
         self._has_gap = False  # the bot was away longer than core keeps events
         self._rendered_as_of: dict[str, int] = {}  # by root: documents that are newer than the feed's cursor
@@ -411,7 +413,7 @@ class Notifier:
                 desired += await isolated(self._requested(document, "", None), root_id, otherwise=[])
             await self._outbox.upsert(*desired)
         posted = [message.key for message in await self._outbox.messages_named(f"{BULK}:")]
-        await self._outbox.upsert(*await isolated(self._bulks.read(posted, by_person=False), "", otherwise=[]))
+        await self._outbox.upsert(*await isolated(self._bulks.read(posted), "", otherwise=[]))
         await self._outbox.commit_page([], last)
         self._channels.changed.set()
 

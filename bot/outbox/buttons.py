@@ -85,8 +85,8 @@ class Buttons:
             raise ResponderBotError("gone", "This button does not belong here; nothing was run. Refresh the card.")
         intent = Intent(*meaning)
         if row["expires_at"] <= self._clock():
-            about = row["message_key"] if is_bulk(row["message_key"]) else intent.object_id
-            root_id = (message.root_id if message else "") or str(about)
+            of_bulk = row["message_key"] if is_bulk(row["message_key"]) else ""
+            root_id = of_bulk or (message.root_id if message else "") or intent.object_id
             sentence = "This button is too old; nothing was run. Refresh the card."
             raise ResponderBotError("gone", sentence, details={"root_id": root_id})
         return intent

@@ -93,6 +93,7 @@ class DesiredMessage:
     in_bulk: bool = False  # one of many that are rendered again: it goes last
     file: tuple[str, str] | None = None
     view: RedactedView | None = None
+    fingerprint: str = ""  # of what it withholds, where it names more than the subject of its view
     buttons: ButtonSet | None = None
 
     def payload(self) -> str:

@@ -371,5 +371,5 @@ def _row(desired: DesiredMessage, now: int) -> dict[str, str | int]:
         "update_every_ms": UPDATE_EVERY_MS,
         "clearance": view.clearance if view else SHARED,
         "about": f"{view.subject.kind} {view.subject.id}" if view else "",
-        "fingerprint": view.fingerprint if view else "",
+        "fingerprint": (desired.fingerprint or view.fingerprint) if view else "",
     }

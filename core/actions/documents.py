@@ -64,15 +64,8 @@ class Documents:
                 page_events.append(event)
                 if reader.chars >= LIMIT_CHARS:
                     break
-            shown = {
-                "events": _array(event.to_json() for event in page_events),
-                "last": str(page_events[-1].seq if page_events else page.last),
-                "database": json.dumps(page.database),
-                "asOf": str(events.last(reads)),
-                "documents": self._array_of(reads, reader.documents.values()),
-                "bulks": self._bulks(reads, reader),
-            }
-            return _object(shown).encode()
+            last = str(page_events[-1].seq if page_events else page.last)
+            return self._answer(reads, reader, events=_array(event.to_json() for event in page_events), last=last)
 
         return await self._database.snapshot(read)
 
@@ -100,24 +93,19 @@ class Documents:
                 if reader.chars >= LIMIT_CHARS:
                     left = unique[position + 1 :]
                     break
-            shown = {
-                "asOf": str(events.last(reads)),
-                "database": json.dumps(self._feed.database_id),
-                "documents": self._array_of(reads, reader.documents.values()),
-                "missing": json.dumps(missing),
-                "left": json.dumps(left),
-                "bulks": self._bulks(reads, reader),
-            }
-            return _object(shown).encode()
+            return self._answer(reads, reader, missing=json.dumps(missing), left=json.dumps(left))
 
         return await self._database.snapshot(read)
 
-    def _bulks(self, reads: Reads, reader: "_DocumentReader") -> str:
+    def _answer(self, reads: Reads, reader: "_DocumentReader", **more: str) -> bytes:
         counts = bulks.read_counts(reads, self._registry, reader.bulk_ids) if reader.bulk_ids else ()
-        return _array(bulk.to_json() for bulk in counts)
-
-    def _array_of(self, reads: Reads, documents: Collection["_Document"]) -> str:
-        return _array(map(self._json, documents))
+        shown = {
+            "asOf": str(events.last(reads)),
+            "database": json.dumps(self._feed.database_id),
+            "documents": _array(map(self._json, reader.documents.values())),
+            "bulks": _array(bulk.to_json() for bulk in counts),
+        }
+        return _object({**more, **shown}).encode()
 
     def _json(self, document: "_Document") -> str:
         names = sorted(document.responder_names)
@@ -196,7 +184,7 @@ class _DocumentReader:
         self.chars = 0
         """The length of all JSON read so far."""
         self.bulk_ids: set[int] = set()
-        """The bulks that were named, and the bulks of the actions that were named."""
+        """The bulks that were named, those of the actions that were named, and those that wait on what has changed."""
 
     @cached_property
     def _recent_runs(self) -> Mapping[str, int]:
@@ -208,6 +196,7 @@ class _DocumentReader:
             return
         number, root_id = number_of(event.object_id), number_of(event.root_id)
         document = self._document(root_id)
+        self.bulk_ids.update(stored_bulks.awaiting_on(self._reads, root_id))
         if event.object_type == "Action":
             self._add_action(document, number)
             row = stored.find(self._reads, number)

@@ -43,6 +43,17 @@ def awaiting(reads: Reads, bulk_id: int) -> list[int]:
     return [row["id"] for row in rows]
 
 
+def awaiting_on(reads: Reads, root_id: int) -> list[int]:
+    """The bulks with runs that wait for approval on an alert or a case, or on what an alert shares with its case."""
+    rows = reads.rows(
+        "SELECT DISTINCT bulk_id FROM action WHERE awaits_approval = 1 AND status IN ('Waiting', 'InProgress') AND"
+        " bulk_id IS NOT NULL AND (root_id = :id OR"
+        " object_id IN (SELECT artifact_id FROM alert_artifact WHERE alert_id = :id))",
+        {"id": root_id},
+    )
+    return [row["bulk_id"] for row in rows]
+
+
 def find_all(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
     return reads.rows(
         f"SELECT {_COLUMNS} FROM bulk WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids)) ORDER BY id",

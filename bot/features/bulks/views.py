@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.block_kit import ids, modals, names
+from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import actions, button_element, confirmation
 from bot.block_kit.text import (
     DAY_AND_TIME,
+    MESSAGE_TEXT_LIMIT,
     clip,
     context,
     foreign,
@@ -26,7 +27,7 @@ from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
-from core.common.words import count
+from core.common.words import count, some_of
 from core.models import (
     OPEN_STATUSES,
     SEVERITY_NAMES,
@@ -44,19 +45,21 @@ REASON_LIMIT = 1000  # characters of why somebody denied it
 PAGE = 40  # objects in Show each
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TITLE_LIMIT = 80
+MOST_NAMED = 10  # objects in the direct message to who decides
 REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
 EACH_TARGETS = 3  # of each object in Show each
 LINES_LIMIT = 2900  # characters of a section
 
 
-def progress(bulk: BulkCounts, *, button: ButtonIds) -> Message:
-    """How far a bulk is. Nothing of its objects is in it, so that it fits any channel."""
+def progress(bulk: BulkCounts, waiting: Sequence[tuple[Action, RedactedView]] = (), *, button: ButtonIds) -> Message:
+    """How far a bulk is. It fits any channel, as it names only objects of `waiting`: what one person may decide on."""
     by = f"asked for by {person_name(bulk.created_by)} · {bulk.id}"
     blocks: list[Block] = [section(_head(bulk))]
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
         blocks.append(section(f"⏳ *{_asked(bulk)}*: *Review* names each.{by_when}"))
+        blocks += _named(bulk, waiting)
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
     if in_force := _in_force(bulk):
         blocks.append(section(f"🔒 *{in_force.removeprefix(', ')}*"))
@@ -70,7 +73,7 @@ def progress(bulk: BulkCounts, *, button: ButtonIds) -> Message:
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
         elements.append(_retry(bulk, button))
     elements.append(_show_each(bulk, button))
-    push = _push(bulk) if bulk.awaiting else f"{_head(bulk)}{_in_force(bulk, is_on_phone=True)}"
+    push = _push(bulk, waiting) if bulk.awaiting else f"{_head(bulk)}{_in_force(bulk, is_on_phone=True)}"
     return Message(push, (*blocks, context(by), actions(*elements)))
 
 
@@ -114,9 +117,7 @@ def extend_all_view(bulk: BulkCounts, timed: Sequence[Action], policy: Policy, n
 
 def changed_all(verb: str, number: int, refused: Sequence[tuple[str, str]]) -> Message:
     """How many runs of a bulk were changed, and why others were not."""
-    text = f"{verb} on {count(number, 'target')}."
-    why = [section(questions.why_refused("*Refused*", refused))] if refused else []
-    return Message(text, (section(text), *why))
+    return questions.with_reasons(f"{verb} on {count(number, 'target')}.", "*Refused*", refused)
 
 
 def ended(bulk: BulkCounts, decided: str = "", *, button: ButtonIds | None = None) -> Message:
@@ -148,17 +149,26 @@ def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool) -> Message:
     return Message(_push(bulk), (section(shown),), is_broadcast)
 
 
-def _push(bulk: BulkCounts) -> str:
+def _named(bulk: BulkCounts, waiting: Sequence[tuple[Action, RedactedView]]) -> list[Block]:
+    """The first that wait, and how many more do."""
+    lines = [questions.target_line(view, _acts_on(action, view, EACH_TARGETS)) for action, view in waiting[:MOST_NAMED]]
+    left = f"and {bulk.awaiting - len(lines)} more" if lines and bulk.awaiting > len(lines) else ""
+    return [*sections(filter(None, [*lines, left]))]
+
+
+def _push(bulk: BulkCounts, waiting: Sequence[tuple[Action, RedactedView]] = ()) -> str:
     """What a locked phone shows of a bulk that waits for approval."""
-    return f"Approve or deny: {_name(bulk)} on {_asked(bulk)}, asked by {person_name(bulk.created_by)}"
+    named = {runs.on_target(action, view).removeprefix(" on ") or runs.target(view): None for action, view in waiting}
+    on = _asked(bulk, some_of(list(named), runs.MAX_TARGETS, bulk.awaiting) if named else "")
+    return clip(f"Approve or deny: {_name(bulk)} on {on}, asked by {person_name(bulk.created_by)}", MESSAGE_TEXT_LIMIT)
 
 
-def _asked(bulk: BulkCounts) -> str:
-    """`4 targets for 1 hour · up to CRITICAL`."""
+def _asked(bulk: BulkCounts, on: str = "") -> str:
+    """`4 targets for 1 hour · up to CRITICAL`, or those that it is `on`."""
     minutes = bulk.undo_after_minutes
     lasts = "" if minutes is None else f" for {undo_state.minutes(minutes)}" if minutes else " with no end"
     severity = f" · up to {SEVERITY_NAMES[bulk.severity].upper()}" if bulk.severity else ""
-    return f"{count(bulk.awaiting, 'target')}{lasts}{severity}"
+    return f"{on or count(bulk.awaiting, 'target')}{lasts}{severity}"
 
 
 def late(bulk: BulkCounts) -> Message:
@@ -231,8 +241,8 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
             undos.buttons(target.action, target.view, button, target.undo_policy) if target.action is not None else []
         )
         line = _line(target)
-        if undo_buttons or len(lines) == REASONS or len("\n".join([*lines, line])) > LINES_LIMIT:
-            blocks += _section(lines)
+        if undo_buttons or len(lines) == REASONS:
+            blocks += sections(lines)
             lines = []
         if len(undo_buttons) == 1:
             blocks.append({**section(line), "accessory": undo_buttons[0]})
@@ -240,7 +250,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
             blocks += [section(line), actions(*undo_buttons)]
         else:
             lines.append(line)
-    blocks += _section(lines)
+    blocks += sections(lines)
     if hidden := len(bulk.targets) - len(shown):
         blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
     pages = [("Earlier ones", start - PAGE), ("More", start + PAGE)]
@@ -251,10 +261,6 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
     ]
     more: list[Block] = [actions(*buttons)] if buttons else []
     return Message(f"{_name(bulk)}: {count(len(shown), 'target')}", (*blocks, *more))
-
-
-def _section(lines: Sequence[str]) -> list[Block]:
-    return [section(clip("\n".join(lines), LINES_LIMIT))] if lines else []
 
 
 def review_view(
@@ -330,36 +336,28 @@ def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
     view = replace(highest, subject=replace(highest.subject, others=tuple(others.values())))
     if action.parameters is None:
         return [section("Inputs: not recorded")]
-    left, blocks = "\n".join(f"• {line}" for line in runs.input_lines(action, view, INPUT_LIMIT)), list[Block]()
-    while len(left) > LINES_LIMIT:
-        cut = max(left.rfind(" ", LINES_LIMIT // 2, LINES_LIMIT), left.rfind("\n", LINES_LIMIT // 2, LINES_LIMIT))
-        cut = cut if cut > 0 else LINES_LIMIT
-        blocks.append(section(left[:cut]))
-        left = left[cut:].lstrip()
-    return [*blocks, section(left)] if left else blocks
+    lines = [f"• {line}" for line in runs.input_lines(action, view, INPUT_LIMIT)]
+    return [section(part) for part in notices.parts("\n".join(lines))] if lines else []
 
 
 def _review_line(shown: ShownTarget) -> str:
-    got, already = _acts_on(shown, REVIEW_TARGETS), list[str]()
-    if shown.action is not None:
-        got = got or approvals.observables_in_short(shown.action, shown.view)
-        already = [undo_state.already(one, shown.view) for one in approvals.in_force_already(shown.action, shown.view)]
-    return "\n".join([questions.target_line(shown.view, got), *already])
+    action, view = shown.action, shown.view
+    measures = approvals.in_force_already(action, view) if action is not None else ()
+    line = questions.target_line(view, _acts_on(action, view, REVIEW_TARGETS))
+    return "\n".join([line, *(undo_state.already(one, view) for one in measures)])
 
 
-def _acts_on(shown: ShownTarget, most: int) -> str:
-    artifacts = (shown.action.target if shown.action is not None else None) or ()
-    return ", ".join(runs.target_lines(artifacts, shown.view, most))
+def _acts_on(action: Action | None, view: RedactedView, most: int) -> str:
+    if action is None:
+        return ""
+    return ", ".join(runs.target_lines(action.target or (), view, most)) or approvals.observables_in_short(action, view)
 
 
 def decided(response: BulkAnswer, verb: str) -> Message:
     """What became of a decision on all."""
     refused = [(entry.object_id, questions.why_not(entry)) for entry in response.actions if questions.why_not(entry)]
     text = f"You {verb} {count(len(response.actions) - len(refused), 'run')}."
-    blocks: list[Block] = [section(text)]
-    if refused:
-        blocks.append(section(questions.why_refused("*Not decided*", refused)))
-    return Message(text, tuple(blocks))
+    return questions.with_reasons(text, "*Not decided*", refused)
 
 
 def has_ended(bulk: BulkCounts) -> bool:
@@ -399,4 +397,4 @@ def _line(shown: ShownTarget) -> str:
         state = f"{runs.state(action, view)}{f': {why}' if why else ''}"
     elif action is not None:
         state += undo_state.summary(action, view)
-    return f"{questions.target_line(view, _acts_on(shown, EACH_TARGETS))} · {state}"
+    return f"{questions.target_line(view, _acts_on(action, view, EACH_TARGETS))} · {state}"

@@ -312,6 +312,12 @@ def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:
     return clip("\n".join([head, *lines]), LINES_LIMIT)
 
 
+def with_reasons(text: str, head: str, refused: Sequence[tuple[str, str]], *more: Block) -> Message:
+    """What was done, and below the head why the rest was not."""
+    why = [section(why_refused(head, refused))] if refused else []
+    return Message(text, (section(text), *why, *more))
+
+
 def reason_shown(reason: str) -> str:
     return in_own_time(foreign(defang_indicators(said(reason)), REASON_LIMIT)) or "no reason was given"
 
@@ -325,11 +331,7 @@ def outcome(response: BulkAnswer) -> Message:
     accepted = [entry for entry in response.actions if entry.action is not None]
     refused = [(entry.object_id, why_not(entry)) for entry in response.actions if why_not(entry)]
     text = f"{count(len(accepted), 'run')} accepted, {len(refused)} refused."
-    blocks: list[Block] = [section(text)]
-    if refused:
-        blocks.append(section(why_refused("*Refused*", refused)))
-    blocks.append(context("One message tells how it goes."))
-    return Message(text, tuple(blocks))
+    return with_reasons(text, "*Refused*", refused, context("One message tells how it goes."))
 
 
 def why_not(entry: BulkEntry) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import MINUTE_MS, now_ms
 from core.common.database import Transaction
-from core.models import Action, Alert, BulkInput, RunTarget
+from core.models import Action, Alert, BulkAnswer, BulkInput, RunTarget
 from core.store import due
+from tests import stores
 from tests.bot import samples
 from tests.bot.features.approvals.test_decisions import button, direct, in_thread
 from tests.bot.features.environment import (
@@ -332,7 +333,8 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as bot:
             bulk = await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
-            what = "Approve or deny: Isolate on 3 targets for 1 hour · up to CRITICAL, asked by anna"
+            on = "ip 203[.]0[.]113[.]7 and 2 more"
+            what = f"Approve or deny: Isolate on {on} for 1 hour · up to CRITICAL, asked by anna"
             assert await env.until("ben", on_phone("Approve or deny")) == what
             clock.ahead_ms = 31 * MINUTE_MS
             again = f"Half of the time to decide is over. {what}"
@@ -364,6 +366,94 @@ async def test_who_asked_for_a_bulk_reads_all_who_decided_on_it(tmp_path: Path) 
             await bot.as_user("lea").deny_bulk(bulk.id, runs[-1:], "the mail server")
         told = await env.until("anna", asked("20 of 21 succeeded, 1 denied"))
         assert ".\\nApproved by ben.\\nDenied by lea.\\n>the mail server" in text_of(told)
+
+
+async def bulk_of(env: FeatureEnvironment, by: str, levels: Sequence[int]) -> tuple[BulkAnswer, list[Alert]]:
+    """A bulk that waits on alerts with these severities, each with an address of its own."""
+    alerts = [
+        await env.create_alert(
+            sourceRef=str(n), severity=level, artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}]
+        )
+        for n, level in enumerate(levels)
+    ]
+    targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
+    async with CoreClient(env.core.url, env.service_key) as bot:
+        return await bot.as_user(by).run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets)), alerts
+
+
+async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_see_them_or_it_is_decided(
+    tmp_path: Path,
+) -> None:
+    clock = Jumping()
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, clock_ms=clock) as env:
+
+        async def clear_ben_for(level: int) -> None:
+            await env.core.core.people.set_clearance("ben", level)
+            clock.ahead_ms += CACHE_MS
+            env.bot.channels.refreshed.set()
+
+        await clear_ben_for(2)
+        bulk, alerts = await bulk_of(env, "anna", [1, 4, 2, 3, 3])
+        on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]3, ip 203[.]0[.]113[.]4 and 2 more"
+        push = await env.until("ben", on_phone("Approve or deny"))
+        assert push == f"Approve or deny: Isolate on {on} for 1 hour · up to CRITICAL, asked by anna"
+        shown = within_limits(await env.until("ben", asked("5 wait for approval")))
+        lines = [
+            f"• {sign} ip `203[.]0[.]113[.]{n}`, for {word} {alerts[n].title} ({alerts[n].id})"
+            for sign, word, n in (("🔴", "CRITICAL", 1), ("🟠", "HIGH", 3), ("🟠", "HIGH", 4), ("🟡", "MEDIUM", 2))
+        ]
+        assert "\\n".join(lines) in text_of(shown)
+
+        def without(address: str, words: str = "") -> Any:
+            return lambda view: next(
+                (m for m in direct(view) if address not in str(m) and words in text_of(m) and "Isolate" in str(m)), None
+            )
+
+        await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
+        shown = within_limits(await env.until("ben", without("113[.]1", "and 1 more")))
+        assert alerts[1].id not in str(shown)
+        assert text_of(shown).index("113[.]3`") < text_of(shown).index("113[.]0`")
+        await clear_ben_for(1)
+        assert "5 wait for approval" in text_of(await env.until("ben", without("113[.]")))
+        await clear_ben_for(3)
+        await env.until("ben", asked("113[.]1`"))
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").deny_bulk(bulk.id)
+        await env.until("ben", without("113[.]", "nothing was run"))
+
+
+async def test_after_a_week_the_request_of_a_bulk_in_a_direct_message_gets_new_buttons(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}) as env:
+        await bulk_of(env, "anna", [3, 3])
+        old = await env.until("ben", asked("2 wait for approval"))
+        review = button(old, ids.BULK_REVIEW)
+        stores.rows(env.folder / "core.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
+        dm = await env["ben"].dm(env.emulator.bot_user_id)
+        await env["ben"].click(dm, old["ts"], action_id=review)
+        await env.told("ben", "This button is too old", dm)
+        value = old["blocks"][-1]["elements"][0]["value"]
+        await env.until("ben", lambda view: [m for m in direct(view) if "2 wait" in str(m) and value not in str(m)])
+        await env["ben"].click(dm, old["ts"], action_id=review)
+        await env.until("ben", topmost(ids.BULK_APPROVE_VIEW, "Deny all 2"))
+
+
+async def test_who_may_not_see_a_target_of_a_bulk_reads_nothing_of_it_in_the_request(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        red = await env.create_alert(sourceRef="red", severity=4, tlp=3, title="For few eyes")
+        seen = await env.create_alert(sourceRef="seen", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
+        targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in (red, seen)]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
+        both = "Isolate on ip 203[.]0[.]113[.]7, ip 203[.]0[.]113[.]9 for 1 hour"
+        assert both in await env.until("lea", on_phone("Approve or deny"))
+        assert "For few eyes" in text_of(await env.until("lea", asked("2 wait for approval")))
+        push = await env.until("anna", on_phone("Approve or deny"))
+        assert "Isolate on ip 203[.]0[.]113[.]9 and 1 more for 1 hour" in push
+        shown = within_limits(await env.until("anna", asked("2 wait for approval")))
+        assert "and 1 more" in text_of(shown)
+        for hidden in ("For few eyes", "113[.]7", red.id):
+            assert hidden not in str(shown)
+            assert hidden not in str(phone(env, "anna"))
 
 
 async def test_a_shared_channel_does_not_read_how_severe_a_hidden_alert_of_a_bulk_is(tmp_path: Path) -> None:
