@@ -55,10 +55,12 @@ class GroupContent:
     is_digest: bool
     count: int
     cards: int  # of these, those with a card of their own
+    closed: int  # or in a case
     first_at: int
     last_at: int
     muted_until: int
     severities: tuple[int, int, int, int]  # counts from low to critical
+    worst: Sequence[tuple[int, str, str]]  # severity, title and id of the first that are open
     sampled: int  # how many of the newest alerts the following is about; each with the most frequent first
     titles: Sequence[tuple[str, int]]
     sources: Sequence[tuple[str, int]]

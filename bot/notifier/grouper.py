@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bot.clearance import RedactedView, Subject
+from bot.features.alerts.views.card import is_closed
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import MessageOutbox
 from bot.outbox.alert_groups import DIGEST, GROUP, AlertGroup, AlertGroups, ChannelAlert, GroupChanges, new_key
@@ -178,6 +179,7 @@ class AlertGrouper:
             view.title()[:TITLE_LIMIT] if view.is_open else "",
             view.text(alert.source)[:FACT_LIMIT] if view.is_open else "",
             tuple(dict.fromkeys(facts)),
+            is_closed(alert),
         )
 
     def _put(self, entry: ChannelAlert) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 GROUP, DIGEST = "group", "digest"  # the kinds of messages that show several alerts, as their keys begin
 SAMPLE = 500  # alerts of a group, the newest, whose texts its card sums up
+WORST = 5  # open alerts of a group, which its card names
 UNKNOWN_LEVEL = 4  # above each clearance: what may be shown of an alert isn't known
 
 
@@ -46,6 +47,7 @@ class ChannelAlert:
     title: str = ""  # "" if it may not be shown
     source: str = ""
     facts: Sequence[str] = ()  # such as `ip 198.51.100.7`
+    is_closed: bool = False  # or in a case
 
 
 @dataclass(frozen=True)
@@ -195,9 +197,9 @@ class AlertGroups:
     async def content(self, group: AlertGroup, clearance: int) -> GroupContent:
         """What the group's card says, within this clearance; `count` is 0 if it may say nothing."""
         values: dict[str, str | int] = {"key": group.key, "clearance": clearance}
-        row = await self._row(
-            f"""SELECT count(*) AS n, count(*) FILTER (WHERE card = '{Card.OWN}') AS cards,
-                 coalesce(min(at), 0) AS first_at,
+        (row,) = await self._rows(
+            f"""SELECT count(*) AS count, count(*) FILTER (WHERE card = '{Card.OWN}') AS cards,
+                 count(*) FILTER (WHERE is_closed = 1) AS closed, coalesce(min(at), 0) AS first_at,
                  count(*) FILTER (WHERE severity = 1) AS s1, count(*) FILTER (WHERE severity = 2) AS s2,
                  count(*) FILTER (WHERE severity = 3) AS s3, count(*) FILTER (WHERE severity = 4) AS s4
                FROM channel_alert INDEXED BY channel_alert_of_group
@@ -210,15 +212,22 @@ class AlertGroups:
             {**values, "limit": SAMPLE},
         )
         shown = [alert for alert in map(_channel_alert, sample) if alert.clearance <= clearance and alert.title]
+        worst = list[Row]()
+        for severity in (n for n in (4, 3, 2, 1) if row[f"s{n}"] and len(worst) < WORST):
+            worst += await self._rows(
+                """SELECT * FROM channel_alert WHERE group_key = :key AND group_key <> '' AND severity = :severity
+                   AND is_closed = 0 AND clearance <= :clearance AND title <> ''
+                   ORDER BY at DESC, length(root_id) DESC, root_id DESC LIMIT :limit""",
+                {**values, "severity": severity, "limit": WORST - len(worst)},
+            )
         return GroupContent(
             group.key,
             is_digest=group.is_digest,
             last_at=group.last_at,
             muted_until=group.muted_until,
-            count=row["n"] if row else 0,
-            cards=row["cards"] if row else 0,
-            first_at=row["first_at"] if row else group.began_at,
-            severities=(row["s1"], row["s2"], row["s3"], row["s4"]) if row else (0, 0, 0, 0),
+            **{name: row[name] for name in ("count", "cards", "closed", "first_at")},
+            severities=(row["s1"], row["s2"], row["s3"], row["s4"]),
+            worst=[(one["severity"], one["title"], one["root_id"]) for one in worst],
             sampled=len(sample),
             titles=_most_frequent(alert.title for alert in shown),
             sources=_most_frequent(alert.source for alert in shown),
@@ -324,15 +333,18 @@ def write(tx: Transaction, group_changes: GroupChanges) -> None:
         )
     tx.run_all(
         """INSERT INTO channel_alert (channel, root_id, alike, group_key, card, at, severity, clearance, title, source,
-               facts)
-           VALUES (:channel, :root_id, :alike, :group, :card, :at, :severity, :clearance, :title, :source, :facts)
+               facts, is_closed)
+           VALUES (:channel, :root_id, :alike, :group, :card, :at, :severity, :clearance, :title, :source, :facts,
+               :is_closed)
            ON CONFLICT (root_id, channel) DO UPDATE SET group_key = :group, card = :card, severity = :severity,
-               clearance = :clearance, title = :title, source = :source, facts = :facts""",
+               clearance = :clearance, title = :title, source = :source, facts = :facts,
+               is_closed = :is_closed""",
         [
             {
                 **vars(alert),
                 "card": Card.OWN.value if alert.has_card else Card.LATER.value,
                 "facts": json.dumps(list(alert.facts), ensure_ascii=False),
+                "is_closed": int(alert.is_closed),
             }
             for alert in group_changes.alerts.values()
         ],

@@ -228,6 +228,8 @@ CREATE INDEX channel_alert_grouped ON channel_alert (at) WHERE group_key <> '';
 CREATE INDEX channel_alert_of_group ON channel_alert (group_key, at, severity, card) WHERE group_key <> '';
 """.replace("{lease}", COLUMNS)
 
+_CLOSED = "ALTER TABLE channel_alert ADD COLUMN is_closed INTEGER NOT NULL DEFAULT 0;\n"
+
 _INBOX = """
 CREATE TABLE inbox (
   key TEXT PRIMARY KEY, payload TEXT, at INTEGER, holder TEXT, leased_until INTEGER, done_at INTEGER);
@@ -237,6 +239,7 @@ CREATE INDEX inbox_done ON inbox (done_at) WHERE done_at > 0;
 
 MIGRATIONS = (
     Migration("make the tables", on_sqlite(_TABLES), [FUNCTIONS + on_postgresql(_TABLES) + on_postgresql(_INBOX)]),
+    Migration("note which alerts of a group are closed", on_sqlite(_CLOSED), [on_postgresql(_CLOSED)]),
 )
 INBOX_MIGRATIONS = (Migration("make the table of clicks", on_sqlite(_INBOX), []),)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
@@ -52,14 +53,12 @@ def summary(content: GroupContent) -> str:
 
 def _group(content: GroupContent) -> list[Block]:
     title = _title(_common_title(content)) if content.titles else "details withheld"
-    word = f"{SIGNS[content.severity]} *{SEVERITY_NAMES[content.severity].upper()}*"
-    blocks = [section(f"{word}  *{content.count:,} × {title}*{_on_so_many(content)}")]
+    blocks = [section(f"{_severity(content.severity)}  *{content.count:,} × {title}*{_on_so_many(content)}")]
     first, last = content.first_at, content.last_at
     times = f"first {slack_date(first)} · last {slack_date(last)}"
     blocks.append(context(f"{times} · {severities(content.severities)}{_cards(content)}"))
-    lines = [_most("Observables", content.facts, content)]
-    if len(content.titles) > 1 and content.titles[0][1] > 1:  # else each differs in its numbers
-        lines.insert(0, _most("Titles", content.titles, content))
+    worst = _worst(content) if max(content.severities) < content.count else []  # else none is worse
+    lines = [*worst, _most("Observables", content.facts, content)]
     text = "\n".join(line for line in lines if line)
     return [*blocks, *([section(text)] if text else [])]
 
@@ -71,12 +70,22 @@ def _digest(content: GroupContent) -> list[Block]:
     times = f"{slack_date(first)} to {slack_date(last)}"
     blocks.append(context(f"{times} · more than Slack takes one by one, so they stand here{_cards(content)}"))
     lines = [
+        *_worst(content),
         _most("Titles", content.titles, content),
         _most("Sources", content.sources, content),
         _most("Observables", content.facts, content),
     ]
     text = "\n".join(line for line in lines if line)
     return [*blocks, *([section(text)] if text else [])]
+
+
+def _worst(content: GroupContent) -> list[str]:
+    """`🔴 *CRITICAL* Wazuh 92052 on LT-0231 (~31)`: the first that are open, the most severe first."""
+    return [f"{_severity(severity)} {_title(title)} ({root_id})" for severity, title, root_id in content.worst]
+
+
+def _severity(severity: int) -> str:
+    return f"{SIGNS[severity]} *{SEVERITY_NAMES[severity].upper()}*"
 
 
 def _common_title(content: GroupContent) -> str:
@@ -104,9 +113,9 @@ def _title(title: str) -> str:
 
 
 def _cards(content: GroupContent) -> str:
-    return f" · {content.cards:,} of them also on a card of {'its' if content.cards == 1 else 'their'} own" * bool(
-        content.cards
-    )
+    own = f" · {content.cards:,} of them also on a card of {'its' if content.cards == 1 else 'their'} own"
+    closed = f"{content.closed:,}" if content.closed < content.count else "all"
+    return own * bool(content.cards) + f" · *{closed} closed or in a case*" * bool(content.closed)
 
 
 def _most(label: str, counts: Sequence[tuple[str, int]], content: GroupContent) -> str:
@@ -145,14 +154,13 @@ def _state(content: GroupContent, now_ms: int) -> str:
 
 def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
     key = content.key
-    is_severe = content.severity >= 3
     elements = [
         button_element("Show alerts", ids.GROUP_ALERTS, button(Intent("group_alerts", key, "0"))),
         button_element("Run on all", ids.GROUP_RUN, button(Intent("group_run", key))),
-        button_element(
-            "Close all", ids.GROUP_READ, button(Intent("group_read", key)), style="danger" if is_severe else ""
-        ),
     ]
+    if content.closed < content.count or not content.count:
+        style: Literal["", "danger"] = "danger" if content.severity >= 3 else ""
+        elements.append(button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key)), style=style))
     entries = [("Make one case", Intent("group_case", key))]
     if not content.is_digest:
         is_muted = content.muted_until > now_ms

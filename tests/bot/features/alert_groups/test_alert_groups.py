@@ -1,5 +1,6 @@
 """Alerts that say the same share a card."""
 
+import json
 import re
 import time
 from collections.abc import AsyncIterator
@@ -103,6 +104,26 @@ async def test_from_the_fourth_alert_on_those_that_say_the_same_share_a_card(tmp
         assert not any(find_card(messages, alert_id) for alert_id in grouped)
         posts = [body for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]
         assert len([body for body in posts if body["channel"] == SOC]) == 5
+
+
+async def test_the_card_of_a_group_names_its_worst_open_alerts_and_says_which_are_closed(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await post(env, range(4))
+        high, *_ = await post(env, range(30, 31), severity=3)
+        worst = f"🟠 *HIGH* Logon failed 30 times from 198[.]51[.]100[.]30 ({high})\\n🔵 *LOW* Logon failed 3 times"
+        card = await anna.until(lambda view: next((m for m in group_cards(view.messages(SOC)) if high in str(m)), {}))
+        assert worst in json.dumps(card["blocks"], ensure_ascii=False)
+        await env.client.close_alerts([high], "An exercise")
+        await anna.until(lambda view: "*1 closed or in a case*" in str(view.message(SOC, card["ts"])))
+        left = await anna.until(lambda view: view.message(SOC, card["ts"]) or {})
+        assert high not in str(left)
+        await anna.click(SOC, card["ts"], action_id="group_read")
+        form = await modal(anna, "4 alerts: 4 low.")
+        await anna.submit(form["id"], {"reason": {"value:reason": "An exercise"}})
+        await anna.until(lambda view: "*all closed or in a case*" in str(view.message(SOC, card["ts"])))
+        assert "group_read" not in str(await anna.until(lambda view: view.message(SOC, card["ts"]) or {}))
+        await env.client.mark_alert_unread(alert_ids[0])
+        await anna.until(lambda view: "*4 closed or in a case*" in str(view.message(SOC, card["ts"])))
 
 
 @pytest.mark.slow
@@ -227,7 +248,8 @@ async def test_a_large_group_sums_up_its_newest_alerts(tmp_path: Path) -> None:
             tmp_path / "core.db",
             f"""INSERT INTO channel_alert
                 WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {SAMPLE})
-                SELECT '~9' || n, channel, alike, group_key, card, at + 60000 + n, 1, clearance, 'Newer', source, facts
+                SELECT '~9' || n, channel, alike, group_key, card, at + 60000 + n, 1, clearance, 'Newer', source, facts,
+                  0
                 FROM channel_alert, numbers WHERE root_id = '{oldest}' AND group_key = '{key}'""",  # noqa: S608
         )
         group = await env.bot.outbox.alert_groups.group(key)
