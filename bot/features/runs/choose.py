@@ -30,19 +30,19 @@ async def on_several_button(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     responses.require_permission(context, "manageAction")
     channel, _, text = intent.argument.partition(" ")
-    request, chosen = RunRequest(channel=channel), list[dict[str, Any]]()
+    request, of, options = RunRequest(channel=channel), "Open alerts", list[dict[str, Any]]()
     clearance = own_clearance(context)
     if intent.what == "several_found":
-        alerts = await subjects.search(context.core, text, clearance, MOST)
-        chosen = [run_form.object_option(Subject.alert(alert), clearance) for alert in alerts]
+        alerts, of = await subjects.search(context.core, text, clearance, MOST), "Alerts found"
+        options = [run_form.object_option(Subject.alert(alert), clearance) for alert in alerts]
     elif intent.what == "several_of_group":
         worst = await context.services.outbox.alert_groups.members(intent.object_id, 0, MOST)
-        chosen = await _options(context, [member.root_id for member in worst])
+        options, of = await _options(context, [member.root_id for member in worst]), "Alerts of this group"
     elif intent.what == "several":
-        subject = await subjects.find(context.core, intent.object_id)
+        subject, of = await subjects.find(context.core, intent.object_id), f"Observables of {intent.object_id}"
         subjects.require_visible(context, subject)
         request = replace(request, targets=(run_target(subject),))
-    if not await responses.show_view(context, run_form.targets_view(request, chosen, MOST)):
+    if not await responses.show_view(context, run_form.targets_view(request, of, options, MOST)):
         raise ResponderBotError("unavailable", "Slack opened no form. Try again.")
 
 
@@ -50,7 +50,7 @@ async def on_alerts_button(context: Context) -> None:
     """Ask for alerts, in place of the run modal's one."""
     responses.require_permission(context, "manageAction")
     channel = request_of(context).channel
-    await responses.show_view(context, run_form.targets_view(RunRequest(channel=channel), [], MOST))
+    await responses.show_view(context, run_form.targets_view(RunRequest(channel=channel), "Alerts", [], MOST))
 
 
 async def on_target_options(context: Context) -> Json:
@@ -106,7 +106,10 @@ async def _observables(context: Context, object_id: str) -> list[RedactedView]:
 
 async def next_view(context: Context, request: RunRequest) -> Json:
     """The next step after the objects: what can run on at least one of them."""
-    chosen = [one for one in modals.chosen(view_of(context), "targets") if parse_id(one) is not None]
+    chosen = modals.chosen(view_of(context), "targets")
+    if run_form.EVERY in chosen:
+        chosen = [modals.option_value(option) for option in modals.options(view_of(context), "targets")]
+    chosen = [one for one in chosen if parse_id(one) is not None]
     if not chosen or len(chosen) > MOST:
         return modals.errors({"targets": f"Choose up to {MOST}."})
     targets = list((await find_targets(context, chosen)).values())

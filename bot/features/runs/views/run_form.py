@@ -5,10 +5,11 @@ from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import MAX_OPTIONS, actions, button_element
-from bot.block_kit.subjects import headline, responder_menu
+from bot.block_kit.subjects import SIGNS, by_ioc, headline, responder_menu
 from bot.block_kit.text import (
     OPTION_LIMIT,
     VIEW_TITLE_LIMIT,
+    clip_middle,
     context,
     escape,
     foreign,
@@ -17,7 +18,7 @@ from bot.block_kit.text import (
     section,
     sections,
 )
-from bot.clearance import RedactedView, Subject
+from bot.clearance import RedactedView, Subject, defang
 from bot.features.responders import views as responders
 from bot.features.responders.views import option_value
 from bot.features.runs.views import acts_on, inputs, questions
@@ -27,6 +28,7 @@ from core.common.words import count
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedResponder, Policy
 
 TITLE, SEVERAL_TITLE = "What should run?", "Run on several"
+EVERY = "every"  # the value of the option that stands for all others
 
 
 def start_view(
@@ -66,20 +68,27 @@ def start_view(
     return _modal(request, blocks, _deed(request, responder) if responder is not None else "Next", responder)
 
 
-def targets_view(request: RunRequest, chosen: Sequence[Block], most: int) -> dict[str, Any]:
-    """Asks for the objects: observables of the request's alert or case, or else alerts; starts with `chosen`."""
-    of = f"Observables of {request.targets[0].object_id}" if request.targets else "Alerts"
+def targets_view(request: RunRequest, of: str, options: Sequence[Block], most: int) -> dict[str, Any]:
+    """Asks for the objects, and its title says from what (`of`): one of these options, or what a search finds.
+
+    None is chosen beforehand; one entry stands for all the options.
+    """
     element: dict[str, Any] = {
-        "type": "multi_external_select",
+        "type": "multi_static_select" if options else "multi_external_select",
         "action_id": ids.SEVERAL_TARGETS,
         "placeholder": plain("Choose, or type to search"),
-        "min_query_length": 0,
         "max_selected_items": most,
     }
-    if chosen:
-        element["initial_options"] = list(chosen)
-    menu = {"type": "input", "block_id": "targets", "label": plain(of), "element": element, "optional": False}
-    return _modal(request, [menu, context(f"At most {most}. It asks before it runs.")], "Next", is_several=True)
+    if options:
+        listed = options[: MAX_OPTIONS - 1]
+        every = {"text": plain(f"All {len(listed)} of them"), "value": EVERY}
+        element["options"] = [*([every] if len(listed) > 1 else []), *listed]
+    else:
+        element["min_query_length"] = 0
+    label = of if options or request.targets else f"{of}; typing searches all"
+    menu = {"type": "input", "block_id": "targets", "label": plain(label), "element": element, "optional": False}
+    view = _modal(request, [menu, context(f"At most {most}. It asks before it runs.")], "Next", is_several=True)
+    return {**view, "title": plain(foreign_plain(of, VIEW_TITLE_LIMIT))}
 
 
 def responder_view(request: RunRequest, offered: Sequence[tuple[OfferedResponder, int]], on: str) -> dict[str, Any]:
@@ -186,11 +195,14 @@ def _modal(
 
 
 def object_option(subject: Subject, clearance: int) -> dict[str, Any]:
-    """An entry of the menu of alerts: id and title, and its severity or kind."""
-    view = RedactedView(subject, clearance)
+    """An entry of the menu of alerts: id and title, and its severity and first observable, or its kind."""
+    view, kind = RedactedView(subject, clearance), OBJECT_TYPES[subject.kind]
     name = foreign_plain(f"{subject.id} · {view.title()}", OPTION_LIMIT)
-    kind = SEVERITY_NAMES[subject.severity].capitalize() if subject.kind == "alert" else OBJECT_TYPES[subject.kind]
-    return {"text": plain(name), "value": subject.id, "description": plain(kind)}
+    if subject.kind == "alert":
+        kind = f"{SIGNS[subject.severity]} {SEVERITY_NAMES[subject.severity].upper()}"
+        on = [f"{one.data_type} {defang(view.text(one.label), one.data_type)}" for one in by_ioc(view.artifacts())]
+        kind = f"{kind} · {clip_middle(on[0], OPTION_LIMIT - len(kind) - 3)}" if on else kind
+    return {"text": plain(name), "value": subject.id, "description": plain(foreign_plain(kind, OPTION_LIMIT))}
 
 
 def _about(view: RedactedView, responder: OfferedResponder | None, who: str) -> list[Block]:
