@@ -53,6 +53,7 @@ VALUE = "value"  # the element of an input block, whose block id names the field
 START_VIEW = "start"
 SEVERAL_VIEW = "several"
 TEMPLATE_VIEW = "template"
+UNDO_VIEW = "undo"
 EXTEND_VIEW = "extend"
 EXTEND_ALL_VIEW = "extend_all"
 APPROVE_VIEW = "approve"

@@ -91,6 +91,8 @@ class DemoScript:
         await self._anna.submit(longer["id"], _lasting(longer, "30"))
         self._transcript.say("ben", "presses Undo now", ALERTS, ts=ts)
         await self._ben.click(ALERTS, ts, action_id=await self._button(self._ben, ts, ids.UNDO))
+        ends = await self._ben.until(_form(ids.UNDO_VIEW), STEP_S)
+        await self._ben.submit(ends["id"], {})
         await self._ended(RELEASE, "alert", alert_id, ts)
 
     async def _button(self, who: EmulatedUser, ts: str, family: str) -> str:

@@ -215,26 +215,29 @@ class Renderer:
         return destinations
 
     async def _undo_changed(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        """What tells how a run that has ended was undone since, or why not: its reply, and one on what went wrong."""
+        """What tells how a run that has ended was undone since, or why not: what told its end, and what went wrong."""
         posted = {message.key for message in await self._outbox.messages_of(timeline.root_id)}
-        replies_ = await self._end_replies(await self._whole(action, timeline), subject, timeline)
+        whole = await self._whole(action, timeline)
+        of_end = [*await self._end_replies(whole, subject, timeline), *await self._told(whole, subject, timeline)]
         problems = await self._undo_problems(action, subject, timeline)
         has_problem = undos.has_problem(action)
         return [
-            *(reply for reply in replies_ if reply.key in posted),
+            *(message for message in of_end if message.key in posted),
             *(reply for reply in problems if has_problem or reply.key in posted),
             *await self._undone(action, timeline),
         ]
 
     async def _undone(self, action: Action, timeline: Timeline) -> list[DesiredMessage]:
-        """The direct message to whoever asked for a run that somebody else has undone."""
+        """The direct messages to whoever asked for or approved a run that somebody else has undone."""
         undo = action.undo
         by = timeline.action(undo.action_id or "") if undo is not None and undo.status == "undone" else None
         if by is None or by.created_by == action.created_by:
             return []
         link = await self._link(timeline.root_id)
-        render = partial(replies.undone, action, by.created_by, timeline.target(action), link=link)
-        return await self._to_requester(f"undone:{action.id}", action.created_by, "", render, timeline)
+        render, desired = partial(replies.undone, action, by.created_by, timeline.target(action), link=link), []
+        for login in _concerned(action, but=by.created_by):
+            desired += await self._to_requester(f"undone:{action.id}", login, "", render, timeline)
+        return desired
 
     async def _undo_problems(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         render = partial(undos.problem_reply, action, subject)
@@ -242,10 +245,8 @@ class Renderer:
 
     async def _measure_news(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """What tells threads, and who approved or asked for a run, that what it left was ended or is unknown."""
-        approved_by = [] if action.approval is None else action.approval.approved_by[:MOST_TOLD]
         by = action.measure.ended_by if action.measure is not None else None
-        logins = [login for login in dict.fromkeys([*approved_by, action.created_by]) if login != by]
-        found = [await self._core.slack_users(login) for login in logins]
+        found = [await self._core.slack_users(login) for login in _concerned(action, but=by)]
         team = f"{self._access.team()}:"
         told = [one.removeprefix(team) for user in found for one in user.slack_ids if one.startswith(team)]
         render = partial(undos.measure_reply, action, subject, told)
@@ -407,20 +408,9 @@ class Renderer:
         is_own = state in ("cancelled", "stopped") and not by_others
         if is_own or not (action.approval is not None or state == "failed" or by_others):
             return []
-        return await self._to_requester(
-            f"told:{action.id}", action.created_by, "", await self._told_render(action, subject, timeline), timeline
-        )
-
-    async def _told_render(self, action: Action, subject: Subject, timeline: Timeline) -> Render:
-        policies = timeline.document.policies
-        return partial(
-            replies.told,
-            action,
-            subject,
-            link=await self._link(timeline.root_id),
-            policy=policies.get(action.responder_name),
-            undo_policy=policies.get(action.undo.responder) if action.undo is not None else None,
-        )
+        link, policy = await self._link(timeline.root_id), timeline.document.policies.get(action.responder_name)
+        render = partial(replies.told, action, subject, link=link, policy=policy)
+        return await self._to_requester(f"told:{action.id}", action.created_by, "", render, timeline)
 
     async def _to_requester(
         self, prefix: str, login: str, suffix: str, render: Render, timeline: Timeline
@@ -515,10 +505,8 @@ class Renderer:
         return card_link(await self._outbox.cards(root_id), self._access.clearance, self._access.workspace_url())
 
     async def _end_replies(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        policies = timeline.document.policies
-        policy = policies.get(action.responder_name)
-        undo_policy = policies.get(action.undo.responder) if action.undo is not None else None
-        render = partial(replies.end_reply, action, subject, policy=policy, undo_policy=undo_policy)
+        policy = timeline.document.policies.get(action.responder_name)
+        render = partial(replies.end_reply, action, subject, policy=policy)
         file = partial(replies.report_file, action, subject)
         return await self._in_threads(f"end:{action.id}", render, subject, timeline, file)
 
@@ -530,6 +518,12 @@ class Renderer:
         buttons = await self._outbox.buttons.prepare(channel, key)
         content = render(clearance=view.clearance, button=buttons)
         return DesiredMessage(key, channel, content, view=view, buttons=buttons)
+
+
+def _concerned(action: Action, *, but: str | None) -> list[str]:
+    """Who approved a run or asked for it."""
+    approved_by = [] if action.approval is None else action.approval.approved_by[:MOST_TOLD]
+    return [login for login in dict.fromkeys([*approved_by, action.created_by]) if login != but]
 
 
 def _is_broadcast(record: MessageRecord | None) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence, Set
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from core.actions import in_force, rights
 from core.actions.lifecycle import find, note
@@ -11,7 +11,7 @@ from core.authorization import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError, bad_request
-from core.models import Action, Measure, UndoInput, number_of, parse_id
+from core.models import Action, Measure, MeasureRun, UndoInput, number_of, parse_id
 from core.protection import KINDS, MalformedError, parse
 from core.records import clearance
 from core.responders import target as targets
@@ -261,23 +261,36 @@ def _shown(group: Sequence[Row], seen: Sequence[_Seen], registry: Registry) -> M
     """A measure by those of its runs that somebody may see; its end and its state are those of all."""
     by_end = sorted(seen, key=lambda each: _last(each.one))
     last, states = by_end[-1], {one["state"] for one in group}
-    action = Action.model_validate_json(last.row["doc"])
+    *_, action = read = [Action.model_validate_json(each.row["doc"]) for each in by_end]
+    *others, own = [_of_run(each, one, registry) for each, one in zip(by_end, read, strict=True)]
     is_part = last.one["artifact"] is not None
+    of_all = {
+        "state": "in_force" if "in_force" in states else "unknown" if "unknown" in states else "starting",
+        "since": min(each.one["since"] for each in seen),
+        "until": max(group, key=_last)["ends_at"],
+    }
     return Measure(
+        **{**own, **of_all},
         id=f"~{min(each.one['id'] for each in seen)}",
         actions=[f"~{each.row['id']}" for each in by_end],
+        others=[MeasureRun(**one) for one in others],
         responder_name=action.responder_name,
-        title=registry.title(action.responder_name),
         object_type=action.object_type,
         object_id=action.object_id,
-        root_id=f"~{last.row['root_id']}",
         target=[one for one in action.target or () if one.id == last.one["artifact"]] if is_part else None,
-        state="in_force" if "in_force" in states else "unknown" if "unknown" in states else "starting",
-        created_by=action.created_by,
-        approved_by=[] if action.approval is None else action.approval.approved_by,
         note=action.note,
-        since=min(each.one["since"] for each in seen),
-        until=max(group, key=_last)["ends_at"],
         undo=in_force.undo_of(action, last.one),
         readers=action.readers,
     )
+
+
+def _of_run(each: _Seen, action: Action, registry: Registry) -> dict[str, Any]:
+    return {
+        "title": registry.title(action.responder_name),
+        "root_id": f"~{each.row['root_id']}",
+        "state": each.one["state"],
+        "since": each.one["since"],
+        "created_by": action.created_by,
+        "approved_by": [] if action.approval is None else action.approval.approved_by,
+        "until": each.one["ends_at"],
+    }

@@ -510,29 +510,38 @@ class Action(Identified):
     """Of a Block: who has read it, or is to; once it has ended, who still has it."""
 
 
-class Measure(ApiModel):
-    """What is in force: all that runs with the same undo have left on the same target."""
+class MeasureRun(ApiModel):
+    """A run that has something in force."""
+
+    title: str
+    root_id: ObjectId
+    state: Literal["starting", "in_force", "unknown"]
+    created_by: Named
+    approved_by: list[Named]
+    since: Millis
+    """When it was dispatched."""
+    until: Millis | None = None
+    """When core undoes it, or should have; None: not by itself."""
+
+
+class Measure(MeasureRun):
+    """What is in force: all that runs with the same undo have left on the same target.
+
+    It is as the run that ends last; its state, its beginning and its end are those of all.
+    """
 
     id: ObjectId
     """Of what the first of its runs has left."""
     actions: list[ObjectId]
     """Its runs; the one that ends last is the last."""
+    others: list[MeasureRun] = Field(default_factory=list)
+    """The runs before the last one, in the same order: what undoes one ends all."""
     responder_name: Named
-    """Of the run that ends last; so is what follows."""
-    title: str
     object_type: str
     object_id: ObjectId
-    root_id: ObjectId
     target: list[TargetArtifact] | None = None
     """The only one; None if nobody knows what it acts on in its object."""
-    state: Literal["starting", "in_force", "unknown"]
-    created_by: Named
-    approved_by: list[Named]
     note: str | None = None
-    since: Millis
-    """When the first of its runs was dispatched."""
-    until: Millis | None = None
-    """When core undoes it, or should have; None: not by itself."""
     undo: Undo | None = None
     """None if nothing undoes it."""
     readers: list[Reader] | None = None

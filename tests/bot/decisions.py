@@ -14,15 +14,15 @@ from bot.block_kit import ids
 Json = Mapping[str, Any]
 
 APPROVALS = (ids.APPROVE_VIEW, ids.BULK_APPROVE_VIEW)
-OPENS_A_MODAL = (ids.APPROVE, ids.BULK_REVIEW, ids.EXTEND)
+OPENS_A_MODAL = (ids.APPROVE, ids.BULK_REVIEW)
 STARTS = (ids.RUN, ids.RUN_ANYWAY, ids.BULK_START)
 _TARGET = re.compile(r"~\d+|[Oo]bservable|`[^`]+`")
 _TIME = re.compile(
     r"\b[Ee]nds? (?:after|<!date|\d)|\b[Ll]asts (?:until|longer|as long)|takes? (?:it )?back|withheld"
-    r"|button undoes it|\bIt ends\b|by itself|[Uu]ntil somebody presses|ends it earlier"
+    r"|button undoes it|\bIt ends\b|[Bb]y itself|[Uu]ntil somebody presses|ends it earlier"
     r"|asks to keep .*\*(?:until <!date|with no end)"
 )
-_REQUESTER = re.compile(r"\*[^*]+\* ask(s|ed)\b|asked for\b|already (runs|waits)")
+_REQUESTER = re.compile(r"\*[^*]+\* ask(s|ed)\b|asked for\b|already (runs|waits)|\bby [^,]+, <!date")
 
 
 def problems(what: str, body: Json) -> list[str]:
@@ -54,8 +54,8 @@ def _of_holder(what: str, holder: Json) -> Iterator[str]:
     text, callback = " ".join(_texts(blocks)), holder.get("callback_id")
     if callback in APPROVALS and holder.get("submit"):
         yield from _lacking(f"the modal {callback}", text, _TARGET, _TIME, _REQUESTER)
-    if callback == ids.EXTEND_VIEW:
-        yield from _lacking("the modal extend", text, _TARGET, _TIME, _REQUESTER)
+    if callback in (ids.EXTEND_VIEW, ids.UNDO_VIEW):
+        yield from _lacking(f"the modal {callback}", text, _TARGET, _TIME, _REQUESTER)
     if callback == ids.START_VIEW and any(str(block.get("block_id")) in ("note", "override") for block in blocks):
         yield from _lacking("the form of a run", text, _TARGET, _TIME)
     if "You approved" in text and what in ("chat.postEphemeral", "response_url", "views.open"):
@@ -63,8 +63,6 @@ def _of_holder(what: str, holder: Json) -> Iterator[str]:
     for button in _buttons(blocks):
         family = ids.family(str(button.get("action_id")))
         dialog = " ".join(_texts(button.get("confirm") or {}))
-        if family == ids.UNDO:
-            yield from _lacking("Undo", dialog, _TARGET, _TIME, _REQUESTER)
         if family in STARTS and "needs inputs" not in text:
             yield from _lacking("a run", text, _TARGET, _TIME)
         label = str((button.get("text") or {}).get("text"))

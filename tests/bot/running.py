@@ -126,12 +126,26 @@ async def approve(
     return form
 
 
-async def until_asked_to_approve(person: EmulatedUser, earlier: dict[str, Any] | None = None) -> dict[str, Any]:
+async def undo(
+    person: EmulatedUser, channel: str | None, ts: str | None = None, *, action_id: str, view_id: str | None = None
+) -> dict[str, Any]:
+    """Likewise Undo."""
+    await person.connect()
+    earlier = person.live_view.modal
+    await person.click(channel, ts, action_id=action_id, view_id=view_id)
+    form = await until_asked_to_approve(person, earlier, ids.UNDO_VIEW)
+    await person.submit(form["id"], {})
+    return form
+
+
+async def until_asked_to_approve(
+    person: EmulatedUser, earlier: dict[str, Any] | None = None, callback_id: str = ids.APPROVE_VIEW
+) -> dict[str, Any]:
     """The modal that approves a run, once it is open; not the `earlier` one."""
 
     def opened(view: EmulatorView) -> dict[str, Any]:
         modal = view.modal or {}
-        return modal if modal.get("callback_id") == ids.APPROVE_VIEW and modal != earlier else {}
+        return modal if modal.get("callback_id") == callback_id and modal != earlier else {}
 
     return await person.until(opened)
 

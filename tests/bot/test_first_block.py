@@ -17,6 +17,7 @@ from bot.block_kit import ids
 from bot.demo.transcript import text_of
 from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from tests import programs
+from tests.bot.running import undo
 from tests.bot.test_serve import output_after
 from tests.documents import ROOT, blocks, prose
 
@@ -87,8 +88,8 @@ async def test_a_newcomer_blocks_an_address_and_takes_it_off_again(tmp_path: Pat
                 await anna.until(lambda view: card(view, alert, "in force"))
                 assert await blocked() == "203.0.113.7\n"
                 read = await anna.until(lambda view: card(view, alert, "read by firewall"))
-                (undo,) = set(re.findall(rf"{ids.UNDO}:~\d+", str(read)))
-                await anna.click(SOC, read["ts"], action_id=undo)
+                (press,) = set(re.findall(rf"{ids.UNDO}:~\d+", str(read)))
+                await undo(anna, SOC, read["ts"], action_id=press)
                 await anna.until(lambda view: card(view, alert, "was taken off the block list"))
                 assert await blocked() == ""
             finally:

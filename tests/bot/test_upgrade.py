@@ -10,7 +10,7 @@ from bot.slack_emulator import EmulatedUser
 from core.client import CoreClient
 from tests.bot import upgrade
 from tests.bot.features.approvals.test_decisions import button
-from tests.bot.running import ALERT, LEA, SOC, approve, find_card
+from tests.bot.running import ALERT, LEA, SOC, approve, find_card, undo
 from tests.bot.test_serve import script, user_added
 from tests.bot.upgrade import CLOSE, WAIT
 
@@ -41,7 +41,7 @@ async def test_what_a_release_has_left_goes_on(tmp_path: Path, release: Path | N
             card = find_card(messages, alert.id)
             assert card
             assert (await firewall.get("/api/blocklist/ip.txt")).text == "198.51.100.7\n"
-            await lea.click(SOC, card["ts"], action_id=button(card, ids.UNDO))
+            await undo(lea, SOC, card["ts"], action_id=button(card, ids.UNDO))
             await lea.until(lambda view: "was taken off the block list" in str(find_card(view.messages(SOC), alert.id)))
             assert (await firewall.get("/api/blocklist/ip.txt")).text == ""
             await approve(lea, SOC, asked["ts"], action_id=button(asked, ids.APPROVE))

@@ -57,7 +57,7 @@ async def on_release_command(context: Context) -> None:
         context,
         "Release what?",
         f"release:{alert.id}",
-        lambda button: assignment.release_what(alert.id, in_force, document.policies, is_own=is_own, button=button),
+        lambda button: assignment.release_what(alert.id, in_force, is_own=is_own, button=button),
     )
 
 

@@ -219,9 +219,7 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
                 subject = Subject.in_document(document, action.object_id if action else target.object_id)
                 view = RedactedView(subject, clearance) if subject is not None else None
                 if view is not None and view.is_open:
-                    undo = action.undo if action is not None else None
-                    policy = document.policies.get(undo.responder) if undo is not None else None
-                    shown[key] = ShownTarget(target, view, action, policy)
+                    shown[key] = ShownTarget(target, view, action)
     found = [shown[key] for key in by_id if key in shown]
     return sorted(found, key=lambda one: -one.view.subject.severity)
 

@@ -220,12 +220,11 @@ def _in_force(bulk: BulkCounts, *, is_on_phone: bool = False) -> str:
 
 @dataclass(frozen=True)
 class ShownTarget:
-    """A target of a bulk that a person may see, with its action, and the policy of what undoes that."""
+    """A target of a bulk that a person may see, with its action."""
 
     target: BulkTarget
     view: RedactedView
     action: Action | None = None
-    undo_policy: Policy | None = None
 
 
 def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: ButtonIds) -> Message:
@@ -237,9 +236,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
     blocks: list[Block] = [section(_head(bulk))]
     lines: list[str] = []
     for target in ordered[start : start + PAGE]:
-        undo_buttons = (
-            undos.buttons(target.action, target.view, button, target.undo_policy) if target.action is not None else []
-        )
+        undo_buttons = undos.buttons(target.action, target.view, button) if target.action is not None else []
         line = _line(target)
         if undo_buttons or len(lines) == REASONS:
             blocks += sections(lines)

@@ -44,7 +44,7 @@ async def runs_of(context: Context, measures: Sequence[Measure]) -> list[HomeRun
         parts = undo_state.in_force_by_target(action)
         own = [each for each in parts if [one.id for one in each[0].target or ()] == ids_]
         part, id_ = own[0] if own else (action, "")
-        shown.append(replace(found.run(action), action=part, part=id_))
+        shown.append(replace(found.run(action), action=part, part=id_, also=measure.others))
     return shown
 
 

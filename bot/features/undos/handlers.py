@@ -1,17 +1,20 @@
 """Undo runs: Undo at once, Extend to another time."""
 
+from typing import Any
+
 from bot.block_kit import ids, modals, notices
 from bot.clearance import RedactedView
 from bot.features import responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature, Json
-from bot.features.payload import is_ephemeral, is_in_modal, view_metadata, view_of
+from bot.features.payload import is_home, view_metadata, view_of
 from bot.features.retries import answered, until_answered
-from bot.features.runs.flow import started_message
+from bot.features.runs.flow import started_message, started_title
+from bot.features.runs.targets import in_force_on
 from bot.features.runs.views import runs, undo_state
 from bot.features.undos import views
 from core.common.clock import MINUTE_MS
 from core.common.errors import ResponderBotError
-from core.models import Policy
+from core.models import Action, Policy
 
 UNKNOWN = "It may be on its way: the responder service stopped answering. Press it again; nothing is undone twice."
 UNKNOWN_TIME = (
@@ -21,36 +24,68 @@ UNKNOWN_TIME = (
 
 
 async def on_undo_button(context: Context) -> None:
-    """Run what undoes a run, in this person's name; core refuses whoever may not, and what is undone already."""
+    """Ask once more, with all that ends."""
     intent = await responses.clicked_intent(context)
-    action, view = await subjects.visible_run(context, intent.object_id)
-    core, key, part = context.core, context.idempotency_key, intent.argument
-    try:
-        if part:
-            (undoing,) = await until_answered(lambda: core.undo_measure(part, idempotency_key=key), UNKNOWN)
-        else:
-            undoing = await until_answered(lambda: core.undo(action.id, idempotency_key=key), UNKNOWN)
-    except ResponderBotError as error:
-        if error.code not in ("conflict", "not_found"):
-            raise
-        await responses.refresh_cards(context, view.subject)  # which shows what it no longer does
-        raise
-    await responses.refresh_cards(context, view.subject)
-    undoing, _ = await subjects.of_action(context.core, undoing)
-    if is_ephemeral(context) or is_in_modal(context) or undoing.approval is not None:
-        await responses.respond(context, started_message(undoing, view), "Undo")
+    shown = await _question(context, intent.object_id, intent.argument, is_in_home=is_home(context))
+    if not await responses.show_view(context, shown):
+        raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Undo* again.")
+
+
+async def _question(context: Context, action_id: str, part: str, *, is_in_home: bool) -> dict[str, Any]:
+    """Asks with what is in force now; if nothing of it can be undone any more, it says so."""
+    action, view = await subjects.visible_run(context, action_id)
+    shown = _part(action, part)
+    if shown.undo is None or not views.can_undo(shown):
+        await responses.refresh_cards(context, view.subject)  # which show what they no longer do
+        return modals.notice("Undo", f"{runs.heading(shown, view)}{undo_state.summary(shown, view)}.")
+    undone_by, on = shown.undo.responder, {action.object_id: shown.target or ()}
+    policy = await _policy(context, view, undone_by) or Policy()
+    measures = await in_force_on(context, on, undone_by)
+    ends = [one for one in measures if action.id in one.actions]
+    now, login = context.services.clock_ms(), context.person.login
+    return views.undo_view(shown, view, policy, ends, now, login, part=part, is_in_home=is_in_home)
+
+
+def _part(action: Action, part: str) -> Action:
+    """What the run has in force on one of its targets (`part`), or all of it."""
+    return {id_: one for one, id_ in undo_state.in_force_by_target(action)}.get(part, action)
+
+
+async def _policy(context: Context, view: RedactedView, name: str) -> Policy | None:
+    """That of the responder with this name."""
+    offered = await context.core.responders(view.subject.kind, view.subject.id)
+    return next((one.policy for one in offered if one.name == name), None)
+
+
+async def on_undo_view(context: Context) -> Json:
+    """Run what undoes it, in this person's name; core refuses whoever may not, and what is undone already."""
+    submitted = view_of(context)
+    metadata = view_metadata(submitted)
+    action_id, part, is_in_home = str(metadata.get("id")), str(metadata.get("part")), metadata.get("in_home") is True
+    shown = await _question(context, action_id, part, is_in_home=is_in_home)
+    if shown["private_metadata"] != submitted.get("private_metadata"):
+        return modals.update(shown)
+    core, key = context.core, context.idempotency_key
+    if part:
+        (undoing,) = await until_answered(lambda: core.undo_measure(part, idempotency_key=key), UNKNOWN)
+    else:
+        undoing = await until_answered(lambda: core.undo(action_id, idempotency_key=key), UNKNOWN)
+    undoing, subject = await subjects.of_action(core, undoing)
+    await responses.refresh_cards(context, subject)
+    if is_in_home:
+        await context.services.publish_home(context)
+    message = started_message(undoing, RedactedView(subject, context.person.clearance))
+    return modals.update(modals.message_view(started_title(undoing), message))
 
 
 async def on_extend_button(context: Context) -> None:
     """Ask how much later a run shall end."""
     intent = await responses.clicked_intent(context)
     action, view = await subjects.visible_run(context, intent.object_id)
-    offered = await context.core.responders(view.subject.kind, view.subject.id)
-    policy = next((r.policy for r in offered if r.name == action.responder_name), None)
+    policy = await _policy(context, view, action.responder_name)
     if policy is None or not policy.undo:
         policy = Policy(undo=action.undo.responder if action.undo else None)
-    by_id = {id_: one for one, id_ in undo_state.in_force_by_target(action)}
-    shown, now = by_id.get(intent.argument, action), context.services.clock_ms()
+    shown, now = _part(action, intent.argument), context.services.clock_ms()
     await context.show_modal(views.extend_view(shown, view, policy, now, part=intent.argument))
 
 
@@ -76,10 +111,11 @@ async def on_extend_view(context: Context) -> Json:
 
 FEATURE = Feature(
     actions={
-        ids.UNDO: Entry(on_undo_button, Ack.WRITE),
+        ids.UNDO: Entry(on_undo_button, modal_title="Undo"),
         ids.EXTEND: Entry(on_extend_button, modal_title="How much longer?"),
     },
     views={
+        ids.UNDO_VIEW: Entry(on_undo_view, Ack.RESPONSE),
         ids.EXTEND_VIEW: Entry(on_extend_view, Ack.RESPONSE),
     },
 )

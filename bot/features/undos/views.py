@@ -1,89 +1,107 @@
 """How a run can be undone: what its line says, Undo and Extend, and how long it is to last."""
 
+import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from bot.block_kit import ids, modals
-from bot.block_kit.elements import actions, button_element, confirmation
+from bot.block_kit import ids, modals, names
+from bot.block_kit.elements import actions, button_element
+from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.text import (
     OPTION_LIMIT,
     context,
     foreign,
-    foreign_plain,
     mentions,
     person_name,
-    plain_name,
     section,
+    sections,
     slack_date,
 )
 from bot.clearance import RedactedView, Subject, withheld
-from bot.features.runs.views import runs, undo_state
+from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
 from core.common.words import count
-from core.models import Action, Policy, Undo
+from core.models import Action, Measure, Policy, Undo
 
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
+MAX_OTHERS = 20  # runs on the same targets, which end too
 PROBLEMS_SHOWN = 5  # of the targets of one run
 
 
 # --- buttons --------------------------------------------------------------------------------------------------------
 
 
-def buttons(
-    action: Action, view: RedactedView, button: ButtonIds, policy: Policy | None = None, *, part: str = ""
-) -> list[dict[str, Any]]:
+def buttons(action: Action, view: RedactedView, button: ButtonIds, *, part: str = "") -> list[dict[str, Any]]:
     """Undo; also Extend, of what core is to undo while no later end waits for approval.
-
-    `policy` is that of the responder that undoes it.
 
     `part` is the id of one of several targets, which are undone one by one.
     """
-    undo = action.undo
-    if undo is None or undo.status not in CAN_UNDO or not view.is_open:
+    if action.undo is None or not can_undo(action) or not view.is_open:
         return []
-    is_timed = undo.at is not None
-    label = "Undo now" if is_timed or undo.status != "available" else "Undo"
-    dialog = _dialog(action, view, policy)
-    press = button_element(
-        *(label, ids.UNDO, button(Intent("undo", action.id, part))),
-        of=f"{action.id}{part}",
-        confirm=dialog,
-        about=_about(action, view),
-    )
-    waiting = undo.extension if undo.extension is not None and undo.extension.outcome is None else None
-    if not is_timed or (waiting is not None and (not part or part in waiting.targets)):
-        return [press]
+    is_timed, waiting = action.undo.at is not None, undo_state.later_end(action)
+    undo = "Undo now" if is_timed or action.undo.status != "available" else "Undo"
+    can_extend = is_timed and (waiting is None or (part and part not in waiting.targets))
+    extend = [("Extend", ids.EXTEND, "extend")] if can_extend else []
+    about = f"{runs.title(action)} on {runs.target_in_plain(action, view, OPTION_LIMIT)}"
     return [
-        button_element(
-            *("Extend", ids.EXTEND, button(Intent("extend", action.id, part))),
-            of=f"{action.id}{part}",
-            about=_about(action, view),
-        ),
-        press,
+        button_element(label, action_id, button(Intent(what, action.id, part)), of=f"{action.id}{part}", about=about)
+        for label, action_id, what in [*extend, (undo, ids.UNDO, "undo")]
     ]
 
 
-def _about(action: Action, view: RedactedView) -> str:
-    return f"{runs.title(action)} on {runs.target_in_plain(action, view, OPTION_LIMIT)}"
+def can_undo(action: Action) -> bool:
+    return action.undo is not None and action.undo.status in CAN_UNDO
 
 
-def _dialog(action: Action, view: RedactedView, policy: Policy | None) -> dict[str, Any]:
-    """Says what runs on what, what that ends, who asked for that, when it would end by itself, and who hears of it."""
-    undo, who = action.undo, plain_name(action.created_by)
-    name = undo_state.title(undo) if undo is not None else ""
-    approvals = f" after {count(policy.approval, 'approval')}" if policy is not None and policy.approval else ""
-    approved = ", ".join(map(plain_name, action.approval.approved_by if action.approval is not None else ()))
-    asked = f"{who} asked for{f' and {approved} approved' if approved else ''}"
-    told = f"{who} hears of it if somebody else undoes it." if not action.bulk else ""
-    text = (
-        f"{name[:40]} runs on {runs.target_in_plain(action, view, 110)}{approvals}. It ends {runs.title(action)[:40]}, "
-        f"which {asked}; by itself it would {undo_state.ends_after(action)}. {told} "
-        f"{policy.confirm if policy is not None else ''}"
+# --- the question before it is undone -------------------------------------------------------------------------------
+
+
+def undo_view(
+    action: Action,
+    view: RedactedView,
+    policy: Policy,
+    measures: Sequence[Measure],
+    now_ms: int,
+    login: str,
+    *,
+    part: str = "",
+    is_in_home: bool = False,
+) -> dict[str, Any]:
+    """Asks `login` with all that ends with a run, or one of its targets: `measures` is what is in force on these.
+
+    The metadata has a digest of the runs, so that nobody ends one that came since.
+    """
+    title = undo_state.title(action.undo) if action.undo is not None else ""
+    root_id = view.subject.root_id or view.subject.id
+    others, told, ends = list[str](), dict[str, None](), set[str]()
+    for one in measures:
+        for action_id, run in zip(one.actions, [*one.others, one], strict=True):
+            ends.add(action_id)
+            if action_id != action.id:
+                others.append(undo_state.ended(run, undo_state.targets(one, view), root_id, login))
+            elif not action.bulk:
+                told[undo_state.hear(run, root_id, login)] = None
+    on = runs.on_object(action, view, runs.on_what(view.subject, view))
+    needs = f", after {count(policy.approval, 'approval')}" if policy.approval else ""
+    deed, waits = section(f"🔓 *{foreign(title, NAME_LIMIT)}*{on}{needs}"), runs.waiting_end(action, view).strip()
+    lines = [
+        f"It ends this. {undo_state.by_itself(measures, now_ms)}\n{runs.in_force_line(action, view)}",
+        f"{waits}. That request ends too." if waits else "",
+        *others[:MAX_OTHERS],
+        f"⚠️ It also ends {len(others) - MAX_OTHERS} more." if len(others) > MAX_OTHERS else "",
+        *told,
+    ]
+    digest = hashlib.sha256(" ".join(sorted(ends)).encode()).hexdigest()
+    return modals.modal(
+        names.in_view(title, "?"),
+        [deed, *questions.policy_words(policy), *sections(filter(None, lines))],
+        callback_id=ids.UNDO_VIEW,
+        submit=names.in_view(title),
+        metadata=json.dumps({"id": action.id, "part": part, "in_home": is_in_home, "ends": digest}),
+        close="Leave it",
     )
-    title = foreign_plain(f"Undo {runs.title(action)}?", 100)
-    return confirmation(title, foreign_plain(text, 300), "Undo", "Leave it")
 
 
 # --- how long -------------------------------------------------------------------------------------------------------

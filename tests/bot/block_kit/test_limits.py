@@ -28,6 +28,7 @@ from core.models import (
     Artifact,
     CaseTemplate,
     Log,
+    Measure,
     OfferedResponder,
     OfferedTarget,
     Override,
@@ -409,6 +410,17 @@ def test_100_artifacts_with_156_responders_fit_card_menu_list_and_details() -> N
         assert len([block for block in shown.blocks if "accessory" in block]) == menus
 
 
+def _measure(hostile: str) -> Measure:
+    """Of thirty runs."""
+    run: dict[str, Any] = {
+        **{"title": hostile, "rootId": "~12", "state": "in_force", "since": NOW, "until": NOW + 3_600_000},
+        **{"createdBy": hostile, "approvedBy": [hostile] * 25},
+    }
+    numbers = [f"~{10**17 + n}" for n in range(30)]
+    own = {"id": "~1", "responderName": "Isolate_1_0", "objectType": "Alert", "objectId": "~12"}
+    return Measure.model_validate({**run, **own, "actions": numbers, "others": [run] * 29})
+
+
 def test_runs_that_can_be_undone_and_broken_glass_fit() -> None:
     hostile = samples.HOSTILE * 3
     glass = Override(reason=hostile, overrides=[Refusal(rule="protect", message=hostile, lift=hostile)] * 5)
@@ -431,7 +443,8 @@ def test_runs_that_can_be_undone_and_broken_glass_fit() -> None:
     for action in actions[:6]:
         fine(undos.problem_reply(action, subject, clearance=3, button=button))
         fine(approvals.later_end_request(action, subject, clearance=3, button=button))
-        fine(replies.end_reply(action, subject, clearance=3, button=button, undo_policy=policy))
+        fine(replies.end_reply(action, subject, clearance=3, button=button))
         fine_view(undos.extend_view(action, RedactedView(subject, 3), policy, NOW))
+        fine_view(undos.undo_view(action, RedactedView(subject, 3), policy, [_measure(hostile)] * 30, NOW, "ben"))
     waiting = samples.awaiting(number=90, parameters=samples.FULL).model_copy(update={"override": glass})
     fine(approvals.approval_request(waiting, subject, clearance=3, button=button, now_ms=NOW))

@@ -23,15 +23,6 @@ def press(button: str, words: str = "") -> Step:
     return step
 
 
-def agree(button: str) -> Step:
-    """Press the button of Slack's dialog."""
-
-    async def step(page: Page) -> None:
-        await page.locator("dialog.confirm").get_by_role("button", name=button, exact=True).click()
-
-    return step
-
-
 def on_card(button: str, then: Step) -> Step:
     """Press the button of the first alert's card, and then in the form that this opens."""
 
@@ -91,7 +82,7 @@ STEPS: dict[str, Step] = {
     "Approve it as Ben": at_home(press("Isolate Host")),
     "See what Anna's phone showed": phone("approved"),
     "Ask for more time": on_card("Extend: Isolate Host", press("Extend")),
-    "End it early": on_card("Undo now: Isolate Host", agree("Undo")),
+    "End it early": on_card("Undo now: Isolate Host", press("Release Host")),
     "Run on several": press("Extract Indicators (2)"),
     "Make a case": nothing,
     "See a storm": nothing,

@@ -10,7 +10,7 @@ from core.client import CoreClient
 from tests.bot.features.approvals.test_decisions import button, direct, in_thread
 from tests.bot.features.bulks.test_bulks import shown, start
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
-from tests.bot.running import OPEN, SOC, approve
+from tests.bot.running import OPEN, SOC, approve, undo
 
 RULES: Mapping[str, Mapping[str, Any]] = {
     "Isolate": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "run_by": ["anna", "lea"]},
@@ -42,12 +42,11 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
     async with feature_environment(tmp_path, RULES) as env:
         ts, first = await isolated(env)
         card = await env.until("anna", lambda view: card_in(view, SOC, first, "Undo now"))
-        dialog = (
-            "Tell runs on ip 203[.]0[.]113[.]7, of ~1 (ET MALWARE Beacon to known C2). It ends Isolate, which anna "
-            "asked for and ben approved; by itself it would end 1 hour after it began. "
-            "anna hears of it if somebody else undoes it."
-        )
-        assert dialog in text_of(card)
+        await env["lea"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
+        asked = text_of(fine(await env.until("lea", topmost(ids.UNDO_VIEW))))
+        assert f"🔓 *Tell* on ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({first})" in asked
+        assert "approved by ben" in asked
+        assert "anna and ben hear of it." in asked
         second = await env.create_alert(sourceRef="second", title="The same host again")
         await env["lea"].command(SOC, f"/responder run tell {second.id}")
         question = fine(await env.until("lea", topmost(ids.NOTICE_VIEW, "It ends *Isolate*")))
@@ -79,6 +78,45 @@ async def test_a_release_of_what_a_bulk_contains_tells_who_contained_and_who_app
         await env["lea"].click(None, view_id=question["id"], action_id=ids.RUN)
         told = await env.until("ben", in_thread(card["ts"], "was undone by *lea*"))
         assert "<@U0BEN> <@U0ANNA>" in text_of(told)
+
+
+async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        _, first = await isolated(env)
+        second, _ = await env.alert_and_card("lea", sourceRef="second", title="The same host again")
+        longer = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": second.id}
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            asked = await bot.as_user("lea").run(longer)
+            await bot.as_user("ben").approve(asked.id)
+        until = (await env.ended_run(second)).undo
+        told = await env.until("lea", asks("ben approved: ", "in force until", "Undo now"))
+        assert until is not None
+        of_lea = f"*Isolate* on `203[.]0[.]113[.]7` until <!date^{(until.at or 0) // 1000}^{{time}}|"
+
+        await env["anna"].command(SOC, "/responder active")
+        listed = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*In force: 1 measure*")))
+        assert f"approved by ben, for {first}." in text_of(listed).partition("Its undo also ends *Isolate* until")[2]
+
+        card = await env.until("anna", lambda view: card_in(view, SOC, first, "Undo now"))
+        receipt = await env.until("anna", asks("ben approved: ", first, "Undo now"))
+        question = text_of(fine(await undo(env["anna"], SOC, card["ts"], action_id=button(card, ids.UNDO))))
+        assert f"⚠️ It also ends {of_lea}" in question
+        assert f"by lea, approved by ben, for {second.id}. lea and ben hear of it." in question
+        for alert_id, words in ((first, "🔓 *Tell*"), (second.id, " · undone")):
+            shown = await env.until("lea", lambda view, one=alert_id, has=words: card_in(view, SOC, one, has))  # type: ignore[misc]
+            assert "in force" not in text_of(shown)
+            assert "Undo now" not in text_of(shown)
+        elsewhere = await env.until("lea", in_thread((await env.card_of("lea", second))["ts"], "was undone by *anna*"))
+        assert "<@U0BEN> <@U0LEA>" in text_of(elsewhere)
+        for who, message in (("anna", receipt), ("lea", told)):
+            again = await env.until(who, lambda view, old=message: after_undo(view, old["ts"]))  # type: ignore[misc]
+            assert "in force" not in text_of(again)
+        assert await env.client.measures() == []
+
+
+def after_undo(view: EmulatorView, ts: str) -> dict[str, Any] | None:
+    """The direct message with this ts once it offers no Undo."""
+    return next((m for m in direct(view) if m["ts"] == ts and "Undo now" not in text_of(m)), None)
 
 
 async def test_who_may_not_run_what_is_in_force_does_not_end_it(tmp_path: Path) -> None:

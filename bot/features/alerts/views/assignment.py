@@ -1,6 +1,6 @@
 """Questions about who works on an alert."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
@@ -9,7 +9,7 @@ from bot.clearance import RedactedView
 from bot.features.runs.views import runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
-from core.models import Action, Policy
+from core.models import Action
 
 MAX_RUNS = 5
 
@@ -24,7 +24,6 @@ def reassign(alert_id: str, assignee: str, button: ButtonIds) -> Message:
 def release_what(
     alert_id: str,
     in_force: Sequence[tuple[Action, str, RedactedView]],
-    policies: Mapping[str, Policy],
     *,
     is_own: bool,
     button: ButtonIds,
@@ -33,10 +32,9 @@ def release_what(
     text = f"Release what on {alert_id}? Nothing was changed."
     blocks: list[Block] = [section(text)]
     for action, part, view in in_force[:MAX_RUNS]:
-        policy = policies.get(action.undo.responder) if action.undo is not None else None
         line = f"*{runs.name(action)}*{runs.on_target(action, view)} is {undo_state.in_force(action, view)}"
         blocks.append(section(line))
-        if undo := undos.buttons(action, view, button, policy, part=part):
+        if undo := undos.buttons(action, view, button, part=part):
             blocks.append(actions(*undo))
     if is_own:
         unassign = button_element("Unassign", ids.UNASSIGN, button(Intent("unassign", alert_id)))

@@ -280,14 +280,14 @@ def _ended(ended: Sequence[Action]) -> list[list[Action]]:
         by_responder.setdefault(action.responder_name, {}).setdefault(action.object_id, []).append(action)
     lines: list[list[Action]] = []
     for by_target in by_responder.values():
-        in_force = [next(filter(undo_state.is_in_force, group), None) for group in by_target.values()]
-        kept = [action for action in in_force if action is not None][:MAX_IN_FORCE]
-        alike: dict[tuple[str, runs.State], list[Action]] = {}
+        kept = list(filter(undo_state.is_in_force, chain(*by_target.values())))[:MAX_IN_FORCE]
+        alike: dict[tuple[str, runs.State, str | None], list[Action]] = {}
         for target, group in by_target.items():
             one_line = target if len(by_target) <= MAX_TARGETS else ""
             for action in group:
                 if action not in kept:
-                    alike.setdefault((one_line, runs.state_of(action)), []).append(action)
+                    undone = action.undo.status if action.undo is not None else None
+                    alike.setdefault((one_line, runs.state_of(action), undone), []).append(action)
         lines += [[action] for action in kept]
         lines += [runs.newest_first(group) for group in alike.values()]
     return sorted(lines, key=lambda group: (group[0].start_date, group[0].number), reverse=True)
@@ -305,12 +305,12 @@ def _runs(
     action, block_id = group[0], f"run:{group[0].id}"
     policy = policies.get(action.responder_name)
     text = runs.run_line(action, view) if len(group) == 1 else runs.group_line(group, view)
-    if undo_state.is_in_force(action):
+    if len(group) == 1 and undo_state.is_in_force(action):
         text = runs.in_force_line(action, view)
     parts = undo_state.in_force_by_target(action) if len(group) == 1 else []
     if parts and parts[0][1]:
-        return [block for part, id_ in parts for block in _in_force(part, id_, view, button, policies)]
-    if undo_buttons := undos.buttons(action, view, button, _undo_policy(action, policies)) if len(group) == 1 else []:
+        return [block for part, id_ in parts for block in _in_force(part, id_, view, button)]
+    if undo_buttons := undos.buttons(action, view, button) if len(group) == 1 else []:
         extension = undo_state.later_end(action)
         if extension is not None:
             text += f"\n{runs.later_end_line(action, extension, view, is_on_card=True)}"
@@ -330,23 +330,16 @@ def _runs(
     return [{**section(text), "block_id": block_id}, buttons]
 
 
-def _in_force(
-    action: Action, part: str, view: RedactedView, button: ButtonIds, policies: Mapping[str, Policy]
-) -> list[Block]:
+def _in_force(action: Action, part: str, view: RedactedView, button: ButtonIds) -> list[Block]:
     """What a run has in force on one of several targets."""
     line = {**section(runs.in_force_line(action, view)), "block_id": f"run:{action.id}{part}"}
-    shown_buttons = undos.buttons(action, view, button, _undo_policy(action, policies), part=part)
+    shown_buttons = undos.buttons(action, view, button, part=part)
     extension = undo_state.later_end(action)
     if extension is not None and extension.targets[:1] == [part]:
         waits = runs.later_end_line(action, extension, view, is_on_card=True)
         line["text"] = section(f"{line['text']['text']}\n{waits}")["text"]
         shown_buttons += runs.decision_buttons(action, button, extension)
     return [line, actions(*shown_buttons)] if shown_buttons else [line]
-
-
-def _undo_policy(action: Action, policies: Mapping[str, Policy]) -> Policy | None:
-    """That of the responder that undoes the run."""
-    return policies.get(action.undo.responder) if action.undo is not None else None
 
 
 def _push_notification(view: RedactedView, newest: Sequence[Action]) -> str:

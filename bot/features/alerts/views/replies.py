@@ -42,11 +42,10 @@ def end_reply(
     clearance: int,
     button: ButtonIds,
     policy: Policy | None = None,
-    undo_policy: Policy | None = None,
 ) -> Message:
     """The reply at an action's end: the result, labels, changes, the report's first lines, and how it is undone.
 
-    `policy` is that of its responder; `undo_policy` that of what undoes the run.
+    `policy` is that of its responder.
     """
     view = RedactedView(subject, clearance)
     report = read_report(action)
@@ -59,7 +58,7 @@ def end_reply(
     if undo := undo_state.summary(action, view).removeprefix(" · "):
         blocks.append(context(undo[:1].upper() + undo[1:]))
     again = run_again_button(action, view, button, policy)
-    if buttons := [again] if again else undos.buttons(action, view, button, undo_policy):
+    if buttons := [again] if again else undos.buttons(action, view, button):
         blocks.append(actions(*buttons))
     return Message(_push_text(action, view), tuple(blocks))
 
@@ -163,7 +162,6 @@ def told(
     button: ButtonIds,
     link: str = "",
     policy: Policy | None = None,
-    undo_policy: Policy | None = None,
 ) -> Message:
     """The direct message to whoever asked for a run, at its end: who decided, how it went, and what they can do."""
     view = RedactedView(subject, clearance)
@@ -184,7 +182,7 @@ def told(
     if state in ("denied", "failed") and (result := runs.result_text(action, view, 1000)):
         head += f"\n>{result}".replace("\n", "\n>").replace("\n>>", "\n>")
     again = run_again_button(action, view, button, policy)
-    buttons = [again] if again else undos.buttons(action, view, button, undo_policy)
+    buttons = [again] if again else undos.buttons(action, view, button)
     blocks = [section(head), context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")]
     push = heads.get(state, f"{approvers} approved: {deed}, done.").replace("*", "")
     text = clip(f"{push} {runs.of_root(subject, view)}", MESSAGE_TEXT_LIMIT)

@@ -121,12 +121,9 @@ def in_force_lines(measures: Sequence[Measure], responder: OfferedResponder, vie
         if one.undo is None or one.undo.responder != responder.name:
             lines.append(undo_state.already(one, view))
             continue
-        on, approvers = undo_state.targets(one, view), list(map(person_name, one.approved_by))
-        approved = f", approved by {', '.join(approvers)}" if approvers else ""
-        what = f"*{foreign(one.title, NAME_LIMIT)}*{f' on {on}' if on else ''} {undo_state.until(one)}"
-        told = [person_name(one.created_by), *(approvers if one.root_id != view.subject.root_id else ())]
-        hear = f"{' and '.join(told)} hear{'s' if len(told) == 1 else ''} of it"
-        lines.append(f"🔓 It ends {what} by {told[0]}{approved}, for {one.root_id}. {hear}.")
+        on, root_id = undo_state.targets(one, view), view.subject.root_id or view.subject.id
+        lines.append(undo_state.ended(one, on, root_id, verb="🔓 It ends"))
+        lines += [undo_state.ended(run, on, root_id) for run in one.others[::-1]]
     return sections(lines)
 
 

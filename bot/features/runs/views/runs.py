@@ -397,7 +397,8 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     result = result_text(newest, view)
     override = next((override_text(action, view) for action in actions if action.override is not None), "")
     ended = f" · {result}" if result else ""
-    return f"{mark(newest, view)} *{name(newest)}*{on} {counts} · {last}{ended}{override}"
+    undone = undo_state.summary(newest, view)
+    return f"{mark(newest, view)} *{name(newest)}*{on} {counts} · {last}{ended}{override}{undone}"
 
 
 def withheld_line(actions: Sequence[Action], total: int) -> str:

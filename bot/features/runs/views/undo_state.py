@@ -1,5 +1,7 @@
 """What a run's line says of how it can be undone, or was."""
 
+from collections.abc import Sequence
+
 from bot.block_kit import modals
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import target_data
@@ -7,12 +9,13 @@ from bot.block_kit.text import code, core_says, foreign, person_name, readable_n
 from bot.clearance import RedactedView
 from bot.message import Block
 from core.common.clock import MINUTE_MS
-from core.common.words import count
-from core.models import OPEN_STATUSES, Action, Extension, Measure, Policy, Undo
+from core.common.words import count, some_of
+from core.models import OPEN_STATUSES, Action, Extension, Measure, MeasureRun, Policy, Undo
 
 IN_FORCE = ("available", "waiting", "running", "failed")
 MESSAGE_LIMIT = 300
 TARGET_LIMIT = 600  # which has room for the longest host name
+MAX_PEOPLE = 5
 
 
 def is_in_force(action: Action) -> bool:
@@ -59,17 +62,6 @@ def for_how_long(action: Action) -> str:
     if action.undo is None:
         return ""
     return f" for {minutes(action.undo.after_minutes)}" if action.undo.after_minutes else " with no end"
-
-
-def ends_after(action: Action) -> str:
-    """`end 1 hour after it began`, as its end is now, for a dialog, which formats no time; `never end`."""
-    undo = action.undo
-    if undo is None or undo.at is None:
-        return "never end"
-    length = undo.after_minutes
-    if length is None or undo.changed is not None:
-        length = round((undo.at - (action.end_date or action.start_date)) / MINUTE_MS)
-    return f"end {minutes(max(1, length))} after it began"
 
 
 def planned(action: Action, *, in_short: bool = False) -> str:
@@ -199,9 +191,31 @@ def targets(measure: Measure, view: RedactedView) -> str:
     return ", ".join(code(target_data(one, view), TARGET_LIMIT) for one in measure.target or ())
 
 
-def until(measure: Measure) -> str:
+def until(run: MeasureRun) -> str:
     """`until 15:31`, or `with no end`."""
-    return f"until {time_ahead(measure.until, measure.since)}" if measure.until is not None else "with no end"
+    return f"until {time_ahead(run.until, run.since)}" if run.until is not None else "with no end"
+
+
+def whose(run: MeasureRun, on: str = "") -> str:
+    """``*Isolate Host* on `LT-0198` until 15:31 by lea, approved by ben, for ~18``; mrkdwn."""
+    approved = f", approved by {some_of([*map(person_name, run.approved_by)], MAX_PEOPLE)}" if run.approved_by else ""
+    lasts = {"starting": ", which is starting,", "unknown": f" maybe {until(run)}"}.get(run.state, f" {until(run)}")
+    what = f"*{foreign(run.title, NAME_LIMIT)}*{f' on {on}' if on else ''}{lasts}"
+    return f"{what} by {person_name(run.created_by)}{approved}, for {run.root_id}"
+
+
+def ended(run: MeasureRun, on: str, root_id: str, login: str = "", verb: str = "⚠️ It also ends") -> str:
+    """What happens to a run when its target is released for `root_id` (by `login`), and who hears of it; mrkdwn."""
+    if run.state == "starting":
+        return f"⚠️ {whose(run, on)}: afterwards nobody knows whether it is in force."
+    return f"{verb} {whose(run, on)}. {hear(run, root_id, login)}".rstrip()
+
+
+def hear(run: MeasureRun, root_id: str, login: str = "") -> str:
+    """`anna and ben hear of it.`; "" if only who undoes it, or approvers of who undoes their own."""
+    told = [person_name(one) for one in dict.fromkeys([run.created_by, *run.approved_by]) if one != login]
+    is_told = told and (run.root_id != root_id or run.created_by != login)
+    return f"{' and '.join(told[:MAX_PEOPLE])} hear{'s' if len(told) == 1 else ''} of it." if is_told else ""
 
 
 def change_of_second(measure: Measure, minutes: int | None, now_ms: int) -> str:
@@ -241,6 +255,16 @@ def needed(extension: Extension) -> str:
     approval = extension.approval
     more = count(approval.needed - len(approval.approved_by), "approval")
     return f"{more}, answer by {time_ahead(approval.expires_at, extension.asked_at)}, or its end stays as it is."
+
+
+def by_itself(measures: Sequence[Measure], now_ms: int) -> str:
+    """`By itself it ends today 15:31, 57 minutes from now.`; "" where that is over."""
+    ends_at = [one.until for one in measures]
+    last = max((at for at in ends_at if at is not None), default=now_ms)
+    if None in ends_at:
+        return "By itself it never ends."
+    left = f"{minutes(round((last - now_ms) / MINUTE_MS) or 1)} from now"
+    return f"By itself it ends {slack_date(last)}, {left}." if last > now_ms else ""
 
 
 def end(at: int | None) -> str:

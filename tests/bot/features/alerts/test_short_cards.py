@@ -12,7 +12,7 @@ from tests.bot.features.environment import (
     topmost,
     within_limits,
 )
-from tests.bot.running import SOC
+from tests.bot.running import SOC, undo
 
 
 async def test_a_fresh_card_has_five_lines_and_leaves_levels_and_tags_to_details(env: FeatureEnvironment) -> None:
@@ -36,6 +36,24 @@ async def test_a_list_suggests_what_contains_and_closing_asks(tmp_path: Path) ->
         await env["anna"].command(SOC, f"/responder run close as false positive {alert.id}")
         await env.until("anna", topmost(ids.START_VIEW, "Closes the alert"))
         assert (await env.client.alert(alert.id)).status == "New"
+
+
+async def test_runs_that_were_undone_share_a_line_that_says_so(tmp_path: Path) -> None:
+    rules = {"Isolate": {"undo": "Tell_1_0", "target": "ip", "approval": 0}}
+    async with feature_environment(tmp_path, rules) as env:
+        alert = await env.create_alert()
+        for _ in range(3):
+            run = await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
+            await env.ended_run(alert)
+        card = await env.until("anna", lambda view: card_in(view, SOC, alert.id, f"action_undo:{run.id}"))
+        assert text_of(card).count("is in force until somebody undoes it") == 3
+        await undo(env["anna"], SOC, card["ts"], action_id=f"action_undo:{run.id}")
+        await env.until("anna", lambda view: card_in(view, SOC, alert.id, "🔓 *Tell*"))
+        await env.client.mark_alert_unread(alert.id)
+        undone = await env.until("anna", lambda view: card_in(view, SOC, alert.id, "3 runs done"))
+        assert text_of(undone).count(" · undone") == 1
+        assert "in force" not in text_of(undone)
+        assert ids.UNDO not in text_of(undone)
 
 
 async def test_alert_with_the_id_of_a_case_shows_the_case(env: FeatureEnvironment) -> None:

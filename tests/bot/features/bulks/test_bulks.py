@@ -29,7 +29,7 @@ from tests.bot.features.environment import (
     topmost,
     within_limits,
 )
-from tests.bot.running import SOC, UNLIMITED
+from tests.bot.running import SOC, UNLIMITED, undo
 
 RULES: Mapping[str, Mapping[str, Any]] = {"Tell": {"only_on": {"tags": ["c2"]}}}
 
@@ -412,7 +412,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
         each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Undo now")))
         assert text_of(each).count('"Undo now"') == 3
-        await env["anna"].click(None, view_id=each["id"], action_id=ids.numbered(ids.UNDO, action.id))
+        await undo(env["anna"], None, view_id=each["id"], action_id=ids.numbered(ids.UNDO, action.id))
         await shown(env, "2 in force until")
         undoing = [one for one in await env.client.actions("alert", alert_ids[2]) if one.undoes]
         assert [one.undoes for one in undoing] == [action.id]
@@ -441,7 +441,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
         each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, '"Undo"')))
         newest = (await env.client.actions("alert", alert_ids[0]))[0]
-        await env["anna"].click(None, view_id=each["id"], action_id=ids.numbered(ids.UNDO, newest.id))
+        await undo(env["anna"], None, view_id=each["id"], action_id=ids.numbered(ids.UNDO, newest.id))
         await shown(env, "⚠️ *1 not undone*")
         told = "1 of 3 were to be undone and were not"
         await env.until("anna", lambda view: told in str(view.thread(SOC, message["ts"])) or None)

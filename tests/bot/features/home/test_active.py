@@ -10,7 +10,7 @@ from bot.block_kit import ids
 from bot.slack_emulator.person import EmulatorView
 from tests.bot.features.approvals.test_decisions import button, in_thread
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
-from tests.bot.running import SOC, approve
+from tests.bot.running import SOC, approve, undo
 
 SHOWN = ids.NOTICE_VIEW
 
@@ -57,7 +57,7 @@ async def test_the_home_shows_what_is_in_force_and_undo_ends_it(env: FeatureEnvi
     await env.ended_run(alert)
     await env["anna"].open_home()
     home = fine(await env.until("anna", lambda s: s.home if "*In force* (1)" in text_of(s.home or {}) else None))
-    await env["anna"].click(None, view_id=home["id"], action_id=button(home, ids.UNDO))
+    await undo(env["anna"], None, view_id=home["id"], action_id=button(home, ids.UNDO))
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Tell* on ip 203[.]0[.]113[.]7 done"))
     assert await env.client.measures() == []
     await env["anna"].open_home()
@@ -104,7 +104,7 @@ async def test_of_two_targets_of_a_run_one_is_released_and_the_other_stays(
     await env["anna"].command(SOC, "/responder active")
     shown = fine(await env.until("anna", topmost(SHOWN, "*In force: 2 measures*")))
     assert (text_of(shown).count(f"on {first} is in force"), text_of(shown).count(f"on {second} is in force")) == (1, 1)
-    await env["anna"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
+    await undo(env["anna"], SOC, card["ts"], action_id=button(card, ids.UNDO))
 
     def left(view: EmulatorView) -> dict[str, Any] | None:
         card = card_in(view, SOC, alert.id, f"on {second} is in force")

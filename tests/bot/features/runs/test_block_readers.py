@@ -10,7 +10,7 @@ from bot.block_kit import ids
 from core.protection import BLOCK
 from core.store import blocklist as stored
 from tests.bot.features.environment import card_in, feature_environment, text_of
-from tests.bot.running import SOC
+from tests.bot.running import SOC, undo
 
 UNREAD = "nothing reads the block list ip.txt: `responder-bot user add NAME --profile reader` makes a firewall's key"
 
@@ -47,13 +47,13 @@ async def test_the_form_and_the_card_say_who_reads_what_is_blocked_and_who_still
         shown = await card(
             "203[.]0[.]113[.]7 was put on the block list", "read by dc-fw", "edge-fw", but="not read yet"
         )
-        (undo,) = {
+        (press,) = {
             element["action_id"]
             for block in shown["blocks"]
             for element in [*(block.get("elements") or []), block.get("accessory") or {}]
             if str(element.get("action_id")).startswith(ids.UNDO)
         }
-        await env["anna"].click(SOC, shown["ts"], action_id=undo)
+        await undo(env["anna"], SOC, shown["ts"], action_id=press)
         await card("released · dc-fw, edge-fw still have it")
         await read("dc-fw")
         await card("released · edge-fw still has it")

@@ -21,7 +21,7 @@ from tests.bot.features.environment import (
     within_limits,
 )
 from tests.bot.outbox.harness import until
-from tests.bot.running import OPEN, SOC, approve
+from tests.bot.running import OPEN, SOC, approve, undo
 
 RULES: Mapping[str, Mapping[str, Any]] = {
     "Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60},
@@ -64,14 +64,16 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     assert later.at is not None
     assert later.at == action.undo.at + 45 * 60_000
     shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"<!date^{later.at // 1000}^"))  # type: ignore[operator]
-    assert (
-        "anna asked for; by itself it would end 1 hour after it began. anna hears of it if somebody else undoes it."
-        in text_of(shown)
-    )
     assert f", moved from <!date^{action.undo.at // 1000}^" in text_of(shown)
-    for _ in range(2):
-        await env["ben"].click(SOC, shown["ts"], action_id=button(shown, ids.UNDO))
+    await env["lea"].click(SOC, shown["ts"], action_id=button(shown, ids.UNDO))
+    of_another = await env.until("lea", topmost(ids.UNDO_VIEW))
+    question = text_of(fine(await undo(env["ben"], SOC, shown["ts"], action_id=button(shown, ids.UNDO))))
+    assert f"By itself it ends <!date^{later.at // 1000}^{{date_short_pretty}} {{time}}|" in question
+    assert ", 1 hour from now." in question
+    assert "anna hears of it." in question
     await env.until("ben", in_thread(card["ts"], '"Undone"'))
+    await env["lea"].submit(of_another["id"], {})
+    await env.until("lea", topmost(ids.NOTICE_VIEW, " · undone."))
     undone = [a for a in await env.client.actions("alert", alert.id) if a.undoes == action.id]
     assert len(undone) == 1
     assert undone[0].created_by.startswith("ben")
@@ -85,7 +87,7 @@ async def test_undo_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) -
         card = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Undo"'))
         action = await env.ended_run(alert)
         proxy.drop_responses(f"POST /api/connector/engine/action/{action.id}/undo")
-        await env["anna"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
+        await undo(env["anna"], SOC, card["ts"], action_id=button(card, ids.UNDO))
         await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Tell* done"))
         await until(lambda: not stores.clicks(env.folder / "core.db", "SELECT 1 FROM inbox WHERE done_at = 0"))
         assert "Nothing was run" not in str([*env["anna"].live_view.modals, *env["anna"].live_view.ephemerals(SOC)])
@@ -104,7 +106,7 @@ async def test_release_asks_what_is_meant_only_while_a_run_is_in_force(env: Feat
     await env["ben"].command(SOC, f"/responder release {alert.id}")
     of_another = await env.told("ben", f"Release what on {alert.id}?")
     assert "Unassign" not in text_of(of_another)
-    await env["ben"].click(None, view_id=of_another["id"], action_id=button(of_another, ids.UNDO))
+    await undo(env["ben"], None, view_id=of_another["id"], action_id=button(of_another, ids.UNDO))
     await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*Tell* done"))
     await env["anna"].click(None, view_id=question["id"], action_id=ids.UNASSIGN)
     await env.told("anna", f"Nobody works on {alert.id} now.")
@@ -126,7 +128,7 @@ async def test_what_could_not_be_undone_is_told_in_the_thread_and_on_the_card(en
     alert, card = await env.alert_and_card("anna")
     await run_report(env, alert)
     shown = within_limits(await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Undo"')))
-    await env["anna"].click(SOC, shown["ts"], action_id=button(shown, ids.UNDO))
+    await undo(env["anna"], SOC, shown["ts"], action_id=button(shown, ids.UNDO))
     told = within_limits(await env.until("anna", in_thread(card["ts"], "was not undone")))
     assert "press *Undo now*" in text_of(told)
     assert button(told, ids.UNDO)
@@ -156,9 +158,9 @@ async def test_an_undo_that_core_is_refused_is_told_once_and_done_by_who_may(
     told = within_limits(await env.until("anna", in_thread(card["ts"], "was to end")))
     assert "only lea may run it" in text_of(told)
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "still in force"))
-    await env["anna"].click(SOC, told["ts"], action_id=button(told, ids.UNDO))
+    await undo(env["anna"], SOC, told["ts"], action_id=button(told, ids.UNDO))
     await env.told("anna", "only lea may run it")
-    await env["lea"].click(SOC, told["ts"], action_id=button(told, ids.UNDO))
+    await undo(env["lea"], SOC, told["ts"], action_id=button(told, ids.UNDO))
     await env.until("anna", in_thread(card["ts"], ": undone."))
     assert len([m for m in env["anna"].live_view.thread(SOC, card["ts"]) if ": undone." in text_of(m)]) == 1
     undone = [one for one in await env.client.actions("alert", alert.id) if one.undoes]

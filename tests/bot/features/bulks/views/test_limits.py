@@ -83,7 +83,7 @@ def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
     long = [TargetArtifact(id=f"~{n}", data=f"https://{n}.example/" + "&" * 5000, **url) for n in range(4)]
     ended = samples.ended(undo=undo).model_copy(update={"target": long})
     shown = [
-        ShownTarget(target, view, ended.model_copy(update={"id": f"~{n + 100}"}), Policy(confirm=HOSTILE, approval=1))
+        ShownTarget(target, view, ended.model_copy(update={"id": f"~{n + 100}"}))
         for n, (target, view) in enumerate(zip(found.targets, VIEWS, strict=True))
     ]
     pages = [bulks.details(found, shown, start_at, button=button) for start_at in (0, 40, 80)]
@@ -144,7 +144,7 @@ def test_the_form_for_a_hundred_objects_fits() -> None:
     chosen = [run_form.object_option(view.subject, 2) for view in VIEWS]
     request = samples.request(*IDS, channel="C0123456789")
     assert len(request.to_text()) <= 3000
-    fine_view(run_form.targets_view(RunRequest(channel="C0123456789"), chosen, MANY))
+    fine_view(run_form.targets_view(RunRequest(channel="C0123456789"), "Alerts found", chosen, MANY))
     offered = [(samples.responder(f"R{n}", title=HOSTILE), n) for n in range(1, 157)]
     fine_view(run_form.responder_view(request, offered, f"the worst {MANY} of 9,999 alerts"))
     fine_view(run_form.form_view(request, offered[0][0], VIEWS[0], inputs.Form((), text=HOSTILE)))
