@@ -119,19 +119,13 @@ def _on_artifacts(
 
 
 def _can_line(responder: OfferedResponder, view: RedactedView) -> str:
-    about = foreign(responder.description, 160)
-    notes = [*_asks(responder), *(view.text(with_names(reason, view)) for reason in responder.reasons or ())]
-    line = f"✓ *{names.shown(responder)}*" + (f" – {about}" if about else "")
-    return line + (f" _({in_own_time(foreign(defang_indicators('; '.join(notes)), 400))})_" if notes else "")
-
-
-def _asks(responder: OfferedResponder) -> list[str]:
-    policy = responder.policy
-    asks = [f"takes {count(len(responder.parameters), 'input')}"] if responder.parameters else []
-    if policy is None:
-        return asks
-    asks += ["asks first"] if policy.confirm else []
-    return asks + ([f"needs {count(policy.approval, 'approval')}"] if policy.approval else [])
+    """`✓ *Isolate Host*: takes it off the network · needs 1 approval`, and what to know of it on lines of their own."""
+    about, policy = foreign(responder.description, 160), responder.policy
+    parts = [f"✓ *{names.shown(responder)}*{f': {about}' if about else ''}"]
+    parts += [f"needs {count(policy.approval, 'approval')}"] if policy is not None and policy.approval else []
+    parts += [f"asks for {count(len(responder.parameters), 'input')}"] if responder.parameters else []
+    notes = [view.text(with_names(reason, view)) for reason in responder.reasons or ()]
+    return "\n    ◦ ".join([" · ".join(parts), *(in_own_time(foreign(defang_indicators(note), 400)) for note in notes)])
 
 
 def reasons(responder: OfferedResponder, view: RedactedView) -> str:

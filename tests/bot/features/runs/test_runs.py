@@ -34,11 +34,12 @@ def blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
+    await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
     assert (await env["anna"].command(SOC, f"/responder list {alert.id[1:]}"))["ok"]
     shown = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Can run"))))
-    assert "✓ *Tell*" in shown
-    assert "asks first" in shown
-    assert "needs 1 approval" in shown
+    assert "\\n✓ *Tell*\\n" in shown
+    assert "✓ *Ban an address* · needs 1 approval · asks for 8 inputs\\n" in shown
+    assert "✓ *Isolate* · needs 1 approval\\n    ◦ already waiting for approval, started by admin\\n" in shown
     assert "• *Secret*: " in shown
     assert "TLP" in shown.partition("*Secret*")[2]
 
