@@ -179,6 +179,7 @@ async def test_the_block_list_is_read_on_a_full_disk_and_has_what_was_acknowledg
         while 503 not in statuses:
             statuses.append(await block(len(statuses) + 1))
             assert "198.51.100.0" in await listed() <= blocked
+        await until(core, "down")
         os.unlink(small_disk / "filler")
         await until(core, "ok")
         assert await block(39) == 201
