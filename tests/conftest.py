@@ -92,10 +92,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.environ.get("TEST_STORE") == "postgresql":
-        for item in items:
-            if item.get_closest_marker("sqlite"):
-                item.add_marker(pytest.mark.skip(reason="about SQLite's files"))
+    skipped = {"sqlite": "about SQLite's files"} if os.environ.get("TEST_STORE") == "postgresql" else {}
+    if os.getuid():
+        skipped["root"] = "only root may do this; `.ci/run` does, if root runs it"
+    for item in items:
+        for name, reason in skipped.items():
+            if item.get_closest_marker(name):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

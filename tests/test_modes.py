@@ -53,7 +53,7 @@ def test_commands_write_private_files_and_folders(tmp_path: Path, umask: int) ->
     assert ours == {}
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+@pytest.mark.root
 def test_a_database_that_root_makes_belongs_to_the_owner_of_its_folder(tmp_path: Path) -> None:
     """An administrator adds the first users, or restores onto a new machine, before the service starts."""
     for folder in ("state", "new"):

@@ -524,6 +524,7 @@ async def test_whose_last_key_is_revoked_is_told(tmp_path: Path) -> None:
     assert [said.endswith(ends) for said in (first, last)] == [False, True]
 
 
+@pytest.mark.root
 @pytest.mark.sqlite
 async def test_a_read_only_file_system_is_told_as_such(tmp_path: Path) -> None:
     state = tmp_path / "state"

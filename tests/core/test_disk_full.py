@@ -115,6 +115,7 @@ async def test_a_log_that_can_not_be_checkpointed_is_told_and_bounded(tmp_path: 
             assert (await again.client("lead").alert(alert_id)).id == alert_id
 
 
+@pytest.mark.root
 @pytest.mark.sqlite
 async def test_health_is_down_while_alerts_find_no_room(small_disk: Path) -> None:
     setup = await setup_in(small_disk)
@@ -150,6 +151,7 @@ async def test_health_is_down_while_alerts_find_no_room(small_disk: Path) -> Non
             assert (await again.client("lead").alert(alert_id)).id == alert_id
 
 
+@pytest.mark.root
 @pytest.mark.sqlite
 async def test_the_block_list_is_read_on_a_full_disk_and_has_what_was_acknowledged(small_disk: Path) -> None:
     setup = await setup_in(small_disk)
@@ -199,6 +201,7 @@ async def until_listed(listed: Callable[[], Awaitable[set[str]]], wanted: set[st
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.root
 @pytest.mark.sqlite
 async def test_a_start_on_a_full_disk_says_so(small_disk: Path) -> None:
     setup = await setup_in(small_disk)
@@ -213,6 +216,7 @@ async def test_a_start_on_a_full_disk_says_so(small_disk: Path) -> None:
     assert re.fullmatch(r"The database \S+core\.db can't be opened \(.*\); make room on its disk\.\n", errors.decode())
 
 
+@pytest.mark.root
 @pytest.mark.slow
 async def test_postgresql_on_a_full_disk_keeps_what_was_acknowledged(tmp_path: Path) -> None:
     """First tables find no room, then its log, for which it stops."""
@@ -281,6 +285,7 @@ def fill_with_files(folder: Path) -> None:
             return
 
 
+@pytest.mark.root
 @pytest.mark.parametrize("options", ["size=1m", "nr_inodes=60"])
 async def test_health_is_degraded_while_runs_find_no_room(tmp_path: Path, options: str) -> None:
     with file_system(tmp_path / "jobs", options) as jobs:

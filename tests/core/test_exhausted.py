@@ -3,7 +3,6 @@
 import asyncio
 import os
 import resource
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,9 +63,7 @@ ALONE = ("setpriv", "--reuid=61234", "--clear-groups", "--inh-caps=+dac_override
 """Becomes an account that runs nothing else, since the limit holds each account as a whole and root not at all."""
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can become an account that runs nothing"
-)
+@pytest.mark.root
 @pytest.mark.parametrize("command", [["core"], ["init"], ["responders", "list"], ["serve"]])
 async def test_without_threads_it_ends_with_a_sentence(tmp_path: Path, command: list[str]) -> None:
     """As under `ulimit -u`."""

@@ -72,6 +72,7 @@ async def test_unbound_takes_what_the_page_makes(tmp_path: Path) -> None:
     assert (await checked_by(check, str(whole)))[0] == 0
 
 
+@pytest.mark.root
 async def test_nftables_takes_what_the_page_makes(tmp_path: Path) -> None:
     nft = shutil.which("nft", path="/usr/sbin:/usr/bin")
     fake = tmp_path / "bin"

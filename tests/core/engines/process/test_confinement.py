@@ -398,7 +398,7 @@ def scratch() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become an ordinary user")
+@pytest.mark.root
 def test_an_ordinary_user_s_responders_are_confined_as_root_s_are(scratch: Path) -> None:
     if as_nobody("-c", "import core.engines.process.engine, tests.core.engines.process.conftest").returncode:
         pytest.skip("an ordinary user can't import this project here")
