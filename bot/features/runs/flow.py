@@ -109,20 +109,10 @@ def _has_fields(request: RunRequest, responder: OfferedResponder) -> bool:
 async def _show_refusal(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> None:
     may_override = context.person.profile == "org-admin" and responder.can_be_overridden
     may_make_case = responder.lacks == ["case"] and "manageCase" in context.person.permissions
-    await responses.show_with_buttons(
-        context,
-        "Can't run",
-        f"cannot:{view.subject.id}:{responder.id}",
-        lambda button: questions.cannot_run(
-            request,
-            responder,
-            view,
-            shown_reasons(responder, view, 1500),
-            button=button,
-            may_override=may_override,
-            may_make_case=may_make_case,
-        ),
-    )
+    refused = partial(questions.cannot_run, request, responder, view, shown_reasons(responder, view, 1500))
+    already = await in_force_already(context, acts_on.by_object(request.targets, responder), responder)
+    render = partial(refused, in_force=already, may_override=may_override, may_make_case=may_make_case)
+    await responses.show_with_buttons(context, "Can't run", f"cannot:{view.subject.id}:{responder.id}", render)
 
 
 async def show_form(
@@ -146,12 +136,9 @@ async def show_form(
         )
         sentence = f"{title(responder)} needs inputs: add {lacking} to the command. Nothing was run."
         raise ResponderBotError("bad_request", sentence)
-    await responses.show_with_buttons(
-        context,
-        "Inputs",
-        f"inputs:{view.subject.id}:{responder.id}:{request.again}",
-        lambda button: questions.needs_inputs(request, responder, view, button=button),
-    )
+    render = partial(questions.needs_inputs, request, responder, view)
+    about = f"inputs:{view.subject.id}:{responder.id}:{request.again}"
+    await responses.show_with_buttons(context, "Inputs", about, render)
 
 
 @dataclass(frozen=True)
@@ -303,16 +290,12 @@ async def _show_open_action(
     if responder is None or view is None:
         responder, (target, *_) = await offered(context, request)
         view = target.view
-    shown_view, shown_responder = view, responder
     if _has_fields(request, responder) or responder.is_timed:
         await show_form(context, replace(request, anyway=action.id), responder, view, running=action)
         return
-    await responses.show_with_buttons(
-        context,
-        "It already runs",
-        f"collision:{view.subject.id}:{responder.id}",
-        lambda button: questions.collision(request, action, shown_responder, shown_view, button=button),
-    )
+    render = partial(questions.collision, request, action, responder, view)
+    about = f"collision:{view.subject.id}:{responder.id}"
+    await responses.show_with_buttons(context, "It already runs", about, render)
 
 
 async def offered(context: Context, request: RunRequest) -> tuple[OfferedResponder, Sequence[Target]]:

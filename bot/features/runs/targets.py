@@ -173,9 +173,10 @@ def _names(artifacts: Iterable[TargetArtifact]) -> set[str]:
 async def in_force_already(
     context: Context, acted_on: Mapping[str, Sequence[TargetArtifact]], responder: OfferedResponder
 ) -> Sequence[Measure]:
-    """What a containing run would find in force. Of one object core's reasons say whether there is anything."""
+    """What a containing run finds in force. Where it can run on one object, core's reasons say if there is anything."""
     undone_by = (responder.policy.undo if responder.policy is not None else None) or ""
-    is_there = len(acted_on) > 1 or any(undo_state.LATER_COUNTS in reason for reason in responder.reasons or ())
+    is_said = len(acted_on) == 1 and responder.can_run
+    is_there = not is_said or any(undo_state.LATER_COUNTS in reason for reason in responder.reasons or ())
     return await in_force_on(context, acted_on, undone_by) if undone_by and is_there else []
 
 

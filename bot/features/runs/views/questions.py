@@ -213,7 +213,7 @@ def _target(view: RedactedView) -> str:
     return foreign(clip_middle(runs.target(view), runs.TARGET_LIMIT), runs.TARGET_LIMIT)
 
 
-def needs_inputs(request: RunRequest, responder: OfferedResponder, view: RedactedView, *, button: ButtonIds) -> Message:
+def needs_inputs(request: RunRequest, responder: OfferedResponder, view: RedactedView, button: ButtonIds) -> Message:
     """Leads to the inputs where no modal could be opened."""
     text = f"{names.shown(responder)} on {_target(view)} needs inputs. Nothing was run."
     if request.parameters and not request.again:
@@ -224,7 +224,7 @@ def needs_inputs(request: RunRequest, responder: OfferedResponder, view: Redacte
 
 
 def collision(
-    request: RunRequest, running: Action, responder: OfferedResponder, view: RedactedView, *, button: ButtonIds
+    request: RunRequest, running: Action, responder: OfferedResponder, view: RedactedView, button: ButtonIds
 ) -> Message:
     """Says who started the same run before and when, with "Run anyway"."""
     value = button(intent_of("run", replace(request, anyway=running.id), view))
@@ -257,15 +257,16 @@ def cannot_run(
     responder: OfferedResponder,
     view: RedactedView,
     reason: str,
-    *,
     button: ButtonIds,
+    *,
+    in_force: Sequence[Measure] = (),
     may_override: bool = False,
     may_make_case: bool = False,
 ) -> Message:
-    """Why a responder was not run (`reason`, mrkdwn), and what this person may do about it."""
+    """Why a responder was not run (`reason`, mrkdwn), what is in force already, and what this person may do."""
     name = names.shown(responder)
     text = f"*{name}* can't run on {_target(view)}: {reason}. Nothing was run."
-    blocks: list[Block] = [section(text)]
+    blocks = sections([text, *(undo_state.already(one, view, "").rstrip() for one in in_force)])
     if may_override:
         value = button(intent_of("form", replace(request, parameters={}, override_reason=""), view))
         blocks.append(actions(button_element("Override ...", ids.BREAK_GLASS, value, style="danger")))
