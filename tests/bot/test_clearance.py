@@ -122,7 +122,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     ]
     texts += [
         dump(close.close_view(Document(id=alert.id, alert=alert, actions=actions), view)) if view.is_open else "",
-        *close.in_force(Document(id=alert.id, alert=alert, actions=[*map(in_force, actions)]), clearance),
+        *close.left_open(Document(id=alert.id, alert=alert, actions=[*map(in_force, actions)]), clearance),
         dump(case_card(*as_case(alert, actions if view.shows_reports else []), clearance=clearance, button=button)),
     ]
     texts += [

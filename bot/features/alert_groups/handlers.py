@@ -95,7 +95,7 @@ async def _choose_responder(context: Context, group: AlertGroup, _intent: Intent
 
 
 async def _ask_to_close(context: Context, group: AlertGroup, _intent: Intent) -> None:
-    """Say how many alerts of each severity are open, and what is still in force on them."""
+    """Say how many alerts of each severity are open, and what is still in force on them or waits for approval."""
     responses.require_permission(context, "manageAlert")
     if not await responses.show_view(context, modals.loading(close_views.ALL)):
         raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Close all* again.")
@@ -103,15 +103,15 @@ async def _ask_to_close(context: Context, group: AlertGroup, _intent: Intent) ->
 
 
 async def _show_close(context: Context, key: str) -> None:
-    to_close, in_force, clearance = list[RedactedView](), list[str](), own_clearance(context)
+    to_close, lines, clearance = list[RedactedView](), list[str](), own_clearance(context)
     async for documents in _visible(context, key):
         for alert, document in documents:
             if not is_closed(alert):
                 to_close.append(RedactedView(Subject.alert(alert), clearance))
-                in_force += close_views.in_force(document, clearance)
+                lines += close_views.left_open(document, clearance)
     if to_close:
         named = len(to_close) if key.startswith("~") else OF_A_GROUP
-        await context.show_modal(close_views.close_all_view(key, to_close, in_force, named))
+        await context.show_modal(close_views.close_all_view(key, to_close, lines, named))
     else:
         await context.show_modal(modals.notice(close_views.ALL, "All that you may see of them are closed already."))
 

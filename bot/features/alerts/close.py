@@ -1,4 +1,4 @@
-"""Close an alert: a modal asks for the reason, and says what is still in force."""
+"""Close an alert: a modal asks for the reason, and says what is still in force or waits for approval."""
 
 from bot.block_kit import ids, modals
 from bot.features import responses, subjects

@@ -1,0 +1,32 @@
+"""The form that closes alerts says what closing changes nothing of."""
+
+from pathlib import Path
+
+from bot.block_kit import ids
+from tests.bot.features.alerts.test_select_several import chosen
+from tests.bot.features.approvals.test_asking import ISOLATE, isolate
+from tests.bot.features.approvals.test_decisions import pick
+from tests.bot.features.environment import feature_environment, fine, text_of, topmost
+
+
+async def test_what_is_in_force_and_what_waits_is_named_before_alerts_are_closed(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": ISOLATE, "Shun": ISOLATE}) as env:
+        alert = await env.create_alert(title="Lemur", artifacts=[{"dataType": "ip", "data": "198.51.100.7"}])
+        await env.create_alert(sourceRef="other", title="Lemur as well")
+        await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": alert.id})
+        await env.ended_run(alert)  # which closed it
+        await env.client.mark_alert_unread(alert.id)
+        for _ in range(6):
+            await isolate(env, alert)
+        await pick(env, "anna", await env.card_of("anna", alert), "Close")
+        one = fine(await env.until("anna", topmost(ids.CLOSE_VIEW)))
+        await env["anna"].close(one["id"])
+        shown = await chosen(env, 2)
+        await env["anna"].click(None, view_id=shown["id"], action_id=ids.SEVERAL_CLOSE)
+        several = fine(await env.until("anna", topmost(ids.CLOSE_ALL_VIEW)))
+        waits = "⏳ *Isolate on ip 198[.]51[.]100[.]7* for 1 hour, asked by anna, answer by <!date^"
+        for form in (one, several):
+            text = text_of(form)
+            assert "*Still in force*, and closing undoes nothing of it:\\n🔒 *Shun on ip 198[.]51[.]100[.]7* is" in text
+            assert f"*Still waits for approval*, and closing withdraws nothing of it:\\n{waits}" in text
+            assert (text.count(waits), "and 1 more" in text) == (5, True)
