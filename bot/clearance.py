@@ -43,6 +43,16 @@ def kind_of(object_type: str) -> Kind:
 
 
 @dataclass(frozen=True)
+class Closing:
+    """When (ms) and why an alert or a case was closed, and the login of who closed it; "" if that isn't stored."""
+
+    what: str
+    at: int
+    why: str = field(repr=False)
+    by: str = ""
+
+
+@dataclass(frozen=True)
 class Subject:
     """An object that actions run on, as far as cards show it; a task, log or artifact with what its case gives it."""
 
@@ -59,6 +69,7 @@ class Subject:
     parent_title: str = ""  # likewise, of an artifact
     case_tlp: int = CLEAR  # of an alert's case, which runs on its artifacts get
     others: tuple[Artifact, ...] = field(default=(), repr=False)  # of its case, which texts about it may repeat
+    closed: Closing | None = None  # that its alert or case is closed
 
     @property
     def clearance(self) -> int:
@@ -67,12 +78,16 @@ class Subject:
 
     @staticmethod
     def alert(alert: Alert) -> "Subject":
-        link, artifacts = alert.external_link or "", tuple(alert.artifacts)
-        return Subject("alert", alert.id, alert.title, alert.tlp, alert.pap, alert.severity, link, alert.id, artifacts)
+        link, artifacts, closed = alert.external_link or "", tuple(alert.artifacts), None
+        if alert.status == "Ignored":
+            at = alert.closed_at or alert.updated_at or alert.created_at  # the last, where core noted none yet
+            closed = Closing("Alert", at, alert.summary or "", alert.closed_by or alert.updated_by or "")
+        own = Subject("alert", alert.id, alert.title, alert.tlp, alert.pap, alert.severity, link, alert.id, artifacts)
+        return replace(own, closed=closed)
 
     @staticmethod
     def case(case: Case) -> "Subject":
-        return Subject("case", case.id, case.title, case.tlp, case.pap, case.severity, root_id=case.id)
+        return _with_levels_of(case, Subject("case", case.id, case.title, RED, RED))
 
     @staticmethod
     def task(task: Task, case: Case | None) -> "Subject":
@@ -88,8 +103,7 @@ class Subject:
     def artifact(artifact: Artifact, case: Case) -> "Subject":
         """An artifact of a case: it has its own TLP and the PAP of the case."""
         own = Subject("case_artifact", artifact.id, artifact_title(artifact), artifact.tlp)
-        own = replace(own, pap=case.pap, severity=case.severity, root_id=case.id)
-        return replace(own, parent_tlp=case.tlp, parent_title=case.title)
+        return replace(_with_levels_of(case, own), tlp=artifact.tlp, parent_tlp=case.tlp, parent_title=case.title)
 
     def _of_alert(self, artifact: Artifact) -> "Subject":
         """An artifact of this alert: withheld where the alert is, with the alert's hidden artifacts masked in it."""
@@ -149,8 +163,10 @@ def artifact_title(artifact: Artifact) -> str:
 
 def _with_levels_of(case: Case | None, subject: Subject) -> Subject:
     if case is None:
-        return Subject(subject.kind, subject.id, subject.title, RED, RED, root_id=subject.id)
-    return Subject(subject.kind, subject.id, subject.title, case.tlp, case.pap, case.severity, root_id=case.id)
+        return replace(subject, root_id=subject.id)
+    at, is_closed = case.end_date or case.updated_at or 0, case.status in ("Resolved", "Duplicate")
+    closed = Closing("Case", at, case.summary or "") if is_closed else None
+    return replace(subject, tlp=case.tlp, pap=case.pap, severity=case.severity, root_id=case.id, closed=closed)
 
 
 @dataclass(frozen=True)

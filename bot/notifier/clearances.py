@@ -7,6 +7,7 @@ from itertools import islice
 import structlog
 
 from bot.clearance import RED, SHARED, RedactedView, Subject, withheld
+from bot.features.runs.views import runs, undo_state
 from bot.message import NOT_SHOWN, Message
 from bot.notifier.bulks import BulkMessages
 from bot.notifier.group_cards import GroupCards, ReadDocuments
@@ -131,7 +132,11 @@ class ClearanceEnforcer:
 
 
 def _is_current(message: MessageRecord, timeline: Timeline, clearance: int) -> bool:
-    """Whether the message withholds just what it must."""
+    """Whether the message withholds just what it must; what asks for a decision says too what became of its alert."""
+    kind, action_id = message.key.split(":")[:2]
+    action = timeline.action(action_id) if kind in ("approval", "extension", "ask") else None
+    if action is not None and (runs.awaits_approval(action) or undo_state.later_end(action) is not None):
+        return False
     subject = Subject.in_document(timeline.document, message.about.partition(" ")[2])
     return subject is not None and RedactedView(subject, clearance).fingerprint == message.fingerprint
 

@@ -390,7 +390,7 @@ class Notifier:
         return await self._renderer.alert_cards(timeline, is_progress=not changes.ended)
 
     async def _others(self, timeline: Timeline, rendered: set[str]) -> list[DesiredMessage]:
-        """The root changed itself: its other messages that show more or less than its levels allow now."""
+        """The root changed itself: its other messages that show more or less than they are to now."""
         messages = await self._outbox.messages_of(timeline.root_id)
         others = [message for message in messages if message.key not in rendered]
         if not others:

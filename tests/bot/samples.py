@@ -170,6 +170,8 @@ def alerts(draw: st.DrawFn, mark: Mapping[int, str], person: str = "") -> Alert:
         assignee=draw(st.sampled_from([None, login])),
         updated_by=draw(st.sampled_from([None, login])),
         updated_at=draw(st.sampled_from([None, NOW - 5_000])),
+        summary=draw(st.one_of(st.none(), own)),
+        closed_by=draw(st.sampled_from([None, login])),
     )
 
 

@@ -15,7 +15,7 @@ from bot.features.payload import is_home, view_metadata, view_of
 from bot.features.retries import answered
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.reports import read_report
-from bot.message import ButtonIds, Message
+from bot.message import Message
 from core.common.errors import ResponderBotError
 from core.models import Action, Extension, OfferedResponder
 
@@ -70,11 +70,7 @@ async def _ask_to_approve(context: Context, action_id: str, extension_id: str = 
     if extension is None and await _is_over(context, action, subject):
         return
     subjects.require_vote(context, action, action.approval if extension is None else extension.approval)
-    if extension is not None:
-        render = partial(views.later_end_view, action, view, extension, is_home(context))
-        shown = await responses.with_buttons(context, f"approve:{extension.id}", render)
-    else:
-        shown = await _approve_view(context, action, view, is_in_home=is_home(context))
+    shown = await _approve_view(context, action, view, extension, is_in_home=is_home(context))
     if not await responses.show_view(context, shown):
         raise ResponderBotError("unavailable", f"Slack opened no window for it. {CARD_HAS_APPROVE}")
 
@@ -100,51 +96,54 @@ def _require_voter(
 
 
 async def _approve_view(
-    context: Context, action: Action, view: RedactedView, *, is_in_home: bool, has_changed: bool = False
+    context: Context,
+    action: Action,
+    view: RedactedView,
+    extension: Extension | None,
+    *,
+    is_in_home: bool,
+    has_changed: bool = False,
 ) -> dict[str, Any]:
-    responder = await _responder(context, action, view.subject)
     render = partial(
         views.approve_view,
         action,
         view,
-        responder=responder,
+        responder=await _responder(context, action, view.subject) if extension is None else None,
         now_ms=context.services.clock_ms(),
         is_in_home=is_in_home,
+        extension=extension,
         has_changed=has_changed,
     )
-    return await responses.with_buttons(context, f"approve:{action.id}", render)
+    return await responses.with_buttons(context, f"approve:{(extension or action).id}", render)
 
 
 async def on_approve_view(context: Context) -> Json:
-    """Approve the run, if it is still what this person has read."""
+    """Approve the run, or its later end, if it is still what this person has read."""
     submitted = view_of(context)
     metadata = view_metadata(submitted)
-    is_in_home = metadata.get("in_home") is True
-    if metadata.get("extension"):
-        return await _approve_later_end(context, str(metadata.get("id")), str(metadata["extension"]), is_in_home)
+    is_in_home, extension_id = metadata.get("in_home") is True, str(metadata.get("extension") or "")
     action, subject = await _run(context, str(metadata.get("id") or ""))
+    extension = _later_end(context, action, extension_id) if extension_id else None
     view = subjects.require_visible(context, subject)
-    shown = await _approve_view(context, action, view, is_in_home=is_in_home, has_changed=True)
-    message = await _no_longer_open(context, action, subject)
+    shown = await _approve_view(context, action, view, extension, is_in_home=is_in_home, has_changed=True)
+    message = await _no_longer_open(context, action, subject) if extension is None else None
     if message is None and shown["private_metadata"] != submitted.get("private_metadata"):
         return modals.update(shown)
-    if message is None:
+    if extension is not None:
+        message = await _approve_later_end(context, action, extension, view)
+    elif message is None:
         message = await _approve(context, action, subject)
     await _refresh(context, subject, is_in_home=is_in_home)
     return modals.update(modals.message_view("Approve", message))
 
 
-async def _approve_later_end(context: Context, action_id: str, extension_id: str, is_in_home: bool) -> Json:
+async def _approve_later_end(context: Context, action: Action, extension: Extension, view: RedactedView) -> Message:
     """Approve the later end that was read, which its id names."""
-    voted = await answered(context.core.approve(action_id, extension_id=extension_id))
-    action, subject = await subjects.of_action(context.core, voted)
-    await _refresh(context, subject, is_in_home=is_in_home)
-    extension = undo_state.later_end(action)
-    then = f"It needs {undo_state.needed(extension)}" if extension is not None else ""
+    action = names.titled_as(await answered(context.core.approve(action.id, extension_id=extension.id)), action)
+    waits = undo_state.later_end(action)
+    then = f"It needs {undo_state.needed(waits)}" if waits is not None else ""
     then = then or undo_state.end(action.undo.at if action.undo is not None else None)
-    heading = runs.heading(action, RedactedView(subject, own_clearance(context)))
-    text = f"You approved more time for {heading}. {then}"
-    return modals.update(modals.message_view("Approve", notices.notice(text)))
+    return notices.notice(f"You approved more time for {runs.heading(action, view)}. {then}")
 
 
 async def _refresh(context: Context, subject: Subject, *, is_in_home: bool) -> None:
@@ -204,12 +203,7 @@ async def _no_longer_open(context: Context, action: Action, subject: Subject, re
         decided = views.decision(action)
         return notices.notice(f"{views.run_on(action, view)} no longer waits for approval. {decided}")
     responder = await _responder(context, action, subject)
-    why = reason or read_report(action).message
-
-    def render(button: ButtonIds) -> Message:
-        clearance = own_clearance(context)
-        return views.not_approved(action, subject, why, clearance=clearance, button=button, responder=responder)
-
+    render = partial(views.not_approved, action, view, reason or read_report(action).message, responder)
     return await responses.with_buttons(context, f"again:{action.id}", render)
 
 
@@ -234,10 +228,7 @@ async def on_deny_view(context: Context) -> Json:
     action = await answered(context.core.deny(str(metadata.get("id")), reason, extension_id=extension_id))
     action, subject = await subjects.of_action(context.core, action)
     await _refresh(context, subject, is_in_home=metadata.get("in_home") is True)
-    shown = RedactedView(subject, own_clearance(context))
-    said = _denied(views.run_on(action, shown), action)
-    if extension_id:
-        said = f"You denied more time for {runs.heading(action, shown)}."
+    said = _denied(views.run_on(action, RedactedView(subject, own_clearance(context))), extension_id)
     return modals.update(modals.message_view("Denied", notices.notice(said)))
 
 
@@ -245,15 +236,13 @@ async def on_deny_command(context: Context) -> None:
     """Deny the run that was typed, or its later end."""
     action, _ = await _run(context, subjects.require_id(context, USAGE)[1])
     extension = _later_end(context, action, "")
-    if extension is None:
-        await _decide(context, context.core.deny, _denied)
-        return
-    deny = partial(context.core.deny, extension_id=extension.id)
-    await _decide(context, deny, lambda run, _: f"You denied more time for {run}.")
+    extension_id = extension.id if extension is not None else ""
+    deny = partial(context.core.deny, extension_id=extension_id)
+    await _decide(context, deny, lambda run, _: _denied(run, extension_id))
 
 
-def _denied(run: str, _: Action) -> str:
-    return f"You denied {run}; it will not run."
+def _denied(run: str, extension_id: str) -> str:
+    return f"You denied more time for {run}." if extension_id else f"You denied {run}; it will not run."
 
 
 async def _decide(

@@ -26,7 +26,7 @@ from bot.block_kit.text import (
     slack_date,
     time_ahead,
 )
-from bot.clearance import SHARED, RedactedView, Subject, artifact_title, may_see, tlp_name, withheld
+from bot.clearance import SHARED, Closing, RedactedView, Subject, artifact_title, may_see, tlp_name, withheld
 from bot.features.responders import views as responders
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
@@ -36,7 +36,7 @@ from core.common.words import count
 from core.models import Action, Extension, Measure, OfferedResponder, Person, Policy, Refusal
 from core.models.inputs import NOTE_LIMIT
 
-TITLE_LIMIT = 200  # characters
+WHY_LIMIT = 200  # characters of why an alert was closed
 INPUTS_LIMIT = 2000  # of all together
 MAX_OBSERVABLES = 10
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
@@ -143,7 +143,7 @@ def _asked(
     return [
         *sections(
             [
-                f"{who} *{question(action, view)}*".strip(),
+                f"{who} {_warned(action, view)}*{question(action, view)}*".strip(),
                 f"*{person_name(action.created_by)}* asks · {runs.sign(view)}{runs.of_root(view.subject, view, link)}"
                 f"{_note(action, view)}",
                 *(lines if len(lines) == 1 else [f"• {line}" for line in lines]),
@@ -172,36 +172,60 @@ def in_force_already(action: Action, view: RedactedView) -> list[Measure]:
 def question(action: Action, view: RedactedView) -> str:
     """`Isolate Host on hostname LT-0777 for 1 hour?`; of several targets their number, since they follow; mrkdwn."""
     number = len(action.target or ())
-    on = f" on {count(number, 'target')}" if number > 1 else runs.on_target(action, view)
-    on = on or f" on {foreign(runs.target(view), runs.TARGET_LIMIT)}"
-    return f"{runs.name(action)}{on}{undo_state.for_how_long(action)}?"
+    what = f"{runs.name(action)} on {count(number, 'target')}" if number > 1 else run_on(action, view)
+    return f"{what}{undo_state.for_how_long(action)}?"
 
 
 def _note(action: Action, view: RedactedView) -> str:
     """Why it is asked for, as a quotation; that of an override is shown with what it overrides."""
-    if not action.note or action.override is not None:
+    quoted = _quoted(action.note or "", NOTE_LIMIT, view) if action.override is None else ""
+    return f" · {quoted}" if quoted else ""
+
+
+def _quoted(text: str, limit: int, view: RedactedView) -> str:
+    """What somebody wrote of the subject, or that it is withheld; mrkdwn."""
+    shown = foreign(defang_indicators(view.inputs(text)), limit) if text else ""
+    return f'"{shown}"' if shown and view.shows_inputs else shown
+
+
+def _warned(action: Action, view: RedactedView) -> str:
+    """What whoever decides reads before the question: that the alert is closed, and that this overrides a rule."""
+    override = "🔴 *Override*: " if action.override is not None else ""
+    return f"{closed(view, action.created_at) if runs.awaits_approval(action) else ''}{override}"
+
+
+def closed(view: RedactedView, asked_at: int) -> str:
+    """A line on that the alert or case was closed, since or before something was asked; "" while it is open; mrkdwn."""
+    closing = view.subject.closed
+    if closing is None or not view.is_open:
         return ""
-    note = foreign(defang_indicators(view.inputs(action.note)), NOTE_LIMIT)
-    return f' · "{note}"' if view.shows_inputs else f" · {note}" if note else ""
+    order, why = "since" if closing.at > asked_at else "before", _quoted(closing.why, WHY_LIMIT, view)
+    said = f"{_closed_by(closing)}, {slack_date(closing.at)}, {order} this was asked"
+    return f"⚠️ *{said}*{f': {why}' if why else ''}\n"
 
 
-def _withheld_request(view: RedactedView) -> Block:
-    return section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")
+def _closed_by(closing: Closing) -> str:
+    return f"{closing.what} closed by {person_name(closing.by)}" if closing.by else f"{closing.what} closed"
+
+
+def closed_among(views: Sequence[RedactedView]) -> str:
+    """How many of these are closed, for a list that says so of each."""
+    number = sum(view.is_open and view.subject.closed is not None for view in views)
+    return f"⚠️ *{number} of {len(views)} are closed by now*\n" if number else ""
 
 
 def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link: str) -> Block:
     """The request in two lines, with the button that opens all that a decision needs, Deny too."""
     if not sees_all(view.clearance, view.subject):
-        return _withheld_request(view)
+        return section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")
     extension = undo_state.later_end(action)
     review = runs.decision_buttons(action, button, extension)[0]
     if extension is None or extension.at is not None:  # what is to last with no end says so in red
         review |= {"text": plain("Review"), "style": "primary"}
     if extension is not None:
-        asks = f"{runs.sign(view)}{runs.later_end_line(action, extension, view)}"
+        asks = f"{closed(view, extension.asked_at)}{runs.sign(view)}{runs.later_end_line(action, extension, view)}"
         return section(f"{asks}\n{undo_state.needed(extension)}", accessory=review)
-    override = "🔴 *Override*: " if action.override is not None else ""
-    asks = f"{runs.sign(view)}{override}*{question(action, view)}* · {person_name(action.created_by)}"
+    asks = f"{_warned(action, view)}{runs.sign(view)}*{question(action, view)}* · {person_name(action.created_by)}"
     on = f"{runs.of_root(view.subject, view, link)} · {decision(action)}"
     return section(f"{asks}\n{on}", accessory=review)
 
@@ -213,7 +237,7 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
     value = button(Intent("bulk_review", action.bulk or ""))
     review = button_element("Review", ids.BULK_REVIEW, value, of=action.id, style="primary")
     what = f"{runs.name(action)} on {count(len(waiting), 'target')}{undo_state.for_how_long(action)}?"
-    asks = f"*{what}* · {person_name(action.created_by)} ({action.bulk})"
+    asks = f"{closed_among([view for _, view in waiting])}*{what}* · {person_name(action.created_by)} ({action.bulk})"
     return section(f"{asks}\n{runs.first_targets(waiting)} · {decision_on_all(requested)}", accessory=review)
 
 
@@ -251,11 +275,14 @@ def push_text(action: Action, view: RedactedView) -> str:
     """What a locked phone shows: the deed, its target, how long, the severity, and who asks."""
     on = " · " if runs.on_target(action, view) else " on "
     what = f"{deed_on(action, view)}{on}{runs.of_root(view.subject, view)}, asked by {person_name(action.created_by)}"
-    return _push(what, "" if runs.awaits_approval(action) else decision(action))
+    override = " OVERRIDE" if action.override is not None else ""
+    return _push(what, "" if runs.awaits_approval(action) else decision(action), view, override)
 
 
-def _push(what: str, decided: str) -> str:
-    return clip(f"{what}: {decided}" if decided else f"Approve or deny: {what}", MESSAGE_TEXT_LIMIT)
+def _push(what: str, decided: str, view: RedactedView, override: str = "") -> str:
+    closing = f"{_closed_by(view.subject.closed)}. " if view.subject.closed else ""
+    asks = f"{closing}Approve or deny{override}: {what}"
+    return clip(f"{what}: {decided}" if decided else asks, MESSAGE_TEXT_LIMIT)
 
 
 def deed_on(action: Action, view: RedactedView) -> str:
@@ -342,22 +369,31 @@ def approve_view(
     responder: OfferedResponder | None,
     now_ms: int,
     is_in_home: bool,
+    extension: Extension | None = None,
     has_changed: bool = False,
 ) -> dict[str, Any]:
-    """Asks once more, with all that an approval decides on; the metadata has a digest of it.
+    """Asks once more, with all that an approval of a run or of a later end decides on; the metadata has a digest of it.
 
     `responder` is the run's, None if it isn't there any more. `has_changed`: somebody has read something else before.
     """
-    shown = [*_asked(action, view, now_ms), *effect(responder)]
-    policy = responder.policy if responder is not None else None
-    needs = [_missing(action), decision(action), named_approvers(policy), _can_also_read(action, view)]
-    deny = button_element("Deny", ids.DENY, button(Intent("deny", action.id)), of=action.id)
+    label, title = names.in_view(runs.title(action)), names.in_view(runs.title(action), "?")
+    if extension is not None:
+        label, title = undo_state.keep(extension), f"{undo_state.keep(extension)}?"
+        targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
+        shown = sections([_later_end(action, extension, view), *(["*Target*", *targets] if targets else [])])
+        needs = [undo_state.needed(extension)]
+    else:
+        policy = responder.policy if responder is not None else None
+        shown = [*_asked(action, view, now_ms), *effect(responder)]
+        needs = [_missing(action), decision(action), named_approvers(policy), _can_also_read(action, view)]
+    deny = runs.decision_buttons(action, button, extension)[1]
+    of = extension.id if extension is not None else ""
     return modals.modal(
-        names.in_view(runs.title(action), "?"),
+        title,
         [*changed(has_changed), *shown, context(" · ".join(filter(None, needs))), actions(deny)],
         callback_id=ids.APPROVE_VIEW,
-        submit=names.in_view(runs.title(action)),
-        metadata=json.dumps({"id": action.id, "in_home": is_in_home, "shown": digest(shown)}),
+        submit=label,
+        metadata=json.dumps({"id": action.id, "extension": of, "in_home": is_in_home, "shown": digest(shown)}),
         close="Not now",
     )
 
@@ -403,36 +439,8 @@ def run_on(action: Action, view: RedactedView) -> str:
     return f"{runs.name(action)}{acts_on}"
 
 
-def later_end_view(
-    action: Action, view: RedactedView, extension: Extension, is_in_home: bool, button: ButtonIds
-) -> dict[str, Any]:
-    """Asks once more before a later end is approved, with the target and both ends."""
-    targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
-    named = sections(["*Target*", *targets]) if targets else []
-    label = undo_state.keep(extension)
-    return modals.modal(
-        f"{label}?",
-        [
-            section(f"{runs.later_end_line(action, extension, view)}."),
-            *named,
-            context(undo_state.needed(extension)),
-            actions(*runs.decision_buttons(action, button, extension)[1:]),
-        ],
-        callback_id=ids.APPROVE_VIEW,
-        submit=label,
-        metadata=json.dumps({"id": action.id, "extension": extension.id, "in_home": is_in_home}),
-        close="Not now",
-    )
-
-
-def _later_end_blocks(
-    action: Action, extension: Extension, view: RedactedView, button: ButtonIds, *, can_decide: bool, who: str = ""
-) -> list[Block]:
-    asks = f"{who} {runs.later_end_line(action, extension, view)}.".strip()
-    by = ", ".join(person_name(login) for login in extension.approval.approved_by[:20])
-    needs = f"{undo_state.needed(extension)}{f' Approved by {by}.' if by else ''}"
-    decide = [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
-    return [section(asks), context(needs), *decide]
+def _later_end(action: Action, extension: Extension, view: RedactedView) -> str:
+    return f"{closed(view, extension.asked_at)}{runs.later_end_line(action, extension, view)}."
 
 
 def later_end_request(
@@ -457,18 +465,21 @@ def later_end_request(
     by = person_name(extension.asked_by)
     what = f"keep {runs.name(action)}{runs.on_target(action, view)} {undo_state.longer(action, extension)}"
     what += f" · {runs.of_root(subject, view)}, asked by {by}"
+    approvers = ", ".join(person_name(login) for login in extension.approval.approved_by[:20])
     if undo_state.later_end(action) is None:
         until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
         asked = f"*{by}* asked to keep {runs.heading(action, view)} *{until}*."
-        approvers = ", ".join(person_name(login) for login in extension.approval.approved_by[:20])
         decided = {
             "approved": f"Approved by {approvers}.",
             "denied": f"Denied by {person_name(extension.ended_by or '')}.",
             "lapsed": "It was undone, or given another time, before that was approved.",
         }.get(extension.outcome or "", "Nobody answered in time, nothing changed.")
-        return Message(_push(what, decided), (section(asked), context(decided)), is_broadcast)
-    blocks = _later_end_blocks(action, extension, view, button, can_decide=can_decide, who=who)
-    text = _push(what, "")
+        return Message(_push(what, decided, view), (section(asked), context(decided)), is_broadcast)
+    needs = f"{undo_state.needed(extension)}{f' Approved by {approvers}.' if approvers else ''}"
+    asks = f"{who} {_later_end(action, extension, view)}".strip()
+    decide = [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
+    blocks = [section(asks), context(needs), *decide]
+    text = _push(what, "", view)
     return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
 
 
@@ -480,13 +491,13 @@ def deny_view(
     asks = _asked(action, view, now_ms, follows="If you deny it, it will not run: nothing changes on the target.")
     if extension is not None:
         at = action.undo.at if action.undo is not None else None
-        line = runs.later_end_line(action, extension, view)
-        asks = [section(f"{line}.\nIf you deny it, it {undo_state.ends(at)}.")]
+        line = _later_end(action, extension, view)
+        asks = [section(f"{line}\nIf you deny it, it {undo_state.ends(at)}.")]
         asked_by, title = extension.asked_by, "Deny a later end?"
     hint = f"{person_name(asked_by)} reads it, and everybody who sees the card."
     reason = modals.text_field("reason", "Reason", multiline=True, hint=hint)
-    of = {} if extension is None else {"extension": extension.id}
-    metadata = json.dumps({"id": action.id, **of, "in_home": is_in_home})
+    of = extension.id if extension is not None else ""
+    metadata = json.dumps({"id": action.id, "extension": of, "in_home": is_in_home})
     return modals.modal(
         title, [*asks, reason], callback_id=ids.DENY_VIEW, submit="Deny", metadata=metadata, close="Cancel"
     )
@@ -520,17 +531,8 @@ def approval_request(
 
 
 def not_approved(
-    action: Action,
-    subject: Subject,
-    reason: str,
-    *,
-    clearance: int,
-    button: ButtonIds,
-    responder: OfferedResponder | None,
+    action: Action, view: RedactedView, reason: str, responder: OfferedResponder | None, button: ButtonIds
 ) -> Message:
     """Says why core ended a run that somebody wanted to approve, and offers to ask again if `responder` can run."""
-    can_run = responder is not None and responder.can_run
-    policy = responder.policy if responder is not None else None
-    again = run_again_button(action, RedactedView(subject, clearance), button, policy) if can_run else None
-    blocks: list[Block] = [section(core_says(reason, 1500))]
-    return Message(reason, (*blocks, *([{"type": "actions", "elements": [again]}] if again else [])))
+    again = run_again_button(action, view, button, responder.policy) if responder and responder.can_run else None
+    return Message(reason, (section(core_says(reason, 1500)), *([actions(again)] if again else [])))

@@ -278,8 +278,9 @@ def review_view(
     total = len(waiting)
     actions_waiting = [target.action for target in waiting if target.action is not None]
     lasts = undo_state.for_how_long(actions_waiting[0]) if actions_waiting else ""
+    closed = approvals.closed_among([target.view for target in waiting])
     shown: list[Block] = [
-        section(f"*{_name(bulk)} on {count(total, 'target')}{lasts}?*\n*{person_name(bulk.created_by)}* asks"),
+        section(f"{closed}*{_name(bulk)} on {count(total, 'target')}{lasts}?*\n*{person_name(bulk.created_by)}* asks"),
         *sections(_review_line(target) for target in waiting),
     ]
     if actions_waiting:
@@ -340,7 +341,8 @@ def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
 def _review_line(shown: ShownTarget) -> str:
     action, view = shown.action, shown.view
     measures = approvals.in_force_already(action, view) if action is not None else ()
-    line = questions.target_line(view, _acts_on(action, view, REVIEW_TARGETS))
+    closed = approvals.closed(view, action.created_at) if action is not None else ""
+    line = f"{closed}{questions.target_line(view, _acts_on(action, view, REVIEW_TARGETS))}"
     return "\n".join([line, *(undo_state.already(one, view) for one in measures)])
 
 

@@ -143,8 +143,10 @@ def test_a_list_and_a_menu_of_any_responders_fit(
         fine(questions.confirm(samples.request(), responder, view, button=button))
         fine(questions.collision(samples.request(), samples.action(), responder, view, button=button))
         why = responders.shown_reasons(responder, view, 1500)
-        may = {"may_override": True, "may_make_case": True}
-        fine(questions.cannot_run(samples.request(), responder, view, why, button=button, **may))
+        refused = questions.cannot_run(
+            samples.request(), responder, view, why, button, may_override=True, may_make_case=True
+        )
+        fine(refused)
     if offered:
         fine(questions.ambiguous_name(typed, offered, subject, "/responder"))
 

@@ -148,20 +148,19 @@ def is_folded(alert: Alert) -> bool:
 def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ()) -> str:
     """The status and the assignee; of a closed alert its outcome, who closed it (or which of `newest` did) and when."""
     over = f"{foreign(view.text(alert.resolved_by), 80)} says it is over" if alert.resolved_by else ""
-    if not is_closed(alert):
-        return " · ".join(part for part in (STATUS_WORDS[alert.status], _owner(alert), over) if part)
-    if alert.status == "Imported":  # which runs and people change further, so its last change says nothing of the case
-        word = f"made into case {alert.case}" if alert.case else STATUS_WORDS[alert.status]
+    closed, word = view.subject.closed, STATUS_WORDS[alert.status]
+    if alert.status == "Imported":
+        word = f"made into case {alert.case}" if alert.case else word
         return " · ".join(part for part in (f"*{word}*", _owner(alert) if alert.assignee else "", over) if part)
-    word = STATUS_WORDS[alert.status]
-    closed_at = alert.closed_at or alert.updated_at  # what closed it before core noted that
-    if closed_at is None:
-        return f"*{word}*"
-    at, login = slack_date(closed_at), alert.closed_by or alert.updated_by or ""
-    if over and login.startswith(f"{alert.resolved_by}@"):
+    if closed is None:
+        return " · ".join(part for part in (word, _owner(alert), over) if part)
+    at = slack_date(closed.at)
+    if over and closed.by.startswith(f"{alert.resolved_by}@"):
         return f"*{word}*, {over}, {at}"
     why = f": {foreign(view.text(alert.summary), SUMMARY_LIMIT)}" if alert.summary else ""
-    return " · ".join(part for part in (f"*{word}* by {_by(login, closed_at, view, newest)}, {at}{why}", over) if part)
+    return " · ".join(
+        part for part in (f"*{word}* by {_by(closed.by, closed.at, view, newest)}, {at}{why}", over) if part
+    )
 
 
 def _owner(alert: Alert) -> str:

@@ -280,9 +280,10 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
         what = (
             f"keep Isolate on ip 203[.]0[.]113[.]7 for 45 minutes more · HIGH {alert.title} ({alert.id}), asked by anna"
         )
-        assert await env.until("ben", on_phone("Approve or deny: keep")) == f"Approve or deny: {what}"
+        asks = f"Alert closed by anna. Approve or deny: {what}"  # the run closed it
+        assert await env.until("ben", on_phone("Approve or deny: keep")) == asks
         clock.ahead_ms = 8 * MINUTE_MS
-        await env.until("ben", on_phone(f"Half of the time to decide is over. Approve or deny: {what}"))
+        await env.until("ben", on_phone(f"Half of the time to decide is over. {asks}"))
         await expire(env)
         await env.until("anna", on_phone(f"{what}: Nobody answered in time, nothing changed."))
         await all_sent(env.bot)

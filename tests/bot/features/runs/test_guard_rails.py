@@ -171,7 +171,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     alert, card = await env.alert_and_card("anna")
     await run_report(env, alert)
     await env.told("anna", "Started Report")
-    await env.ended_run(alert)
+    ran = await env.ended_run(alert)
     for name in ("anna", "lea"):
         await env[name].command(SOC, f"/responder run report {alert.id}")
         refused = fine(await env.until(name, topmost(ids.NOTICE_VIEW, "can't run")))
@@ -181,6 +181,9 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
         assert "the limit of 1 run in 1 hour is reached; an administrator" in text_of(refused)
         assert "; free again <!date^" in text_of(refused)  # in each reader's time
         assert "free again at" not in text_of(refused)
+        assert f"Nothing was run.\\n🔒 {alert.id} is contained already with no end by anna ({ran.id})." in text_of(
+            refused
+        )
         assert (ids.BREAK_GLASS in text_of(refused)) == (name == "lea")
     await env["lea"].click(None, view_id=refused["id"], action_id=ids.BREAK_GLASS)
     form = fine(await env.until("lea", topmost(ids.START_VIEW, "🔴 *This overrides:*")))
@@ -191,6 +194,8 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     await env["lea"].submit(form["id"], {"override": {"value:override": "The beacon <!channel> spreads"}})
     asked = within_limits(await env.until("ben", in_thread(card["ts"], "🔴 *Override*: *lea* asks to run it although")))
     assert "The beacon &lt;!channel&gt; spreads" in text_of(asked)
+    assert "Approve or deny OVERRIDE: Report with no end on HIGH" in asked["text"]
+    assert f"🔴 *Override*: *Report on {alert.id}" in asked["blocks"][0]["text"]["text"]
     await approve(env["ben"], SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
     await env.told("ben", "administrator")
     newest = (await env.client.actions("alert", alert.id))[0]
@@ -269,7 +274,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     form = fine(await env.until("ben", topmost(ids.DENY_VIEW, "asks to keep *Contain*")))
     assert f"If you deny it, it ends <!date^{before.at // 1000}^" in text_of(form)  # type: ignore[operator]
     await env["ben"].submit(form["id"], {})
-    await env.told("ben", "You denied more time for *Contain*")
+    await env.told("ben", f"You denied more time for Contain on {alert.id}.")
     denied = within_limits(await env.until("lea", in_thread(card["ts"], "Denied by ben.")))
     assert f"{ids.APPROVE}:" not in text_of(denied)
     await extend(env, "anna", shown, "45")
@@ -277,7 +282,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert again["ts"] != wanted["ts"]
     await env["lea"].click(SOC, again["ts"], action_id=button(again, ids.APPROVE))
     form = fine(await env.until("lea", topmost(ids.APPROVE_VIEW, "*anna* asks to keep *Contain*")))
-    assert text_of(form).count("<!date^") == 3  # each end once, and by when to answer
+    assert text_of(form).count("<!date^") == 4  # each end once, by when to answer, and when the run closed the alert
     extension = (await env.client.action(action.id)).undo.extension  # type: ignore[union-attr]  # it can be undone
     assert extension is not None
     assert extension.approval.approved_by == []

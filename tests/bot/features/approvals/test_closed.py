@@ -1,0 +1,129 @@
+"""Whoever decides reads first that the alert was closed, also in what was shown before it was."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bot.block_kit import ids
+from bot.features.approvals.views import CHANGED
+from bot.slack_emulator import EmulatorView
+from core.client import CoreClient
+from core.common.clock import MINUTE_MS
+from tests.bot.features.approvals.test_asking import Jumping, asked, asking, isolate, on_phone
+from tests.bot.features.approvals.test_decisions import button, direct, in_thread
+from tests.bot.features.bulks.test_bulks import alerts, reviewed, shown, start
+from tests.bot.features.environment import (
+    FeatureEnvironment,
+    card_in,
+    feature_environment,
+    fine,
+    text_of,
+    topmost,
+    within_limits,
+)
+from tests.bot.running import OPEN, SOC, approve, until_asked_to_approve
+
+CLOSED = "⚠️ *Alert closed by anna, <!date^"
+WHY = 'since this was asked*: \\"A scanner at 203[.]0[.]113[.]9\\"\\n'
+
+
+def first_line(shown_: Mapping[str, Any]) -> str:
+    return str(shown_["blocks"][0]["text"]["text"]).partition("\n")[0]
+
+
+async def close(env: FeatureEnvironment, *alert_ids: str, why: str = "A scanner at 203.0.113.9") -> None:
+    """Anna closes them."""
+    async with CoreClient(env.core.url, env.service_key) as bot:
+        await bot.as_user("anna").close_alerts(alert_ids, why)
+
+
+async def test_who_decides_reads_first_that_the_alert_was_closed_since_this_was_asked(tmp_path: Path) -> None:
+    clock = Jumping()
+    async with asking(tmp_path, clock_ms=clock) as env:
+        alert = await env.create_alert(tlp=2)
+        card, elsewhere = await env.card_of("ben", alert), await env.card_of("ben", alert, OPEN)
+        await isolate(env, alert)
+        told = await env.until("ben", asked())
+        request = await env.until("ben", in_thread(card["ts"], "asks · "))
+        here = await env["ben"].dm(env.emulator.bot_user_id)
+        await env["ben"].click(here, told["ts"], action_id=button(told, ids.APPROVE))
+        form = await until_asked_to_approve(env["ben"])
+        await close(env, alert.id)
+
+        now = within_limits(await env.until("ben", asked(CLOSED)))
+        in_channel = within_limits(await env.until("ben", in_thread(card["ts"], CLOSED)))
+        assert (now["ts"], in_channel["ts"]) == (told["ts"], request["ts"])
+        assert first_line(now).startswith(CLOSED)
+        assert first_line(in_channel).startswith(f"<@U0LEA> <@U0BEN> {CLOSED}")
+        assert all(WHY in text_of(one) for one in (now, in_channel))
+        assert "anna" not in str(env["ben"].live_view.thread(OPEN, elsewhere["ts"]))
+        await env["ben"].submit(form["id"], {})
+        again = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, CHANGED)))
+        assert f"{CLOSED}" in str(again["blocks"][1])
+        assert WHY in text_of(again)
+        (action,) = await env.client.actions("alert", alert.id)
+        assert action.approval is not None
+        assert action.approval.approved_by == []
+        await env["ben"].close(again["id"])
+
+        await env["ben"].command(SOC, "/responder pending")
+        listed = await env.told("ben", CLOSED)
+        assert first_line({"blocks": listed["blocks"][1:]}).startswith(CLOSED)
+        await env["ben"].open_home()
+        await env.until("ben", lambda view: view.home if CLOSED in text_of(view.home or {}) else None)
+        clock.ahead_ms = 31 * MINUTE_MS
+        await env.until(
+            "ben", on_phone("Half of the time to decide is over. Alert closed by anna. Approve or deny: Is")
+        )
+
+        await env.client.mark_alert_unread(alert.id)
+
+        def is_open_again(view: EmulatorView) -> bool | None:
+            shown_ = [*direct(view), *view.thread(SOC, card["ts"])]
+            return True if not any("closed by" in text_of(one) for one in shown_) else None
+
+        await env.until("ben", is_open_again)
+        await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
+        await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))
+        await close(env, alert.id)
+        await env.until("ben", lambda view: card_in(view, SOC, alert.id, "*closed* by anna"))
+        assert "closed by" not in text_of(await env.until("ben", asked("Approved by ben.")))  # that was afterwards
+
+
+async def test_a_later_end_is_shown_again_to_who_decides_once_its_alert_is_reopened(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        alert, card = await env.alert_and_card("anna")
+        action = await isolate(env, alert, minutes=15)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve(action.id)
+            at = (await env.ended_run(alert)).undo.at or 0  # type: ignore[union-attr]  # it can be undone
+            await close(env, alert.id, why="")
+            await bot.as_user("anna").extend_measure(action.id, at + 45 * MINUTE_MS)
+        wanted = await env.until("ben", in_thread(card["ts"], "asks to keep"))
+        assert first_line(wanted).endswith(", before this was asked*")
+        assert CLOSED in first_line(wanted)
+        await env.until("lea", on_phone("Alert closed by anna. Approve or deny: keep Isolate"))
+        await env["ben"].click(SOC, wanted["ts"], action_id=button(wanted, ids.APPROVE))
+        form = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, CLOSED)))
+        await env.client.mark_alert_unread(alert.id)
+        await env["ben"].submit(form["id"], {})
+        again = await env.until("ben", topmost(ids.APPROVE_VIEW, CHANGED))
+        assert "closed by" not in text_of(again)
+        await env["ben"].submit(again["id"], {})
+        await env.until("ben", topmost(ids.NOTICE_VIEW, "You approved more time for *Isolate*"))
+
+
+async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path) as env:
+        alert_ids = await alerts(env, 3)
+        await start(env, "anna", "contain", alert_ids)
+        message = await shown(env, "3 wait for approval")
+        view = await reviewed(env, "ben", message, "Deny all 3")
+        assert "closed" not in text_of(view)
+        await close(env, alert_ids[1])
+        await env["ben"].submit(view["id"], {})
+        again = fine(await env.until("ben", topmost(ids.BULK_APPROVE_VIEW, CHANGED)))
+        assert "⚠️ *1 of 3 are closed by now*\\n*Contain on 3 targets?*" in text_of(again)
+        assert f"{WHY}• {alert_ids[1]} · " in text_of(again)
+        await env["ben"].open_home()
+        await env.until("ben", lambda view: view.home if "*1 of 3 are closed" in text_of(view.home or {}) else None)
