@@ -126,6 +126,11 @@ def sections(lines: Iterable[str]) -> list[Mapping[str, Any]]:
     return [section(text) for text in texts]
 
 
+def first_of(lines: Sequence[str], most: int) -> list[str]:
+    """The first lines, and one that says how many more there are."""
+    return [*lines[:most], *([f"and {len(lines) - most} more"] if len(lines) > most else [])]
+
+
 def context(*texts: str) -> dict[str, Any]:
     return {"type": "context", "elements": [mrkdwn(text) for text in texts[:10]]}
 

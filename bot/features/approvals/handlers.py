@@ -20,7 +20,6 @@ from core.common.errors import ResponderBotError
 from core.models import Action, Extension, OfferedResponder
 
 USAGE = "approve ~run"
-CARD_HAS_APPROVE = "Press *Approve* on its card."
 
 
 async def on_cancel_button(context: Context) -> None:
@@ -72,7 +71,7 @@ async def _ask_to_approve(context: Context, action_id: str, extension_id: str = 
     subjects.require_vote(context, action, action.approval if extension is None else extension.approval)
     shown = await _approve_view(context, action, view, extension, is_in_home=is_home(context))
     if not await responses.show_view(context, shown):
-        raise ResponderBotError("unavailable", f"Slack opened no window for it. {CARD_HAS_APPROVE}")
+        raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Approve* on its card.")
 
 
 def _later_end(context: Context, action: Action, extension_id: str) -> Extension | None:

@@ -208,10 +208,11 @@ def _closed_by(closing: Closing) -> str:
     return f"{closing.what} closed by {person_name(closing.by)}" if closing.by else f"{closing.what} closed"
 
 
-def closed_among(views: Sequence[RedactedView]) -> str:
-    """How many of these are closed, for a list that says so of each."""
-    number = sum(view.is_open and view.subject.closed is not None for view in views)
-    return f"⚠️ *{number} of {len(views)} are closed by now*\n" if number else ""
+def closed_among(listed: Sequence[tuple[object, RedactedView]], *, is_on_phone: bool = False) -> str:
+    """How many of these are closed, for a list that says so of each, or for a locked phone."""
+    number = sum(view.is_open and view.subject.closed is not None for _, view in listed)
+    said = f"{number} of {len(listed)} are closed by now"
+    return "" if not number else f"{said}. " if is_on_phone else f"⚠️ *{said}*\n"
 
 
 def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link: str) -> Block:
@@ -237,7 +238,7 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
     value = button(Intent("bulk_review", action.bulk or ""))
     review = button_element("Review", ids.BULK_REVIEW, value, of=action.id, style="primary")
     what = f"{runs.name(action)} on {count(len(waiting), 'target')}{undo_state.for_how_long(action)}?"
-    asks = f"{closed_among([view for _, view in waiting])}*{what}* · {person_name(action.created_by)} ({action.bulk})"
+    asks = f"{closed_among(waiting)}*{what}* · {person_name(action.created_by)} ({action.bulk})"
     return section(f"{asks}\n{runs.first_targets(waiting)} · {decision_on_all(requested)}", accessory=review)
 
 

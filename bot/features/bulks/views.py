@@ -58,7 +58,7 @@ def progress(bulk: BulkCounts, waiting: Sequence[tuple[Action, RedactedView]] = 
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
-        blocks.append(section(f"⏳ *{_asked(bulk)}*: *Review* names each.{by_when}"))
+        blocks.append(section(f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*: *Review* names each.{by_when}"))
         blocks += _named(bulk, waiting)
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
     if in_force := _in_force(bulk):
@@ -151,7 +151,7 @@ def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool) -> Message:
 
 def _named(bulk: BulkCounts, waiting: Sequence[tuple[Action, RedactedView]]) -> list[Block]:
     """The first that wait, and how many more do."""
-    lines = [questions.target_line(view, _acts_on(action, view, EACH_TARGETS)) for action, view in waiting[:MOST_NAMED]]
+    lines = [_row(action, view, EACH_TARGETS) for action, view in waiting[:MOST_NAMED]]
     left = f"and {bulk.awaiting - len(lines)} more" if lines and bulk.awaiting > len(lines) else ""
     return [*sections(filter(None, [*lines, left]))]
 
@@ -160,7 +160,9 @@ def _push(bulk: BulkCounts, waiting: Sequence[tuple[Action, RedactedView]] = ())
     """What a locked phone shows of a bulk that waits for approval."""
     named = {runs.on_target(action, view).removeprefix(" on ") or runs.target(view): None for action, view in waiting}
     on = _asked(bulk, some_of(list(named), runs.MAX_TARGETS, bulk.awaiting) if named else "")
-    return clip(f"Approve or deny: {_name(bulk)} on {on}, asked by {person_name(bulk.created_by)}", MESSAGE_TEXT_LIMIT)
+    closed = approvals.closed_among(waiting, is_on_phone=True)
+    asks = f"{closed}Approve or deny: {_name(bulk)} on {on}, asked by {person_name(bulk.created_by)}"
+    return clip(asks, MESSAGE_TEXT_LIMIT)
 
 
 def _asked(bulk: BulkCounts, on: str = "") -> str:
@@ -278,7 +280,7 @@ def review_view(
     total = len(waiting)
     actions_waiting = [target.action for target in waiting if target.action is not None]
     lasts = undo_state.for_how_long(actions_waiting[0]) if actions_waiting else ""
-    closed = approvals.closed_among([target.view for target in waiting])
+    closed = approvals.closed_among([(target, target.view) for target in waiting])
     shown: list[Block] = [
         section(f"{closed}*{_name(bulk)} on {count(total, 'target')}{lasts}?*\n*{person_name(bulk.created_by)}* asks"),
         *sections(_review_line(target) for target in waiting),
@@ -341,9 +343,13 @@ def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
 def _review_line(shown: ShownTarget) -> str:
     action, view = shown.action, shown.view
     measures = approvals.in_force_already(action, view) if action is not None else ()
+    return "\n".join([_row(action, view, REVIEW_TARGETS), *(undo_state.already(one, view) for one in measures)])
+
+
+def _row(action: Action | None, view: RedactedView, most: int) -> str:
+    """An object with what the run acts on, and above that it is closed."""
     closed = approvals.closed(view, action.created_at) if action is not None else ""
-    line = f"{closed}{questions.target_line(view, _acts_on(action, view, REVIEW_TARGETS))}"
-    return "\n".join([line, *(undo_state.already(one, view) for one in measures)])
+    return f"{closed}{questions.target_line(view, _acts_on(action, view, most))}"
 
 
 def _acts_on(action: Action | None, view: RedactedView, most: int) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals
 from bot.block_kit.subjects import severities
-from bot.block_kit.text import person_name, section, sections
+from bot.block_kit.text import first_of, person_name, section, sections
 from bot.clearance import RedactedView, Subject, withheld
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs, undo_state
@@ -31,8 +31,7 @@ def close_all_view(key: str, alerts: Sequence[RedactedView], lines: Sequence[str
     """Likewise for these alerts, the worst first; names `most` of them, and has the `lines` of `left_open`."""
     number, numbers = count(len(alerts), "alert"), Counter(view.subject.severity for view in alerts)
     what = f"{number}: {severities([numbers[n] for n in (1, 2, 3, 4)])}."
-    more = [f"and {len(alerts) - most} more"] if len(alerts) > most else []
-    return _view(f"Close {number}", ids.CLOSE_ALL_VIEW, key, [what, *map(named, alerts[:most]), *more], lines)
+    return _view(f"Close {number}", ids.CLOSE_ALL_VIEW, key, [what, *first_of([*map(named, alerts)], most)], lines)
 
 
 def named(view: RedactedView) -> str:
@@ -62,9 +61,8 @@ def _view(title: str, callback_id: str, key: str, what: Sequence[str], lines: Se
     blocks: list[Block] = [*sections(what)]
     for sign, head in HEADS.items():
         own = [line for line in lines if line.startswith(sign)]
-        more = [f"and {len(own) - MAX_LINES} more"] if len(own) > MAX_LINES else []
         if own:
-            blocks.append(section("\n".join([head, *own[:MAX_LINES], *more])))
+            blocks.append(section("\n".join([head, *first_of(own, MAX_LINES)])))
     hint = "Everybody who sees the card reads it. Reopen is on each alert's own card."
     blocks.append(modals.text_field("reason", "Reason", multiline=True, hint=hint))
     return modals.modal(title, blocks, callback_id=callback_id, submit=title, metadata=key, close="Cancel")

@@ -13,6 +13,7 @@ from bot.block_kit.text import (
     context,
     defang_indicators,
     escape,
+    first_of,
     foreign,
     person_name,
     section,
@@ -118,10 +119,7 @@ def _labels(report: ReportView) -> list[Block]:
 
 def _changes(report: ReportView) -> list[Block]:
     """What the run changed, one line each."""
-    shown = [f"• {foreign(defang_indicators(change), 200)}" for change in report.changes[:MAX_CHANGES]]
-    left = len(report.changes) - len(shown)
-    if left > 0:
-        shown.append(f"and {left} more")
+    shown = first_of([f"• {foreign(defang_indicators(change), 200)}" for change in report.changes], MAX_CHANGES)
     return [section("\n".join(shown))] if shown else []
 
 

@@ -14,6 +14,7 @@ from bot.block_kit.text import (
     code,
     context,
     defang_indicators,
+    first_of,
     foreign,
     in_own_time,
     person_name,
@@ -277,12 +278,9 @@ def cannot_run(
 
 def ambiguous_name(typed: str, responders: list[OfferedResponder], subject: Subject, command: str) -> Message:
     """Asks which of several responders with such a name is meant."""
-    lines = [f"• {code(f'{command} run {names.example(r)} {subject.id}', 250)}" for r in responders[:10]]
-    more = f"\nand {len(responders) - 10} more" if len(responders) > 10 else ""
-    text = (
-        f"{foreign(typed, 100)} could be {count(len(responders), 'responder')}; which one?\n" + "\n".join(lines) + more
-    )
-    return Message(f"{foreign(typed, 100)} could be {len(responders)} responders.", (section(text),))
+    lines = [f"• {code(f'{command} run {names.example(r)} {subject.id}', 250)}" for r in responders]
+    asks = f"{foreign(typed, 100)} could be {count(len(responders), 'responder')}; which one?"
+    return Message(asks, (section("\n".join([asks, *first_of(lines, 10)])),))
 
 
 def _listed(head: str, views: Sequence[RedactedView], targets: Mapping[str, str]) -> list[Block]:

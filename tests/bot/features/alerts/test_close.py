@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from bot.block_kit import ids
-from tests.bot.features.alerts.test_select_several import chosen
 from tests.bot.features.approvals.test_asking import ISOLATE, isolate
 from tests.bot.features.approvals.test_decisions import pick
-from tests.bot.features.environment import feature_environment, fine, text_of, topmost
+from tests.bot.features.environment import card_in, feature_environment, fine, text_of, topmost
+from tests.bot.running import SOC
 
 
 async def test_what_is_in_force_and_what_waits_is_named_before_alerts_are_closed(tmp_path: Path) -> None:
@@ -18,10 +18,17 @@ async def test_what_is_in_force_and_what_waits_is_named_before_alerts_are_closed
         await env.client.mark_alert_unread(alert.id)
         for _ in range(6):
             await isolate(env, alert)
-        await pick(env, "anna", await env.card_of("anna", alert), "Close")
+        card = await env.until("anna", lambda view: card_in(view, SOC, alert.id, "new · unassigned"))
+        await pick(env, "anna", card, "Close")
         one = fine(await env.until("anna", topmost(ids.CLOSE_VIEW)))
         await env["anna"].close(one["id"])
-        shown = await chosen(env, 2)
+        await env["anna"].command(SOC, "/responder find lemur")
+        found = await env.until("anna", topmost(ids.NOTICE_VIEW, "Select several"))
+        await env["anna"].click(None, view_id=found["id"], action_id=ids.SEVERAL)
+        form = await env.until("anna", topmost(ids.SEVERAL_VIEW))
+        chosen = {"targets": {form["blocks"][0]["element"]["action_id"]: [alert.id]}}
+        await env["anna"].submit(form["id"], chosen)
+        shown = await env.until("anna", topmost(ids.SEVERAL_VIEW, "*1 target*"))
         await env["anna"].click(None, view_id=shown["id"], action_id=ids.SEVERAL_CLOSE)
         several = fine(await env.until("anna", topmost(ids.CLOSE_ALL_VIEW)))
         waits = "⏳ *Isolate on ip 198[.]51[.]100[.]7* for 1 hour, asked by anna, answer by <!date^"

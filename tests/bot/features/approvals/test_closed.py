@@ -120,10 +120,18 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         message = await shown(env, "3 wait for approval")
         view = await reviewed(env, "ben", message, "Deny all 3")
         assert "closed" not in text_of(view)
+        told = await env.until("ben", asked("3 wait for approval"))
         await close(env, alert_ids[1])
+        now = within_limits(await env.until("ben", asked("*1 of 3 are closed by now*\\n⏳ ")))
+        assert (now["ts"], now["text"].startswith("1 of 3 are closed by now. Approve or deny: ")) == (told["ts"], True)
+        assert f"{WHY}• 🟠 ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({alert_ids[1]})" in text_of(
+            now
+        )
         await env["ben"].submit(view["id"], {})
         again = fine(await env.until("ben", topmost(ids.BULK_APPROVE_VIEW, CHANGED)))
         assert "⚠️ *1 of 3 are closed by now*\\n*Contain on 3 targets?*" in text_of(again)
-        assert f"{WHY}• {alert_ids[1]} · " in text_of(again)
+        assert f"{WHY}• 🟠 ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({alert_ids[1]})" in text_of(
+            again
+        )
         await env["ben"].open_home()
         await env.until("ben", lambda view: view.home if "*1 of 3 are closed" in text_of(view.home or {}) else None)
