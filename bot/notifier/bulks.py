@@ -14,7 +14,7 @@ from bot.notifier.asking import Asking
 from bot.notifier.isolation import isolated
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox import DesiredMessage, MessageOutbox
-from bot.outbox.models import BULK, BULK_TOLD, bulk_key, digest, is_person
+from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, bulk_key, digest, is_person
 from core.models import Action, BulkCounts, Person
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ class BulkMessages:
         waiting = await self._waiting(bulk)
         rendered = [message for key in keys for message in await self._messages(key, bulk, waiting)]
         is_news = bulks.has_ended(bulk) and (was_asked or bool(bulk.outcomes))
-        return [*rendered, *replies, *(await self._told(bulk) if is_news else [])]
+        kinds = [*([BULK_TOLD] if is_news else []), *([BULK_UNDONE] if bulk.undone else [])]
+        return [*rendered, *replies, *[message for kind in kinds for message in await self._told(kind, bulk)]]
 
     async def _ask(
         self, bulk: BulkCounts, channel: str, asked: Collection[str], rung: Sequence[str], asking: Asking
@@ -105,17 +106,19 @@ class BulkMessages:
         asked = [key for key in again if await asking.may_ask(_user(key), key.split(":")[2])]
         return await self.read(asked, only_waiting=True)
 
-    async def _told(self, bulk: BulkCounts) -> list[DesiredMessage]:
-        """The direct message to whoever asked for a bulk, once it is over."""
+    async def _told(self, kind: str, bulk: BulkCounts) -> list[DesiredMessage]:
+        """The direct message to whoever asked for a bulk, once it is over, or once somebody else undoes some of it."""
         user, team = await self._slack_user(bulk.created_by), self._access.team()
         person = await self._recipient(team, user) if user else None
         if person is None:
             return []
-        key = f"{BULK_TOLD}:{bulk.id}:{team}:{user}"
+        key = f"{kind}:{bulk.id}:{team}:{user}"
         listed = [(run, RedactedView(subject, person.clearance)) for run, subject in await self._runs(bulk.id)]
+        said = bulks.decisions(listed) if kind == BULK_TOLD else bulks.undone_by(bulk, listed)
+        if kind == BULK_UNDONE and not said:
+            return []
         buttons = await self._outbox.buttons.prepare(user, key)
-        content = bulks.ended(bulk, bulks.decisions(listed), button=buttons)
-        return [DesiredMessage(key, user, content, buttons=buttons)]
+        return [DesiredMessage(key, user, bulks.ended(bulk, said, button=buttons), buttons=buttons)]
 
     async def _waiting(self, bulk: BulkCounts) -> list[tuple[Action, Subject]]:
         """Those of its runs that wait for approval; none where they can't be read, so that nothing names them."""
@@ -153,8 +156,8 @@ class BulkMessages:
             for bulk in response.bulks:
                 self._as_of[bulk.id], waiting = response.as_of, await self._waiting(bulk)
                 for key in of_bulk[bulk.id]:
-                    if key.startswith(BULK_TOLD):
-                        desired += await self._told(bulk)
+                    if (kind := key.partition(":")[0]) != BULK:
+                        desired += await self._told(kind, bulk)
                     elif bulk.awaiting or not only_waiting:
                         desired += await self._messages(key, bulk, waiting, by_person=by_person)
         return desired

@@ -20,8 +20,9 @@ IN_BULK = 8  # one of many that are rendered again
 DIGEST_BYTES = 6  # in the id of a button
 BULK = "bulk"  # the kind of the message that tells how far a run on several objects is
 BULK_TOLD = f"{BULK}told"  # of the direct message that tells who asked for it how it ended
+BULK_UNDONE = f"{BULK}undone"  # of that which tells them that somebody else has undone some of it
 ASKS = ("ask", "asks", "approval", "extension", "remind", f"{BULK}ask")  # kinds of messages that ask for approval
-NEWS_KINDS = ("end", "told", "undone", BULK_TOLD)  # of messages, by their keys
+NEWS_KINDS = ("end", "told", "undone", BULK_TOLD, BULK_UNDONE)  # of messages, by their keys
 
 Status = Literal[
     "unsent",  # Slack doesn't have it
@@ -212,7 +213,7 @@ def bulk_key(bulk_id: str, destination: str) -> str:
 
 def is_bulk(key: str) -> bool:
     """Whether it is of a message about a bulk that has buttons."""
-    return key.partition(":")[0] in (BULK, BULK_TOLD)
+    return key.partition(":")[0] in (BULK, BULK_TOLD, BULK_UNDONE)
 
 
 def is_person(channel: str) -> bool:

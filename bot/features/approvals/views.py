@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
@@ -354,12 +354,16 @@ def decision_on_all(actions: Sequence[Action]) -> str:
     missing = [runs.missing_approvals(action) for action in actions]
     fewest, most = min(missing), max(missing)
     needs = count(most, "approval") if fewest == most else f"{fewest} to {most} approvals"
-    logins = dict.fromkeys(login for action in actions if action.approval for login in action.approval.approved_by)
-    by = f" · approved by {', '.join(person_name(login) for login in list(logins)[:20])}" if logins else ""
     ends = [action.approval.expires_at for action in actions if action.approval is not None]
     first = "the first " if max(ends) - min(ends) >= MINUTE_MS else ""
     until = f"answer {first}by {time_ahead(min(ends), min(action.start_date for action in actions))}"
-    return f"{needs}, {until}{by}"
+    return f"{needs}, {until}{approved_by(actions)}"
+
+
+def approved_by(actions: Iterable[Action]) -> str:
+    """` · approved by ben, lea`: all who approved these runs; "" for nobody."""
+    logins = dict.fromkeys(login for action in actions if action.approval for login in action.approval.approved_by)
+    return f" · approved by {', '.join(person_name(login) for login in list(logins)[:20])}" if logins else ""
 
 
 def approve_view(

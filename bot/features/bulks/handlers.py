@@ -3,17 +3,17 @@
 How far it is, the Notifier tells in one message in the channel, see `bot/docs/slack.md#several-objects`.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from typing import Any
 
 from bot.block_kit import ids, modals, notices
 from bot.clearance import RedactedView, Subject
-from bot.features import responses, subjects
+from bot.features import responses
 from bot.features.approvals import views as approvals
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.bulks import views
-from bot.features.bulks.views import ShownTarget
+from bot.features.bulks.views import Listed, ShownTarget
 from bot.features.payload import button_token, view_metadata, view_of
 from bot.features.retries import answered, until_answered
 from bot.features.runs.flow import UNKNOWN, masked
@@ -24,11 +24,12 @@ from bot.message import ButtonIds, Message
 from bot.outbox import RefreshRequest
 from bot.outbox.models import bulk_key
 from core.common.clock import MINUTE_MS
+from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
 from core.common.words import count
 from core.models import Action, Bulk, BulkAnswer, BulkTarget, Policy, parse_id
 
-REVIEW_TITLE, EXTEND_TITLE = "Review", "Extend all"
+REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE = "Review", "Extend all", "Undo all"
 
 
 async def on_retry(context: Context) -> None:
@@ -66,32 +67,26 @@ async def on_review(context: Context) -> None:
 
     Always in a modal: a message takes less, and nobody is to approve what was left out of it.
     """
-    intent = await responses.clicked_intent(context)
-    responses.require_permission(context, "manageAction")
-    if not await responses.show_view(context, modals.loading(REVIEW_TITLE)):
-        raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Review* again.")
-    await context.show_modal(await _review_view(context, intent.object_id))
+    await context.show_modal(await _review_view(context, await _opened(context, REVIEW_TITLE)))
 
 
-async def _waiting(context: Context, bulk: Bulk) -> list[ShownTarget]:
-    """Those of its targets that wait for approval and that this person may see."""
-    visible = await _shown(context, [target for target in bulk.targets if target.action_status == "Waiting"])
-    return [one for one in visible if one.action is not None and runs.awaits_approval(one.action)]
+async def _runs(context: Context, bulk: Bulk) -> Listed:
+    """Its runs that this person may see."""
+    return [(one.action, one.view) for one in await _shown(context, bulk.targets) if one.action is not None]
 
 
-async def _review_view(context: Context, bulk_id: str, *, has_changed: bool = False) -> dict[str, Any]:
-    bulk = await context.core.bulk(bulk_id)
-    waiting = await _waiting(context, bulk)
+async def _review_view(context: Context, bulk: Bulk, *, has_changed: bool = False) -> dict[str, Any]:
+    waiting = [(run, view) for run, view in await _runs(context, bulk) if runs.awaits_approval(run)]
     login, why_not, responder = context.person.login, "", None
     if login == bulk.created_by:
         why_not = "You asked for it, so somebody else decides."
     if waiting:
-        subject = waiting[0].view.subject
+        subject = waiting[0][1].subject
         offered = await context.core.responders(subject.kind, subject.id)
         responder = next((one for one in offered if one.name == bulk.responder_name), None)
-        if all(approvals.has_voted(one.action, login) for one in waiting if one.action):
+        if all(approvals.has_voted(run, login) for run, _ in waiting):
             why_not = why_not or "You have approved it; it needs somebody else's approval as well."
-    readable = [one for one in waiting if approvals.sees_all(one.view.clearance, one.view.subject)]
+    readable = [(run, view) for run, view in waiting if approvals.sees_all(view.clearance, view.subject)]
     hidden = max(bulk.awaiting - len(readable), 0)
 
     def render(button: ButtonIds) -> dict[str, Any]:
@@ -104,7 +99,7 @@ async def on_approve_view(context: Context) -> Json:
     """Approve those of its runs that this person has read, if they still wait and are the same."""
     submitted = view_of(context)
     bulk_id = str(view_metadata(submitted).get("id") or "")
-    shown = await _review_view(context, bulk_id, has_changed=True)
+    shown = await _review_view(context, await context.core.bulk(bulk_id), has_changed=True)
     if shown["private_metadata"] != submitted.get("private_metadata"):
         return modals.update(shown)
     outcome = await _decided(context, context.core.approve_bulk(bulk_id, view_metadata(submitted)["runs"]), "approved")
@@ -115,7 +110,8 @@ async def on_deny_button(context: Context) -> None:
     """Ask why those of its runs that this person has read are denied, which whoever asked for them reads."""
     intent = await responses.clicked_intent(context)
     read, bulk = view_metadata(view_of(context)).get("runs", []), await context.core.bulk(intent.object_id)
-    waiting = [one for one in await _waiting(context, bulk) if one.target.action_id in read]
+    shown = [(run, view) for run, view in await _runs(context, bulk) if run.id in read]
+    waiting = [(run, view) for run, view in shown if runs.awaits_approval(run)]
     if not waiting:
         await responses.respond(context, notices.notice("Nothing of it waits any more."), "Deny")
         return
@@ -131,37 +127,54 @@ async def on_deny_view(context: Context) -> Json:
 
 
 async def on_undo_all(context: Context) -> None:
-    """Undo all of its runs that this person may see and that can be undone."""
-    intent = await responses.clicked_intent(context)
+    """Ask, with all that ends."""
+    bulk = await _opened(context, UNDO_TITLE)
+    await context.show_modal(await _undo_view(context, bulk, await _in_force(context, bulk)))
+
+
+async def _undo_view(context: Context, bulk: Bulk, in_force: Listed, *, has_changed: bool = False) -> Json:
+    if not in_force or in_force[0][0].undo is None:
+        return modals.notice(UNDO_TITLE, "Nothing of it that you may see can be undone.")
+    policy, login = await _policy(context, in_force[0][1].subject, in_force[0][0].undo.responder), context.person.login
+    rows = await _rows(context, in_force, [run.id for run, _ in in_force])
+    return views.undo_all_view(bulk, in_force, rows, policy, login, has_changed=has_changed)
+
+
+async def _rows(context: Context, in_force: Listed, own: Container[str]) -> Mapping[str, str]:
+    return views.in_force_rows(in_force, await context.core.measures(), own, context.person.login)
+
+
+async def on_undo_all_view(context: Context) -> Json:
+    """Undo those of its runs that this person has read, if they are the same; not what has ended since."""
+    metadata = view_metadata(view_of(context))
+    bulk, read = await context.core.bulk(str(metadata.get("id"))), mapping(metadata.get("runs"))
+    in_force = await _in_force(context, bulk)
+    left = [(run, view) for run, view in in_force if run.id in read]
+    if not left or not views.digests(await _rows(context, left, read)).items() <= read.items():
+        return modals.update(await _undo_view(context, bulk, in_force, has_changed=True))
 
     async def undo(action: Action) -> None:
         key = f"{context.idempotency_key}-{action.id}"
         await until_answered(lambda: context.core.undo(action.id, idempotency_key=key), UNKNOWN)
 
-    actions = [action for action in await _undoable(context, intent.object_id) if action.undo is not None]
-    await responses.respond(context, await _changed(context, "Undone", actions, undo), "Undo all")
+    return modals.update(modals.message_view("Done", await _changed(context, "Undone", left, undo)))
 
 
 async def on_extend_all(context: Context) -> None:
     """Ask how much longer all of its runs are to last."""
-    intent = await responses.clicked_intent(context)
-    responses.require_permission(context, "manageAction")
-    if not await responses.show_view(context, modals.loading(EXTEND_TITLE)):
-        raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Extend all* again.")
-    bulk, timed = await context.core.bulk(intent.object_id), await _timed(context, intent.object_id)
+    bulk = await _opened(context, EXTEND_TITLE)
+    timed = await _in_force(context, bulk, timed=True)
     if not timed:
         await context.show_modal(modals.notice(EXTEND_TITLE, "Nothing of it that you may see ends by itself."))
         return
-    subject = await subjects.find(context.core, timed[0].object_id)
-    offered = await context.core.responders(subject.kind, subject.id)
-    policy = next((one.policy for one in offered if one.name == bulk.responder_name), None) or Policy()
+    policy = await _policy(context, timed[0][1].subject, bulk.responder_name)
     await context.show_modal(views.extend_all_view(bulk, timed, policy, context.services.clock_ms()))
 
 
 async def on_extend_all_view(context: Context) -> Json:
-    """Give each of its runs so much more time. Core refuses what the settings don't allow."""
+    """Give those of its runs that were shown so much more time. Core refuses what the settings don't allow."""
     view = view_of(context)
-    minutes = undo_state.minutes_of(modals.values(view).get("longer", ""))
+    metadata, minutes = view_metadata(view), undo_state.minutes_of(modals.values(view).get("longer", ""))
     if minutes is None:
         return modals.errors({"longer": "Choose how much longer."})
 
@@ -169,27 +182,43 @@ async def on_extend_all_view(context: Context) -> Json:
         at = action.undo.at if action.undo is not None else None
         await context.core.extend_measure(action.id, at + minutes * MINUTE_MS if at is not None and minutes else None)
 
-    timed = await _timed(context, str(view.get("private_metadata") or ""))
-    return modals.update(modals.message_view("Done", await _changed(context, "More time", timed, extend)))
+    timed = await _in_force(context, await context.core.bulk(str(metadata.get("id"))), timed=True)
+    shown = [(run, view) for run, view in timed if run.id in metadata.get("runs", ())]
+    return modals.update(modals.message_view("Done", await _changed(context, "More time", shown, extend)))
 
 
-async def _undoable(context: Context, bulk_id: str) -> list[Action]:
-    """Its runs that are in force and that this person may see."""
-    shown = await _shown(context, (await context.core.bulk(bulk_id)).targets)
-    return [one.action for one in shown if one.action is not None and undo_state.is_in_force(one.action)]
+async def _opened(context: Context, title: str) -> Bulk:
+    """The bulk of the clicked button, whose modal is open; what it shows takes longer than Slack waits."""
+    intent = await responses.clicked_intent(context)
+    responses.require_permission(context, "manageAction")
+    if not await responses.show_view(context, modals.loading(title)):
+        raise ResponderBotError("unavailable", f"Slack opened no window for it. Press *{title}* again.")
+    return await context.core.bulk(intent.object_id)
 
 
-async def _timed(context: Context, bulk_id: str) -> list[Action]:
-    """Likewise, those that end by themselves."""
-    undoable = await _undoable(context, bulk_id)
-    return [action for action in undoable if action.undo is not None and action.undo.at is not None]
+async def _policy(context: Context, subject: Subject, name: str) -> Policy:
+    """That of the responder with this name."""
+    offered = await context.core.responders(subject.kind, subject.id)
+    return next((one.policy for one in offered if one.name == name), None) or Policy()
+
+
+async def _in_force(context: Context, bulk: Bulk, *, timed: bool = False) -> Listed:
+    """Its runs that are in force, that this person may see and that can be undone, or end by themselves (`timed`)."""
+    return [
+        (action, view)
+        for action, view in await _runs(context, bulk)
+        if action.undo is not None
+        and undo_state.is_in_force(action)
+        and action.undo.status != "running"
+        and (action.undo.at is not None or not timed)
+    ]
 
 
 async def _changed(
-    context: Context, verb: str, actions: Sequence[Action], change: Callable[[Action], Awaitable[None]]
+    context: Context, verb: str, in_force: Listed, change: Callable[[Action], Awaitable[None]]
 ) -> Message:
     """Change each of these runs, and say what became of it."""
-    refused = list[tuple[str, str]]()
+    refused, actions = list[tuple[str, str]](), [action for action, _ in in_force]
     for action in actions:
         try:
             await change(action)
@@ -230,12 +259,13 @@ FEATURE = Feature(
         ids.BULK_DETAILS: Entry(on_details, modal_title=TITLE),
         ids.BULK_REVIEW: Entry(on_review, modal_title=REVIEW_TITLE),
         ids.BULK_DENY: Entry(on_deny_button, modal_title="Deny"),
-        ids.BULK_UNDO: Entry(on_undo_all, Ack.WRITE),
+        ids.BULK_UNDO: Entry(on_undo_all, modal_title=UNDO_TITLE),
         ids.BULK_EXTEND: Entry(on_extend_all, modal_title=EXTEND_TITLE),
     },
     views={
         ids.BULK_APPROVE_VIEW: Entry(on_approve_view, Ack.RESPONSE),
         ids.BULK_DENY_VIEW: Entry(on_deny_view, Ack.RESPONSE),
         ids.EXTEND_ALL_VIEW: Entry(on_extend_all_view, Ack.RESPONSE),
+        ids.UNDO_ALL_VIEW: Entry(on_undo_all_view, Ack.RESPONSE),
     },
 )

@@ -1,7 +1,7 @@
 """A responder on several objects: the question before it runs, what became of it, and how far it is."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +13,7 @@ from bot.block_kit.text import (
     clip,
     context,
     foreign,
-    foreign_plain,
     person_name,
-    plain_name,
     readable_name,
     section,
     sections,
@@ -36,6 +34,7 @@ from core.models import (
     BulkAnswer,
     BulkCounts,
     BulkTarget,
+    Measure,
     OfferedResponder,
     Policy,
 )
@@ -44,14 +43,16 @@ REASONS = 10
 REASON_LIMIT = 1000  # characters of why somebody denied it
 PAGE = 40  # objects in Show each
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
-TITLE_LIMIT = 80
 MOST_NAMED = 10  # objects in the direct message to who decides
 REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
 EACH_TARGETS = 3  # of each object in Show each
 LINES_LIMIT = 2900  # characters of a section
 
+Listed = Sequence[tuple[Action, RedactedView]]
+"""Runs of a bulk, each with what one person may see of what it is on."""
 
-def progress(bulk: BulkCounts, waiting: Sequence[tuple[Action, RedactedView]] = (), *, button: ButtonIds) -> Message:
+
+def progress(bulk: BulkCounts, waiting: Listed = (), *, button: ButtonIds) -> Message:
     """How far a bulk is. It fits any channel, as it names only objects of `waiting`: what one person may decide on."""
     by = f"asked for by {person_name(bulk.created_by)} · {bulk.id}"
     blocks: list[Block] = [section(_head(bulk))]
@@ -83,34 +84,84 @@ def _show_each(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:
 
 def _ends(bulk: BulkCounts, button: ButtonIds) -> list[dict[str, Any]]:
     """Extend all of what ends by itself, and Undo all of what can be undone."""
-    number = bulk.timed + bulk.endless + bulk.not_released
-    text = (
-        f"It ends {bulk.title[:TITLE_LIMIT]} on {count(number, 'target')}, as far as you may see them. "
-        f"{plain_name(bulk.created_by)} asked for it."
-    )
-    dialog = confirmation(
-        foreign_plain(f"Undo {bulk.title} on all?", 100), foreign_plain(text, 300), "Undo all", "Leave it"
-    )
-    extend = button_element("Extend all", ids.BULK_EXTEND, button(Intent("bulk_extend", bulk.id)))
-    undo = button_element("Undo all", ids.BULK_UNDO, button(Intent("bulk_undo", bulk.id)), confirm=dialog)
-    return [*([extend] if bulk.timed else []), *([undo] if number and bulk.undo_after_minutes is not None else [])]
+    can_undo = bulk.undo_after_minutes is not None and bulk.timed + bulk.endless + bulk.not_released
+    found = [("Extend all", ids.BULK_EXTEND, bulk.timed), ("Undo all", ids.BULK_UNDO, can_undo)]
+    return [button_element(label, what, button(Intent(what, bulk.id))) for label, what, is_shown in found if is_shown]
 
 
-def extend_all_view(bulk: BulkCounts, timed: Sequence[Action], policy: Policy, now_ms: int) -> dict[str, Any]:
-    """Asks how much longer all of its runs are to last."""
-    last = max((action.undo.at for action in timed if action.undo is not None and action.undo.at), default=now_ms)
-    about = section(
-        f"*{_name(bulk)}* on {count(len(timed), 'target')}. The last ends {slack_date(last, DAY_AND_TIME)}."
+def undo_all_view(
+    bulk: BulkCounts,
+    in_force: Listed,
+    rows: Mapping[str, str],
+    policy: Policy,
+    login: str,
+    *,
+    has_changed: bool = False,
+) -> dict[str, Any]:
+    """Asks `login` to undo these of its runs, with all that ends: the `rows` of each; `policy` is of what undoes them.
+
+    The metadata has the runs, each with a digest of what is shown of it.
+    """
+    undo, number = in_force[0][0].undo, len(in_force)
+    title = undo_state.title(undo) if undo is not None else ""
+    after = f", after {count(policy.approval, 'approval')}" if policy.approval else ""
+    hidden = bulk.timed + bulk.endless + bulk.not_released - number
+    stays = f"It stays on {count(hidden, 'more target')} that you may not see." if hidden > 0 else ""
+    told = f"{person_name(bulk.created_by)} hears of it." if login != bulk.created_by else ""
+    return modals.modal(
+        names.in_view(f"Undo {bulk.title}", f" ({number})?"),
+        [
+            *approvals.changed(has_changed),
+            *_in_force_lines("Undo", bulk, in_force, rows),
+            section(f"🔓 *{foreign(title, names.NAME_LIMIT)}* runs on each{after}, and ends it there."),
+            *questions.policy_words(policy),
+            *([context(*filter(None, [stays, told]))] if stays or told else []),
+        ],
+        callback_id=ids.UNDO_ALL_VIEW,
+        submit=names.in_view(title, f" ({number})"),
+        metadata=json.dumps({"id": bulk.id, "runs": digests(rows)}, separators=(",", ":")),
+        close="Leave it",
     )
+
+
+def in_force_rows(in_force: Listed, measures: Sequence[Measure], own: Container[str], login: str) -> dict[str, str]:
+    """By run its target, until when it is in force there, and what ends with it that is none of the bulk's `own`."""
+    rows = dict[str, str]()
+    for action, view in in_force:
+        rows[action.id] = f"{_target_line(action, view, REVIEW_TARGETS)} · {undo_state.in_force(action, view)}"
+        for one in measures:
+            others = zip(one.actions, [*one.others, one], strict=True) if action.id in one.actions else ()
+            on, root_id = undo_state.targets(one, view), view.subject.root_id
+            ends = [undo_state.ended(run, on, root_id, login) for run_id, run in others if run_id not in own]
+            rows[action.id] = "\n".join([rows[action.id], *ends])
+    return rows
+
+
+def digests(rows: Mapping[str, str]) -> dict[str, str]:
+    """Tells by run whether the same was read of it."""
+    return {run_id: approvals.digest([section(row)])[:4] for run_id, row in rows.items()}
+
+
+def _in_force_lines(verb: str, bulk: BulkCounts, in_force: Listed, rows: Mapping[str, str]) -> list[Block]:
+    """The question, whose runs they are, and the row of each."""
+    asks = f"*{verb} {_name(bulk)} on {count(len(in_force), 'target')}?*"
+    whose = f"*{person_name(bulk.created_by)}* asked for it{approvals.approved_by(action for action, _ in in_force)}"
+    return sections([f"{asks}\n{whose}", *rows.values()])
+
+
+def extend_all_view(bulk: BulkCounts, timed: Listed, policy: Policy, now_ms: int) -> dict[str, Any]:
+    """Asks how much longer these of its runs are to last. The metadata has them."""
+    last = max((action.undo.at for action, _ in timed if action.undo is not None and action.undo.at), default=now_ms)
     field = undo_state.longer_field("longer", policy, max(0, -((now_ms - last) // MINUTE_MS)))
-    if not field:
-        return modals.notice("Extend all", f"{about['text']['text']} {undo_state.no_later_end(policy)}")
     return modals.modal(
         "Extend all",
-        [about, *field],
+        [
+            *_in_force_lines("Extend", bulk, timed, in_force_rows(timed, (), (), "")),
+            *(field or [section(undo_state.no_later_end(policy))]),
+        ],
         callback_id=ids.EXTEND_ALL_VIEW,
-        submit="Extend all",
-        metadata=bulk.id,
+        submit="Extend all" if field else "",
+        metadata=json.dumps({"id": bulk.id, "runs": [action.id for action, _ in timed]}),
         close="Cancel",
     )
 
@@ -123,7 +174,7 @@ def changed_all(verb: str, number: int, refused: Sequence[tuple[str, str]]) -> M
 def ended(bulk: BulkCounts, decided: str = "", *, button: ButtonIds | None = None) -> Message:
     """The one message in the thread, once all of its runs have ended; with a `button` that to whoever asked for them.
 
-    They also read who `decided`; mrkdwn.
+    They also read who `decided`, or has undone some; mrkdwn.
     """
     head = _head(bulk, "" if button else f", asked for by {person_name(bulk.created_by)}")
     blocks: list[Block] = [section("\n".join(filter(None, [f"{head}{_in_force(bulk)}.", decided])))]
@@ -132,7 +183,14 @@ def ended(bulk: BulkCounts, decided: str = "", *, button: ButtonIds | None = Non
     return Message(f"{head}{_in_force(bulk, is_on_phone=True)}.", tuple(blocks))
 
 
-def decisions(listed: Sequence[tuple[Action, RedactedView]]) -> str:
+def undone_by(bulk: BulkCounts, listed: Listed) -> str:
+    """Who else than its requester has undone some of these runs of it; mrkdwn."""
+    ended_by = [action.measure.ended_by for action, _ in listed if action.measure is not None]
+    logins = [login for login in dict.fromkeys(ended_by) if login not in (None, bulk.created_by)]
+    return f"Undone by {', '.join(person_name(login or '') for login in logins)}." if logins else ""
+
+
+def decisions(listed: Listed) -> str:
     """Who approved and who denied these runs of a bulk, and why, as far as the reader may see the runs; mrkdwn."""
     lines = dict[str, None]()
     for action, view in listed:
@@ -149,14 +207,14 @@ def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool) -> Message:
     return Message(_push(bulk), (section(shown),), is_broadcast)
 
 
-def _named(bulk: BulkCounts, waiting: Sequence[tuple[Action, RedactedView]]) -> list[Block]:
+def _named(bulk: BulkCounts, waiting: Listed) -> list[Block]:
     """The first that wait, and how many more do."""
     lines = [_row(action, view, EACH_TARGETS) for action, view in waiting[:MOST_NAMED]]
     left = f"and {bulk.awaiting - len(lines)} more" if lines and bulk.awaiting > len(lines) else ""
     return [*sections(filter(None, [*lines, left]))]
 
 
-def _push(bulk: BulkCounts, waiting: Sequence[tuple[Action, RedactedView]] = ()) -> str:
+def _push(bulk: BulkCounts, waiting: Listed = ()) -> str:
     """What a locked phone shows of a bulk that waits for approval."""
     named = {runs.on_target(action, view).removeprefix(" on ") or runs.target(view): None for action, view in waiting}
     on = _asked(bulk, some_of(list(named), runs.MAX_TARGETS, bulk.awaiting) if named else "")
@@ -264,7 +322,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
 
 def review_view(
     bulk: BulkCounts,
-    waiting: Sequence[ShownTarget],
+    waiting: Listed,
     hidden: int,
     why_not: str,
     responder: OfferedResponder | None,
@@ -277,54 +335,42 @@ def review_view(
     `hidden` others they may not see, and don't decide on; `why_not`: why they decide on none. The metadata has the runs
     and a digest of what is shown; `has_changed`: somebody has read something else before.
     """
-    total = len(waiting)
-    actions_waiting = [target.action for target in waiting if target.action is not None]
-    lasts = undo_state.for_how_long(actions_waiting[0]) if actions_waiting else ""
-    closed = approvals.closed_among([(target, target.view) for target in waiting])
-    shown: list[Block] = [
-        section(f"{closed}*{_name(bulk)} on {count(total, 'target')}{lasts}?*\n*{person_name(bulk.created_by)}* asks"),
-        *sections(_review_line(target) for target in waiting),
-    ]
-    if actions_waiting:
-        shown += _inputs(actions_waiting[0], [target.view for target in waiting])
-        shown += [section(undo_state.planned(actions_waiting[0])), *approvals.effect(responder)]
+    total, waits = len(waiting), [action for action, _ in waiting]
+    lasts = undo_state.for_how_long(waits[0]) if waits else ""
+    shown = _asks(f"{_name(bulk)} on {count(total, 'target')}{lasts}", bulk, waiting)
+    if waits:
+        shown += _inputs(waits[0], [view for _, view in waiting])
+        shown += [section(undo_state.planned(waits[0])), *approvals.effect(responder)]
     if hidden:
         shown.append(context(f"{count(hidden, 'more target')} that you may not see: somebody else decides."))
-    more: list[Block]
-    may_decide = not why_not and bool(actions_waiting)
-    if may_decide:
+    more: list[Block] = [context(why_not or "Nothing of it waits any more.")]
+    if may_decide := not why_not and bool(waits):
         deny = button_element(f"Deny all {total}", ids.BULK_DENY, button(Intent("bulk_deny", bulk.id)))
         policy = responder.policy if responder is not None else None
-        needs = [approvals.decision_on_all(actions_waiting), approvals.named_approvers(policy)]
+        needs = [approvals.decision_on_all(waits), approvals.named_approvers(policy)]
         more = [context(*filter(None, needs)), actions(deny)]
-    else:
-        more = [context(why_not or "Nothing of it waits any more.")]
     return modals.modal(
         in_title(bulk, f" ({total})?"),
         [*approvals.changed(has_changed), *shown, *more],
         callback_id=ids.BULK_APPROVE_VIEW,
         submit=in_title(bulk, f" ({total})") if may_decide else "",
-        metadata=json.dumps(
-            {"id": bulk.id, "runs": [action.id for action in actions_waiting], "shown": approvals.digest(shown)}
-        ),
+        metadata=json.dumps({"id": bulk.id, "runs": [run.id for run in waits], "shown": approvals.digest(shown)}),
         close="Not now",
     )
 
 
-def deny_view(bulk: BulkCounts, waiting: Sequence[ShownTarget]) -> dict[str, Any]:
+def deny_view(bulk: BulkCounts, waiting: Listed) -> dict[str, Any]:
     """Asks why these runs of it are denied."""
-    asks = f"*Deny {_name(bulk)} on {count(len(waiting), 'target')}?*\n*{person_name(bulk.created_by)}* asks"
     hint = f"{person_name(bulk.created_by)} reads it, and everybody who sees a card."
     return modals.modal(
         "Deny",
         [
-            section(asks),
-            *sections(_review_line(target) for target in waiting),
+            *_asks(f"Deny {_name(bulk)} on {count(len(waiting), 'target')}", bulk, waiting),
             modals.text_field("reason", "Reason", multiline=True, hint=hint),
         ],
         callback_id=ids.BULK_DENY_VIEW,
         submit=f"Deny {count(len(waiting), 'run')}",
-        metadata=json.dumps({"id": bulk.id, "runs": [target.target.action_id for target in waiting]}),
+        metadata=json.dumps({"id": bulk.id, "runs": [action.id for action, _ in waiting]}),
         close="Cancel",
     )
 
@@ -340,22 +386,25 @@ def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
     return [section(part) for part in notices.parts("\n".join(lines))] if lines else []
 
 
-def _review_line(shown: ShownTarget) -> str:
-    action, view = shown.action, shown.view
-    measures = approvals.in_force_already(action, view) if action is not None else ()
-    return "\n".join([_row(action, view, REVIEW_TARGETS), *(undo_state.already(one, view) for one in measures)])
+def _asks(what: str, bulk: BulkCounts, waiting: Listed) -> list[Block]:
+    """The question and who asks; each target, whether that is closed, and what is in force there already."""
+    lines = [f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks"]
+    for action, view in waiting:
+        lines.append(_row(action, view, REVIEW_TARGETS))
+        lines += [undo_state.already(one, view) for one in approvals.in_force_already(action, view)]
+    return sections(lines)
 
 
-def _row(action: Action | None, view: RedactedView, most: int) -> str:
-    """An object with what the run acts on, and above that it is closed."""
-    closed = approvals.closed(view, action.created_at) if action is not None else ""
-    return f"{closed}{questions.target_line(view, _acts_on(action, view, most))}"
+def _row(action: Action, view: RedactedView, most: int) -> str:
+    return f"{approvals.closed(view, action.created_at)}{_target_line(action, view, most)}"
 
 
-def _acts_on(action: Action | None, view: RedactedView, most: int) -> str:
-    if action is None:
-        return ""
-    return ", ".join(runs.target_lines(action.target or (), view, most)) or approvals.observables_in_short(action, view)
+def _target_line(action: Action | None, view: RedactedView, most: int) -> str:
+    acts_on = ""
+    if action is not None:
+        acts_on = ", ".join(runs.target_lines(action.target or (), view, most))
+        acts_on = acts_on or approvals.observables_in_short(action, view)
+    return questions.target_line(view, acts_on)
 
 
 def decided(response: BulkAnswer, verb: str) -> Message:
@@ -402,4 +451,4 @@ def _line(shown: ShownTarget) -> str:
         state = f"{runs.state(action, view)}{f': {why}' if why else ''}"
     elif action is not None:
         state += undo_state.summary(action, view)
-    return f"{questions.target_line(view, _acts_on(action, view, EACH_TARGETS))} · {state}"
+    return f"{_target_line(action, view, EACH_TARGETS)} · {state}"

@@ -252,6 +252,14 @@ async def deny(env: FeatureEnvironment, name: str, view: Mapping[str, Any], reas
     return form
 
 
+async def undo_all(env: FeatureEnvironment, name: str, channel: str, ts: str) -> dict[str, Any]:
+    """Read what Undo all ends, and end it; returns the form."""
+    await env[name].click(channel, ts, action_id=ids.BULK_UNDO)
+    form = fine(await env.until(name, topmost(ids.UNDO_ALL_VIEW)))
+    await env[name].submit(form["id"], {})
+    return form
+
+
 async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         alert_ids = await alerts(env, 12)
@@ -428,9 +436,12 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         timed = [run.undo for one in alert_ids[:2] for run in await env.client.actions("alert", one) if run.undo]
         assert all(undo.changed and undo.at and undo.at > last for undo in timed)
         message = await shown(env, "2 in force until")
-        ends = "It ends Shun on 2 targets, as far as you may see them. anna asked for it."
-        assert ends in text_of(message)
-        await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_UNDO)
+        view = await undo_all(env, "ben", SOC, message["ts"])
+        assert (view["title"]["text"], view["submit"]["text"]) == ("Undo Shun (2)?", "Tell (2)")
+        assert "*Undo Shun on 2 targets?*\\n*anna* asked for it" in text_of(view)
+        assert all(f" ({one}) · in force until <!date^" in text_of(view) for one in alert_ids[:2])
+        assert "🔓 *Tell* runs on each, and ends it there." in text_of(view)
+        assert "anna hears of it." in text_of(view)
         await env.told("ben", "Undone on 2 targets.")
         await env.until("anna", lambda view: [m for m in bulk_messages(view) if "in force until" not in text_of(m)])
         assert await env.client.measures() == []
@@ -463,8 +474,69 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         message = await shown(env, "2 of 2 succeeded")
         assert "🔒 *2 in force with no end*" in text_of(message)
         assert ids.BULK_EXTEND not in text_of(message)
-        await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_UNDO)
+        view = await undo_all(env, "ben", SOC, message["ts"])
+        assert text_of(view).count(" · in force until somebody undoes it") == 2
         assert "in force" not in text_of(await shown(env, "2 of 2 succeeded, 2 undone"))
+        await env.until("anna", on_phone(" undone"))
+        dm = await env["anna"].dm(env.emulator.bot_user_id)
+        await env.until("anna", lambda view: "2 undone.\\nUndone by ben." in str(view.messages(dm)) or None)
+
+
+async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Path) -> None:
+    rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "allow_permanent": True, "target": "ip"}}
+    async with feature_environment(tmp_path, rules) as env:
+        first, second, red = [
+            (await alerts(env, 1, artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}], severity=n, tlp=tlp))[0]
+            for n, tlp in ((2, 2), (4, 2), (3, 3))
+        ]
+        await start(env, "ben", "shun", [first, second, red])
+        message = await shown(env, "3 in force until")
+        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_UNDO)
+        view = fine(await env.until("anna", topmost(ids.UNDO_ALL_VIEW)))
+        text = text_of(view)
+        assert text.index("🔴 ip `203[.]0[.]113[.]4`, for CRITICAL") < text.index(
+            "🟡 ip `203[.]0[.]113[.]2`, for MEDIUM"
+        )
+        assert red not in text
+        assert "It stays on 1 more target that you may not see." in text
+
+        # What ends later than was read is read again; what ended meanwhile doesn't matter.
+        (run,) = await env.client.actions("alert", second)
+        later = (run.undo.at or 0) + 900_000 if run.undo else 0
+        await env.client.extend_measure(run.id, later)
+        await env["anna"].submit(view["id"], {})
+        again = fine(await env.until("anna", topmost(ids.UNDO_ALL_VIEW, CHANGED)))
+        assert f"in force until <!date^{later // 1000}^" in text_of(again)
+        await env.client.undo((await env.client.actions("alert", first))[0].id)
+        await shown(env, "3 of 3 succeeded, 1 undone")
+        await env["anna"].submit(again["id"], {})
+        await env.told("anna", "Undone on 1 target.")
+        await shown(env, "3 of 3 succeeded, 2 undone")
+        (left,) = await env.client.measures()
+        assert left.root_id == red
+
+
+async def test_undo_all_says_what_else_it_ends(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0", "target": "ip"}}) as env:
+        alert_ids = await alerts(env, 2, artifacts=[{"dataType": "ip", "data": "203.0.113.4"}])
+        other = (await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "203.0.113.4"}])).id
+        await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": other})
+        await start(env, "anna", "shun", alert_ids)
+        message = await shown(env, "2 in force with no end")
+        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_UNDO)
+        view = fine(await env.until("anna", topmost(ids.UNDO_ALL_VIEW)))
+        also = f"⚠️ It also ends *Shun* on `203[.]0[.]113[.]4` with no end by admin, for {other}. admin hears of it."
+        assert also in text_of(view)
+        # What came since is read first.
+        again = await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": other})
+        while again.end_date is None:
+            again = await env.client.action(again.id, wait_s=10)
+        await env["anna"].submit(view["id"], {})
+        shown_again = fine(await env.until("anna", topmost(ids.UNDO_ALL_VIEW, CHANGED)))
+        assert text_of(shown_again).count(also) == 2 * text_of(view).count(also)
+        await env["anna"].submit(shown_again["id"], {})
+        await shown(env, "2 of 2 succeeded, 2 undone")
+        assert await env.client.measures() == []
 
 
 async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: Path) -> None:

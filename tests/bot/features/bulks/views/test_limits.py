@@ -96,10 +96,7 @@ def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> Non
     given = {f"input {n}": f"{n} " + HOSTILE for n in range(4)}
     hosts = [TargetArtifact(id=f"~{n}", data_type="hostname", data=f"{'h' * 60}-{n}", tlp=0) for n in range(9)]
     action = samples.awaiting(parameters=json.dumps({**given, "last": "x" * 7000 + " the end"}), target=hosts)
-    shown = [
-        ShownTarget(target, view, action.model_copy(update={"id": target.action_id}))
-        for target, view in zip(bulk().targets, VIEWS, strict=True)
-    ]
+    shown = [(action.model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
     offered = samples.responder(policy=Policy(confirm=HOSTILE, approve_by=[HOSTILE]))
     view = bulks.review_view(bulk(), shown, 0, "", offered, button=button, has_changed=True)
     fine_view(view)
@@ -109,6 +106,21 @@ def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> Non
     assert "the end" in text
     assert "bulk_deny" in text
     assert "submit" in view
+    fine(bulks.progress(bulk(), shown, button=button))
+
+
+def test_who_undoes_or_extends_a_hundred_reads_each_of_them() -> None:
+    undo = Undo(responder=HOSTILE, status="available", at=NOW, after_minutes=60)
+    hosts = [TargetArtifact(id=f"~{n}", data_type="hostname", data=f"{'h' * 60}-{n}", tlp=0) for n in range(9)]
+    ended = samples.ended(undo=undo).model_copy(update={"target": hosts})
+    in_force = [(ended.model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
+    policy = Policy(confirm=HOSTILE, approval=1, allow_permanent=True)
+    for view in (
+        bulks.undo_all_view(bulk(), in_force, bulks.in_force_rows(in_force, (), (), ""), policy, "", has_changed=True),
+        bulks.extend_all_view(bulk(), in_force, policy, NOW),
+    ):
+        fine_view(view)
+        assert json.dumps(view).count("-8`") == MANY
 
 
 def test_who_approves_runs_that_need_different_numbers_reads_the_range_and_the_first_end() -> None:
@@ -131,8 +143,7 @@ def test_the_longest_input_and_both_ends_of_a_long_object_are_read_by_who_approv
     long = "https://portal.example/" + "a" * 300 + ".the-end"
     url = samples.alert(id="~1", artifacts=[samples.artifact(data_type="url", data=long, tlp=0)])
     view = RedactedView(Subject.alert(url), 2).of(url.artifacts[0].id)
-    shown = [ShownTarget(bulk().targets[0], view, action)]
-    review = bulks.review_view(bulk(), shown, 0, "", None, button=button)
+    review = bulks.review_view(bulk(), [(action, view)], 0, "", None, button=button)
     fine_view(review)
     assert "the end" in json.dumps(review)
     assert json.dumps(review).count("1[.]1[.]1[.]1") == 1630
