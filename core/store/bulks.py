@@ -9,6 +9,9 @@ from core.common.database import Reads, Row, Transaction
 _COLUMNS = "id, created_by, created_at, responder_name, request, targets, total, refused, retried_by"
 
 
+_AWAITS = "status IN ('Waiting', 'InProgress') AND awaits_approval = 1 AND bulk_id IS NOT NULL"  # as in an index
+
+
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
     """Store a bulk. `values` has a key for each parameter of the statement."""
     tx.run(
@@ -43,15 +46,14 @@ def awaiting(reads: Reads, bulk_id: int) -> list[int]:
     return [row["id"] for row in rows]
 
 
-def awaiting_on(reads: Reads, root_id: int) -> list[int]:
+def awaiting_on(reads: Reads, root_id: int) -> set[int]:
     """The bulks with runs that wait for approval on an alert or a case, or on what an alert shares with its case."""
     rows = reads.rows(
-        "SELECT DISTINCT bulk_id FROM action WHERE awaits_approval = 1 AND status IN ('Waiting', 'InProgress') AND"
-        " bulk_id IS NOT NULL AND (root_id = :id OR"
-        " object_id IN (SELECT artifact_id FROM alert_artifact WHERE alert_id = :id))",
+        f"SELECT bulk_id FROM action WHERE root_id = :id AND {_AWAITS} UNION ALL SELECT bulk_id FROM alert_artifact"
+        f" JOIN action ON object_id = artifact_id WHERE alert_id = :id AND {_AWAITS}",
         {"id": root_id},
     )
-    return [row["bulk_id"] for row in rows]
+    return {row["bulk_id"] for row in rows}
 
 
 def find_all(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
@@ -79,8 +81,8 @@ def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
         " CASE status WHEN 'Failure' THEN coalesce(outcome, 'failed') WHEN 'Deleted' THEN 'cancelled' END AS outcome,"
         " CASE status WHEN 'Success' THEN coalesce(undo_status, 'available') ELSE 'available' END AS undo,"
         " (SELECT severity FROM object WHERE object.id = action.root_id) AS severity,"
-        " (SELECT max(due.at) FROM in_force JOIN due ON due.kind = 'undo' AND due.id = in_force.id"
-        " WHERE in_force.action_id = action.id) AS due_at,"
+        " (SELECT max((SELECT at FROM due WHERE kind = 'undo' AND due.id = in_force.id)) FROM in_force"
+        " WHERE action_id = action.id) AS due_at,"
         " (SELECT max(1) FROM in_force WHERE action_id = action.id AND state IN ('in_force', 'unknown')) AS active"
         " FROM action LEFT JOIN approval ON approval.id = action.id"
         " WHERE bulk_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))) AS run"
