@@ -13,15 +13,12 @@ from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, OfferedResponder, SlackUsers, TargetArtifact, Vote
 from core.protection import UNBLOCK
-from core.responders.guards import Guards, RulesFor, names_of
+from core.responders.guards import MAX_NAMED, Guards, RulesFor, names_of
 from core.responders.registry import Registry
 from core.responders.target import Target
 from core.store import actions as stored
 from core.store import approvals
 from core.store.approvals import StoredApproval
-
-MAX_NAMED = 10
-"""How many of those who may decide are named."""
 
 
 def may_run(reads: Reads, login: str) -> bool:

@@ -716,6 +716,8 @@ class OfferedResponder(ApiModel):
     lacks: list[str] | None = None
     """What it reads and this object has not: `case`, or custom fields."""
     policy: Policy | None = None
+    approvers: list[Named] | None = None
+    """Who in Slack may approve a run that the caller asks for, at most ten; absent without any, or without need."""
     recent_runs: int | None = None
     """How many of the newest runs are of it, by which menus put first what is used most."""
 

@@ -7,7 +7,7 @@ rules costs no query.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from itertools import combinations
 from typing import Any
 
@@ -25,6 +25,8 @@ from core.settings import Rate, ResponderSection, section_for
 from core.store import blocklist, objects, people
 from core.store import guards as stored
 
+MAX_NAMED = 10
+"""How many of those who may decide are named."""
 RETRY_MS = 60_000  # until a retry, if it is unknown when a rate is free again
 MAX_COMPARED = 262_144  # characters, with 16 for each text
 _ORDER = {
@@ -145,15 +147,13 @@ class Guards:
         Raises ResponderBotError: forbidden, bad_request, conflict or rate_limited, for the first rule that blocks it.
         """
         refusals = self.refusals(reads, run)
-        if reason is None:
-            for refusal in refusals:
-                raise _error(run.responder_name, refusal, self._clock())
-            return None
-        if profile != "org-admin":
+        if reason is not None and profile != "org-admin":
             raise ResponderBotError("forbidden", "You are not authorized to override rules, only an administrator is.")
         for refusal in refusals:
-            if not refusal.overridable:
+            if reason is None or not refusal.overridable:
                 raise _error(run.responder_name, refusal, self._clock())
+        if reason is None:
+            return None
         if not refusals:
             sentence = "No rule blocks this run, so there is nothing to override; leave out breakGlass."
             raise ResponderBotError("bad_request", sentence)
@@ -319,13 +319,11 @@ class Guards:
         for rate in (rate for rate, is_per in self._rules_of(run.responder_name).rates if is_per == per_target):
             on = self._same_target(reads, run) if per_target else None
             used, free_at = self._used(reads, run, rate, on)
-            if used < rate.runs:
-                continue
             what = f"the limit of {count(rate.runs, 'run')} in {_period(rate)} is reached"
-            if on:  # the runs may be on an artifact that the caller may not see
+            if used >= rate.runs and on:  # the runs may be on an artifact that the caller may not see
                 yield _refusal("rate_per_target", f"{what} on this target", _OVERRIDE)
-                continue
-            yield _refusal("rate", what if free_at else f"{what}, as some wait to run", _OVERRIDE, until=free_at)
+            elif used >= rate.runs:
+                yield _refusal("rate", what if free_at else f"{what}, as some wait to run", _OVERRIDE, until=free_at)
 
     def usage(self, reads: Reads, run: AskedRun) -> list[str]:
         """How much of each rate is used; not of rates for a target, whose runs the caller may not see."""
@@ -373,6 +371,8 @@ class RulesFor:
         self._login = login
         self._of_approval: dict[tuple[object, ...], list[Refusal]] = {}
         self._of_caller: dict[str, list[Refusal]] = {}
+        able = partial(guards.able_to_decide, reads, but=[login], limit=MAX_NAMED, in_slack=True)
+        self._able = cache(lambda names, clearance: able(names, clearance=clearance))
         self._protected: dict[tuple[str, int, str], list[Refusal]] = {}
 
     def refusals(self, responder_name: str, target: Target) -> list[Refusal]:
@@ -406,6 +406,12 @@ class RulesFor:
             run = AskedRun(responder_name, self._login, target, {})
             self._protected[key] = list(self._guards.of_protect(self._reads, run))
         return self._protected[key]
+
+    def approvers(self, responder_name: str, target: Target) -> list[str] | None:
+        """Those in Slack who could approve a run, as many as are asked; those who decided last first. None for none."""
+        section = self._guards.section(responder_name)
+        rows = self._able(section.approve_by, target.clearance) if section.approval else ()
+        return list(dict.fromkeys(row["login"] for row in rows)) or None
 
     def usage(self, responder_name: str, target: Target) -> list[str]:
         """As `Guards.usage`."""
@@ -524,11 +530,9 @@ def _why_not_run(row: Row, refusals: Iterable[Refusal]) -> str:
 
 def _not_overridden(row: Row, refusals: Iterable[Refusal]) -> Iterator[Refusal]:
     """The refusals that block a recorded action."""
-    override = None
-    for number, refusal in enumerate(refusals):
-        override = override if number else Action.model_validate_json(row["doc"]).override
-        if override is None or not _is_overridden(refusal, override.overrides):
-            yield refusal
+    found = list(refusals)
+    override = Action.model_validate_json(row["doc"]).override if found else None
+    return (one for one in found if override is None or not _is_overridden(one, override.overrides))
 
 
 def _is_overridden(refusal: Refusal, overrides: Iterable[Refusal]) -> bool:
@@ -545,12 +549,9 @@ def _error(name: str, refusal: Refusal, now: int) -> ResponderBotError:
     if refusal.rule == "rate":
         until = refusal.until or now + RETRY_MS
         details |= {"until": until, "retryAfter": max(1, -(-(until - now) // 1000))}
-    if refusal.rule == "run_by":
-        return ResponderBotError(
-            code, f"You are not authorized to run {name}: {refusal.message}; {refusal.lift}.", details=details
-        )
+    what = f"You are not authorized to run {name}" if refusal.rule == "run_by" else f"{name} can't run"
     free = f"; free again at {time_text(refusal.until)}" if refusal.until is not None else ""
-    return ResponderBotError(code, f"{name} can't run: {refusal.message}{free}; {refusal.lift}.", details=details)
+    return ResponderBotError(code, f"{what}: {refusal.message}{free}; {refusal.lift}.", details=details)
 
 
 def time_text(at: int) -> str:

@@ -539,6 +539,7 @@ class Registry:
                 "lacks": list(lacking(merged.name, target)) or None,
                 "refusals": refusals or None,
                 "policy": self.policy(merged.name),
+                "approvers": rules.approvers(merged.name, target) if rules and can_run else None,
             }
         )
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from core.actions.rights import MAX_NAMED
 from core.models import Profile
+from core.responders.guards import MAX_NAMED
 from core.settings import ResponderSection
 from tests.core.running import RunningCore, running_core
 
@@ -71,7 +71,12 @@ async def test_those_who_decided_last_are_named_first_and_at_most_ten(tmp_path: 
         await join(core, "anna", *names)
         for name in (names[0], names[7]):
             await sent(core, "POST", f"{ACTION}/{await waiting(core)}/deny", {"message": "no"}, by=name)
-        named = await may_decide(core, await waiting(core))
+        action = await waiting(core)
+        named = await may_decide(core, action)
+        alert = (await sent(core, "GET", f"{ACTION}/{action}"))["objectId"]
+        offered = await sent(core, "GET", f"/api/connector/engine/responder/alert/{alert}?explain=true", by="anna")
+    found = {one["name"]: one["approvers"] for one in offered if "approvers" in one}
+    assert found == {CLOSE: [f"{name}{DOMAIN}" for name in named]}  # the same before the run is asked for
     assert (named[:2], len(named)) == ([names[7], names[0]], MAX_NAMED)
 
 

@@ -30,7 +30,7 @@ from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block, ButtonIds, Intent, Message
-from core.common.words import count
+from core.common.words import count, some_of
 from core.models import OBJECT_TYPES, Action, BulkAnswer, BulkEntry, Measure, OfferedResponder, Policy
 
 DEED_LIMIT = 60  # characters of a button
@@ -185,7 +185,8 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
     """When the run starts, how long it lasts, and what takes it back; a form may ask how long."""
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
-    by = f" by {foreign(', '.join(map(plain_name, policy.approve_by)), 200)}" if policy.approve_by else ""
+    who = some_of(list(map(plain_name, responder.approvers or policy.approve_by or ())), runs.MAX_TARGETS)
+    by = f" by {foreign(who, 200)}" if who else ""
     by += ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
     begins = "Starts at once; *Stop* is on the card while it runs."
     if number:
