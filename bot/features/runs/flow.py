@@ -258,9 +258,8 @@ async def create_action(
         if responder is None or view is None:
             responder, (target, *_) = await offered(context, request)
             view = target.view
-        shown, on = title(responder), runs.target(view)
-        named = with_names(error.message.replace(f"{responder.name} can't run:", f"{shown} can't run on {on}:"), view)
-        sentence = view.text(named.replace(responder.name, shown))
+        named = error.message.replace(responder.name, title(responder))
+        sentence = view.text(with_names(named.replace(" can't run:", f" can't run on {runs.target(view)}:", 1), view))
         raise ResponderBotError(error.code, f"{sentence} Nothing was run.", details=error.details) from error
 
 
