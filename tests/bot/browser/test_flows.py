@@ -108,7 +108,8 @@ async def test_the_second_of_two_analysts_is_told_and_may_run_it_anyway(flows: F
     await screenshot(ben, "flow-collision")
     await response.get_by_role("button", name="Run anyway").click()
     await leave_modal(ben)
-    await expect(theirs).to_contain_text("2 runs", timeout=RUN_ENDS_MS)
+    for name in ("anna", "ben"):
+        await expect(theirs).to_contain_text(f"Detonate running · by {name}", timeout=RUN_ENDS_MS)
     assert len(await flows.request("GET", f"/api/connector/cortex/action/alert/{alert_id}", "anna")) == 2
     assert await modal(anna, "Nothing new was started").count() == 0
 
