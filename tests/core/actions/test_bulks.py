@@ -243,6 +243,29 @@ async def test_documents_of_a_page_name_each_bulk_of_its_events_once(core: Runni
     assert (page["bulks"], page["documents"][0]["id"]) == ([], alone.json()["id"])
 
 
+async def test_a_page_names_each_bulk_that_waits_on_what_has_changed(core: RunningCore) -> None:
+    """So that what names its targets can be rendered again, also where an alert shares an artifact with its case."""
+    (alert,) = await new_alerts(core, 1, artifacts=[{"dataType": "ip", "data": "192.0.2.1"}])
+    case = (await core.send("POST", f"/api/alert/{alert}/createCase", {})).json()["id"]
+    (artifact,) = (await core.send("GET", f"/api/alert/{alert}")).json()["artifacts"]
+    (other,) = await new_alerts(core, 1, source="other")
+    on = {"objectType": "case_artifact", "objectId": artifact["id"]}
+    _, answer = await bulk(core, {"responderId": BLOCK, "targets": [on]})
+
+    async def named_after(path: str, tlp: int = 3) -> list[str]:
+        last = (await core.send("GET", "/api/event")).json()["last"]
+        assert (await core.send("PATCH", path, {"tlp": tlp})).status_code in (200, 204)
+        page = (await core.send("GET", f"/api/event?after={last}&include=documents")).json()
+        assert page["events"]
+        return [found["id"] for found in page["bulks"]]
+
+    assert await named_after(f"/api/alert/{other}") == []
+    assert await named_after(f"/api/case/{case}") == [answer["id"]]
+    assert await named_after(f"/api/alert/{alert}") == [answer["id"]]
+    await core.send("POST", f"{BULK}/{answer['id']}/deny")
+    assert await named_after(f"/api/alert/{alert}", 1) == []
+
+
 async def test_rates_count_each_target(tmp_path: Path) -> None:
     rated = ResponderSection(approval=1, rate=("5/1h",))
     async with running_core(tmp_path, responder={CLOSE: rated}) as core:
