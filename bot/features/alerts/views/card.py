@@ -157,7 +157,7 @@ def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ())
     at = slack_date(closed.at)
     if over and closed.by.startswith(f"{alert.resolved_by}@"):
         return f"*{word}*, {over}, {at}"
-    why = f": {foreign(view.text(alert.summary), SUMMARY_LIMIT)}" if alert.summary else ""
+    why = f": {foreign(defang_indicators(view.text(alert.summary)), SUMMARY_LIMIT)}" if alert.summary else ""
     return " · ".join(
         part for part in (f"*{word}* by {_by(closed.by, closed.at, view, newest)}, {at}{why}", over) if part
     )

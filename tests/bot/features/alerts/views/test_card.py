@@ -132,9 +132,9 @@ def test_a_closed_alert_has_its_title_and_one_line_with_its_outcome() -> None:
 
 def test_a_closed_alert_says_why() -> None:
     closed: dict[str, Any] = {"status": "Ignored", "updated_at": NOW, "updated_by": "ben@x"}
-    text = texts_of(card(**closed, summary="A <scanner> of ours,\nsee wiki"))[0]
+    text = texts_of(card(**closed, summary="A <scanner> of ours, 203.0.113.9,\nsee wiki"))[0]
     assert "\n*closed* by ben, <!date^" in text
-    assert text.endswith("UTC>: A &lt;scanner&gt; of ours, see wiki")
+    assert text.endswith("UTC>: A &lt;scanner&gt; of ours, 203[.]0[.]113[.]9, see wiki")
 
 
 def test_who_changes_a_closed_alert_has_not_closed_it() -> None:
