@@ -20,7 +20,7 @@ from bot.message import Block, ButtonIds, Intent, Message
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError, StoreUnavailableError
 from core.common.words import count
-from core.models import Permission, Person
+from core.models import Permission
 
 MAX_PEOPLE = 3  # that are named
 HALF = "Half of the time to decide is over."
@@ -86,9 +86,10 @@ def withheld_from(clearance: object, who: str = "") -> str:
     return f"You may see up to {tlp_name(clearance)}. {ask}"
 
 
-def either(people: Sequence[Person]) -> str:
-    """`ann`, `ann or ben`, `ann, ben or cleo`: people to ask; foreign text, not escaped."""
-    names = [plain_name(person.login) for person in people][:MAX_PEOPLE]
+def either(logins: Sequence[str]) -> str:
+    """`ann`, `ann or ben`, `ann, ben, cleo or others`: people to ask; foreign text, not escaped."""
+    names = list(map(plain_name, logins))
+    names[MAX_PEOPLE:] = ["others"] if len(names) > MAX_PEOPLE else []
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 

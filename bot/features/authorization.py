@@ -44,7 +44,7 @@ async def who_gives_rights(services: Services) -> str:
 
 async def _either(services: Services, **conditions: Any) -> str:
     try:
-        return notices.either(await services.core.who(**conditions))
+        return notices.either([person.login for person in await services.core.who(**conditions)])
     except ResponderBotError:  # it only completes a sentence
         return ""
 

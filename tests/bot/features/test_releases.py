@@ -30,7 +30,7 @@ async def isolated(env: FeatureEnvironment) -> tuple[str, str]:
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
     form = fine(await env.until("anna", topmost(ids.START_VIEW, "How long")))
-    assert "Starts after 1 approval by lea, ben; until then *Withdraw* is on the card. With a time" in text_of(form)
+    assert "Starts after 1 approval by lea or ben; until then *Withdraw* is on the card. With a time" in text_of(form)
     await env["anna"].submit(form["id"], {})
     request = await env.until("ben", in_thread(card["ts"], "asks · "))
     await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))

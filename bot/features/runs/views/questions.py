@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from bot.block_kit import ids, names
+from bot.block_kit import ids, names, notices
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import headline
@@ -18,7 +18,6 @@ from bot.block_kit.text import (
     foreign,
     in_own_time,
     person_name,
-    plain_name,
     readable_name,
     said,
     section,
@@ -30,7 +29,7 @@ from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block, ButtonIds, Intent, Message
-from core.common.words import count, some_of
+from core.common.words import count
 from core.models import OBJECT_TYPES, Action, BulkAnswer, BulkEntry, Measure, OfferedResponder, Policy
 
 DEED_LIMIT = 60  # characters of a button
@@ -185,8 +184,8 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
     """When the run starts, how long it lasts, and what takes it back; a form may ask how long."""
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
-    who = some_of(list(map(plain_name, responder.approvers or policy.approve_by or ())), runs.MAX_TARGETS)
-    by = f" by {foreign(who, 200)}" if who else ""
+    able = responder.approvers or policy.approve_by
+    by = f" by {foreign(notices.either(able), 200)}" if able else ""
     by += ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
     begins = "Starts at once; *Stop* is on the card while it runs."
     if number:
