@@ -547,6 +547,24 @@ async def drip(writer: asyncio.StreamWriter) -> None:
             await asyncio.sleep(0.02)
 
 
+async def for_ever(writer: asyncio.StreamWriter, chunk: bytes) -> None:
+    while True:
+        writer.write(chunk)
+        await writer.drain()
+
+
+async def test_a_body_without_end_is_cut_off_some_time_after_its_answer() -> None:
+    async with small(ConnectionLimits(drain_timeout_s=0.2, check_every_s=0.05)) as (url, answered):
+        address = urlsplit(url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        async with asyncio.timeout(60):
+            with pytest.raises(ConnectionError):
+                await for_ever(writer, b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+        assert answered == [1]
+
+
 async def test_a_head_that_arrives_slowly_times_out() -> None:
     async with small(ConnectionLimits(head_timeout_s=0.2, check_every_s=0.05)) as (url, answered):
         address = urlsplit(url)
