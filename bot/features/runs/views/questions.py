@@ -267,7 +267,7 @@ def cannot_run(
     """Why a responder was not run (`reason`, mrkdwn), what is in force already, and what this person may do."""
     name = names.shown(responder)
     text = f"*{name}* can't run on {_target(view)}: {reason}. Nothing was run."
-    blocks = sections([text, *(undo_state.already(one, view, "").rstrip() for one in in_force)])
+    blocks = sections([text, *first_of([undo_state.already(one, view, "").rstrip() for one in in_force], REASONS)])
     if may_override:
         value = button(intent_of("form", replace(request, parameters={}, override_reason=""), view))
         blocks.append(actions(button_element("Override ...", ids.BREAK_GLASS, value, style="danger")))
