@@ -3,7 +3,7 @@
 How far it is, the Notifier tells in one message in the channel, see `bot/docs/slack.md#several-objects`.
 """
 
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from bot.block_kit import ids, modals, notices
@@ -77,9 +77,8 @@ async def _runs(context: Context, bulk: Bulk) -> Listed:
 
 async def _review_view(context: Context, bulk: Bulk, *, has_changed: bool = False) -> dict[str, Any]:
     waiting = [(run, view) for run, view in await _runs(context, bulk) if runs.awaits_approval(run)]
-    login, why_not, responder = context.person.login, "", None
-    if login == bulk.created_by:
-        why_not = "You asked for it, so somebody else decides."
+    login, responder = context.person.login, None
+    why_not = "You asked for it, so somebody else decides." if login == bulk.created_by else ""
     if waiting:
         subject = waiting[0][1].subject
         offered = await context.core.responders(subject.kind, subject.id)
@@ -136,12 +135,9 @@ async def _undo_view(context: Context, bulk: Bulk, in_force: Listed, *, has_chan
     if not in_force or in_force[0][0].undo is None:
         return modals.notice(UNDO_TITLE, "Nothing of it that you may see can be undone.")
     policy, login = await _policy(context, in_force[0][1].subject, in_force[0][0].undo.responder), context.person.login
-    rows = await _rows(context, in_force, [run.id for run, _ in in_force])
+    own, measures = [run.id for run, _ in in_force], await context.core.measures()
+    rows = views.in_force_rows(in_force, measures, own, login)
     return views.undo_all_view(bulk, in_force, rows, policy, login, has_changed=has_changed)
-
-
-async def _rows(context: Context, in_force: Listed, own: Container[str]) -> Mapping[str, str]:
-    return views.in_force_rows(in_force, await context.core.measures(), own, context.person.login)
 
 
 async def on_undo_all_view(context: Context) -> Json:
@@ -150,14 +146,15 @@ async def on_undo_all_view(context: Context) -> Json:
     bulk, read = await context.core.bulk(str(metadata.get("id"))), mapping(metadata.get("runs"))
     in_force = await _in_force(context, bulk)
     left = [(run, view) for run, view in in_force if run.id in read]
-    if not left or not views.digests(await _rows(context, left, read)).items() <= read.items():
+    rows = views.in_force_rows(left, await context.core.measures(), read, context.person.login)
+    if not left or not views.digests(rows).items() <= read.items():
         return modals.update(await _undo_view(context, bulk, in_force, has_changed=True))
 
-    async def undo(action: Action) -> None:
+    async def undo(action: Action) -> Action:
         key = f"{context.idempotency_key}-{action.id}"
-        await until_answered(lambda: context.core.undo(action.id, idempotency_key=key), UNKNOWN)
+        return await until_answered(lambda: context.core.undo(action.id, idempotency_key=key), UNKNOWN)
 
-    return modals.update(modals.message_view("Done", await _changed(context, "Undone", left, undo)))
+    return modals.update(modals.message_view("Done", await _changed(context, "Undo started", left, undo)))
 
 
 async def on_extend_all(context: Context) -> None:
@@ -178,9 +175,9 @@ async def on_extend_all_view(context: Context) -> Json:
     if minutes is None:
         return modals.errors({"longer": "Choose how much longer."})
 
-    async def extend(action: Action) -> None:
-        at = action.undo.at if action.undo is not None else None
-        await context.core.extend_measure(action.id, at + minutes * MINUTE_MS if at is not None and minutes else None)
+    async def extend(action: Action) -> Action:
+        at = action.undo.at if action.undo is not None and minutes else None
+        return await context.core.extend_measure(action.id, at + minutes * MINUTE_MS if at is not None else None)
 
     timed = await _in_force(context, await context.core.bulk(str(metadata.get("id"))), timed=True)
     shown = [(run, view) for run, view in timed if run.id in metadata.get("runs", ())]
@@ -215,18 +212,18 @@ async def _in_force(context: Context, bulk: Bulk, *, timed: bool = False) -> Lis
 
 
 async def _changed(
-    context: Context, verb: str, in_force: Listed, change: Callable[[Action], Awaitable[None]]
+    context: Context, verb: str, in_force: Listed, change: Callable[[Action], Awaitable[Action]]
 ) -> Message:
     """Change each of these runs, and say what became of it."""
-    refused, actions = list[tuple[str, str]](), [action for action, _ in in_force]
-    for action in actions:
+    refused, changed = list[tuple[str, str]](), list[Action]()
+    for action, _ in in_force:
         try:
-            await change(action)
+            changed.append(await change(action))
         except ResponderBotError as error:
             refused.append((action.object_id, notices.sentence(error)))
-    for object_id in dict.fromkeys(action.object_id for action in actions):
-        context.refresh(object_id)
-    return views.changed_all(verb, len(actions) - len(refused), refused)
+        context.refresh(action.object_id)
+    waiting = sum(runs.awaits_approval(one) or undo_state.later_end(one) is not None for one in changed)
+    return views.changed_all(verb, len(changed) - waiting, waiting, refused)
 
 
 async def _decided(context: Context, decision: Awaitable[BulkAnswer], verb: str) -> Message:

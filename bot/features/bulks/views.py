@@ -54,7 +54,6 @@ Listed = Sequence[tuple[Action, RedactedView]]
 
 def progress(bulk: BulkCounts, waiting: Listed = (), *, button: ButtonIds) -> Message:
     """How far a bulk is. It fits any channel, as it names only objects of `waiting`: what one person may decide on."""
-    by = f"asked for by {person_name(bulk.created_by)} · {bulk.id}"
     blocks: list[Block] = [section(_head(bulk))]
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
@@ -73,9 +72,9 @@ def progress(bulk: BulkCounts, waiting: Listed = (), *, button: ButtonIds) -> Me
         if bulk.free_at is not None:
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
         elements.append(_retry(bulk, button))
-    elements.append(_show_each(bulk, button))
     push = _push(bulk, waiting) if bulk.awaiting else f"{_head(bulk)}{_in_force(bulk, is_on_phone=True)}"
-    return Message(push, (*blocks, context(by), actions(*elements)))
+    asked = context(f"asked for by {person_name(bulk.created_by)} · {bulk.id}")
+    return Message(push, (*blocks, asked, actions(*elements, _show_each(bulk, button))))
 
 
 def _show_each(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:
@@ -166,9 +165,11 @@ def extend_all_view(bulk: BulkCounts, timed: Listed, policy: Policy, now_ms: int
     )
 
 
-def changed_all(verb: str, number: int, refused: Sequence[tuple[str, str]]) -> Message:
-    """How many runs of a bulk were changed, and why others were not."""
-    return questions.with_reasons(f"{verb} on {count(number, 'target')}.", "*Refused*", refused)
+def changed_all(verb: str, number: int, waiting: int, refused: Sequence[tuple[str, str]]) -> Message:
+    """How many runs of a bulk were changed, how many such requests wait for approval, and why others were refused."""
+    asked = f"Asked for on {count(waiting, 'target')}: it waits for approval." if waiting else ""
+    done = f"{verb} on {count(number, 'target')}." if number or not waiting else ""
+    return questions.with_reasons(" ".join(filter(None, [done, asked])), "*Refused*", refused)
 
 
 def ended(bulk: BulkCounts, decided: str = "", *, button: ButtonIds | None = None) -> Message:

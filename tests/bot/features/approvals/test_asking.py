@@ -351,7 +351,7 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         form = await env.until("anna", topmost(ids.UNDO_ALL_VIEW))
         assert "*anna* asked for it · approved by ben" in text_of(form)
         await env["anna"].submit(form["id"], {})
-        await env.told("anna", "Undone on 3 targets.", dm)
+        await env.told("anna", "Undo started on 3 targets.", dm)
         await all_sent(env.bot)
         asked_twice = [m for m in direct(env["ben"].live_view) if "Isolate* on 3 targets" in text_of(m)]
         assert [ids.BULK_REVIEW in text_of(within_limits(m)) for m in asked_twice] == [False, False]

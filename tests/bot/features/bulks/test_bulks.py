@@ -442,7 +442,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         assert all(f" ({one}) · in force until <!date^" in text_of(view) for one in alert_ids[:2])
         assert "🔓 *Tell* runs on each, and ends it there." in text_of(view)
         assert "anna hears of it." in text_of(view)
-        await env.told("ben", "Undone on 2 targets.")
+        await env.told("ben", "Undo started on 2 targets.")
         await env.until("anna", lambda view: [m for m in bulk_messages(view) if "in force until" not in text_of(m)])
         assert await env.client.measures() == []
 
@@ -510,7 +510,7 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
         await env.client.undo((await env.client.actions("alert", first))[0].id)
         await shown(env, "3 of 3 succeeded, 1 undone")
         await env["anna"].submit(again["id"], {})
-        await env.told("anna", "Undone on 1 target.")
+        await env.told("anna", "Undo started on 1 target.")
         await shown(env, "3 of 3 succeeded, 2 undone")
         (left,) = await env.client.measures()
         assert left.root_id == red
@@ -537,6 +537,18 @@ async def test_undo_all_says_what_else_it_ends(tmp_path: Path) -> None:
         await env["anna"].submit(shown_again["id"], {})
         await shown(env, "2 of 2 succeeded, 2 undone")
         assert await env.client.measures() == []
+
+
+async def test_undo_all_says_what_waits_for_approval(tmp_path: Path) -> None:
+    rules: dict[str, dict[str, Any]] = {"Shun": {"undo": "Tell_1_0"}, "Tell": {"approval": 1}}
+    async with feature_environment(tmp_path, rules) as env:
+        await start(env, "anna", "shun", await alerts(env, 2))
+        message = await shown(env, "2 in force with no end")
+        form = await undo_all(env, "anna", SOC, message["ts"])
+        assert "🔓 *Tell* runs on each, after 1 approval, and ends it there." in text_of(form)
+        told = await env.told("anna", "Asked for on 2 targets: it waits for approval.")
+        assert "started" not in text_of(told)
+        assert len(await env.client.measures()) == 2
 
 
 async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: Path) -> None:
