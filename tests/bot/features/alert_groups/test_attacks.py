@@ -105,6 +105,5 @@ async def test_a_group_of_more_alerts_than_one_request_takes(tmp_path: Path) -> 
         await modal(anna, "100 runs accepted, 0 refused")
         ran = [len(await env.client.actions("alert", one)) for one in alert_ids]
         assert ran == [0] * 20 + [1] * 100
-        messages = await anna.messages(SOC)
         # The last says how far the runs are.
-        assert len([message for message in messages if not message.get("ephemeral")]) == 1 + 3 + 1
+        await anna.until(lambda view: len([one for one in view.messages(SOC) if not one.get("ephemeral")]) == 1 + 3 + 1)
