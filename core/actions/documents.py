@@ -387,6 +387,8 @@ class _DocumentReader:
             extension = undo.get("extension") or {"outcome": ""}
             if (doc.get("approval") and doc["status"] == "Waiting") or "outcome" not in extension:
                 self._put_decision(document, number)
+            if (doc.get("measure") or {}).get("state", "ended") != "ended":
+                self._put_already(document, Action.model_validate_json(text))
         except (ValueError, TypeError, KeyError, AttributeError):
             document.unreadable[number] = None
             return
@@ -399,6 +401,10 @@ class _DocumentReader:
             (document.shortened, is_compacted or row["is_cut"]),
         ):
             (numbers.add if is_in else numbers.discard)(number)
+
+    def _put_already(self, document: _Document, action: Action) -> None:
+        before = measures.already(self._reads, action, self._sees_up_to, self._registry)
+        document.already[action.id] = _array(one.to_json() for one in before)
 
     def _put_decision(self, document: _Document, number: int) -> None:
         """Add who may decide on a run that waits for approval, or on its extension, and what they decide by.
@@ -417,8 +423,7 @@ class _DocumentReader:
             return
         action = Action.model_validate_json(row["doc"])
         if approval.is_of_run:
-            before = measures.already(self._reads, action, self._sees_up_to, self._registry)
-            document.already[f"~{number}"] = _array(one.to_json() for one in before)
+            self._put_already(document, action)
         # The runs of a bulk, up to a hundred, differ in nothing that counts here.
         is_override, approved_by = action.override is not None, approval.approved_by
         key = row["responder_name"], approval.asked_by, clearance, is_override, *approved_by

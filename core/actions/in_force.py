@@ -120,7 +120,17 @@ def settle(
         }
         stored.change(tx, one["id"], values, now)
     _request_extensions(tx, limits, at, section_of, row["created_by"], now)
+    _tell_others(tx, begun, row["created_by"], now)
     return _with_rows(tx, action)
+
+
+def _tell_others(tx: Transaction, rows: Iterable[Row], user: str, now: int) -> None:
+    """Record an event for the other runs with something in force on the same, whose cards say until when."""
+    same = [other for one in rows for other in stored.on(tx, one["undone_by"], [one["digest"]])]
+    own = {one["action_id"] for one in rows}
+    for row, _ in _by_action(tx, (other for other in same if other["action_id"] not in own)):
+        shared: dict[str, Any] = {"at": now, "type": "action.updated", "object_type": "Action"}
+        events.record(tx, row["id"], **shared, root_id=row["root_id"], user=user)
 
 
 # --- the action's JSON ----------------------------------------------------------------------------------------------
@@ -209,6 +219,7 @@ def _change(
     An extension that waits lapses with the last of its targets that was changed; `extension`, if given, replaces it.
     """
     changed = [stored.change(tx, number, values, now) for number, values in changes.items()]
+    _tell_others(tx, [one for one in changed if "ends_at" in changes[one["id"]]], user, now)
     action = _loaded(stored_actions.find(tx, row["id"]) or row)  # as it is by now
     if action.undo is not None:
         waiting = extension or action.undo.extension
@@ -489,6 +500,7 @@ def extended(tx: Transaction, row: Row, action: Action, now: int) -> Action:
             moved = _moved(one, at, asked_by, now)
             stored.change(tx, one["id"], {**moved, "approved_until": at, "message": None}, now)
     approvals.delete_of(tx, row["id"])
+    _tell_others(tx, stored.of_action(tx, row["id"]), asked_by, now)
     extension = undo.extension.model_copy(update=approved)
     action = _with_rows(tx, action.model_copy(update={"undo": undo.model_copy(update={"extension": extension})}))
     stored_actions.set_doc(tx, row["id"], action.to_json())

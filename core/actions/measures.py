@@ -239,13 +239,14 @@ def _roots_of(reads: Reads, row: Row) -> set[int]:
 
 
 def already(reads: Reads, action: Action, sees_up_to: int, registry: Registry) -> list[Measure]:
-    """What is in force on the targets of a run that has not begun, with the clearance that its last run takes.
+    """What else is in force on the targets of a run, with the clearance that its last run takes.
 
     Only what a reader with the clearance `sees_up_to` may see.
     """
     undone_by, found = action.undo.responder if action.undo is not None else "", list[Measure]()
     rows = in_force.undone_by(reads, undone_by, action.object_id, action.target or ())
-    for one in {one["digest"]: one for one in sorted(rows, key=_last)}.values():
+    others = [one for one in rows if one["action_id"] != action.number]
+    for one in {one["digest"]: one for one in sorted(others, key=_last)}.values():
         row, level = stored_actions.find(reads, one["action_id"]), clearance.level_of(reads, one["action_id"])
         if row is not None and level <= sees_up_to:
             found.append(_shown([one], [_Seen(one, row)], registry).model_copy(update={"clearance": level}))

@@ -471,7 +471,7 @@ class Action(Identified):
     artifacts: SkipJsonSchema[list[Artifact]] = Field(default_factory=list, exclude=True)
     """The artifacts of the alert that it gets, while it waits for approval; set in documents only."""
     already: SkipJsonSchema[list["Measure"]] = Field(default_factory=list, exclude=True)
-    """What is in force on its targets, while it waits for approval; set in documents only."""
+    """What else is in force on its targets, while it waits for approval or is; set in documents only."""
     responder_definition: str
     engine_id: str
     engine_job_id: str
@@ -806,7 +806,7 @@ class Document(ApiModel):
     asked: dict[ObjectId, list[Artifact]] = Field(default_factory=dict)
     """By action on an alert that waits for approval: the artifacts that it gets, even if the alert has changed."""
     already: dict[ObjectId, list[Measure]] = Field(default_factory=dict)
-    """By action that waits for approval: what is in force on its targets already, for what its undo would undo too."""
+    """By action that waits for approval or is in force: what else is on its targets, for what its undo undoes too."""
     may_decide: dict[ObjectId, list[SlackUsers]] = Field(default_factory=dict)
     """By action that waits for approval, or whose extension does: who in Slack may decide, at most ten."""
     responders: dict[ObjectId, list[OfferedResponder]] = Field(default_factory=dict)

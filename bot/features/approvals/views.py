@@ -33,7 +33,7 @@ from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
 from core.common.words import count
-from core.models import Action, Extension, Measure, OfferedResponder, Person, Policy, Refusal
+from core.models import Action, Extension, OfferedResponder, Person, Policy, Refusal
 from core.models.inputs import NOTE_LIMIT
 
 WHY_LIMIT = 200  # characters of why an alert was closed
@@ -160,13 +160,8 @@ def _already(action: Action, view: RedactedView, now_ms: int) -> list[str]:
     minutes = action.undo.after_minutes if action.undo is not None else None
     return [
         undo_state.already(one, view, undo_state.change_of_second(one, minutes, now_ms))
-        for one in in_force_already(action, view)
+        for one in undo_state.in_force_already(action, view)
     ]
-
-
-def in_force_already(action: Action, view: RedactedView) -> list[Measure]:
-    """What was in force already as the run was asked for, as far as this person may see it."""
-    return [one for one in action.already if may_see(view.clearance, one.clearance or 0)]
 
 
 def question(action: Action, view: RedactedView) -> str:

@@ -392,7 +392,7 @@ def _asks(what: str, bulk: BulkCounts, waiting: Listed) -> list[Block]:
     lines = [f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks"]
     for action, view in waiting:
         lines.append(_row(action, view, REVIEW_TARGETS))
-        lines += [undo_state.already(one, view) for one in approvals.in_force_already(action, view)]
+        lines += [undo_state.already(one, view) for one in undo_state.in_force_already(action, view)]
     return sections(lines)
 
 

@@ -40,11 +40,11 @@ async def runs_of(context: Context, measures: Sequence[Measure]) -> list[HomeRun
     decisive = await asyncio.gather(*(context.core.action(measure.actions[-1]) for measure in measures))
     found, shown = await FoundRuns.of(context, decisive), list[HomeRun]()
     for action, measure in zip(decisive, measures, strict=True):
-        ids_ = [one.id for one in measure.target or ()]
-        parts = undo_state.in_force_by_target(action)
+        ids_, run = [one.id for one in measure.target or ()], found.run(action)
+        parts = undo_state.in_force_by_target(run.action)
         own = [each for each in parts if [one.id for one in each[0].target or ()] == ids_]
-        part, id_ = own[0] if own else (action, "")
-        shown.append(replace(found.run(action), action=part, part=id_, also=measure.others))
+        part, id_ = own[0] if own else (run.action, "")
+        shown.append(replace(run, action=part, part=id_))
     return shown
 
 

@@ -89,13 +89,16 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
             asked = await bot.as_user("lea").run(longer)
             await bot.as_user("ben").approve(asked.id)
         until = (await env.ended_run(second)).undo
+        (anna,) = [one.id for one in await env.client.actions("alert", first)]
+        both = f", also until <!date^{(until.at or 0) // 1000}^{{time}}|" if until is not None else ""
+        await env.until("anna", lambda view: card_in(view, SOC, first, both))
         told = await env.until("lea", asks("ben approved: ", "in force until", "Undo now"))
         assert until is not None
         of_lea = f"*Isolate* on `203[.]0[.]113[.]7` until <!date^{(until.at or 0) // 1000}^{{time}}|"
 
         await env["anna"].command(SOC, "/responder active")
         listed = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*In force: 1 measure*")))
-        assert f"approved by ben, for {first}." in text_of(listed).partition("Its undo also ends *Isolate* until")[2]
+        assert f" by anna ({anna})" in text_of(listed).partition(", also until")[2]
 
         card = await env.until("anna", lambda view: card_in(view, SOC, first, "Undo now"))
         receipt = await env.until("anna", asks("ben approved: ", first, "Undo now"))

@@ -8,7 +8,7 @@ from bot.block_kit.elements import actions, button_element
 from bot.block_kit.text import context, foreign, section
 from bot.clearance import RedactedView
 from bot.features.home.views.home import HomeRun
-from bot.features.runs.views import runs, undo_state
+from bot.features.runs.views import runs
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
@@ -42,9 +42,7 @@ def measures(shown: Sequence[HomeRun], person: Person, button: ButtonIds, *, mar
     for run in shown:
         view = RedactedView(run.subject, person.clearance)
         of = runs.of_root(run.subject, view, run.link)
-        also = "".join(f"\nIts undo also ends {undo_state.whose(one)}." for one in run.also if view.is_open)
-        line = f"{runs.in_force_line(run.action, view)}\n{of}{runs.waiting_end(run.action, view)}{also}"
-        blocks.append(section(line))
+        blocks.append(section(f"{runs.in_force_line(run.action, view)}\n{of}{runs.waiting_end(run.action, view)}"))
         if "manageAction" in person.permissions and view.is_open:
             shown_buttons = undos.buttons(run.action, view, button, part=run.part)
             if marks and (run.action.undo is None or run.action.undo.at is None or person.profile == "org-admin"):

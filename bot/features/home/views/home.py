@@ -23,7 +23,7 @@ from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent
 from bot.storms import common
 from core.common.words import count
-from core.models import TLP_NAMES, Action, MeasureRun, Person, Policy
+from core.models import TLP_NAMES, Action, Person, Policy
 
 MAX_SHOWN = 8  # of each part
 MAX_REQUESTS = 3  # so that the worst alert is on a phone's first screen
@@ -42,7 +42,6 @@ class HomeRun:
     link: str = ""
     others: Sequence["HomeRun"] = ()  # of the same bulk
     part: str = ""  # the id of what it has in force, if this is one of several targets
-    also: Sequence[MeasureRun] = ()  # with something in force on the same
 
 
 @dataclass(frozen=True)

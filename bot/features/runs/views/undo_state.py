@@ -6,7 +6,7 @@ from bot.block_kit import modals
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import target_data
 from bot.block_kit.text import code, core_says, foreign, person_name, readable_name, slack_date, time_ahead
-from bot.clearance import RedactedView
+from bot.clearance import RedactedView, may_see
 from bot.message import Block
 from core.common.clock import MINUTE_MS
 from core.common.words import count, some_of
@@ -116,11 +116,12 @@ def _until(action: Action, view: RedactedView) -> str:
         return "maybe still in force: " + (why(undo, view) or f"the undo {undo.action_id} failed")
     if undo.status == "running":
         return "in force, being undone"
-    until = "in force until " + (time_ahead(undo.at, action.start_date) if undo.at else "somebody undoes it")
+    ends = "in force until " + (time_ahead(undo.at, action.start_date) if undo.at else "somebody undoes it")
     if undo.changed is not None:
         before = slack_date(undo.changed.before) if undo.changed.before is not None else "no end"
-        until += f", moved from {before} by {person_name(undo.changed.by)}"
-    return f"maybe {until}: nobody knows whether it took effect" if is_unknown else until
+        ends += f", moved from {before} by {person_name(undo.changed.by)}"
+    ends += _also(action, view)
+    return f"maybe {ends}: nobody knows whether it took effect" if is_unknown else ends
 
 
 def why(undo: Undo, view: RedactedView) -> str:
@@ -216,6 +217,20 @@ def hear(run: MeasureRun, root_id: str, login: str = "") -> str:
     told = [person_name(one) for one in dict.fromkeys([run.created_by, *run.approved_by]) if one != login]
     is_told = told and (run.root_id != root_id or run.created_by != login)
     return f"{' and '.join(told[:MAX_PEOPLE])} hear{'s' if len(told) == 1 else ''} of it." if is_told else ""
+
+
+def in_force_already(action: Action, view: RedactedView) -> list[Measure]:
+    """What others have in force on the targets of a run, as far as this person may see it."""
+    return [one for one in action.already if may_see(view.clearance, one.clearance or 0)]
+
+
+def _also(action: Action, view: RedactedView) -> str:
+    """`, also until 17:00 by anna (~20)`: what keeps its target, or all of its targets, contained beside it."""
+    own, lines = {(one.kind, one.data) for one in action.target or ()}, list[str]()
+    for one in in_force_already(action, view):
+        if one.state != "starting" and own >= {(target.kind, target.data) for target in one.target or ()}:
+            lines.append(f", also {until(one)} by {person_name(one.created_by)} ({one.actions[-1]})")
+    return "".join(lines)
 
 
 def change_of_second(measure: Measure, minutes: int | None, now_ms: int) -> str:
