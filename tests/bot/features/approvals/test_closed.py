@@ -135,3 +135,17 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         )
         await env["ben"].open_home()
         await env.until("ben", lambda view: view.home if "*1 of 3 are closed" in text_of(view.home or {}) else None)
+
+
+async def test_a_case_that_was_closed_says_so_too(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        case = await env.client.create_case({"title": "Beacons", "description": "", "tlp": 2})
+        await env.client.run({"responderId": "Quarantine_1_0", "objectType": "case", "objectId": case.id})
+        told = await env.until("ben", asked())
+        assert "closed" not in text_of(told)
+        closed = {"status": "Resolved", "summary": "A drill"}
+        await env.client.request("PATCH", f"/api/case/{case.id}", closed)
+        now = within_limits(await env.until("ben", asked('since this was asked*: \\"A drill\\"\\n')))
+        assert (now["ts"], first_line(now).startswith("⚠️ *Case closed, <!date^")) == (told["ts"], True)
+        await env.client.request("PATCH", f"/api/case/{case.id}", {"status": "Open"})
+        await env.until("ben", lambda view: None if asked("Case closed")(view) else True)
