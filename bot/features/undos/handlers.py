@@ -26,6 +26,7 @@ UNKNOWN_TIME = (
 async def on_undo_button(context: Context) -> None:
     """Ask once more, with all that ends."""
     intent = await responses.clicked_intent(context)
+    responses.require_permission(context, "manageAction")
     shown = await _question(context, intent.object_id, intent.argument, is_in_home=is_home(context))
     if not await responses.show_view(context, shown):
         raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Undo* again.")
@@ -40,8 +41,7 @@ async def _question(context: Context, action_id: str, part: str, *, is_in_home: 
         return modals.notice("Undo", f"{runs.heading(shown, view)}{undo_state.summary(shown, view)}.")
     undone_by, on = shown.undo.responder, {action.object_id: shown.target or ()}
     policy = await _policy(context, view, undone_by) or Policy()
-    measures = await in_force_on(context, on, undone_by)
-    ends = [one for one in measures if action.id in one.actions]
+    ends = [one for one in await in_force_on(context, on, undone_by) if action.id in one.actions]
     now, login = context.services.clock_ms(), context.person.login
     return views.undo_view(shown, view, policy, ends, now, login, part=part, is_in_home=is_in_home)
 

@@ -100,7 +100,15 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         listed = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*In force: 1 measure*")))
         assert f" by anna ({anna})" in text_of(listed).partition(", also until")[2]
 
+        third = await env.create_alert(sourceRef="third")
+        await env["ben"].command(SOC, f"/responder run tell {third.id}")
+        released = text_of(fine(await env.until("ben", topmost(ids.NOTICE_VIEW, f"🔓 It ends {of_lea}"))))
+        assert "⚠️ It also ends *Isolate* on `203[.]0[.]113[.]7` until <!date^" in released
+        assert f"by anna, approved by ben, for {first}. anna and ben hear of it." in released
+
         card = await env.until("anna", lambda view: card_in(view, SOC, first, "Undo now"))
+        await env["eve"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
+        await env.told("eve", "You can't run responders.")
         receipt = await env.until("anna", asks("ben approved: ", first, "Undo now"))
         question = text_of(fine(await undo(env["anna"], SOC, card["ts"], action_id=button(card, ids.UNDO))))
         assert f"⚠️ It also ends {of_lea}" in question
@@ -114,6 +122,29 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         for who, message in (("anna", receipt), ("lea", told)):
             again = await env.until(who, lambda view, old=message: after_undo(view, old["ts"]))  # type: ignore[misc]
             assert "in force" not in text_of(again)
+        assert await env.client.measures() == []
+
+
+async def test_what_begins_while_somebody_reads_the_question_is_shown_before_it_ends_too(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        _, first = await isolated(env)
+        card = await env.until("lea", lambda view: card_in(view, SOC, first, "Undo now"))
+        await env["lea"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
+        question = await env.until("lea", topmost(ids.UNDO_VIEW))
+        assert "also" not in text_of(question)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": first}
+            asked = await bot.as_user("anna").run(body)
+            await bot.as_user("ben").approve(asked.id)
+            while (await bot.action(asked.id, wait_s=10)).end_date is None:
+                pass
+        await env["lea"].submit(question["id"], {})
+        again = await env.until("lea", topmost(ids.UNDO_VIEW, "⚠️ It also ends *Isolate*"))
+        (measure,) = await env.client.measures()
+        assert len(measure.actions) == 2
+        await env["lea"].submit(again["id"], {})
+        for who in ("anna", "ben"):  # who asked and who approved
+            await env.until(who, asks("lea undid *Isolate on ip 203[.]0[.]113[.]7*"))
         assert await env.client.measures() == []
 
 

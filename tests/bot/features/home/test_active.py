@@ -58,6 +58,7 @@ async def test_the_home_shows_what_is_in_force_and_undo_ends_it(env: FeatureEnvi
     await env["anna"].open_home()
     home = fine(await env.until("anna", lambda s: s.home if "*In force* (1)" in text_of(s.home or {}) else None))
     await undo(env["anna"], None, view_id=home["id"], action_id=button(home, ids.UNDO))
+    await env.until("anna", lambda s: s.home if ids.UNDO not in text_of(s.home or {}) else None)
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Tell* on ip 203[.]0[.]113[.]7 done"))
     assert await env.client.measures() == []
     await env["anna"].open_home()

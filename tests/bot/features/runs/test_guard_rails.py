@@ -263,6 +263,12 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert before is not None
     assert before.at == before.approved_until
     wanted = within_limits(await env.until("ben", in_thread(card["ts"], "asks to keep")))
+    waits = await env.until("lea", lambda s: card_in(s, SOC, alert.id, "asks to keep"))
+    await env["lea"].click(SOC, waits["ts"], action_id=button(waits, ids.UNDO))
+    ends = fine(await env.until("lea", topmost(ids.UNDO_VIEW, "approved by ben")))
+    assert "⏳ *anna* asks to keep *Contain* *until <!date^" in text_of(ends)
+    assert "). That request ends too." in text_of(ends)
+    await env["lea"].close(ends["id"])
     to_ben = await env["ben"].dm(env.emulator.bot_user_id)
     first, _ = await env.until("ben", lambda s: m if len(m := s.messages(to_ben)) == 2 else None)
     assert "Contain for 15 minutes" in text_of(first)  # what he approved, whatever is asked for later
