@@ -68,7 +68,7 @@ def progress(bulk: BulkCounts, waiting: Listed = (), *, button: ButtonIds) -> Me
         blocks.append(section(f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."))
     if bulk.retried_by:
         blocks.append(context(f"What failed was run again as {bulk.retried_by}."))
-    elif has_ended(bulk) and _can_retry(bulk):
+    elif has_ended(bulk) and (bulk.refused or not bulk.outcomes.keys().isdisjoint(runs.WORTH_REPEATING)):
         if bulk.free_at is not None:
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
         elements.append(_retry(bulk, button))
@@ -185,10 +185,12 @@ def ended(bulk: BulkCounts, decided: str = "", *, button: ButtonIds | None = Non
 
 
 def undone_by(bulk: BulkCounts, listed: Listed) -> str:
-    """Who else than its requester has undone some of these runs of it; mrkdwn."""
+    """Who else than its requester has undone some of these runs of it, once none is being undone; mrkdwn."""
+    states = [action.undo.status for action, _ in listed if action.undo is not None]
+    is_over = "running" not in states and states.count("undone") <= bulk.undone  # else the next event tells it
     ended_by = [action.measure.ended_by for action, _ in listed if action.measure is not None]
     logins = [login for login in dict.fromkeys(ended_by) if login not in (None, bulk.created_by)]
-    return f"Undone by {', '.join(person_name(login or '') for login in logins)}." if logins else ""
+    return f"Undone by {', '.join(person_name(login or '') for login in logins)}." if logins and is_over else ""
 
 
 def decisions(listed: Listed) -> str:
@@ -422,10 +424,6 @@ def has_ended(bulk: BulkCounts) -> bool:
 
 def _open(bulk: BulkCounts) -> int:
     return sum(bulk.counts.get(status, 0) for status in OPEN_STATUSES)
-
-
-def _can_retry(bulk: BulkCounts) -> int:
-    return bulk.outcomes.get("failed", 0) + bulk.outcomes.get("expired", 0) + bulk.refused
 
 
 def _retry(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:

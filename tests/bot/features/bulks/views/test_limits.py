@@ -10,7 +10,18 @@ from bot.features.bulks.views import ShownTarget
 from bot.features.runs.views import inputs, questions, run_form
 from bot.features.runs.views.request import RunRequest
 from bot.slack_emulator.limits import problems
-from core.models import Approval, Bulk, BulkAnswer, BulkEntry, BulkTarget, Parameter, Policy, TargetArtifact, Undo
+from core.models import (
+    Approval,
+    Bulk,
+    BulkAnswer,
+    BulkEntry,
+    BulkTarget,
+    MeasureOfRun,
+    Parameter,
+    Policy,
+    TargetArtifact,
+    Undo,
+)
 from tests.bot import samples
 from tests.bot.block_kit.test_limits import fine, fine_view
 from tests.bot.samples import HOSTILE, NOW, button
@@ -75,6 +86,18 @@ def test_the_question_the_message_and_the_replies_fit() -> None:
     entries = [BulkEntry(object_id=one, status=400, type="BadRequest", message=HOSTILE[:500] + one) for one in IDS]
     fine(questions.outcome(BulkAnswer(id="~9", actions=entries)))
     fine(bulks.decided(BulkAnswer(id="~9", actions=entries), "approved"))
+
+
+def test_an_undo_by_somebody_else_is_told_once_none_is_on_its_way() -> None:
+    ended = MeasureOfRun(state="ended", since=NOW, ended_at=NOW, ended_by="ben@soc.example")
+    undo = Undo(responder="Release_1_0", status="undone")
+    undone = samples.ended(undo=undo).model_copy(update={"measure": ended})
+    running = samples.ended(undo=undo.model_copy(update={"status": "running"}))
+    both = [(undone, VIEWS[0]), (undone, VIEWS[1])]
+    assert bulks.undone_by(bulk(undone=2), both) == "Undone by ben."
+    assert bulks.undone_by(bulk(undone=1), both) == ""  # counted before the second
+    assert bulks.undone_by(bulk(undone=1), [both[0], (running, VIEWS[1])]) == ""
+    assert bulks.undone_by(bulk(undone=2, created_by="ben@soc.example"), both) == ""
 
 
 def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
