@@ -52,7 +52,10 @@ async def _start_selected(
 
 
 async def on_run_button(context: Context) -> None:
-    """Run what the person confirmed; ask again if the run beside which it was to run has ended."""
+    """Run what the person confirmed, or show the form: for the inputs, or for why rules are overridden.
+
+    Ask again if the run beside which it was to run has ended.
+    """
     intent = await responses.clicked_intent(context)
     request = RunRequest.from_text(intent.argument)
     if intent.what == "form":
@@ -64,12 +67,6 @@ async def on_run_button(context: Context) -> None:
         await flow.ask(context, flow.Question(replace(request, anyway=""), responder, targets, ended=running))
         return
     await flow.start(context, request, f"run-{button_token(context)}")
-
-
-async def on_form_button(context: Context) -> None:
-    """Show the form: for the inputs, or for why rules are overridden."""
-    intent = await responses.clicked_intent(context)
-    await _show_form(context, RunRequest.from_text(intent.argument))
 
 
 async def _show_form(context: Context, request: RunRequest) -> None:
@@ -114,7 +111,7 @@ FEATURE = Feature(
         ids.RUN: Entry(on_run_button, Ack.WRITE),
         ids.RUN_ANYWAY: Entry(on_run_button, Ack.WRITE),
         ids.BULK_START: Entry(on_run_button, Ack.WRITE),
-        ids.BREAK_GLASS: Entry(on_form_button, modal_title=run_form.TITLE),
+        ids.BREAK_GLASS: Entry(on_run_button, modal_title=run_form.TITLE),
         ids.RUN_AGAIN: Entry(on_run_again_button, Ack.WRITE),
         ids.DISMISS: Entry(on_dismiss_button),
     }

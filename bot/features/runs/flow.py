@@ -37,6 +37,7 @@ from bot.outbox.models import bulk_key
 from core.common.errors import ResponderBotError
 from core.models import Action, BulkAnswer, Measure, OfferedResponder, TargetArtifact
 
+CANNOT = "Can't run"
 NONE_CHOSEN = "several observables fit: run it on this alert alone, and choose"
 UNKNOWN = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
 
@@ -59,7 +60,7 @@ async def proceed(
     responses.require_permission(context, "manageAction")
     view = targets[0].view
     if len(request.targets) == 1 and not responder.can_run:
-        await _show_refusal(context, request, responder, view)
+        await responses.show(context, CANNOT, await refusal(context, request, responder, view))
         return False
     policy = responder.policy
     ends = await ended_by(context, request, responder, targets) if not confirmed else []
@@ -106,13 +107,14 @@ def _has_fields(request: RunRequest, responder: OfferedResponder) -> bool:
     return bool(responder.parameters) or (bool(request.parameters) and not request.again)
 
 
-async def _show_refusal(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> None:
+async def refusal(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> Message:
+    """Why the run can't start, what is in force already, and what this person may do."""
     may_override = context.person.profile == "org-admin" and responder.can_be_overridden
     may_make_case = responder.lacks == ["case"] and "manageCase" in context.person.permissions
     refused = partial(questions.cannot_run, request, responder, view, shown_reasons(responder, view, 1500))
     already = await in_force_already(context, acts_on.by_object(request.targets, responder), responder)
     render = partial(refused, in_force=already, may_override=may_override, may_make_case=may_make_case)
-    await responses.show_with_buttons(context, "Can't run", f"cannot:{view.subject.id}:{responder.id}", render)
+    return await responses.with_buttons(context, f"cannot:{view.subject.id}:{responder.id}", render)
 
 
 async def show_form(

@@ -13,7 +13,7 @@ from bot.features.authorization import own_clearance, who_may_see
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import find_ids, parse_id
 from bot.features.payload import selected_value, view_of
-from bot.features.responders.views import reasons, responder_of_option, target_of_option
+from bot.features.responders.views import responder_of_option, target_of_option
 from bot.features.runs import choose, flow, parameters
 from bot.features.runs.choose import GONE, request_of
 from bot.features.runs.targets import Target, in_force_already, load, offered_on, run_target, to_choose
@@ -224,7 +224,8 @@ async def _submitted(
     if responder is None:
         return _menu_error(modal, view.subject, "That responder is no longer available; choose again.")
     if not responder.can_run and request.override_reason is None and not is_several:
-        return _menu_error(modal, view.subject, f"It can't run: {reasons(responder, view)}")
+        refusal = await flow.refusal(context, request, responder, view)
+        return modals.update(modals.message_view(flow.CANNOT, refusal))
     choices = to_choose(request, targets, responder.id)
     if not run_form.is_shown(modal, request, responder, choices):
         if request.responder_id != responder.id:

@@ -204,6 +204,22 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     await env.until("anna", lambda s: card_in(s, SOC, alert.id, "🔴 *Override*, approved by admin: The beacon"))
 
 
+async def test_a_form_that_somebody_else_was_faster_than_says_what_is_in_force(tmp_path: Path) -> None:
+    rules = {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "rate_per_target": ["1/1h"]}
+    async with feature_environment(tmp_path, {"Shun": rules}) as env:
+        alert, _ = await env.alert_and_card("lea")
+        await env["lea"].command(SOC, f"/responder run shun {alert.id}")
+        form = fine(await env.until("lea", topmost(ids.START_VIEW, "How long")))
+        await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": alert.id})
+        ran = await env.ended_run(alert)
+        await env["lea"].submit(form["id"], {})
+        refused = text_of(fine(await env.until("lea", topmost(ids.NOTICE_VIEW, "is reached on this target"))))
+        assert "🔒 `203[.]0[.]113[.]7` is contained already until <!date^" in refused
+        assert f" by admin ({ran.id})." in refused
+        assert ids.BREAK_GLASS in refused
+        assert len(await env.client.actions("alert", alert.id)) == 1
+
+
 async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
