@@ -75,10 +75,9 @@ def undo_view(
     """
     title = undo_state.title(action.undo) if action.undo is not None else ""
     root_id = view.subject.root_id or view.subject.id
-    others, told, ends = list[str](), dict[str, None](), set[str]()
+    others, told = list[str](), dict[str, None]()
     for one in measures:
         for action_id, run in zip(one.actions, [*one.others, one], strict=True):
-            ends.add(action_id)
             if action_id != action.id:
                 others.append(undo_state.ended(run, undo_state.targets(one, view), root_id, login))
             elif not action.bulk:
@@ -86,14 +85,15 @@ def undo_view(
     on = runs.on_object(action, view, runs.on_what(view.subject, view))
     needs = f", after {count(policy.approval, 'approval')}" if policy.approval else ""
     deed, waits = section(f"🔓 *{foreign(title, NAME_LIMIT)}*{on}{needs}"), runs.waiting_end(action, view).strip()
+    alone = action.model_copy(update={"already": []})  # the others have lines of their own
     lines = [
-        f"It ends this. {undo_state.by_itself(measures, now_ms)}\n{runs.in_force_line(action, view)}",
+        f"It ends:\n{runs.in_force_line(alone, view)}",
+        " ".join(filter(None, [undo_state.by_itself(measures, now_ms), *told])),
         f"{waits}. That request ends too." if waits else "",
         *others[:MAX_OTHERS],
         f"⚠️ It also ends {len(others) - MAX_OTHERS} more." if len(others) > MAX_OTHERS else "",
-        *told,
     ]
-    digest = hashlib.sha256(" ".join(sorted(ends)).encode()).hexdigest()
+    digest = hashlib.sha256(" ".join(sorted(n for one in measures for n in one.actions)).encode()).hexdigest()
     return modals.modal(
         names.in_view(title, "?"),
         [deed, *questions.policy_words(policy), *sections(filter(None, lines))],

@@ -112,6 +112,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         receipt = await env.until("anna", asks("ben approved: ", first, "Undo now"))
         question = text_of(fine(await undo(env["anna"], SOC, card["ts"], action_id=button(card, ids.UNDO))))
         assert f"⚠️ It also ends {of_lea}" in question
+        assert ", also until" not in question
         assert f"by lea, approved by ben, for {second.id}. lea and ben hear of it." in question
         for alert_id, words in ((first, "🔓 *Tell*"), (second.id, " · undone")):
             shown = await env.until("lea", lambda view, one=alert_id, has=words: card_in(view, SOC, one, has))  # type: ignore[misc]

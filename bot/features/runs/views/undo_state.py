@@ -273,13 +273,13 @@ def needed(extension: Extension) -> str:
 
 
 def by_itself(measures: Sequence[Measure], now_ms: int) -> str:
-    """`By itself it ends today 15:31, 57 minutes from now.`; "" where that is over."""
+    """`By itself it would end today 15:31, 57 minutes from now.`; "" where that is over."""
     ends_at = [one.until for one in measures]
     last = max((at for at in ends_at if at is not None), default=now_ms)
     if None in ends_at:
-        return "By itself it never ends."
+        return "By itself it would never end."
     left = f"{minutes(round((last - now_ms) / MINUTE_MS) or 1)} from now"
-    return f"By itself it ends {slack_date(last)}, {left}." if last > now_ms else ""
+    return f"By itself it would end {slack_date(last)}, {left}." if last > now_ms else ""
 
 
 def end(at: int | None) -> str:

@@ -68,7 +68,7 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     await env["lea"].click(SOC, shown["ts"], action_id=button(shown, ids.UNDO))
     of_another = await env.until("lea", topmost(ids.UNDO_VIEW))
     question = text_of(fine(await undo(env["ben"], SOC, shown["ts"], action_id=button(shown, ids.UNDO))))
-    assert f"By itself it ends <!date^{later.at // 1000}^{{date_short_pretty}} {{time}}|" in question
+    assert f"By itself it would end <!date^{later.at // 1000}^{{date_short_pretty}} {{time}}|" in question
     assert ", 1 hour from now." in question
     assert "anna hears of it." in question
     await env.until("ben", in_thread(card["ts"], '"Undone"'))
