@@ -34,6 +34,7 @@ from core.models import (
     Override,
     Parameter,
     Person,
+    Policy,
     Refusal,
     Task,
     Undo,
@@ -152,6 +153,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
                 )
             ),
             dump(approvals.later_end_request(undone(action), subject, clearance=clearance, button=button)),
+            dump(undos.undo_view(undone(action), own, Policy(), [], NOW, "ben")) if own.is_open else "",
             dump(undos.problem_reply(undone(action), subject, clearance=clearance, button=button)),
             dump(replies.end_reply(undone(action), subject, clearance=clearance, button=button)),
             dump(alert_card(alert, [undone(action)], clearance=clearance, button=button)),

@@ -89,8 +89,8 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
             asked = await bot.as_user("lea").run(longer)
             await bot.as_user("ben").approve(asked.id)
         until = (await env.ended_run(second)).undo
-        (anna,) = [one.id for one in await env.client.actions("alert", first)]
-        both = f", also until <!date^{(until.at or 0) // 1000}^{{time}}|" if until is not None else ""
+        (run,) = [one.id for one in await env.client.actions("alert", first)]
+        both = f", by {asked.id} until <!date^{(until.at or 0) // 1000}^{{time}}|" if until is not None else ""
         await env.until("anna", lambda view: card_in(view, SOC, first, both))
         told = await env.until("lea", asks("ben approved: ", "in force until", "Undo now"))
         assert until is not None
@@ -98,7 +98,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
 
         await env["anna"].command(SOC, "/responder active")
         listed = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*In force: 1 measure*")))
-        assert f" by anna ({anna})" in text_of(listed).partition(", also until")[2]
+        assert f", by {run} until <!date^" in text_of(listed)
 
         third = await env.create_alert(sourceRef="third")
         await env["ben"].command(SOC, f"/responder run tell {third.id}")
@@ -112,7 +112,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         receipt = await env.until("anna", asks("ben approved: ", first, "Undo now"))
         question = text_of(fine(await undo(env["anna"], SOC, card["ts"], action_id=button(card, ids.UNDO))))
         assert f"⚠️ It also ends {of_lea}" in question
-        assert ", also until" not in question
+        assert f", by {asked.id} until" not in question
         assert f"by lea, approved by ben, for {second.id}. lea and ben hear of it." in question
         for alert_id, words in ((first, "🔓 *Tell*"), (second.id, " · undone")):
             shown = await env.until("lea", lambda view, one=alert_id, has=words: card_in(view, SOC, one, has))  # type: ignore[misc]
@@ -147,6 +147,22 @@ async def test_what_begins_while_somebody_reads_the_question_is_shown_before_it_
         for who in ("anna", "ben"):  # who asked and who approved
             await env.until(who, asks("lea undid *Isolate on ip 203[.]0[.]113[.]7*"))
         assert await env.client.measures() == []
+
+
+async def test_of_a_containment_that_is_only_starting_nobody_knows_after_the_undo(tmp_path: Path) -> None:
+    starts = {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}
+    async with feature_environment(tmp_path, {**RULES, "Wait": starts}) as env:
+        _, first = await isolated(env)
+        card = await env.until("anna", lambda view: card_in(view, SOC, first, "Undo now"))
+        second, _ = await env.alert_and_card("lea", sourceRef="second", title="The same host again")
+        await env.client.run({"responderId": "Wait_1_0", "objectType": "alert", "objectId": second.id})
+        await env.until("anna", lambda view: card_in(view, SOC, second.id, "*Wait* on ip 203[.]0[.]113[.]7 running"))
+        question = text_of(await undo(env["anna"], SOC, card["ts"], action_id=button(card, ids.UNDO)))
+        starting = f"⚠️ *Wait* on `203[.]0[.]113[.]7`, which is starting, by admin, for {second.id}"
+        assert f"{starting}: afterwards nobody knows whether it is in force." in question
+        await env.until("anna", lambda view: card_in(view, SOC, first, "🔓 *Tell*"))
+        await env.release_responder()
+        await env.until("anna", lambda view: card_in(view, SOC, second.id, "is maybe in force until"))
 
 
 def after_undo(view: EmulatorView, ts: str) -> dict[str, Any] | None:

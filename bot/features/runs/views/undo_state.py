@@ -225,11 +225,11 @@ def in_force_already(action: Action, view: RedactedView) -> list[Measure]:
 
 
 def _also(action: Action, view: RedactedView) -> str:
-    """`, also until 17:00 by anna (~20)`: what keeps its target, or all of its targets, contained beside it."""
+    """`, by ~20 until 17:00`: what else keeps its target contained, and nothing that its levels may withhold later."""
     own, lines = {(one.kind, one.data) for one in action.target or ()}, list[str]()
     for one in in_force_already(action, view):
         if one.state != "starting" and own >= {(target.kind, target.data) for target in one.target or ()}:
-            lines.append(f", also {until(one)} by {person_name(one.created_by)} ({one.actions[-1]})")
+            lines.append(f", by {one.actions[-1]} {until(one)}")
     return "".join(lines)
 
 
