@@ -37,10 +37,10 @@ def loading(title: str) -> dict[str, Any]:
     return notice(title, "One moment ...")
 
 
-def working(title: str = "Still working") -> dict[str, Any]:
+def working() -> dict[str, Any]:
     """Shown while a submission takes long; it is updated later."""
     return notice(
-        title, "Still working on it. This view will say what became of it; if you close it, only the card does."
+        "Still working", "Still working on it. This view will say what became of it; if you close it, only the card does."
     )
 
 

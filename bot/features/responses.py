@@ -81,16 +81,14 @@ class OutOfDateError(Exception):
     """The clicked button is no longer valid, and the person has read so."""
 
 
-async def clicked_intent(context: Context, too_old: str = "") -> Intent:
-    """What the clicked button means. Raises OutOfDateError, or with a sentence for it ResponderBotError("gone")."""
+async def clicked_intent(context: Context) -> Intent:
+    """What the clicked button means. Raises OutOfDateError."""
     try:
         return await context.services.outbox.buttons.resolve(
             button_token(context), channel=context.channel, message_ts=context.message_ts, user=context.user
         )
     except ResponderBotError as error:
-        if too_old and error.code == "gone":
-            raise ResponderBotError("gone", too_old) from error
-        if too_old or error.code not in ("gone", "not_found", "forbidden"):
+        if error.code not in ("gone", "not_found", "forbidden"):
             raise
         known = await roots_at(context, context.message_ts, context.thread_ts)
         if not known and (restored_at := await context.services.outbox.lost_by_restore(context.message_ts)):

@@ -172,11 +172,6 @@ class MessageRecord:
         return self.conversation or self.channel
 
     @property
-    def by_person(self) -> bool:
-        """Whether a person waits for it."""
-        return self.rank == FOR_PERSON
-
-    @property
     def in_bulk(self) -> bool:
         """Whether it is one of many that are rendered again."""
         return self.rank == IN_BULK
