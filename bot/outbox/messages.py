@@ -376,22 +376,12 @@ def stale_roots(reads: Reads, channel: str, clearance: int, unsent_only: bool) -
     return [row["root_id"] for row in rows]
 
 
-def roots_in(reads: Reads, channel: str, limit: int) -> list[str]:
-    """Alerts and cases with a card in a channel, newest first."""
-    rows = reads.rows(
-        f"{_NEWEST_CARDS} LIMIT :limit",
-        {"channel": channel, "limit": limit},
-    )
-    return list(dict.fromkeys(row["root_id"] for row in rows))
-
-
-_NEWEST_CARDS = """SELECT root_id FROM message INDEXED BY message_card
-      WHERE channel = :channel AND thread_of = '' AND root_id <> '' AND status <> 'deleted' ORDER BY number DESC"""
-
 # Alerts and cases that have a card in a channel, and alerts that stand there in a group; newest first. After a storm
 # there are many.
-ALERTS_IN = f"""SELECT root_id FROM (
-      SELECT * FROM ({_NEWEST_CARDS} LIMIT :limit) AS cards UNION
+ALERTS_IN = """SELECT root_id FROM (
+      SELECT * FROM (SELECT root_id FROM message INDEXED BY message_card
+        WHERE channel = :channel AND thread_of = '' AND root_id <> '' AND status <> 'deleted'
+        ORDER BY number DESC LIMIT :limit) AS cards UNION
       SELECT * FROM (SELECT root_id FROM channel_alert WHERE channel = :channel ORDER BY at DESC LIMIT :limit) AS shown
     ) AS found ORDER BY length(root_id) DESC, root_id DESC LIMIT :limit"""
 

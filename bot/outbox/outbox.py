@@ -318,10 +318,6 @@ class MessageOutbox:
         """Alerts and cases with a message there that was rendered for another clearance than this, newest first."""
         return await self._store.read(lambda reads: messages.stale_roots(reads, channel, clearance, unsent_only))
 
-    async def roots_in(self, channel: str, limit: int) -> Sequence[str]:
-        """Ids of the alerts and cases with a card in this channel, newest first."""
-        return await self._store.read(lambda reads: messages.roots_in(reads, channel, limit))
-
     async def alerts_in(self, channel: str, limit: int) -> Sequence[str]:
         """Ids of the alerts and cases that stand in this channel, on cards of their own or in groups; newest first."""
         rows = await self._store.fetch_in_background(messages.ALERTS_IN, {"channel": channel, "limit": limit})

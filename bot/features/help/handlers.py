@@ -40,7 +40,7 @@ async def on_mistyped_command(context: Context) -> Json:
 
 
 async def _help(context: Context) -> list[str]:
-    example_id = next(iter(await context.services.outbox.roots_in(context.channel, 1)), EXAMPLE_ID)
+    example_id = next(iter(await context.services.outbox.alerts_in(context.channel, 1)), EXAMPLE_ID)
     lines = help_lines(context.linked, context.services.command, example_id, context.services.commands)
     return lines if context.linked else [*lines, notices.unlinked(context.user, context.team).text]
 
