@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from bot.block_kit import ids
-from bot.block_kit.text import OPTION_LIMIT, foreign_plain, plain, section
+from bot.block_kit.text import OPTION_LIMIT, foreign_plain, plain, sections
 from bot.message import Block
 
 
@@ -55,13 +55,7 @@ def listed(head: str, lines: Sequence[str]) -> list[Block]:
     shown = [head, *lines[:MAX_LINES]]
     if len(lines) > MAX_LINES:
         shown.append(f"and {len(lines) - MAX_LINES} more: the menu finds them by name.")
-    parts: list[str] = [shown[0]]
-    for line in shown[1:]:
-        if len(parts[-1]) + len(line) + 1 > 2900:
-            parts.append(line)
-        else:
-            parts[-1] += f"\n{line}"
-    return [section(part) for part in parts]
+    return sections(shown)
 
 
 MAX_OPTIONS = 100
