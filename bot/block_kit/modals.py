@@ -94,7 +94,7 @@ def text_field(
         element["initial_value"] = initial[:INPUT_LIMIT]
     if placeholder:
         element["placeholder"] = plain(clip(placeholder, 150))
-    return _input(block_id, label, element, hint, optional)
+    return input_block(block_id, label, element, hint=hint, optional=optional)
 
 
 def search_field(block_id: str, label: str, placeholder: str, options: Sequence[Block], chosen: Block | None) -> Block:
@@ -106,7 +106,7 @@ def search_field(block_id: str, label: str, placeholder: str, options: Sequence[
         element |= {"type": "external_select", "min_query_length": 0}
     if chosen is not None:
         element["initial_option"] = next((o for o in options if o["value"] == chosen["value"]), chosen)
-    return {**_input(block_id, label, element, "", False), "dispatch_action": True}
+    return {**input_block(block_id, label, element), "dispatch_action": True}
 
 
 def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], initial: str) -> Block:
@@ -119,10 +119,13 @@ def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], 
         "options": entries,
         "initial_option": first,
     }
-    return _input(block_id, label, element, "", False)
+    return input_block(block_id, label, element)
 
 
-def _input(block_id: str, label: str, element: Mapping[str, Any], hint: str, optional: bool) -> Block:
+def input_block(
+    block_id: str, label: str, element: Mapping[str, Any], *, hint: str = "", optional: bool = False
+) -> Block:
+    """A field with this element."""
     block: dict[str, Any] = {
         "type": "input",
         "block_id": block_id,
@@ -131,7 +134,7 @@ def _input(block_id: str, label: str, element: Mapping[str, Any], hint: str, opt
         "optional": optional,
     }
     if hint:
-        block["hint"] = plain(clip(hint, 150))
+        block["hint"] = plain(clip(hint, 2000))
     return block
 
 

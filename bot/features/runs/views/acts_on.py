@@ -84,18 +84,11 @@ def field(choices: Sequence[Choice], key: str) -> list[Block]:
         ]
         placeholder = plain("Choose for each alert")
         element |= {"type": "multi_static_select", "placeholder": placeholder, "option_groups": groups}
-    block: dict[str, Any] = {
-        "type": "input",
-        "block_id": _block(choices, key),
-        "label": plain("What should it act on?"),
-        "element": element,
-        "optional": False,
-    }
     whole = [line for view, offered in choices for line in _whole(offered.artifacts[:MAX_OPTIONS], view)]
     options_shown = sum(len(group["options"]) for group in element.get("option_groups", [element]))
-    if left := sum(offered.total for _, offered in choices) - options_shown:
-        block["hint"] = plain(f"{left} more fit, which aren't listed here: run it on one of them from its own menu.")
-    return [*sections(whole), block]
+    left = sum(offered.total for _, offered in choices) - options_shown
+    hint = f"{left} more fit, which aren't listed here: run it on one of them from its own menu." if left else ""
+    return [*sections(whole), modals.input_block(_block(choices, key), "What should it act on?", element, hint=hint)]
 
 
 def _options(artifacts: Sequence[TargetArtifact], view: RedactedView, *, is_code: bool = False) -> list[dict[str, Any]]:

@@ -138,16 +138,8 @@ def _field(parameter: Parameter, shown: Form, key: str, *, loads: bool) -> Block
         element |= {"type": element["type"].replace("static", "external"), "min_query_length": 0}
     # A box that isn't ticked is an answer; Slack would insist on a tick.
     is_optional = not parameter.required or parameter.name in shown.kept or element["type"] == "checkboxes"
-    result: dict[str, Any] = {
-        "type": "input",
-        "block_id": block,
-        "label": plain(foreign_plain(parameter.title, LABEL_LIMIT)),
-        "element": element,
-        "optional": is_optional,
-    }
-    if hint := _hint(parameter, shown):
-        result["hint"] = plain(hint)
-    return result
+    label = foreign_plain(parameter.title, LABEL_LIMIT)
+    return modals.input_block(block, label, element, hint=_hint(parameter, shown), optional=is_optional)
 
 
 def _hint(parameter: Parameter, shown: Form) -> str:

@@ -86,7 +86,7 @@ def targets_view(request: RunRequest, of: str, options: Sequence[Block], most: i
     else:
         element["min_query_length"] = 0
     label = of if options or request.targets else f"{of}; typing searches all"
-    menu = {"type": "input", "block_id": "targets", "label": plain(label), "element": element, "optional": False}
+    menu = modals.input_block("targets", label, element)
     view = _modal(request, [menu, context(f"At most {most}. It asks before it runs.")], "Next", is_several=True)
     return {**view, "title": plain(foreign_plain(of, VIEW_TITLE_LIMIT))}
 
@@ -108,7 +108,7 @@ def responder_view(request: RunRequest, offered: Sequence[tuple[OfferedResponder
         assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
         blocks.append(actions(assign, button_element("Close ...", ids.SEVERAL_CLOSE)))
     if options:
-        blocks.append({"type": "input", "block_id": "responder", "label": plain("Responder"), "element": element})
+        blocks.append(modals.input_block("responder", "Responder", element))
     return _modal(request, blocks, "Next" if options else "", is_several=True)
 
 
@@ -214,13 +214,6 @@ def _about(view: RedactedView, responder: OfferedResponder | None, who: str) -> 
     element = responder_menu("Choose, or type to search", ids.START_RESPONDER)
     if responder is not None:
         element["initial_option"] = responders.responder_option(responder)
-    menu = {
-        "type": "input",
-        # Another object gives another block id, with which Slack drops the old choice.
-        "block_id": f"responder:{subject.id}",
-        "label": {"type": "plain_text", "text": "Responder"},
-        "element": element,
-        "optional": False,
-        "dispatch_action": True,
-    }
+    # Another object gives another block id, with which Slack drops the old choice.
+    menu = {**modals.input_block(f"responder:{subject.id}", "Responder", element), "dispatch_action": True}
     return [headline(view) if subject.kind == "alert" else section(named), menu]
