@@ -5,11 +5,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-import aiohttp
 from disarm import skeleton_key
-from slack_sdk.errors import SlackClientError
 
 from bot.block_kit.text import VERSION, clean, clip, clip_middle, readable_name
+from bot.outbox.errors import SLACK_FAILURES
 from core.common.clock import HOUR_MS, MINUTE_MS
 from core.common.errors import ResponderBotError
 
@@ -62,7 +61,7 @@ class SlackNames:
             async with asyncio.timeout(PATIENCE_S):
                 user = await self._slack_user(login)
                 profile = (await self._slack.users_info(user=user))["user"].get("profile") or {} if user else {}
-        except (ResponderBotError, SlackClientError, aiohttp.ClientError, TimeoutError, OSError):
+        except (ResponderBotError, *SLACK_FAILURES):
             return
         self._until[login] = self._clock() + HOUR_MS
         if name := clean(str(profile.get("display_name") or profile.get("real_name") or "")):

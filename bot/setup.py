@@ -12,14 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-import aiohttp
-from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.app import Bot
 from bot.app.transports import web_client
 from bot.doctor import other_app, scopes_check
-from bot.outbox.errors import classify
+from bot.outbox.errors import SLACK_FAILURES, classify
 from bot.settings import BotSettings, SlackSection, bot_settings
 from core.app import Core
 from core.client import CoreClient
@@ -161,7 +159,7 @@ class Setup:
         """Slack's answer. Raises ResponderBotError with what to do where it refuses."""
         try:
             return await web_client(token or self._section.bot_token, self._section).api_call(method, params=params)
-        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        except SLACK_FAILURES as error:
             failure = classify(error)
             refused = f"Slack refuses it ({failure.code}); {cure}."
             raise _wrong(failure.message if failure.is_temporary else refused) from error

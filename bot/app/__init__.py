@@ -8,7 +8,6 @@ from functools import partial
 
 import aiohttp
 import structlog
-from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import LOOK_EVERY_S, Channels
@@ -27,7 +26,7 @@ from bot.identity import Identity
 from bot.names import SlackNames
 from bot.notifier import ChannelAccess, Notifier
 from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
-from bot.outbox.errors import DeliveryError, classify, classify_connection
+from bot.outbox.errors import SLACK_FAILURES, DeliveryError, classify, classify_connection
 from bot.outbox.models import is_person
 from bot.outbox.replicas import LOOK_MS, RENEW_MS, summary
 from bot.outbox.store import Stores, open_stores
@@ -199,7 +198,7 @@ class Bot:
         while True:
             try:
                 await step()
-            except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            except SLACK_FAILURES as error:
                 failure = classified(error)
             else:
                 self._slack_problem = ""
@@ -321,7 +320,7 @@ class Bot:
     async def _token_check(self) -> Check:
         try:
             response = await self.slack.auth_test()
-        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        except SLACK_FAILURES as error:
             return Check("token", False, classify(error, "").message)
         return Check("token", True, f"{response.get('user')} in {response.get('team')}")
 

@@ -6,14 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import aiohttp
 import structlog
-from slack_sdk.errors import SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clearance import CLEAR, SHARED, tlp_name
 from bot.features.base import Check
-from bot.outbox.errors import classify
+from bot.outbox.errors import SLACK_FAILURES, classify
 from bot.settings import ChannelSection, Grouping, Route
 from core.common.errors import ResponderBotError
 from core.models import SEVERITY_NAMES
@@ -113,7 +111,7 @@ class Channels:
     async def _ask_slack(self, channel: str) -> _ChannelState:
         try:
             response = await self._slack.conversations_info(channel=channel)
-        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        except SLACK_FAILURES as error:
             failure = classify(error, channel)
             log.warning("channel_lookup_failed", channel=channel, code=failure.code)
             previous = self._states.get(channel)

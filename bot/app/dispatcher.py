@@ -7,9 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
 import structlog
-from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.app.interactions import Interaction, InteractionType, entry_of, parse
@@ -23,7 +22,7 @@ from bot.features.responses import OutOfDateError
 from bot.identity import Identity
 from bot.message import Message
 from bot.outbox import MessageOutbox, PendingInteraction, RefreshRequest
-from bot.outbox.errors import classify
+from bot.outbox.errors import SLACK_FAILURES, classify
 from core.client import UNANSWERED
 from core.common import logs
 from core.common.clock import Clock
@@ -327,7 +326,7 @@ class Dispatcher:
         view_id = str(submitted.get("id") or "")
         try:
             await self._services.slack.views_update(view_id=view_id, view=dict(view))
-        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        except SLACK_FAILURES as error:
             log.info("view_not_updated", code=classify(error, "").code)  # most likely it was closed
 
     def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
@@ -443,7 +442,7 @@ class Dispatcher:
                 await replies.show_modal(modals.loading(item.entry.modal_title))
             try:
                 return await lookup
-            except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            except SLACK_FAILURES as error:
                 code = classify(error, "").code
                 sentence = f"Slack doesn't say who you are now ({code}), so nothing was done; try again in a moment."
                 raise ResponderBotError("unavailable", sentence) from error

@@ -6,14 +6,14 @@ from typing import Any
 
 import aiohttp
 import structlog
-from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
 
 from bot.app.interactions import Interaction
 from bot.block_kit import modals
 from bot.message import Message
-from bot.outbox.errors import classify
+from bot.outbox.errors import SLACK_FAILURES, classify
 from core.common.decoding import mapping
 
 RESPONSE_URL_USES = 5  # as many as Slack accepts
@@ -103,7 +103,7 @@ class Replies:
             try:
                 await self.show_modal(modals.message_view(title, message))
                 return
-            except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
+            except SLACK_FAILURES as error:
                 log.info("modal_not_shown", code=classify(error, "").code)
         await self.respond(message)
 

@@ -40,7 +40,8 @@ def loading(title: str) -> dict[str, Any]:
 def working() -> dict[str, Any]:
     """Shown while a submission takes long; it is updated later."""
     return notice(
-        "Still working", "Still working on it. This view will say what became of it; if you close it, only the card does."
+        "Still working",
+        "Still working on it. This view will say what became of it; if you close it, only the card does.",
     )
 
 

@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 import aiohttp
-from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
@@ -15,7 +15,7 @@ from bot.app.transports import EVENTS_PATH, web_client
 from bot.doctor import examples
 from bot.features.base import Check
 from bot.features.help.doctor import core_checks
-from bot.outbox.errors import classify, classify_connection, classify_upload
+from bot.outbox.errors import SLACK_FAILURES, classify, classify_connection, classify_upload
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
@@ -119,7 +119,7 @@ async def _token_checks(
     """Checks of the token, its scopes and the clock; the ids of team, bot's user and bot, "" if the token fails."""
     try:
         response = await slack.auth_test()
-    except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+    except SLACK_FAILURES as error:
         return [Check("token", False, classify(error, "").message)], "", "", ""
     headers = {str(name).lower(): str(value) for name, value in dict(response.headers).items()}
     results = [Check("token", True, f"{response.get('user')} in {response.get('team')}")]
@@ -157,7 +157,7 @@ async def _files_check(slack: AsyncWebClient) -> Check:
         await slack.api_call(
             "files.getUploadURLExternal", http_verb="GET", params={"filename": "doctor.txt", "length": "1"}
         )
-    except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+    except SLACK_FAILURES as error:
         return Check("files", False, classify_upload(classify(error, ""), "").message)
     return Check("files", True, "long reports can be put under their messages")
 
@@ -168,7 +168,7 @@ async def payload_checks(slack: AsyncWebClient, payloads: Mapping[str, examples.
     for number, (name, (kind, payload)) in enumerate(payloads.items()):
         try:
             await slack.api_call("blocks.validate", json={kind: json.dumps(payload)})
-        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        except SLACK_FAILURES as error:
             failure = classify(error, "")
             if failure.code not in (f"invalid_{kind}", "invalid_blocks"):
                 message = f"{number} of {len(payloads)} kinds were checked, then Slack answered {failure.code}"
@@ -190,7 +190,7 @@ async def other_app(slack: AsyncWebClient, bot_id: str, app_token: str) -> str:
     named = re.match(r"xapp-\d+-(A[A-Z0-9]+)-", app_token)
     try:
         bot = (await slack.bots_info(bot=bot_id))["bot"]
-    except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError):
+    except SLACK_FAILURES:
         return ""  # without users:read
     if named is None or bot.get("app_id") in (None, named[1]):
         return ""
@@ -206,7 +206,7 @@ async def _transport_check(settings: BotSettings, slack: AsyncWebClient, bot_id:
         return Check("requests", True, message)
     try:
         await slack.apps_connections_open(app_token=section.app_token)
-    except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+    except SLACK_FAILURES as error:
         return Check("socket", False, classify_connection(error).message)
     problem = await other_app(slack, bot_id, section.app_token)
     return Check("socket", not problem, problem or "Socket Mode can connect")
@@ -222,7 +222,7 @@ async def _people_checks(
     for channel in channels.sections.values():
         try:
             response = await slack.conversations_members(channel=channel.id, limit=MAX_MEMBERS)
-        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError):
+        except SLACK_FAILURES:
             continue  # the channel has a check of its own
         members[channel.id] = [user for user in response["members"] if user != bot_user_id]
     people = list(dict.fromkeys(user for users in members.values() for user in users))[:MAX_MEMBERS]

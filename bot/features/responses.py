@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-import aiohttp
 import structlog
-from slack_sdk.errors import SlackClientError
 
 from bot.block_kit import notices
 from bot.clearance import Subject
@@ -14,7 +12,7 @@ from bot.features.base import Context, Json
 from bot.features.payload import button_token, is_ephemeral, is_in_modal, object_in_message
 from bot.message import ButtonIds, Intent, Message
 from bot.outbox.buttons import LIFE_MS
-from bot.outbox.errors import classify
+from bot.outbox.errors import SLACK_FAILURES, classify
 from core.common.errors import ResponderBotError
 from core.models import Permission
 
@@ -45,7 +43,7 @@ async def show_view(context: Context, view: Json) -> bool:
     """Open a modal with fields, or turn the one that was clicked into it; False where Slack's trigger doesn't work."""
     try:
         await context.show_modal(view)
-    except (SlackClientError, aiohttp.ClientError, TimeoutError) as error:
+    except SLACK_FAILURES as error:
         log.info("modal_not_shown", code=classify(error, "").code)
         return False
     return True

@@ -5,9 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-import aiohttp
 import structlog
-from slack_sdk.errors import SlackClientError
 
 from bot.block_kit import notices
 from bot.block_kit.names import titled_as
@@ -24,7 +22,7 @@ from bot.notifier.asking import Asking, asked_in
 from bot.notifier.isolation import CORE_UNAVAILABLE
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
-from bot.outbox.errors import classify
+from bot.outbox.errors import SLACK_FAILURES, classify
 from bot.outbox.links import card_link
 from bot.outbox.models import card_key, case_key, is_person
 from core.common.errors import ResponderBotError
@@ -493,7 +491,7 @@ class Renderer:
         """
         try:
             return await self._access.person(team, user)
-        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        except SLACK_FAILURES as error:
             failure = classify(error, user)
             if failure.is_temporary:
                 raise ResponderBotError("unavailable", failure.message) from error

@@ -6,6 +6,9 @@ from typing import Any, Literal
 import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
 
+SLACK_FAILURES = (SlackClientError, aiohttp.ClientError, OSError)
+"""What a call raises that Slack refuses, or that gets no answer in time."""
+
 Kind = Literal[
     "rate_limited",  # 429: the method must wait
     "unknown",  # done or not: look for the message before sending it again
@@ -66,7 +69,7 @@ def classify(error: Exception, channel: str = "") -> DeliveryError:
         return _classify_answer(error.response, channel)
     if isinstance(error, aiohttp.ClientConnectorError):
         return DeliveryError("not_sent", "unreachable", f"Slack can't be reached ({error}); check the network.")
-    if isinstance(error, TimeoutError | aiohttp.ClientError | OSError | SlackClientError):
+    if isinstance(error, SLACK_FAILURES):
         return DeliveryError(
             "unknown", "no_answer", f"Slack gave no answer ({type(error).__name__}); it is tried again."
         )
