@@ -191,7 +191,9 @@ class Renderer:
                 desired += await self._told(action, subject, timeline)
         elif action.undo is not None and action.undo.status is not None:
             desired += await self._undo_changed(action, subject, timeline)
-        if undos.is_told(action) or undos.is_undone_elsewhere(action, timeline.document.actions):
+        is_news = undos.has_news(action, timeline.document.actions)
+        posted = await self._outbox.messages_of(timeline.root_id) if action.measure is not None else ()
+        if is_news or any(message.key.startswith(f"measure:{action.id}:") for message in posted):
             desired += [replace(reply, by_person=True) for reply in await self._measure_news(action, subject, timeline)]
         return desired
 

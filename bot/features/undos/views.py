@@ -169,15 +169,14 @@ def _problem(action: Action, undo: Undo, view: RedactedView, was_to_end: str) ->
     return f"{on}: {undo_state.summary(action, view).removeprefix(' · ')}."
 
 
-def is_told(action: Action) -> bool:
-    """Whether the thread says that what is in force was marked as ended, or that nobody knows any more."""
-    return action.measure is not None and bool(action.measure.message)
+def has_news(action: Action, known: Sequence[Action]) -> bool:
+    """Whether its thread would not read otherwise what became of it.
 
-
-def is_undone_elsewhere(action: Action, known: Sequence[Action]) -> bool:
-    """Whether a run of another alert has undone it, which those of its own thread would not read of."""
+    It was marked as ended, nobody knows any more, or a run of another alert, which is not `known`, has undone it.
+    """
     undo, by = action.undo, {one.id for one in known}
-    return undo is not None and undo.status == "undone" and bool(undo.action_id) and undo.action_id not in by
+    is_elsewhere = undo is not None and undo.status == "undone" and undo.action_id not in by
+    return is_elsewhere or (action.measure is not None and bool(action.measure.message))
 
 
 def measure_reply(
@@ -193,7 +192,7 @@ def measure_reply(
         by = person_name(measure.ended_by or "")
         text = f"{on} was marked as ended by *{by}*, and nothing was run: {why}"
         if not measure.message:
-            text = f"{on} was undone by *{by}*, with a run on another alert. It is no longer in force."
+            text = f"{on} was undone by *{by}* ({action.undo and action.undo.action_id}). It is no longer in force."
     else:
         text = f"⚠️ {on} may not be in force any more: {why}"
     text = f"{text} {mentions(told)}".rstrip()

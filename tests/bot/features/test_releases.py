@@ -165,6 +165,23 @@ async def test_of_a_containment_that_is_only_starting_nobody_knows_after_the_und
         await env.until("anna", lambda view: card_in(view, SOC, second.id, "is maybe in force until"))
 
 
+async def test_a_reply_that_a_host_may_be_free_again_says_later_that_it_was_undone(tmp_path: Path) -> None:
+    timed = {"undo": "Tell_1_0", "undo_after_minutes": 60, "approval": 0, "target": "hostname"}
+    async with feature_environment(tmp_path, {"Isolate": timed, "Tell": {"target": "hostname"}}) as env:
+        first, card = await env.alert_and_card("anna", artifacts=[{"dataType": "hostname", "data": "LT-0198"}])
+        alike = [{"dataType": "hostname", "data": "lt-0198.corp.example"}]
+        second = await env.create_alert(sourceRef="second", artifacts=alike)
+        body = {"objectType": "alert", "objectId": first.id}
+        await env.client.run({**body, "responderId": "Isolate_1_0"})
+        await env.ended_run(first)
+        await env.client.run({**body, "responderId": "Tell_1_0", "objectId": second.id})
+        doubted = await env.until("anna", in_thread(card["ts"], "may not be in force any more"))
+        await undo(env["anna"], SOC, doubted["ts"], action_id=button(doubted, ids.UNDO))
+        ended = await env.until("anna", in_thread(card["ts"], "It is no longer in force."))
+        assert ended["ts"] == doubted["ts"]
+        assert ids.UNDO not in text_of(ended)
+
+
 def after_undo(view: EmulatorView, ts: str) -> dict[str, Any] | None:
     """The direct message with this ts once it offers no Undo."""
     return next((m for m in direct(view) if m["ts"] == ts and "Undo now" not in text_of(m)), None)
