@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bot.clearance import RedactedView
 from bot.features import responses
-from bot.features.base import Command, Context, Entry, Feature, Handler
+from bot.features.base import Command, Context, Entry, Feature
 from bot.features.home.found_runs import MANY, SOME, FoundRuns
 from bot.features.home.views import overview
 from bot.features.home.views.home import HomeRun, by_bulk
@@ -13,12 +13,14 @@ from bot.features.runs.views import runs
 from core.common.clock import DAY_MS
 from core.models import Action, Person
 
+PENDING, FAILED, MINE = "Approvals", "Failed", "My runs"  # the titles of modals
+
 
 async def on_failed_command(context: Context) -> None:
     """List everybody's runs that failed in the last day, as far as this person may see what they ran on."""
     since = context.services.clock_ms() - DAY_MS
     failed = await context.core.newest_actions("failed", since=since, limit=MANY)
-    await _show(context, "failed", "Failed or expired in the last day", runs.newest_first(failed))
+    await _show(context, "failed", FAILED, "Failed or expired in the last day", runs.newest_first(failed))
 
 
 async def on_mine_command(context: Context) -> None:
@@ -28,7 +30,7 @@ async def on_mine_command(context: Context) -> None:
         context.core.newest_actions("open", by=login, limit=SOME),
         context.core.newest_actions("ended", by=login, limit=SOME),
     )
-    await _show(context, "mine", "Your runs", [*runs.newest_first(opened), *runs.newest_first(ended)])
+    await _show(context, "mine", MINE, "Your runs", [*runs.newest_first(opened), *runs.newest_first(ended)])
 
 
 async def on_pending_command(context: Context) -> None:
@@ -43,19 +45,19 @@ async def on_pending_command(context: Context) -> None:
     to_decide = by_bulk(to_decide)
     await responses.show_with_buttons(
         context,
-        "Approvals",
+        PENDING,
         "pending",
         lambda button: overview.pending(to_decide, others, person, button=button, hidden=hidden),
     )
 
 
-async def _show(context: Context, verb: str, title: str, actions: Sequence[Action]) -> None:
+async def _show(context: Context, verb: str, modal_title: str, title: str, actions: Sequence[Action]) -> None:
     person = context.person
     listed = await FoundRuns.of(context, actions)
     shown, hidden = _visible([listed.run(action) for action in actions], person)
     await responses.show_with_buttons(
         context,
-        overview.VERBS[verb],
+        modal_title,
         verb,
         lambda button: overview.run_list(title, by_bulk(shown), person, button=button, hidden=hidden),
     )
@@ -67,20 +69,13 @@ def _visible(listed: Sequence[HomeRun], person: Person) -> tuple[list[HomeRun], 
     return shown, len(listed) - len(shown)
 
 
-_HANDLERS: dict[str, Handler] = {
-    "pending": on_pending_command,
-    "failed": on_failed_command,
-    "mine": on_mine_command,
-}
-_SUMMARIES = {
-    "pending": "what waits for approval, with Review",
-    "failed": "what failed in the last day, with Run again",
-    "mine": "what you started, and how it went",
-}
-
 FEATURE = Feature(
     commands={
-        verb: Command(Entry(handler, modal_title=overview.VERBS[verb]), verb, _SUMMARIES[verb])
-        for verb, handler in _HANDLERS.items()
+        verb: Command(Entry(handler, modal_title=title), verb, summary)
+        for verb, handler, title, summary in (
+            ("pending", on_pending_command, PENDING, "what waits for approval, with Review"),
+            ("failed", on_failed_command, FAILED, "what failed in the last day, with Run again"),
+            ("mine", on_mine_command, MINE, "what you started, and how it went"),
+        )
     },
 )

@@ -11,11 +11,6 @@ from core.models import Person
 
 MAX_LINES = 20  # each with a button
 MAX_OTHERS = 5  # so that a message has at most 50 blocks
-VERBS = {
-    "pending": "Approvals",
-    "failed": "Failed",
-    "mine": "My runs",
-}
 
 
 def run_list(title: str, shown: Sequence[HomeRun], person: Person, *, button: ButtonIds, hidden: int = 0) -> Message:
