@@ -53,7 +53,7 @@ async def checks(
     key = Check("key", True, "none in the settings: `serve` makes its own; `bot` needs [bot] core_api_key")
     if settings.bot.core_api_key:
         key = await key_check(core)
-    results = [*await _core_checks(core), key]
+    results = [*await core_checks(core), key]
     if not settings.slack.bot_token:
         return [*results, Check("token", False, "none: set [slack] bot_token, or SLACK_BOT_TOKEN")]
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
@@ -87,15 +87,6 @@ async def bot_checks(settings: BotSettings, session: aiohttp.ClientSession) -> l
             return [Check(str(part["name"]), part["ok"] is True, str(part["message"])) for part in parts]
     except (aiohttp.ClientError, TimeoutError, ValueError, LookupError, TypeError):
         return [Check("bot", True, f"none answers at {address}, so it does not run on this machine")]
-
-
-async def _core_checks(core: CoreClient) -> list[Check]:
-    """Core, its database and its engines, from its `/health`."""
-    try:
-        health = await core.health()
-    except ResponderBotError as error:
-        return [Check("core", False, f"{error.message} Start it: `responder-bot serve`, or `responder-bot core`.")]
-    return core_checks(health)
 
 
 async def key_check(core: CoreClient) -> Check:

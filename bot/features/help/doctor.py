@@ -1,7 +1,6 @@
 """`/responder doctor`: what may keep a button from working, and how to fix it, as far as the caller may know it."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from bot.block_kit import notices
 from bot.block_kit.notices import TASKS
@@ -9,6 +8,7 @@ from bot.block_kit.text import foreign, said
 from bot.clearance import tlp_name
 from bot.features.authorization import DIRECT_MESSAGE, who_gives_rights
 from bot.features.base import Check, Command, Context, Entry, Feature
+from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.models import Person
 
@@ -26,7 +26,7 @@ async def on_doctor_command(context: Context) -> None:
         await context.respond(away if context.core_problem else notices.unlinked(context.user, context.team))
         return
     checks = [_link_check(person), _permissions_check(person), _channel_check(context)]
-    others = [*await _core(context), *await context.services.checks()]
+    others = [*await core_checks(context.services.core), *await context.services.checks()]
     checks += others if person.profile == "org-admin" else [await _summary(context, others)]
     failed = sum(not check.ok for check in checks)
     head = "*All is well.*" if not failed else f"*{failed} of {len(checks)} need attention.*"
@@ -71,16 +71,13 @@ def _channel_check(context: Context) -> Check:
     return Check(name, True, f"shows up to {tlp_name(clearance)}; above that, details are withheld")
 
 
-async def _core(context: Context) -> list[Check]:
-    try:
-        health = await context.services.core.health()
-    except ResponderBotError as error:
-        return [Check("core", False, f"{error.message} Is `responder-bot core` running, at [bot] core_url?")]
-    return core_checks(health)
-
-
-def core_checks(health: Mapping[str, Any]) -> list[Check]:
+async def core_checks(core: CoreClient) -> list[Check]:
     """Checks of core and its parts from its `/health`: one for each part that is well, else one for each line."""
+    try:
+        health = await core.health()
+    except ResponderBotError as error:
+        cure = "Start it, `responder-bot serve` or `responder-bot core`, or correct [bot] core_url."
+        return [Check("core", False, f"{error.message} {cure}")]
     status = str(health.get("status"))
     meanings = {"ok": "well", "degraded": "works, but something is missing"}.get(status, "down")
     checks = [Check("core", status != "down", meanings)]
