@@ -144,18 +144,19 @@ def _action_id(block_id: str) -> str:
     return ids.numbered(ids.VALUE, block_id)
 
 
+def _blocks(view: View) -> Sequence[Block]:
+    blocks = view.get("blocks")
+    return [mapping(block) for block in blocks] if isinstance(blocks, list) else []
+
+
 def labels(view: View) -> dict[str, str]:
     """What the fields of a view are called, by block id."""
-    blocks = view.get("blocks")
-    fields = [mapping(block) for block in blocks] if isinstance(blocks, list) else []
-    return {str(block.get("block_id")): str(mapping(block.get("label")).get("text") or "") for block in fields}
+    return {str(block.get("block_id")): str(mapping(block.get("label")).get("text") or "") for block in _blocks(view)}
 
 
 def options(view: View, block_id: str) -> Sequence[Block]:
     """The options of a menu, as it was shown; empty for one that searches."""
-    blocks = view.get("blocks")
-    fields = [mapping(block) for block in blocks] if isinstance(blocks, list) else []
-    element = next((mapping(field.get("element")) for field in fields if field.get("block_id") == block_id), {})
+    element = next((mapping(block.get("element")) for block in _blocks(view) if block.get("block_id") == block_id), {})
     shown = element.get("options")
     return [option for option in shown if isinstance(option, Mapping)] if isinstance(shown, list) else []
 

@@ -25,17 +25,17 @@ async def on_template_view(context: Context) -> Json:
     try:
         created = await context.core.create_case_template(filled.body)
     except ResponderBotError as error:
-        return _core_error(error, [str(block.get("block_id")) for block in view.get("blocks") or []])
+        return _core_error(error, view)
     return modals.update(views.created_view(created))
 
 
-def _core_error(error: ResponderBotError, shown: list[str]) -> Json:
+def _core_error(error: ResponderBotError, view: modals.View) -> Json:
     """Core's error at the field that it is about; a name that is taken at the name."""
     if error.code not in ("exists", "invalid_fields"):
         return modals.problem(notices.sentence(error))
     if error.code == "exists" or not error.fields:
         return modals.errors({"name": error.message})
-    return modals.errors(views.errors_by_block(error.fields, shown))
+    return modals.errors(views.errors_by_block(error.fields, modals.labels(view)))
 
 
 FEATURE = Feature(

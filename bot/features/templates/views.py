@@ -1,6 +1,6 @@
 """The modal that creates a case template, and what is submitted with it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -137,7 +137,7 @@ _HINTS = {
 }
 
 
-def errors_by_block(fields: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> dict[str, str]:
+def errors_by_block(fields: Sequence[Mapping[str, Any]], shown: Collection[str]) -> dict[str, str]:
     """Core's errors by block id: `tasks[3].title` at `tasks`, and at the name what has no field here."""
     by_block: dict[str, str] = {}
     for field in fields:
