@@ -131,10 +131,7 @@ class MessageOutbox:
     ) -> None:
         """Upsert what was rendered for these requests, and send it first; `asked` is that of `Asking`."""
 
-        def fulfil(tx: Transaction, now: int) -> None:
-            refreshes.fulfil(tx, requests, now)
-
-        await self._write(desired, fulfil, grouped, asked)
+        await self._write(desired, lambda tx, now: refreshes.fulfil(tx, requests, now), grouped, asked)
 
     async def commit_groups(
         self,

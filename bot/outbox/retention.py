@@ -14,13 +14,12 @@ from functools import partial
 
 from bot.outbox import state
 from bot.outbox.store import Stores
-from core.common.clock import Clock
+from core.common.clock import DAY_MS, Clock
 from core.common.database import Params, Reads, Row, Transaction
 from core.common.database.shrinking import shrink
 from core.common.errors import ResponderBotError
 from core.models import ClosedObjects
 
-DAY_MS = 86_400_000
 CONTENT_KEEP_MS = 30 * DAY_MS  # of a message that Slack shows; one that changes is rendered anyway
 STEP_S = 0.008  # of the writer's time; the commit comes on top
 PAUSE_S = 0.05  # after each step, for all others
