@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from core import cli as core_cli
 from core.common.errors import ResponderBotError
 from core.common.tasks import cancel_and_wait
-from core.common.words import some_of
+from core.common.words import count, some_of
 
 if TYPE_CHECKING:
     from bot.app import Bot
@@ -538,11 +538,8 @@ def _settings_checks(
 
     sections = _sections(args)
     file = sections.source if Path(sections.source).is_file() else f"no {sections.source} here (--config names another)"
-    channels = len(settings.channel)
     mode_problem = _file_mode_problem(Path(sections.source), sections.tables)
-    lines = [
-        (not mode_problem, "settings", mode_problem or f"{file}, {channels} channel{'' if channels == 1 else 's'}")
-    ]
+    lines = [(not mode_problem, "settings", mode_problem or f"{file}, {count(len(settings.channel), 'channel')}")]
     if _is_local_core(settings, core):
         if problem := database_problem(core):
             lines.append((False, "database", problem))
