@@ -14,7 +14,7 @@ from itertools import takewhile
 
 from core.audit import store as audit
 from core.audit import trail
-from core.common.clock import Clock
+from core.common.clock import DAY_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.database.shrinking import shrink
 from core.common.errors import ResponderBotError
@@ -28,7 +28,6 @@ from core.store import attachments, events
 from core.store import retention as stored
 from core.store.database import backup
 
-DAY_MS, MINUTE_MS = 86_400_000, 60_000
 STEP_S = 0.008  # of the writer's time; the commit comes on top
 PAUSE_S = 0.05  # after each step, for all others
 AT_ONCE = 200  # rows that are looked up together

@@ -8,11 +8,10 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 
-from bot.outbox.retention import DAY_MS
 from bot.outbox.retention import Retention as BotRetention
 from bot.outbox.store import open_stores
 from core.common import logs
-from core.common.clock import now_ms
+from core.common.clock import DAY_MS, now_ms
 from core.common.settings_file import RetentionSection
 from core.models import ClosedObjects
 from core.retention.pruning import Retention

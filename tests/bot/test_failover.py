@@ -19,10 +19,10 @@ from bot.block_kit import ids
 from bot.outbox.replicas import LEASE_MS, LOOK_MS, RENEW_MS
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.client import CoreClient
-from core.common.clock import now_ms
+from core.common.clock import DAY_MS, now_ms
 from core.common.database import Database, Dialect
 from core.common.settings_file import RetentionSection
-from core.retention.pruning import DAY_MS, Retention
+from core.retention.pruning import Retention
 from core.settings import ResponderSection
 from tests import stores
 from tests.bot.core_proxy import CoreProxy

@@ -13,7 +13,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.message import Intent
 from bot.outbox import DesiredMessage, RefreshRequest
 from bot.outbox.alert_groups import ChannelAlert, GroupChanges
-from bot.outbox.retention import CONTENT_KEEP_MS, DAY_MS, Retention
+from bot.outbox.retention import CONTENT_KEEP_MS, Retention
+from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
 from core.models import ClosedObjects
 from tests import stores

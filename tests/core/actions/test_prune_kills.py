@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from core.common.clock import DAY_MS
 from core.models import CaseUpdate, CommentInput, LogInput, TaskInput
-from core.retention.pruning import DAY_MS
 from tests import stores
 from tests.core.actions.harness import ANNA
 from tests.core.actions.test_retention import (

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from core.app import Core
-from core.common.clock import now_ms
+from core.common.clock import DAY_MS, now_ms
 from core.common.database import Dialect
 from core.common.database.location import Location, PostgresqlUrl
 from core.common.database.opening import forget_place
 from core.common.errors import ResponderBotError
 from core.common.settings_file import RetentionSection
-from core.retention.pruning import DAY_MS
 from core.store.database.backup import copy, restore_backup
 from tests import stores
 from tests.core.actions.test_prune_kills import PRUNE, left, seed

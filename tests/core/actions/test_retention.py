@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from bot.cli import main
 from core.actions.bulks import Bulks
 from core.app import Core
-from core.common.clock import now_ms
+from core.common.clock import DAY_MS, now_ms
 from core.common.errors import ResponderBotError
 from core.common.settings_file import RetentionSection
 from core.engines.base import Report, Responder
@@ -38,7 +38,7 @@ from core.models import (
 from core.records.alerts import Alerts
 from core.records.cases import Cases
 from core.records.comments import Comments
-from core.retention.pruning import DAY_MS, Retention, longest_rule_ms
+from core.retention.pruning import Retention, longest_rule_ms
 from core.settings import ResponderSection, load
 from core.store.database.backup import copy
 from core.store.database.opening import open_database

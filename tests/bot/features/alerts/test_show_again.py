@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from bot.block_kit import ids
-from bot.outbox.retention import DAY_MS
 from bot.slack_emulator import EmulatedUser
-from core.common.clock import now_ms
+from core.common.clock import DAY_MS, now_ms
 from core.common.settings_file import RetentionSection
 from core.retention.pruning import Retention
 from tests import stores
