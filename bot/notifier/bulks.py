@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class BulkMessages:
     """Renders them from counts, which name no object.
 
-    Only a direct message names the first objects that wait for its reader's decision, and then belongs to the bulk
-    (`root_id`). Whatever changes one of these objects comes with its bulk, so that it is rendered again.
+    Only a direct message names the first objects that wait for its reader's decision, or says why they were denied, and
+    then belongs to the bulk (`root_id`). What changes one of these comes with its bulk, so that it is rendered again.
 
     There is one where somebody asked for the bulk in Slack, in each channel that shows what waits for approval, and
     for each person who is asked to decide. In a channel replies in its thread ask for that, and tell how it ended.
@@ -51,14 +51,14 @@ class BulkMessages:
         self._as_of: dict[str, int] = {}  # by bulk: the newest event that its message reflects
 
     async def of(
-        self, bulk: BulkCounts, as_of: int, destinations: Collection[str], asking: Asking
+        self, bulk: BulkCounts, as_of: int, destinations: Collection[str], asking: Asking, *, has_run: bool
     ) -> list[DesiredMessage]:
         """The messages of a bulk there, and where it has some unless they reflect more than `as_of` already.
 
         `destinations` are channels, `team:user` for direct messages, and user groups that are mentioned. When it is
-        new and waits for approval, that asks them.
+        new and waits for approval, that asks them. Unless it `has_run`, only what names its objects may have changed.
         """
-        posted = {message.key for message in await self._outbox.messages_named(f"{BULK}:{bulk.id}:")}
+        posted = {one.key: one.root_id for one in await self._outbox.messages_named(f"{BULK}:{bulk.id}:")}
         asks = await self._outbox.messages_named(f"{BULK}ask:{bulk.id}:")
         replies: list[DesiredMessage] = []
         was_asked = bool(asks) or any(is_person(_user(key)) for key in posted)
@@ -67,7 +67,7 @@ class BulkMessages:
             asked = [] if was_asked else [one for one in destinations if _is_asked(one)]
             rung = [one for one in asked if await asking.may_ask(_user(one), one.rpartition(":")[0])]
             destinations = [*channels, *(one for one in rung if is_person(_user(one)))]
-            if not was_asked:
+            if has_run and not was_asked:
                 replies = [await self._ask(bulk, one, asked, rung, asking) for one in channels]
                 asking.remind(f"{BULK}:{bulk.id}", bulk.created_at, bulk.expires_at or bulk.created_at)
         keys = {bulk_key(bulk.id, destination): None for destination in destinations}
@@ -75,11 +75,12 @@ class BulkMessages:
             keys = {key: None for key in keys if key not in posted}
         else:
             self._as_of.pop(bulk.id, None)
-            keys |= dict.fromkeys(sorted(posted))
+            keys |= {key: None for key in sorted(posted) if has_run or posted[key]}
         waiting = await self._waiting(bulk)
         rendered = [message for key in keys for message in await self._messages(key, bulk, waiting)]
         is_news = bulks.has_ended(bulk) and (was_asked or bool(bulk.outcomes))
-        kinds = [*([BULK_TOLD] if is_news else []), *([BULK_UNDONE] if bulk.undone else [])]
+        is_told = has_run or bool(await self._outbox.messages_named(f"{BULK_TOLD}:{bulk.id}:"))
+        kinds = [*([BULK_TOLD] if is_news and is_told else []), *([BULK_UNDONE] if bulk.undone and has_run else [])]
         return [*rendered, *replies, *[message for kind in kinds for message in await self._told(kind, bulk)]]
 
     async def _ask(
@@ -118,7 +119,8 @@ class BulkMessages:
         if kind == BULK_UNDONE and not said:
             return []
         buttons = await self._outbox.buttons.prepare(user, key)
-        return [DesiredMessage(key, user, bulks.ended(bulk, said, button=buttons), buttons=buttons)]
+        message = DesiredMessage(key, user, bulks.ended(bulk, said, button=buttons), buttons=buttons)
+        return [_naming(message, bulk, [view for run, view in listed if runs.state_of(run) == "denied"])]
 
     async def _waiting(self, bulk: BulkCounts) -> list[tuple[Action, Subject]]:
         """Those of its runs that wait for approval; none where they can't be read, so that nothing names them."""
@@ -179,9 +181,7 @@ class BulkMessages:
             content = notices.reminded(content.text, content.blocks)
         message = DesiredMessage(key, channel, content, by_person=by_person, is_progress=is_progress, buttons=buttons)
         if person is not None:
-            view = RedactedView(Subject("alert", bulk.id, "", CLEAR), person.clearance)
-            withheld = digest("".join(one.fingerprint for _, one in views))
-            return [replace(message, root_id=bulk.id, view=view, fingerprint=withheld) if views else message]
+            return [_naming(message, bulk, [view for _, view in views])]
         desired = [message]
         late = f"{BULK}late:{bulk.id}:{channel}"
         if not is_progress and bulk.counts:
@@ -189,6 +189,14 @@ class BulkMessages:
         if bulk.not_released or await self._outbox.messages_named(f"{BULK}late:{bulk.id}:"):
             desired.append(DesiredMessage(late, channel, bulks.late(bulk), thread_of=key))
         return desired
+
+
+def _naming(message: DesiredMessage, bulk: BulkCounts, views: Sequence[RedactedView]) -> DesiredMessage:
+    """The message, which belongs to its bulk if it names something or says why it was denied: these `views` of it."""
+    if not views:
+        return message
+    view = RedactedView(Subject("alert", bulk.id, "", CLEAR), views[0].clearance)
+    return replace(message, root_id=bulk.id, view=view, fingerprint=digest("".join(one.fingerprint for one in views)))
 
 
 def _user(destination: str) -> str:

@@ -295,12 +295,15 @@ class Notifier:
         for root_id, read in held.documents.items():
             if root_id not in changes.roots:  # an alert that shares with a case the artifact on which something ran
                 desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])
+        acted = {*changes.actions}
         for bulk, as_of in held.bulks.values():
             destinations = dict[str, None]()
             for document in documents:
                 work = self._bulk_destinations(document, bulk.id, changes)
                 destinations |= dict.fromkeys(await isolated(work, document.id, otherwise=[]))
-            desired += await isolated(self._bulks.of(bulk, as_of, destinations, asking), bulk.id, otherwise=[])
+            has_run = any(run.bulk == bulk.id and (run.id, one.id) in acted for one in documents for run in one.actions)
+            messages = self._bulks.of(bulk, as_of, destinations, asking, has_run=has_run)
+            desired += await isolated(messages, bulk.id, otherwise=[])
         await self._outbox.commit_page(
             [*desired, *asking.counts],
             last,

@@ -79,8 +79,9 @@ class DesiredMessage:
     """The content that a message should have. Of several that pile up only the last is sent.
 
     `key` identifies the message for ever, such as `alert:~12:C0SOC`; `thread_of` is the key of the message that it
-    replies to; `root_id` the id of its alert or case. `file` (name, text) is posted in the same thread; None deletes
-    it. `view` is the view that the content was rendered from; `buttons` are those that it was rendered with.
+    replies to; `root_id` the id of its alert or case, or of the bulk whose targets it names. `file` (name, text) is
+    posted in the same thread; None deletes it. `view` is the view that the content was rendered from; `buttons` are
+    those that it was rendered with.
     """
 
     key: str

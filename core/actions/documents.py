@@ -184,7 +184,7 @@ class _DocumentReader:
         self.chars = 0
         """The length of all JSON read so far."""
         self.bulk_ids: set[int] = set()
-        """The bulks that were named, those of the actions that were named, and those that wait on what has changed."""
+        """The bulks that were named, those of the actions that were named, and those that wait or were denied there."""
 
     @cached_property
     def _recent_runs(self) -> Mapping[str, int]:
@@ -196,7 +196,7 @@ class _DocumentReader:
             return
         number, root_id = number_of(event.object_id), number_of(event.root_id)
         document = self._document(root_id)
-        self.bulk_ids.update(stored_bulks.awaiting_on(self._reads, root_id))
+        self.bulk_ids.update(stored_bulks.told_of(self._reads, root_id))
         if event.object_type == "Action":
             self._add_action(document, number)
             row = stored.find(self._reads, number)

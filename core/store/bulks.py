@@ -9,7 +9,7 @@ from core.common.database import Reads, Row, Transaction
 _COLUMNS = "id, created_by, created_at, responder_name, request, targets, total, refused, retried_by"
 
 
-_AWAITS = "status IN ('Waiting', 'InProgress') AND awaits_approval = 1 AND bulk_id IS NOT NULL"  # as in an index
+_TOLD = "bulk_id IS NOT NULL AND (awaits_approval = 1 OR outcome = 'denied')"
 
 
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
@@ -46,11 +46,11 @@ def awaiting(reads: Reads, bulk_id: int) -> list[int]:
     return [row["id"] for row in rows]
 
 
-def awaiting_on(reads: Reads, root_id: int) -> set[int]:
-    """The bulks with runs that wait for approval on an alert or a case, or on what an alert shares with its case."""
+def told_of(reads: Reads, root_id: int) -> set[int]:
+    """The bulks with runs that wait or were denied on an alert or a case, or on what an alert shares with its case."""
     rows = reads.rows(
-        f"SELECT bulk_id FROM action WHERE root_id = :id AND {_AWAITS} UNION ALL SELECT bulk_id FROM alert_artifact"
-        f" JOIN action ON object_id = artifact_id WHERE alert_id = :id AND {_AWAITS}",
+        f"SELECT bulk_id FROM action WHERE root_id = :id AND {_TOLD} UNION ALL SELECT bulk_id FROM alert_artifact"
+        f" JOIN action ON object_id = artifact_id WHERE alert_id = :id AND {_TOLD}",
         {"id": root_id},
     )
     return {row["bulk_id"] for row in rows}

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from bot.app import running
 from bot.block_kit import ids
 from bot.clearance import RedactedView, Subject
 from bot.identity import CACHE_MS
 from bot.message import Message
 from bot.notifier.asking import AT_MOST
-from bot.outbox import DesiredMessage, RefreshRequest
+from bot.outbox import DesiredMessage, RateLimiter, RefreshRequest
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import MINUTE_MS, now_ms
@@ -34,7 +35,7 @@ from tests.bot.features.environment import (
     within_limits,
 )
 from tests.bot.outbox.harness import all_sent
-from tests.bot.running import CHANNELS, OPEN, SOC, approve
+from tests.bot.running import CHANNELS, OPEN, SOC, UNLIMITED, approve
 
 ISOLATE: Mapping[str, Any] = {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}
 ONCALL = "S0ONCALL"
@@ -376,7 +377,7 @@ async def bulk_of(env: FeatureEnvironment, by: str, levels: Sequence[int]) -> tu
     """A bulk that waits on alerts with these severities, each with an address of its own."""
     alerts = [
         await env.create_alert(
-            sourceRef=str(n), severity=level, artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}]
+            sourceRef=f"{n}-{now_ms()}", severity=level, artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}]
         )
         for n, level in enumerate(levels)
     ]
@@ -424,6 +425,60 @@ async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").deny_bulk(bulk.id)
         await env.until("ben", without("113[.]", "nothing was run"))
+
+
+async def test_a_bulks_request_names_nothing_more_once_a_level_rose_unseen_or_its_reader_is_unlinked(
+    tmp_path: Path,
+) -> None:
+    clock = Jumping()
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, clock_ms=clock) as env:
+        await env.core.core.people.set_clearance("ben", 2)
+        _, alerts = await bulk_of(env, "anna", [2, 4])
+        await env.until("ben", asked("113[.]1`"))
+        await env.bot.close()
+        await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
+        await env.core.prune_events(-1)
+        async with (
+            CoreClient(env.core.url, env.service_key) as core,
+            running(env.settings, core, clock_ms=clock, rate_limiter=RateLimiter(**UNLIMITED)) as bot,
+        ):
+
+            def shown(view: EmulatorView, *without: str) -> list[dict[str, Any]]:
+                return [m for m in direct(view) if "Isolate" in str(m) and not any(one in str(m) for one in without)]
+
+            (left,) = await env.until("ben", lambda view: shown(view, "113[.]1"))
+            assert "113[.]0`" in text_of(left)
+            await env.core.core.people.unlink("ben")
+            clock.ahead_ms += CACHE_MS
+            bot.channels.refreshed.set()
+            await env.until("ben", lambda view: all("113[.]" not in str(m) for m in direct(view)))
+
+
+async def test_why_a_bulk_was_denied_is_read_no_longer_by_who_may_not_see_its_alerts(tmp_path: Path) -> None:
+    clock = Jumping()
+    async with asking(tmp_path, clock_ms=clock) as env:
+
+        async def denied() -> list[Alert]:
+            bulk, alerts = await bulk_of(env, "anna", [2, 4])
+            async with CoreClient(env.core.url, env.service_key) as bot:
+                await bot.as_user("ben").deny_bulk(bulk.id, None, f"the laptop of {alerts[0].id}")
+            shown = await env.until("anna", asked(f"the laptop of {alerts[0].id}"))
+            assert "nothing was run, 2 denied.\\nDenied by ben.\\n>the laptop" in text_of(shown)
+            return alerts
+
+        def none_says(words: str) -> Any:
+            return lambda view: all(words not in str(message) for message in direct(view))
+
+        first, second = await denied()
+        await env.client.request("PATCH", f"/api/alert/{first.id}", {"tlp": 3})
+        await env.client.request("PATCH", f"/api/alert/{second.id}", {"tlp": 3})
+        await env.until("anna", none_says(f"the laptop of {first.id}"))
+        first, _ = await denied()
+        await env.core.core.people.set_clearance("anna", 1)
+        clock.ahead_ms += CACHE_MS
+        env.bot.channels.refreshed.set()
+        await env.until("anna", none_says(f"the laptop of {first.id}"))
+        assert len([m for m in direct(env["anna"].live_view) if "nothing was run" in text_of(m)]) == 2
 
 
 async def test_after_a_week_the_request_of_a_bulk_in_a_direct_message_gets_new_buttons(tmp_path: Path) -> None:
