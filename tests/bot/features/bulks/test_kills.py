@@ -128,7 +128,7 @@ async def test_of_a_hundred_each_runs_once_and_one_message_tells_it_though_core_
             assert actions(installed) == MANY
             messages = [message for message in await anna.messages(SOC) if not message.get("ephemeral")]
             (card,) = told(messages)
-            await anna.until(lambda view: over in str(view.thread(SOC, card["ts"])), timeout_s=60)
+            await anna.until(lambda view: over in str(view.thread(SOC, card["ts"])[1:]), timeout_s=60)
             replies = {message["ts"]: anna.live_view.thread(SOC, message["ts"])[1:] for message in messages}
         assert len(messages) == 3 + 1 + 1  # cards, that of the group, and the bulk's
         assert {ts: len(found) for ts, found in replies.items() if found} == {card["ts"]: 1}
