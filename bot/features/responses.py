@@ -49,6 +49,12 @@ async def show_view(context: Context, view: Json) -> bool:
     return True
 
 
+async def open_view(context: Context, view: Json, again: str) -> None:
+    """Likewise. Raises ResponderBotError("unavailable") with what to do `again` where Slack's trigger doesn't work."""
+    if not await show_view(context, view):
+        raise ResponderBotError("unavailable", f"Slack opened no window for it. {again}")
+
+
 async def show_with_buttons(context: Context, title: str, about: str, render: Callable[[ButtonIds], Message]) -> None:
     """Show a message with buttons as `show` does.
 

@@ -90,15 +90,13 @@ async def _choose_responder(context: Context, group: AlertGroup, _intent: Intent
     if len(targets) < len(worst):
         on = f"{len(targets)} of {on}, those that you may see"
     shown = choose.responder_view(RunRequest(channel=group.channel), targets, on)
-    if not await responses.show_view(context, shown):
-        raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Run on all* again.")
+    await responses.open_view(context, shown, "Press *Run on all* again.")
 
 
 async def _ask_to_close(context: Context, group: AlertGroup, _intent: Intent) -> None:
     """Say how many alerts of each severity are open, and what is still in force on them or waits for approval."""
     responses.require_permission(context, "manageAlert")
-    if not await responses.show_view(context, modals.loading(close_views.ALL)):
-        raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Close all* again.")
+    await responses.open_view(context, modals.loading(close_views.ALL), "Press *Close all* again.")
     await _show_close(context, group.key)
 
 

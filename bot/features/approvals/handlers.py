@@ -70,8 +70,7 @@ async def _ask_to_approve(context: Context, action_id: str, extension_id: str = 
         return
     subjects.require_vote(context, action, action.approval if extension is None else extension.approval)
     shown = await _approve_view(context, action, view, extension, is_in_home=is_home(context))
-    if not await responses.show_view(context, shown):
-        raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Approve* on its card.")
+    await responses.open_view(context, shown, "Press *Approve* on its card.")
 
 
 def _later_end(context: Context, action: Action, extension_id: str) -> Extension | None:

@@ -188,8 +188,7 @@ async def _opened(context: Context, title: str) -> Bulk:
     """The bulk of the clicked button, whose modal is open; what it shows takes longer than Slack waits."""
     intent = await responses.clicked_intent(context)
     responses.require_permission(context, "manageAction")
-    if not await responses.show_view(context, modals.loading(title)):
-        raise ResponderBotError("unavailable", f"Slack opened no window for it. Press *{title}* again.")
+    await responses.open_view(context, modals.loading(title), f"Press *{title}* again.")
     return await context.core.bulk(intent.object_id)
 
 

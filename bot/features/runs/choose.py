@@ -42,15 +42,15 @@ async def on_several_button(context: Context) -> None:
         subject, of = await subjects.find(context.core, intent.object_id), f"Observables of {intent.object_id}"
         subjects.require_visible(context, subject)
         request = replace(request, targets=(run_target(subject),))
-    if not await responses.show_view(context, run_form.targets_view(request, of, options, MOST)):
-        raise ResponderBotError("unavailable", "Slack opened no form. Try again.")
+    await responses.open_view(context, run_form.targets_view(request, of, options, MOST), "Try again.")
 
 
 async def on_alerts_button(context: Context) -> None:
     """Ask for alerts, in place of the run modal's one."""
     responses.require_permission(context, "manageAction")
     channel = request_of(context).channel
-    await responses.show_view(context, run_form.targets_view(RunRequest(channel=channel), "Alerts", [], MOST))
+    view = run_form.targets_view(RunRequest(channel=channel), "Alerts", [], MOST)
+    await responses.open_view(context, view, "Try again.")
 
 
 async def on_target_options(context: Context) -> Json:

@@ -13,7 +13,6 @@ from bot.features.runs.targets import in_force_on
 from bot.features.runs.views import runs, undo_state
 from bot.features.undos import views
 from core.common.clock import MINUTE_MS
-from core.common.errors import ResponderBotError
 from core.models import Action, Policy
 
 UNKNOWN = "It may be on its way: the responder service stopped answering. Press it again; nothing is undone twice."
@@ -28,8 +27,7 @@ async def on_undo_button(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     responses.require_permission(context, "manageAction")
     shown = await _question(context, intent.object_id, intent.argument, is_in_home=is_home(context))
-    if not await responses.show_view(context, shown):
-        raise ResponderBotError("unavailable", "Slack opened no window for it. Press *Undo* again.")
+    await responses.open_view(context, shown, "Press *Undo* again.")
 
 
 async def _question(context: Context, action_id: str, part: str, *, is_in_home: bool) -> dict[str, Any]:
