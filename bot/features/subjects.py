@@ -23,6 +23,7 @@ from core.models import (
     Artifact,
     Document,
     OfferedResponder,
+    Policy,
     TargetArtifact,
     is_same_target,
     parse_id,
@@ -93,6 +94,17 @@ async def of_action(core: CoreClient, action: Action) -> tuple[Action, Subject]:
         in_document = next((candidate for candidate in document.actions if candidate.id == action.id), None)
         return titled_as(action, in_document), subject or Subject.unknown(action)
     return action, Subject.unknown(action)
+
+
+async def responder(core: CoreClient, subject: Subject, name: str) -> OfferedResponder | None:
+    """The responder for an object with this name; None if it is no longer there."""
+    return next((one for one in await core.responders(subject.kind, subject.id) if one.name == name), None)
+
+
+async def policy(core: CoreClient, subject: Subject, name: str) -> Policy:
+    """That of the responder with this name, or an empty one."""
+    found = await responder(core, subject, name)
+    return (found.policy if found is not None else None) or Policy()
 
 
 async def visible_run(context: Context, action_id: str) -> tuple[Action, RedactedView]:

@@ -17,7 +17,7 @@ from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import Message
 from core.common.errors import ResponderBotError
-from core.models import Action, Extension, OfferedResponder
+from core.models import Action, Extension
 
 USAGE = "approve ~run"
 
@@ -102,11 +102,12 @@ async def _approve_view(
     is_in_home: bool,
     has_changed: bool = False,
 ) -> dict[str, Any]:
+    responder = None if extension else await subjects.responder(context.core, view.subject, action.responder_name)
     render = partial(
         views.approve_view,
         action,
         view,
-        responder=await _responder(context, action, view.subject) if extension is None else None,
+        responder=responder,
         now_ms=context.services.clock_ms(),
         is_in_home=is_in_home,
         extension=extension,
@@ -178,11 +179,6 @@ async def _run(context: Context, action_id: str) -> tuple[Action, Subject]:
     return await subjects.of_action(context.core, action)
 
 
-async def _responder(context: Context, action: Action, subject: Subject) -> OfferedResponder | None:
-    offered = await context.core.responders(subject.kind, subject.id)
-    return next((responder for responder in offered if responder.name == action.responder_name), None)
-
-
 async def _is_over(context: Context, action: Action, subject: Subject) -> bool:
     """Whether nobody can decide on the run any more; says so then, and has its card updated."""
     message = await _no_longer_open(context, action, subject)
@@ -200,7 +196,7 @@ async def _no_longer_open(context: Context, action: Action, subject: Subject, re
     if not runs.was_not_started(action):
         decided = views.decision(action)
         return notices.notice(f"{views.run_on(action, view)} no longer waits for approval. {decided}")
-    responder = await _responder(context, action, subject)
+    responder = await subjects.responder(context.core, subject, action.responder_name)
     render = partial(views.not_approved, action, view, reason or read_report(action).message, responder)
     return await responses.with_buttons(context, f"again:{action.id}", render)
 

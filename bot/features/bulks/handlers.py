@@ -8,7 +8,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals, notices
 from bot.clearance import RedactedView, Subject
-from bot.features import responses
+from bot.features import responses, subjects
 from bot.features.approvals import views as approvals
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
@@ -27,7 +27,7 @@ from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
 from core.common.words import count
-from core.models import Action, Bulk, BulkAnswer, BulkTarget, Policy, parse_id
+from core.models import Action, Bulk, BulkAnswer, BulkTarget, parse_id
 
 REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE = "Review", "Extend all", "Undo all"
 
@@ -80,9 +80,7 @@ async def _review_view(context: Context, bulk: Bulk, *, has_changed: bool = Fals
     login, responder = context.person.login, None
     why_not = "You asked for it, so somebody else decides." if login == bulk.created_by else ""
     if waiting:
-        subject = waiting[0][1].subject
-        offered = await context.core.responders(subject.kind, subject.id)
-        responder = next((one for one in offered if one.name == bulk.responder_name), None)
+        responder = await subjects.responder(context.core, waiting[0][1].subject, bulk.responder_name)
         if all(approvals.has_voted(run, login) for run, _ in waiting):
             why_not = why_not or "You have approved it; it needs somebody else's approval as well."
     readable = [(run, view) for run, view in waiting if approvals.sees_all(view.clearance, view.subject)]
@@ -134,7 +132,8 @@ async def on_undo_all(context: Context) -> None:
 async def _undo_view(context: Context, bulk: Bulk, in_force: Listed, *, has_changed: bool = False) -> Json:
     if not in_force or in_force[0][0].undo is None:
         return modals.notice(UNDO_TITLE, "Nothing of it that you may see can be undone.")
-    policy, login = await _policy(context, in_force[0][1].subject, in_force[0][0].undo.responder), context.person.login
+    login, undone_by = context.person.login, in_force[0][0].undo.responder
+    policy = await subjects.policy(context.core, in_force[0][1].subject, undone_by)
     own, measures = [run.id for run, _ in in_force], await context.core.measures()
     rows = views.in_force_rows(in_force, measures, own, login)
     return views.undo_all_view(bulk, in_force, rows, policy, login, has_changed=has_changed)
@@ -164,7 +163,7 @@ async def on_extend_all(context: Context) -> None:
     if not timed:
         await context.show_modal(modals.notice(EXTEND_TITLE, "Nothing of it that you may see ends by itself."))
         return
-    policy = await _policy(context, timed[0][1].subject, bulk.responder_name)
+    policy = await subjects.policy(context.core, timed[0][1].subject, bulk.responder_name)
     await context.show_modal(views.extend_all_view(bulk, timed, policy, context.services.clock_ms()))
 
 
@@ -190,12 +189,6 @@ async def _opened(context: Context, title: str) -> Bulk:
     responses.require_permission(context, "manageAction")
     await responses.open_view(context, modals.loading(title), f"Press *{title}* again.")
     return await context.core.bulk(intent.object_id)
-
-
-async def _policy(context: Context, subject: Subject, name: str) -> Policy:
-    """That of the responder with this name."""
-    offered = await context.core.responders(subject.kind, subject.id)
-    return next((one.policy for one in offered if one.name == name), None) or Policy()
 
 
 async def _in_force(context: Context, bulk: Bulk, *, timed: bool = False) -> Listed:

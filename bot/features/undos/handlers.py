@@ -38,7 +38,7 @@ async def _question(context: Context, action_id: str, part: str, *, is_in_home: 
         await responses.refresh_cards(context, view.subject)  # which show what they no longer do
         return modals.notice("Undo", f"{runs.heading(shown, view)}{undo_state.summary(shown, view)}.")
     undone_by, on = shown.undo.responder, {action.object_id: shown.target or ()}
-    policy = await _policy(context, view, undone_by) or Policy()
+    policy = await subjects.policy(context.core, view.subject, undone_by)
     ends = [one for one in await in_force_on(context, on, undone_by) if action.id in one.actions]
     now, login = context.services.clock_ms(), context.person.login
     return views.undo_view(shown, view, policy, ends, now, login, part=part, is_in_home=is_in_home)
@@ -47,12 +47,6 @@ async def _question(context: Context, action_id: str, part: str, *, is_in_home: 
 def _part(action: Action, part: str) -> Action:
     """What the run has in force on one of its targets (`part`), or all of it."""
     return {id_: one for one, id_ in undo_state.in_force_by_target(action)}.get(part, action)
-
-
-async def _policy(context: Context, view: RedactedView, name: str) -> Policy | None:
-    """That of the responder with this name."""
-    offered = await context.core.responders(view.subject.kind, view.subject.id)
-    return next((one.policy for one in offered if one.name == name), None)
 
 
 async def on_undo_view(context: Context) -> Json:
@@ -80,8 +74,8 @@ async def on_extend_button(context: Context) -> None:
     """Ask how much later a run shall end."""
     intent = await responses.clicked_intent(context)
     action, view = await subjects.visible_run(context, intent.object_id)
-    policy = await _policy(context, view, action.responder_name)
-    if policy is None or not policy.undo:
+    policy = await subjects.policy(context.core, view.subject, action.responder_name)
+    if not policy.undo:
         policy = Policy(undo=action.undo.responder if action.undo else None)
     shown, now = _part(action, intent.argument), context.services.clock_ms()
     await context.show_modal(views.extend_view(shown, view, policy, now, part=intent.argument))
