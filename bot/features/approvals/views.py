@@ -490,9 +490,7 @@ def deny_view(
     asked_by, title = action.created_by, names.in_view(f"Deny {runs.title(action)}", "?")
     asks = _asked(action, view, now_ms, follows="If you deny it, it will not run: nothing changes on the target.")
     if extension is not None:
-        at = action.undo.at if action.undo is not None else None
-        line = _later_end(action, extension, view)
-        asks = [section(f"{line}\nIf you deny it, it {undo_state.ends(at)}.")]
+        asks = [section(f"{_later_end(action, extension, view)}\nIf you deny it, it {undo_state.ends(action)}.")]
         asked_by, title = extension.asked_by, "Deny a later end?"
     hint = f"{person_name(asked_by)} reads it, and everybody who sees the card."
     reason = modals.text_field("reason", "Reason", multiline=True, hint=hint)

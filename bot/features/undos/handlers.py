@@ -93,7 +93,7 @@ async def on_extend_view(context: Context) -> Json:
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
     extension = undo_state.later_end(action)
-    sentence = undo_state.end(action.undo.at if action.undo is not None else None)
+    sentence = f"It {undo_state.ends(action)}."
     if extension is not None:
         sentence = f"More time than was approved. It needs {undo_state.needed(extension)}"
     shown = RedactedView(subject, context.person.clearance)

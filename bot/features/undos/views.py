@@ -112,7 +112,7 @@ def extend_view(action: Action, view: RedactedView, policy: Policy, now_ms: int,
     undo = action.undo
     at = undo.at if undo is not None and undo.at is not None else now_ms
     who = f"*{person_name(action.created_by)}* asked for it."
-    about = section(f"{runs.heading(action, view)}. {who} {undo_state.end(undo.at if undo is not None else None)}")
+    about = section(f"{runs.heading(action, view)}. {who} It {undo_state.ends(action)}.")
     field = undo_state.longer_field("longer", policy, max(0, -((now_ms - at) // MINUTE_MS)))
     if not field:
         return modals.notice("How much longer?", f"{about['text']['text']} {undo_state.no_later_end(policy)}")

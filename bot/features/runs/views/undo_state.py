@@ -282,10 +282,7 @@ def by_itself(measures: Sequence[Measure], now_ms: int) -> str:
     return f"By itself it would end {slack_date(last)}, {left}." if last > now_ms else ""
 
 
-def end(at: int | None) -> str:
-    """`It ends tomorrow at 14:30.`"""
-    return f"It {ends(at)}."
-
-
-def ends(at: int | None) -> str:
+def ends(action: Action) -> str:
+    """`ends tomorrow at 14:30`: when what a run has in force does, unless that is changed."""
+    at = action.undo.at if action.undo is not None else None
     return f"ends {slack_date(at)}" if at is not None else "lasts until somebody undoes it"
