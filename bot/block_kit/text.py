@@ -182,6 +182,11 @@ def person_name(login: str) -> str:
     return foreign(plain_name(login), 200) or "somebody"  # with the login behind it, if others are called the same
 
 
+def people(logins: Iterable[str]) -> str:
+    """`ben, lea`: the names of the first 20, each once; mrkdwn."""
+    return ", ".join(map(person_name, list(dict.fromkeys(logins))[:20]))
+
+
 def mentions(slack_ids: Iterable[str]) -> str:
     """Mentions of user groups (`S...`) and people, which notify them."""
     return " ".join(f"<!subteam^{one}>" if one.startswith("S") else f"<@{one}>" for one in slack_ids)

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
@@ -18,6 +18,7 @@ from bot.block_kit.text import (
     defang_indicators,
     escape,
     foreign,
+    people,
     person_name,
     plain,
     plain_name,
@@ -332,12 +333,11 @@ def decision(action: Action) -> str:
     approval = action.approval
     if approval is None:
         return "No approval is needed."
-    approvers = ", ".join(person_name(login) for login in approval.approved_by[:20])
     if runs.awaits_approval(action):
-        by = f" · approved by {approvers}" if approvers else ""
-        return f"{count(runs.missing_approvals(action), 'approval')}{runs.answer_by(action)}{by}"
+        missing = count(runs.missing_approvals(action), "approval")
+        return f"{missing}{runs.answer_by(action)}{runs.approved_by(action)}"
     if not runs.missing_approvals(action):
-        return f"Approved by {approvers}."
+        return f"Approved by {people(approval.approved_by)}."
     by = f" by {person_name(action.ended_by)}" if action.ended_by else ""
     return {"denied": f"Denied{by}.", "cancelled": f"Cancelled{by}."}.get(
         action.outcome or "", "Not approved in time, nothing ran."
@@ -352,13 +352,7 @@ def decision_on_all(actions: Sequence[Action]) -> str:
     ends = [action.approval.expires_at for action in actions if action.approval is not None]
     first = "the first " if max(ends) - min(ends) >= MINUTE_MS else ""
     until = f"answer {first}by {time_ahead(min(ends), min(action.start_date for action in actions))}"
-    return f"{needs}, {until}{approved_by(actions)}"
-
-
-def approved_by(actions: Iterable[Action]) -> str:
-    """` · approved by ben, lea`: all who approved these runs; "" for nobody."""
-    logins = dict.fromkeys(login for action in actions if action.approval for login in action.approval.approved_by)
-    return f" · approved by {', '.join(person_name(login) for login in list(logins)[:20])}" if logins else ""
+    return f"{needs}, {until}{runs.approved_by(*actions)}"
 
 
 def approve_view(
@@ -465,7 +459,7 @@ def later_end_request(
     by = person_name(extension.asked_by)
     what = f"keep {runs.name(action)}{runs.on_target(action, view)} {undo_state.longer(action, extension)}"
     what += f" · {runs.of_root(subject, view)}, asked by {by}"
-    approvers = ", ".join(person_name(login) for login in extension.approval.approved_by[:20])
+    approvers = people(extension.approval.approved_by)
     if undo_state.later_end(action) is None:
         until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
         asked = f"*{by}* asked to keep {runs.heading(action, view)} *{until}*."

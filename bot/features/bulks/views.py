@@ -144,7 +144,7 @@ def digests(rows: Mapping[str, str]) -> dict[str, str]:
 def _in_force_lines(verb: str, bulk: BulkCounts, in_force: Listed, rows: Mapping[str, str]) -> list[Block]:
     """The question, whose runs they are, and the row of each."""
     asks = f"*{verb} {_name(bulk)} on {count(len(in_force), 'target')}?*"
-    whose = f"*{person_name(bulk.created_by)}* asked for it{approvals.approved_by(action for action, _ in in_force)}"
+    whose = f"*{person_name(bulk.created_by)}* asked for it{runs.approved_by(*(action for action, _ in in_force))}"
     return sections([f"{asks}\n{whose}", *rows.values()])
 
 

@@ -15,6 +15,7 @@ from bot.block_kit.text import (
     escape,
     first_of,
     foreign,
+    people,
     person_name,
     section,
 )
@@ -93,11 +94,8 @@ def _headline(action: Action, view: RedactedView) -> str:
 def _context(action: Action, view: RedactedView) -> list[Block]:
     """What was given to the run, and who approved it."""
     parts = runs.input_lines(action, view, runs.INPUT_LIMIT)[: runs.MAX_INPUTS]
-    approval = action.approval
-    if approval is not None and approval.approved_by:
-        approvers = ", ".join(person_name(login) for login in approval.approved_by[:20])
-        parts.append(f"approved by {approvers}")
-    return [context(" · ".join(parts))] if parts else []
+    shown = f"{' · '.join(parts)}{runs.approved_by(action)}".removeprefix(" · ")
+    return [context(shown)] if shown else []
 
 
 def _result(action: Action, report: ReportView, view: RedactedView) -> list[Block]:
@@ -166,9 +164,8 @@ def told(
     if not view.is_open:
         return Message(_headline(action, view), (section(_headline(action, view)),))
     deed = approvals.deed_on(action, view)
-    approval, state = action.approval, runs.state_of(action)
-    by = person_name(action.ended_by or "")
-    approvers = ", ".join(person_name(login) for login in approval.approved_by[:20]) if approval is not None else ""
+    state, by = runs.state_of(action), person_name(action.ended_by or "")
+    approvers = people(action.approval.approved_by) if action.approval is not None else ""
     heads = {
         "expired": f"Nobody answered: *{deed}* was not run.",
         "denied": f"Denied by {by}: *{deed}* was not run.",

@@ -21,6 +21,7 @@ from bot.block_kit.text import (
     escape,
     foreign,
     foreign_plain,
+    people,
     person_name,
     readable_name,
     section,
@@ -350,12 +351,13 @@ def in_force_line(action: Action, view: RedactedView) -> str:
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date)}"
     values = inputs_in_brackets(action, view)
     head = f"{mark} *{name(action)}*{on_target(action, view)} is {undo_state.in_force(action, view)}"
-    return f"{head}\n{by}{_approved(action)}{values}{_outcome(action, view)}{override_text(action, view)}"
+    return f"{head}\n{by}{approved_by(action)}{values}{_outcome(action, view)}{override_text(action, view)}"
 
 
-def _approved(action: Action) -> str:
-    logins = action.approval.approved_by[:5] if action.approval is not None else ()
-    return f" · approved by {', '.join(map(person_name, logins))}" if logins else ""
+def approved_by(*actions: Action) -> str:
+    """` · approved by ben, lea`: all who approved these runs; "" for nobody."""
+    names = people(login for action in actions if action.approval for login in action.approval.approved_by)
+    return f" · approved by {names}" if names else ""
 
 
 def _outcome(action: Action, view: RedactedView) -> str:
@@ -372,7 +374,7 @@ def _by_whom(action: Action) -> str:
 
 def _tail(action: Action, view: RedactedView) -> str:
     more = "" if awaits_approval(action) else undo_state.summary(action, view)
-    return f"{_approved(action)}{_outcome(action, view)}{override_text(action, view)}{more}"
+    return f"{approved_by(action)}{_outcome(action, view)}{override_text(action, view)}{more}"
 
 
 def override_text(action: Action, view: RedactedView) -> str:
