@@ -3,6 +3,7 @@
 from typing import Any
 
 from bot.block_kit import notices
+from bot.clearance import may_see
 from bot.features.base import Context, Entry, Services
 from bot.message import Message
 from core.common.errors import ResponderBotError
@@ -32,9 +33,9 @@ def channel_clearance(context: Context) -> int | None:
     return context.services.clearance(context.channel)
 
 
-async def who_may_see(services: Services, tlp: int) -> str:
-    """Who can open an object with this TLP; "" if nobody can."""
-    return await _either(services, clearance=tlp)
+async def who_else_may_see(context: Context, tlp: int) -> str:
+    """Who can open an object with this TLP; "" if this person can, or nobody."""
+    return "" if may_see(own_clearance(context), tlp) else await _either(context.services, clearance=tlp)
 
 
 async def who_gives_rights(services: Services) -> str:
@@ -54,7 +55,7 @@ async def who_can_help(services: Services, error: ResponderBotError) -> str:
     if error.code != "forbidden":
         return ""
     if isinstance(tlp := error.details.get("tlp"), int):
-        return await who_may_see(services, tlp)
+        return await _either(services, clearance=tlp)
     return await who_gives_rights(services) if "permission" in error.details else ""
 
 

@@ -2,11 +2,10 @@
 
 from functools import partial
 
-from bot.clearance import may_see
 from bot.features import responses, subjects
 from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.alerts.views.details import alert_in_full
-from bot.features.authorization import own_clearance, who_may_see
+from bot.features.authorization import own_clearance, who_else_may_see
 from bot.features.base import Command, Context, Entry, Feature
 from core.common.errors import ResponderBotError
 
@@ -36,7 +35,7 @@ async def show(context: Context, object_id: str, start: int = 0, channel: str = 
         raise ResponderBotError("not_found", f"There is no alert {object_id}; {hint}.") from error
     note = f"`{command} list {alert.id}` shows what can run on it."
     clearance = own_clearance(context)
-    who = "" if may_see(clearance, alert.tlp) else await who_may_see(context.services, alert.tlp)
+    who = await who_else_may_see(context, alert.tlp)
     await responses.show_with_buttons(
         context,
         f"Alert {alert.id}",

@@ -1,8 +1,7 @@
 """`/responder list ~id`: what can run on an object, and why the rest can't."""
 
-from bot.clearance import may_see
 from bot.features import responses, subjects
-from bot.features.authorization import own_clearance, who_may_see, why_not_run
+from bot.features.authorization import own_clearance, who_else_may_see, why_not_run
 from bot.features.base import Command, Context, Entry, Feature
 from bot.features.responders.matching import matching
 from bot.features.responders.views import responder_list
@@ -19,7 +18,7 @@ async def on_list_command(context: Context) -> None:
         offered = matching(name, offered)
     clearance, command = own_clearance(context), context.services.command
     refused = await why_not_run(context)
-    who = "" if may_see(clearance, subject.tlp) else await who_may_see(context.services, subject.tlp)
+    who = await who_else_may_see(context, subject.tlp)
     await responses.show_with_buttons(
         context,
         "What can run",

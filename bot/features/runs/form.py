@@ -7,9 +7,9 @@ from typing import Any
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import MAX_OPTIONS, message_option
 from bot.block_kit.text import escape
-from bot.clearance import RedactedView, Subject, may_see
+from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
-from bot.features.authorization import own_clearance, who_may_see
+from bot.features.authorization import own_clearance, who_else_may_see
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import find_ids, parse_id
 from bot.features.payload import selected_value, view_of
@@ -143,7 +143,7 @@ async def _start_view(
     """The modal for this object, with the inputs of this responder."""
     clearance, form, asked = own_clearance(context), None, list[Choice]()
     already: Sequence[Measure] = ()
-    who = "" if may_see(clearance, subject.tlp) else await who_may_see(context.services, subject.tlp)
+    who = await who_else_may_see(context, subject.tlp)
     if responder is not None:
         request = replace(request, responder_id=responder.id, parameters={})
         view = RedactedView(subject, clearance)

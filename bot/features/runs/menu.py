@@ -4,7 +4,7 @@ from bot.block_kit import ids, notices
 from bot.block_kit.elements import message_option
 from bot.clearance import RedactedView
 from bot.features import subjects
-from bot.features.authorization import own_clearance, who_may_see, why_not_run
+from bot.features.authorization import own_clearance, who_else_may_see, why_not_run
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import view_of
 from bot.features.responders.views import acting_through, responder_options
@@ -37,7 +37,7 @@ async def _options(context: Context, object_id: str) -> Json:
     targets = await subjects.targets(context.core, object_id)
     view = RedactedView(targets.subject, own_clearance(context))
     if not view.is_open:
-        who = await who_may_see(context.services, view.subject.tlp)
+        who = await who_else_may_see(context, view.subject.tlp)
         return message_option(notices.withheld_from(view.clearance, who))
     if why_not := await why_not_run(context):
         return message_option(why_not)
