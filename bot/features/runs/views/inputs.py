@@ -11,6 +11,7 @@ from typing import Any
 from bot.block_kit import ids, modals
 from bot.block_kit.text import OPTION_LIMIT, clip, foreign_plain, plain
 from bot.clearance import RedactedView
+from bot.features.command_text import same_name
 from bot.features.responders.views import option_value
 from bot.features.runs.views import runs
 from bot.message import Block
@@ -383,13 +384,9 @@ def called(parameters: Sequence[Parameter], name: str) -> Parameter | None:
     """The input with this name, or with this name or title but for case and punctuation if there is only one."""
     matching = [parameter for parameter in parameters if parameter.name == name]
     matching = matching or [
-        parameter for parameter in parameters if _folded(name) in (_folded(parameter.name), _folded(parameter.title))
+        parameter for parameter in parameters if same_name(name, parameter.name) or same_name(name, parameter.title)
     ]
     return matching[0] if len(matching) == 1 else None
-
-
-def _folded(name: str) -> str:
-    return re.sub(r"[\W_]+", "", name.casefold())
 
 
 def missing(parameters: Sequence[Parameter], values: Mapping[str, Any]) -> list[Parameter]:
