@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bot.features.base import Entry
+from bot.features.payload import clicked_element
 from bot.features.registry import EVENTS, SHORTCUTS, VIEWS, action_for, command_for, options_for
 from core.common.decoding import mapping
 
@@ -59,7 +60,7 @@ def is_well_formed(body: Mapping[str, Any]) -> bool:
     if not all(isinstance(body.get(name), Mapping | None) for name in ("team", "user", "view", "event", "enterprise")):
         return False
     if kind == "block_actions":
-        return _has_texts(_clicked(body), "type", "action_id")
+        return _has_texts(clicked_element(body), "type", "action_id")
     if kind in ("view_submission", "view_closed"):
         return _has_texts(mapping(body.get("view")), "type", "callback_id")
     if kind == "block_suggestion":
@@ -81,7 +82,7 @@ def entry_of(interaction: Interaction) -> tuple[Entry | None, str]:
     if interaction.type == "command":
         return command_for(_text(body, "text"))
     if interaction.type == "action":
-        return action_for(_text(_clicked(body), "action_id")), ""
+        return action_for(_text(clicked_element(body), "action_id")), ""
     if interaction.type == "options":
         return options_for(_text(body, "action_id")), ""
     if interaction.type == "view":
@@ -115,7 +116,7 @@ def _teams(body: Mapping[str, Any], payload: Mapping[str, Any]) -> frozenset[str
 
 def _idempotency_key(interaction: Interaction) -> str:
     """The same for each delivery of one interaction, see `bot/docs/slack.md#idempotency-key`."""
-    body, clicked = interaction.body, _clicked(interaction.body)
+    body, clicked = interaction.body, clicked_element(interaction.body)
     parts = {
         "command": [interaction.trigger_id],
         "action": [interaction.message_ts or _text(body, "view", "id"), _text(clicked, "action_id"),
@@ -127,11 +128,6 @@ def _idempotency_key(interaction: Interaction) -> str:
     }[interaction.type]  # fmt: skip
     fields = [interaction.type, interaction.team, interaction.user, interaction.channel, *parts]
     return hashlib.sha256("\x00".join(fields).encode("utf-8", "replace")).hexdigest()
-
-
-def _clicked(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    actions = body.get("actions")
-    return mapping(actions[0]) if isinstance(actions, list) and actions else {}
 
 
 def _text(body: Mapping[str, Any], *path: str) -> str:

@@ -13,20 +13,20 @@ _OF_CARD = re.compile(r"^(?:\w+ )?[Aa]lert (~[0-9]{1,18})\b")
 _OF_REPLY = re.compile(r"\((~[0-9]{1,18})\)")
 
 
-def clicked_element(context: Context) -> Mapping[str, Any]:
+def clicked_element(payload: Mapping[str, Any]) -> Mapping[str, Any]:
     """The element that was clicked; empty if the payload has none."""
-    actions = context.payload.get("actions")
+    actions = payload.get("actions")
     return mapping(actions[0]) if isinstance(actions, list) and actions else {}
 
 
 def selected_value(context: Context) -> str:
     """The value of the selected option, or ""."""
-    return str(mapping(clicked_element(context).get("selected_option")).get("value") or "")
+    return str(mapping(clicked_element(context.payload).get("selected_option")).get("value") or "")
 
 
 def button_token(context: Context) -> str:
     """The opaque id of what was clicked: a menu of responders has it in its `block_id`, others as their value."""
-    element = clicked_element(context)
+    element = clicked_element(context.payload)
     block_id = str(element.get("block_id") or "")
     if block_id.startswith(ids.MENU_BLOCK) and ids.family(str(element.get("action_id"))) == ids.MENU:
         return block_id.removeprefix(ids.MENU_BLOCK)

@@ -312,7 +312,7 @@ async def offered(context: Context, request: RunRequest) -> tuple[OfferedRespond
 async def _confirm_start(context: Context, action: Action, view: RedactedView) -> None:
     """Say that it was started, unless its line on the clicked card already does."""
     message = started_message(action, view)
-    if is_ephemeral(context) or is_in_modal(context) or not clicked_element(context):
+    if is_ephemeral(context) or is_in_modal(context) or not clicked_element(context.payload):
         await responses.respond(context, message, started_title(action))
     elif runs.awaits_approval(action):
         await context.respond(message)
