@@ -177,14 +177,17 @@ def _by(login: str, at: int, view: RedactedView, newest: Sequence[Action]) -> st
 
 
 def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
-    """The menu of responders, Assign to me (not in a case), Details, and what else applies now."""
+    """The menu of responders, Assign to me (not in a case), Details, and what else applies now.
+
+    Details shows the alert as far as whoever clicks may see it; so it is also on a withheld card.
+    """
     return {
         "type": "actions",
         "block_id": ids.MENU_BLOCK + button(Intent("menu", alert.id, "alert")),
         "elements": [
             responder_menu("Run a responder"),
             *([_owner_button(alert, button)] if view.is_open and alert.status != "Imported" else []),
-            _details_button(alert, button),
+            button_element("Details", ids.DETAILS, button(Intent("details", alert.id))),
             _overflow(alert, button),
         ],
     }
@@ -195,11 +198,6 @@ def _owner_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
     if alert.assignee:
         return button_element("Unassign", ids.UNASSIGN, button(Intent("unassign", alert.id)))
     return button_element("Assign to me", ids.ASSIGN, button(Intent("assign", alert.id)))
-
-
-def _details_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
-    """Shows the alert to the person who clicks, as far as they may see it; so also on a withheld card."""
-    return button_element("Details", ids.DETAILS, button(Intent("details", alert.id)))
 
 
 def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:
