@@ -52,6 +52,12 @@ async def with_document(core: CoreClient, object_id: str, *, responders: bool = 
     raise ResponderBotError("not_found", NOTHING.format(object_id))
 
 
+async def documents(core: CoreClient, ids: Iterable[str], *, responders: bool = False) -> list[Document]:
+    """Those of any number of objects and actions."""
+    pages = core.documents_in_pages(ids, responders=responders)
+    return [document async for page in pages for document in page.documents]
+
+
 async def _merged(core: CoreClient, document: Document, object_id: str) -> Subject | None:
     """The observable that has another id by now; None if there is none, such as for the id of an action."""
     try:

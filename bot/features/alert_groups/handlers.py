@@ -221,10 +221,7 @@ async def _pages(context: Context, key: str) -> AsyncIterator[Sequence[str]]:
 
 async def _documents(context: Context, root_ids: Sequence[str]) -> Mapping[str, Document]:
     """The documents of these alerts by id, without those that core doesn't know any more."""
-    documents: dict[str, Document] = {}
-    async for response in context.core.documents_in_pages(root_ids):
-        documents.update({document.id: document for document in response.documents})
-    return documents
+    return {document.id: document for document in await subjects.documents(context.core, root_ids)}
 
 
 def _subject(document: Document | None) -> Subject | None:

@@ -11,8 +11,7 @@ async def on_audit_command(context: Context) -> None:
     """Show the story of an alert, a case or a run; core leaves out what this person may not see."""
     _, object_id = subjects.require_id(context, USAGE)
     rows = await context.core.audit(object_id)
-    async for _ in context.core.documents_in_pages([object_id]):  # which have what people call its responders
-        pass
+    await subjects.documents(context.core, [object_id])  # which have what people call its responders
     await responses.show(context, "Audit", story(object_id, rows))
 
 

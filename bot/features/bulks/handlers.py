@@ -228,16 +228,15 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
     clearance, shown = own_clearance(context), dict[str, ShownTarget]()
     by_id = {target.action_id or target.object_id: target for target in targets}
     valid_ids = [key for key in by_id if parse_id(key) is not None]
-    async for response in context.core.documents_in_pages(valid_ids):
-        for document in response.documents:
-            actions = {action.id: action for action in document.actions}
-            known = {*actions, *within(document, [target.object_id for target in targets])}
-            for key in [key for key in by_id if key in known]:
-                target, action = by_id[key], actions.get(key)
-                subject = Subject.in_document(document, action.object_id if action else target.object_id)
-                view = RedactedView(subject, clearance) if subject is not None else None
-                if view is not None and view.is_open:
-                    shown[key] = ShownTarget(target, view, action)
+    for document in await subjects.documents(context.core, valid_ids):
+        actions = {action.id: action for action in document.actions}
+        known = {*actions, *within(document, [target.object_id for target in targets])}
+        for key in [key for key in by_id if key in known]:
+            target, action = by_id[key], actions.get(key)
+            subject = Subject.in_document(document, action.object_id if action else target.object_id)
+            view = RedactedView(subject, clearance) if subject is not None else None
+            if view is not None and view.is_open:
+                shown[key] = ShownTarget(target, view, action)
     found = [shown[key] for key in by_id if key in shown]
     return sorted(found, key=lambda one: -one.view.subject.severity)
 

@@ -10,7 +10,7 @@ from bot.features.approvals import views as approvals
 from bot.features.base import Context
 from bot.features.home.views.home import HomeRun
 from bot.features.runs.views import undo_state
-from core.models import Action, Document, Person, Policy, SlackUsers
+from core.models import Action, Person, Policy, SlackUsers
 
 MANY, SOME = 500, 50
 MOST_DECIDERS = 10  # that core names (core/docs/http-interface.md); beyond them it may be anybody
@@ -29,9 +29,7 @@ class FoundRuns:
     @staticmethod
     async def of(context: Context, actions: Sequence[Action]) -> "FoundRuns":
         """Read the documents of these actions."""
-        documents: list[Document] = []
-        async for response in context.core.documents_in_pages(action.id for action in actions):
-            documents += response.documents
+        documents = await subjects.documents(context.core, (action.id for action in actions))
         by_action = {action.id: document for document in documents for action in document.actions}
         subjects_by_action: dict[str, Subject] = {}
         policies: dict[str, Policy] = {}

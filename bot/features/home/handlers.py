@@ -101,15 +101,14 @@ async def _open_alerts(context: Context, assignee: str, most: int) -> HomeAlerts
         lines.setdefault(groups.get(alert.id, alert.id), []).append(alert)
     firsts = {together[0].id: key for key, together in list(lines.items())[:most]}
     links, read = await subjects.card_links(context, list(firsts)), dict[str, HomeAlert]()
-    async for response in context.core.documents_in_pages(firsts):
-        for document in response.documents:
-            subject = Subject.in_document(document, document.id)
-            if document.alert is not None and subject is not None:
-                numbers = Counter(alert.severity for alert in lines[firsts[document.id]])
-                counts = tuple(numbers[n] for n in range(1, 5))
-                read[document.id] = HomeAlert(
-                    subject, document.alert.date, links[document.id], bool(assignee), firsts[document.id], counts
-                )
+    for document in await subjects.documents(context.core, firsts):
+        subject = Subject.in_document(document, document.id)
+        if document.alert is not None and subject is not None:
+            numbers = Counter(alert.severity for alert in lines[firsts[document.id]])
+            counts = tuple(numbers[n] for n in range(1, 5))
+            read[document.id] = HomeAlert(
+                subject, document.alert.date, links[document.id], bool(assignee), firsts[document.id], counts
+            )
     return HomeAlerts([read[alert_id] for alert_id in firsts if alert_id in read], len(alerts))
 
 

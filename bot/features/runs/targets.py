@@ -49,13 +49,12 @@ async def load(context: Context, object_ids: Sequence[str]) -> Sequence[Target]:
 async def find_targets(context: Context, object_ids: Sequence[str], *, responders: bool = True) -> Mapping[str, Target]:
     """The objects with these ids, in this order; without those that aren't there, or that this person may not see."""
     clearance, targets = own_clearance(context), dict[str, Target]()
-    async for response in context.core.documents_in_pages(object_ids, responders=responders):
-        for document in response.documents:
-            for object_id in within(document, object_ids):
-                subject = Subject.in_document(document, object_id)
-                view = RedactedView(subject, clearance) if subject is not None else None
-                if view is not None and view.is_open and (not responders or object_id in document.responders):
-                    targets[object_id] = Target(view, document.responders.get(object_id, ()))
+    for document in await subjects.documents(context.core, object_ids, responders=responders):
+        for object_id in within(document, object_ids):
+            subject = Subject.in_document(document, object_id)
+            view = RedactedView(subject, clearance) if subject is not None else None
+            if view is not None and view.is_open and (not responders or object_id in document.responders):
+                targets[object_id] = Target(view, document.responders.get(object_id, ()))
     return {object_id: targets[object_id] for object_id in object_ids if object_id in targets}
 
 
