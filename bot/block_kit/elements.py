@@ -1,11 +1,12 @@
 """Buttons and the blocks around them, as Slack's objects; texts are plain and ours, or cleaned already."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from bot.block_kit import ids
 from bot.block_kit.text import OPTION_LIMIT, foreign_plain, plain, sections
-from bot.message import Block
+from bot.message import Block, ButtonIds, Intent
 
 
 def actions(*elements: Mapping[str, Any]) -> Block:
@@ -43,6 +44,16 @@ def confirmation(
     """What Slack asks before it sends a click."""
     dialog = {"title": plain(title), "text": plain(text), "confirm": plain(confirm), "deny": plain(deny)}
     return {**dialog, "style": style} if style else dialog
+
+
+def pages(action_id: str, intent: Intent, start: int, size: int, total: int, button: ButtonIds) -> list[dict[str, Any]]:
+    """What leads to the pages of a list before and after the one that begins with number `start`."""
+    found = [("Earlier ones", max(0, start - size), start > 0), ("More", start + size, start + size < total)]
+    return [
+        button_element(label, action_id, button(replace(intent, argument=f"{at} {intent.argument}".strip())), of=label)
+        for label, at, is_there in found
+        if is_there
+    ]
 
 
 MAX_LINES = 40

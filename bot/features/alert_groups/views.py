@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bot.block_kit import ids
-from bot.block_kit.elements import actions, button_element
+from bot.block_kit.elements import actions, button_element, pages
 from bot.block_kit.subjects import SIGNS, headline, severities
 from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
@@ -191,14 +191,9 @@ def alerts_page(
     blocks: list[Block] = [context(text)]
     for alert in alerts:
         blocks += _listed(alert, key.rpartition(":")[2], clearance, button)
-    pages = [("Earlier ones", offset - PAGE)] if offset else []
-    pages += [("More", last)] if last < content.count else []
-    elements = [
-        button_element(label, ids.GROUP_ALERTS, button(Intent("group_alerts", key, str(max(0, to)))), of=label)
-        for label, to in pages
-    ]
+    others = pages(ids.GROUP_ALERTS, Intent("group_alerts", key), offset, PAGE, content.count, button)
     several = several_button(Intent("several_of_group", key, key.rpartition(":")[2]), button)
-    blocks.append(actions(*elements, several))
+    blocks.append(actions(*others, several))
     return Message(text, tuple(blocks))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
-from bot.block_kit.elements import actions, button_element, confirmation
+from bot.block_kit.elements import actions, button_element, confirmation, pages
 from bot.block_kit.text import (
     DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
@@ -313,14 +313,9 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
     blocks += sections(lines)
     if hidden := len(bulk.targets) - len(shown):
         blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
-    pages = [("Earlier ones", start - PAGE), ("More", start + PAGE)]
-    buttons = [
-        button_element(label, ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id, str(at))), of=str(at))
-        for label, at in pages
-        if 0 <= at < len(ordered)
-    ]
-    more: list[Block] = [actions(*buttons)] if buttons else []
-    return Message(f"{_name(bulk)}: {count(len(shown), 'target')}", (*blocks, *more))
+    others = pages(ids.BULK_DETAILS, Intent("bulk_details", bulk.id), start, PAGE, len(ordered), button)
+    blocks += [actions(*others)] if others else []
+    return Message(f"{_name(bulk)}: {count(len(shown), 'target')}", tuple(blocks))
 
 
 def review_view(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.block_kit import ids, notices
-from bot.block_kit.elements import actions, button_element, listed
+from bot.block_kit.elements import actions, button_element, listed, pages
 from bot.block_kit.subjects import by_ioc, headline, observable, with_menu
 from bot.block_kit.text import code, context, defang_indicators, foreign, person_name, section, slack_date
 from bot.clearance import RedactedView, Subject, withheld
@@ -109,11 +109,6 @@ def _artifacts(view: RedactedView, button: ButtonIds, start: int, channel: str) 
     if hidden := view.hidden_count():
         level = max(a.tlp for a in view.subject.artifacts)
         blocks.append(context(f"{count(hidden, 'observable')}: {withheld(level)}"))
-    pages = [("Earlier ones", start - ARTIFACTS_SHOWN), ("More", start + ARTIFACTS_SHOWN)]
-    buttons = [_page(label, at, view, button, channel) for label, at in pages if 0 <= at < len(artifacts)]
-    return [*blocks, actions(*buttons)] if buttons else blocks
-
-
-def _page(label: str, start: int, view: RedactedView, button: ButtonIds, channel: str) -> dict[str, Any]:
-    value = button(Intent("details", view.subject.id, f"{start} {channel}".strip()))
-    return button_element(label, ids.DETAILS, value, of=str(start))
+    intent = Intent("details", view.subject.id, channel)
+    others = pages(ids.DETAILS, intent, start, ARTIFACTS_SHOWN, len(artifacts), button)
+    return [*blocks, actions(*others)] if others else blocks
