@@ -236,13 +236,12 @@ def _asked(bulk: BulkCounts, on: str = "") -> str:
 
 def late(bulk: BulkCounts) -> Message:
     """Tells the thread that core could not undo some of its runs, or that it has done so since."""
-    text = f"*{_name(bulk)}*: all that was to be undone is."
-    if bulk.not_released:
-        text = (
-            f"⚠️ *{_name(bulk)}*: {bulk.not_released} of {bulk.total} were to be undone and were not. "
-            "They may still be in force. *Show each* says why, and has *Undo now*."
-        )
-    return Message(text, (section(text),))
+    if not bulk.not_released:
+        return notices.notice(f"*{_name(bulk)}*: all that was to be undone is.")
+    return notices.notice(
+        f"⚠️ *{_name(bulk)}*: {bulk.not_released} of {bulk.total} were to be undone and were not. "
+        "They may still be in force. *Show each* says why, and has *Undo now*."
+    )
 
 
 def in_title(bulk: BulkCounts, end: str) -> str:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bot.block_kit import ids, modals, names
+from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.text import (
@@ -140,8 +140,7 @@ def problem_reply(action: Action, subject: Subject, *, clearance: int, button: B
     """Says what of a run was to be undone and was not, why, and what to do; later, how that went."""
     view = RedactedView(subject, clearance)
     if action.undo is None or not view.is_open:
-        text = f"⚠️ A run on {subject.id}: {withheld(subject.tlp)}"
-        return Message(text, (section(text),))
+        return notices.notice(f"⚠️ A run on {subject.id}: {withheld(subject.tlp)}")
     parts = [(part, id_) for part, id_ in undo_state.in_force_by_target(action) if has_problem(part)]
     told, blocks = parts[:PROBLEMS_SHOWN] or [(action, "")], list[Block]()
     for part, id_ in told:
@@ -185,8 +184,7 @@ def measure_reply(
     """Says who marked a run as ended or why nobody knows, also to those who are `told`, by their ids in Slack."""
     view, measure = RedactedView(subject, clearance), action.measure
     if measure is None or not view.is_open:
-        text = f"A run on {subject.id}: {withheld(subject.tlp)}"
-        return Message(text, (section(text),))
+        return notices.notice(f"A run on {subject.id}: {withheld(subject.tlp)}")
     on, why = runs.heading(action, view), foreign(view.inputs(measure.message or ""), undo_state.MESSAGE_LIMIT)
     if measure.state == "ended":
         by = person_name(measure.ended_by or "")

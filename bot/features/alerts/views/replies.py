@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions
+from bot.block_kit.notices import notice
 from bot.block_kit.subjects import responder_menu
 from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
@@ -162,7 +163,7 @@ def told(
     """The direct message to whoever asked for a run, at its end: who decided, how it went, and what they can do."""
     view = RedactedView(subject, clearance)
     if not view.is_open:
-        return Message(_headline(action, view), (section(_headline(action, view)),))
+        return notice(_headline(action, view))
     deed = approvals.deed_on(action, view)
     state, by = runs.state_of(action), person_name(action.ended_by or "")
     approvers = people(action.approval.approved_by) if action.approval is not None else ""
@@ -189,8 +190,7 @@ def undone(action: Action, by: str, subject: Subject, *, clearance: int, button:
     view = RedactedView(subject, clearance)
     who, deed = person_name(by), f"{runs.name(action)}{runs.on_target(action, view)}"
     if not view.is_open:
-        text = f"A run on {action.object_id} was undone, {withheld(subject.tlp)}"
-        return Message(text, (section(text),))
+        return notice(f"A run on {action.object_id} was undone, {withheld(subject.tlp)}")
     text = clip(f"{who} undid {deed} ({runs.of_root(subject, view)}).", MESSAGE_TEXT_LIMIT)
     on = context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")
     return Message(text, (section(f"{who} undid *{deed}*. It is no longer in force."), on))

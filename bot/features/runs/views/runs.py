@@ -8,6 +8,7 @@ from typing import Any, Literal
 from bot.block_kit import ids
 from bot.block_kit.elements import MAX_LINES, button_element, confirmation, listed
 from bot.block_kit.names import NAME_LIMIT
+from bot.block_kit.notices import notice
 from bot.block_kit.subjects import SIGNS, target_data
 from bot.block_kit.text import (
     OPTION_LIMIT,
@@ -24,7 +25,6 @@ from bot.block_kit.text import (
     people,
     person_name,
     readable_name,
-    section,
     slack_date,
     strip_markup,
     time_ahead,
@@ -536,7 +536,7 @@ def action_list(actions: Sequence[Action], object_id: str, views: Mapping[str, R
     """What ran on an object, newest first: the open and the newest of `total` actions, `views` by what each ran on."""
     newest = newest_first(actions)
     if not newest:
-        return Message(f"Nothing ran on {object_id} yet.", (section(f"Nothing ran on {object_id} yet."),))
+        return notice(f"Nothing ran on {object_id} yet.")
     lines = [f"{run_line(a, views[a.object_id]).rstrip('.')} · {a.id}" for a in newest]
     head = summary(newest, total, on=f" on {object_id}")
     parts = listed(f"*{head}*", lines[:MAX_LINES])
