@@ -6,7 +6,7 @@ from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.alerts.views import assignment
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
-from bot.features.payload import is_ephemeral, is_home, is_in_modal
+from bot.features.payload import clicked_element, is_ephemeral, is_home, is_in_modal
 from bot.features.runs.views import runs, undo_state
 from bot.message import Intent
 from core.common.errors import ResponderBotError
@@ -27,7 +27,6 @@ async def on_assign_command(context: Context) -> None:
             "conflict", f"{person_name(alert.assignee or '')} works on {alert_id}. Nothing was changed. {take}"
         )
     await _assign(context, alert_id, login)
-    await _confirm(context, alert_id, login)
 
 
 async def on_unassign_command(context: Context) -> None:
@@ -67,53 +66,30 @@ async def _unassign(context: Context, alert: Alert) -> None:
         who = f"{person_name(alert.assignee)} works" if alert.assignee else "Nobody works"
         raise ResponderBotError("conflict", f"{who} on {alert.id}, so you can't unassign it. Nothing was changed.")
     await _assign(context, alert.id, "")
-    await _confirm(context, alert.id, "")
 
 
 async def on_assign_button(context: Context, intent: Intent) -> None:
-    """Assign the alert to this person, unless it was assigned to somebody else since they saw it."""
-    login = context.person.login
-    alert = await context.core.alert(intent.object_id)
-    if alert.assignee and alert.assignee not in (login, intent.argument):
-        await _ask_to_reassign(context, alert)
+    """Assign the alert to this person, or unassign it; ask first where somebody works on it whom they haven't seen."""
+    alert, login = await context.core.alert(intent.object_id), context.person.login
+    assignee = alert.assignee or ""
+    if assignee not in ("", login, intent.argument):
+        subjects.require_visible(context, Subject.alert(alert))
+        await responses.show_with_buttons(
+            context, "Assigned", f"assign:{alert.id}", lambda button: assignment.reassign(alert.id, assignee, button)
+        )
         return
-    await _assign(context, alert.id, login)
-    await _confirm_unless_on_card(context, alert.id, login)
-
-
-async def on_unassign_button(context: Context, intent: Intent) -> None:
-    """Unassign the alert; ask anybody but its assignee whether to assign it to themselves."""
-    alert = await context.core.alert(intent.object_id)
-    if alert.assignee and alert.assignee != context.person.login:
-        await _ask_to_reassign(context, alert)
-        return
-    await _assign(context, alert.id, "")
-    await _confirm_unless_on_card(context, alert.id, "")
-
-
-async def _ask_to_reassign(context: Context, alert: Alert) -> None:
-    subjects.require_visible(context, Subject.alert(alert))
-    about, assignee = f"assign:{alert.id}", alert.assignee or ""
-    await responses.show_with_buttons(
-        context, "Assigned", about, lambda button: assignment.reassign(alert.id, assignee, button)
-    )
+    await _assign(context, alert.id, login if intent.what == "assign" else "")
 
 
 async def _assign(context: Context, alert_id: str, login: str) -> None:
+    """Have it assigned, and say so where no card was clicked that shows it."""
     await context.core.assign_alert(alert_id, login)
     context.refresh(alert_id)
-
-
-async def _confirm_unless_on_card(context: Context, alert_id: str, login: str) -> None:
     if is_home(context):
         await context.services.publish_home(context)
-    elif is_ephemeral(context) or is_in_modal(context):
-        await _confirm(context, alert_id, login)
-
-
-async def _confirm(context: Context, alert_id: str, login: str) -> None:
-    text = f"{'You work' if login else 'Nobody works'} on {alert_id} now."
-    await responses.respond(context, notices.notice(text), "Assigned" if login else "Unassigned")
+    elif is_ephemeral(context) or is_in_modal(context) or not clicked_element(context.payload):
+        text = f"{'You work' if login else 'Nobody works'} on {alert_id} now."
+        await responses.respond(context, notices.notice(text), "Assigned" if login else "Unassigned")
 
 
 def _command(verb: str, handler: Handler, summary: str = "") -> Command:

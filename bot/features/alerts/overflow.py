@@ -69,7 +69,7 @@ _HANDLERS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {
     "details": _show_details,
     "actions": _show_actions,
     "assign": assign.on_assign_button,
-    "unassign": assign.on_unassign_button,
+    "unassign": assign.on_assign_button,
     "read": close.ask,
     "unread": _mark_unread,
     "case": _create_case,
