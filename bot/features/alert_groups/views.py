@@ -17,6 +17,7 @@ from bot.block_kit.text import (
     foreign,
     plain,
     section,
+    sections,
     slack_date,
 )
 from bot.clearance import RedactedView, Subject, defang
@@ -54,20 +55,16 @@ def summary(content: GroupContent) -> str:
 def _group(content: GroupContent) -> list[Block]:
     title = _title(_common_title(content)) if content.titles else "details withheld"
     blocks = [section(f"{_severity(content.severity)}  *{content.count:,} × {title}*{_on_so_many(content)}")]
-    first, last = content.first_at, content.last_at
-    times = f"first {slack_date(first)} · last {slack_date(last)}"
+    times = f"first {slack_date(content.first_at)} · last {slack_date(content.last_at)}"
     blocks.append(context(f"{times} · {severities(content.severities)}{_cards(content)}"))
     worst = _worst(content) if max(content.severities) < content.count else []  # else none is worse
-    lines = [*worst, _most("Observables", content.facts, content)]
-    text = "\n".join(line for line in lines if line)
-    return [*blocks, *([section(text)] if text else [])]
+    return [*blocks, *sections(filter(None, [*worst, _most("Observables", content.facts, content)]))]
 
 
 def _digest(content: GroupContent) -> list[Block]:
     lasted = duration(content.last_at - content.first_at)
     blocks = [section(f"🌩 *{content.count:,} alerts in {lasted}*: {severities(content.severities)}")]
-    first, last = content.first_at, content.last_at
-    times = f"{slack_date(first)} to {slack_date(last)}"
+    times = f"{slack_date(content.first_at)} to {slack_date(content.last_at)}"
     blocks.append(context(f"{times} · more than Slack takes one by one, so they stand here{_cards(content)}"))
     lines = [
         *_worst(content),
@@ -75,8 +72,7 @@ def _digest(content: GroupContent) -> list[Block]:
         _most("Sources", content.sources, content),
         _most("Observables", content.facts, content),
     ]
-    text = "\n".join(line for line in lines if line)
-    return [*blocks, *([section(text)] if text else [])]
+    return [*blocks, *sections(filter(None, lines))]
 
 
 def _worst(content: GroupContent) -> list[str]:
