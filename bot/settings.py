@@ -1,6 +1,5 @@
 """The settings of the bot: `[bot]`, `[slack]` and `[[channel]]` of the TOML file, and the environment."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -17,7 +16,6 @@ from core.common.settings_file import (
     SettingsSection,
     SharedSection,
     SlackId,
-    read_sections,
     section,
     section_list,
     settings_error,
@@ -149,21 +147,13 @@ class BotSettings(SettingsSection):
         return "" if self.slack.app_token else f"{'127.0.0.1' if is_any else self.slack.host}:{self.slack.port}"
 
 
-def load(file: Path | None, environment: Mapping[str, str] | None = None) -> BotSettings:
-    """Load the settings of `file` (None: `responder-bot.toml` if it exists) and of the environment, which wins.
-
-    Raises ResponderBotError("bad_request") with one sentence that names the key.
-    """
-    return bot_settings(read_sections(file, os.environ if environment is None else environment))
-
-
 def parse(tree: Mapping[str, Any], folder: Path) -> BotSettings:
-    """Read the bot's settings from parsed TOML; paths in it are relative to `folder`. Raises as `load` does."""
+    """Read the bot's settings from parsed TOML; paths in it are relative to `folder`. Raises as `bot_settings` does."""
     return bot_settings(Sections(folder, "the settings", tree))
 
 
 def bot_settings(sections: Sections) -> BotSettings:
-    """Read the bot's settings from sections that were loaded before. Raises as `load` does."""
+    """Read the bot's settings. Raises ResponderBotError("bad_request") with one sentence that names the key."""
     return BotSettings(**{name: read(sections) for name, read in READERS.items()})
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.settings import load as load_bot
 from core.settings import EngineSection
 from core.settings import load as load_core
 from tests import stores
+from tests.bot.samples import load as load_bot
 from tests.core.api.test_four_operations import alert, ended, run
 from tests.core.running import running_core
 from tests.documents import ROOT, blocks

@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from bot.settings import BotSection, ChannelSection, Route, SlackSection
-from bot.settings import load as load_bot
 from core.common.settings_file import SECTIONS, RetentionSection
 from core.settings import (
     BlocklistSection,
@@ -22,6 +21,7 @@ from core.settings import (
     SourceSection,
 )
 from core.settings import load as load_core
+from tests.bot.samples import load as load_bot
 
 EXAMPLE = Path(__file__).parent.parent / "core" / "settings.example.toml"
 MODELS: Mapping[str, type[BaseModel]] = {

@@ -3,12 +3,15 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
 from bot.features.runs.views.request import RunRequest
 from bot.message import ButtonIds, Intent
+from bot.settings import BotSettings, bot_settings
+from core.common.settings_file import read_sections
 from core.models import Action, Alert, Approval, Artifact, Case, InputTitle, OfferedResponder, Policy, RunTarget
 
 NOW = 1_763_690_400_000
@@ -246,3 +249,8 @@ def intents_in(render: Callable[[ButtonIds], object]) -> tuple[Intent, ...]:
 
     render(note)
     return tuple(intents)
+
+
+def load(file: Path | None, environment: Mapping[str, str]) -> BotSettings:
+    """The bot's settings of a file (None: the default one, if it exists) and of the environment."""
+    return bot_settings(read_sections(file, environment))

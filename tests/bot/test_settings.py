@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bot.settings import BotSection, BotSettings, ChannelSection, Route, SlackSection, load, parse
+from bot.settings import BotSection, BotSettings, ChannelSection, Route, SlackSection, parse
 from core.common.errors import ResponderBotError
 from core.common.settings_file import checked, expected
 from core.settings import CoreSection, EngineSection, ResponderSection
+from tests.bot.samples import load
 
 FILE = """
 [core]

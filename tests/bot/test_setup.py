@@ -18,13 +18,14 @@ import yaml
 from bot import setup
 from bot.app import Bot
 from bot.cli import core_and_bot
-from bot.settings import BotSettings, load
+from bot.settings import BotSettings
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from core.app import Core
 from core.common.errors import ResponderBotError
 from core.engines.confinement import Mode
 from core.settings import CoreSettings
 from core.settings import load as load_core
+from tests.bot.samples import load
 from tests.documents import ROOT
 
 MANIFEST: Mapping[str, Any] = yaml.safe_load((ROOT / "manifest.yml").read_text())
