@@ -153,11 +153,6 @@ async def _until_stopped(work: Coroutine[Any, Any, int], when_stopped: int) -> i
         await cancel_and_wait(working, stopping)
 
 
-async def _wait_forever() -> None:
-    """Wait until this task is cancelled."""
-    await asyncio.Event().wait()
-
-
 def _print(line: str) -> None:
     print(line, flush=True)
 
@@ -620,7 +615,6 @@ def _card_lines(alert: "Alert") -> list[str]:
 def _try_in(args: argparse.Namespace, state: Path) -> int:
     from bot import demo
     from core.common import logs
-    from core.common.clock import now_ms
     from core.common.private_files import make_private
 
     logs.configure("error")
@@ -631,12 +625,12 @@ def _try_in(args: argparse.Namespace, state: Path) -> int:
         raise ResponderBotError("bad_request", sentence) from error
     manifest = _manifest()
     if args.workspace_only:
-        return _run_until_stopped(demo.emulator_only(_print, _wait_forever, args.port))
+        return _run_until_stopped(demo.emulator_only(_print, args.port))
     if args.once:
         return _run_until_stopped(
-            demo.main_job(state, _open_core, manifest, now_ms, _print, as_json=args.json), when_stopped=130
+            demo.main_job(state, _open_core, manifest, _print, as_json=args.json), when_stopped=130
         )
-    return _run_until_stopped(demo.serve(state, _open_core, manifest, now_ms, _print, _wait_forever, port=args.port))
+    return _run_until_stopped(demo.serve(state, _open_core, manifest, _print, port=args.port))
 
 
 class _EmbeddedCore:

@@ -1,6 +1,7 @@
 """`responder-bot try`: core, bot and Slack emulator on this machine, without any account."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,16 @@ async def serve(
     state: Path,
     open_core: OpenCore,
     manifest: Mapping[str, Any],
-    clock_ms: Callable[[], int],
     print_line: Print,
-    stop: Callable[[], Awaitable[None]],
     *,
-    port: int = 0,
+    port: int,
 ) -> int:
-    """Post the sample alerts, print the page's address, serve until `stop` returns."""
-    async with demo_environment(state, open_core, manifest, clock_ms, port=port) as environment:
+    """Post the sample alerts, print the page's address, serve until cancelled."""
+    async with demo_environment(state, open_core, manifest, port=port) as environment:
         alert_ids = [await environment.post_alert(number) for number in range(3)]
         environment.emulator.pointers += pointers(environment, alert_ids)
         print_line(f"Open this in your browser: {environment.emulator.page_url}   (Ctrl+C stops it)")
-        await stop()
+        await asyncio.Event().wait()
     return 0
 
 
@@ -33,18 +32,17 @@ async def main_job(
     state: Path,
     open_core: OpenCore,
     manifest: Mapping[str, Any],
-    clock_ms: Callable[[], int],
     print_line: Print,
     *,
-    as_json: bool = False,
+    as_json: bool,
 ) -> int:
     """Run the scripted demo once; return the exit status, 0 on success."""
-    async with demo_environment(state, open_core, manifest, clock_ms) as environment:
+    async with demo_environment(state, open_core, manifest) as environment:
         return await run_script(environment, print_line, as_json=as_json)
 
 
-async def emulator_only(print_line: Print, stop: Callable[[], Awaitable[None]], port: int) -> int:
-    """Serve the emulator alone, for an app of your own: print addresses and tokens, then wait for `stop`."""
+async def emulator_only(print_line: Print, port: int) -> int:
+    """Serve the emulator alone, for an app of your own: print addresses and tokens, then wait until cancelled."""
     from bot.slack_emulator import SlackEmulator
 
     emulator = SlackEmulator()
@@ -59,7 +57,7 @@ async def emulator_only(print_line: Print, stop: Callable[[], Awaitable[None]], 
         print_line(f"export SLACK_API_URL={emulator.api_url}")
         print_line(f"export SLACK_BOT_TOKEN={emulator.bot_token}")
         print_line(f"export SLACK_APP_TOKEN={emulator.app_token}")
-        await stop()
+        await asyncio.Event().wait()
     finally:
         await emulator.stop()
     return 0

@@ -16,6 +16,7 @@ from bot.block_kit.text import readable_name
 from bot.settings import parse
 from bot.slack_emulator import Pointer, SlackEmulator
 from core.client import CoreClient
+from core.common.clock import now_ms
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 
@@ -105,7 +106,7 @@ class DemoEnvironment:
 
 @asynccontextmanager
 async def demo_environment(
-    state: Path, open_core: OpenCore, manifest: Mapping[str, Any], clock_ms: Callable[[], int], *, port: int = 0
+    state: Path, open_core: OpenCore, manifest: Mapping[str, Any], *, port: int = 0
 ) -> AsyncIterator[DemoEnvironment]:
     """Start everything. The page listens on `port` and core on the next one; 0 picks free ports."""
     async with AsyncExitStack() as stack:
@@ -128,7 +129,7 @@ async def demo_environment(
         lead = await stack.enter_async_context(CoreClient(core.url, keys["lea"]))
         as_bot = await stack.enter_async_context(CoreClient(core.url, keys["bot"]))
         settings = parse(_bot_tables(emulator, core.url, keys["bot"]), state)
-        await stack.enter_async_context(running(settings, as_bot, clock_ms=clock_ms, database=core.database))
+        await stack.enter_async_context(running(settings, as_bot, clock_ms=now_ms, database=core.database))
         await emulator.wait_connected()
         firewall = asyncio.create_task(_read_block_list(core.url, keys[FIREWALL]))
         stack.push_async_callback(_end, firewall)
