@@ -19,6 +19,8 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.common.database import Database
 from core.common.errors import ResponderBotError
+from core.common.private_files import replace_text
+from core.common.tasks import cancel_and_wait
 
 HERE = Path(__file__).parent
 ALERTS = "C0ALERTS"
@@ -132,10 +134,10 @@ async def demo_environment(
         await stack.enter_async_context(running(settings, as_bot, clock_ms=now_ms, database=core.database))
         await emulator.wait_connected()
         firewall = asyncio.create_task(_read_block_list(core.url, keys[FIREWALL]))
-        stack.push_async_callback(_end, firewall)
+        stack.push_async_callback(cancel_and_wait, firewall)
         _write_addresses(state / "try.json", emulator, core.url, keys)
         address = f"{core.url}/api/ingest/{SURICATA}"
-        _write_private(state / "suricata.curl", f'url = "{address}"\nuser = "{SURICATA}:{keys[SURICATA]}"\n')
+        replace_text(state / "suricata.curl", f'url = "{address}"\nuser = "{SURICATA}:{keys[SURICATA]}"\n')
         yield DemoEnvironment(emulator, core.url, keys, siem, lead, received)
 
 
@@ -261,12 +263,6 @@ async def _read_block_list(core_url: str, key: str) -> None:
             await asyncio.sleep(FIREWALL_READS_EVERY_S)
 
 
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-
-
 @asynccontextmanager
 async def _receiver(received: list[Mapping[str, Any]]) -> AsyncIterator[str]:
     """A ticket system for the webhook responder: records the JSON it receives and returns a ticket."""
@@ -300,11 +296,4 @@ def _write_addresses(file: Path, emulator: SlackEmulator, core_url: str, keys: M
         "keys": dict(keys),
         "channels": {"soc-alerts": ALERTS, "csirt-exchange": SHARED, "soc-major": NIGHT},
     }
-    _write_private(file, json.dumps(content, indent=2))
-
-
-def _write_private(file: Path, content: str) -> None:
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as out:
-        os.fchmod(out.fileno(), 0o600)  # the file of an earlier run may have another mode
-        out.write(content)
+    replace_text(file, json.dumps(content, indent=2))
