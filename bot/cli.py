@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import stat
 import sys
 import tempfile
 import textwrap
@@ -412,7 +411,7 @@ def _check(args: argparse.Namespace) -> int:
     except ResponderBotError as error:
         problems = [error.message]
     else:
-        problems.append(_file_mode_problem(Path(sections.source), sections.tables))
+        problems.append(_file_mode_problem(sections))
     problems = [problem for problem in dict.fromkeys(problems) if problem]
     for problem in problems:
         _print(problem)
@@ -533,7 +532,7 @@ def _settings_checks(
 
     sections = _sections(args)
     file = sections.source if Path(sections.source).is_file() else f"no {sections.source} here (--config names another)"
-    mode_problem = _file_mode_problem(Path(sections.source), sections.tables)
+    mode_problem = _file_mode_problem(sections)
     lines = [(not mode_problem, "settings", mode_problem or f"{file}, {count(len(settings.channel), 'channel')}")]
     if _is_local_core(settings, core):
         if problem := database_problem(core):
@@ -553,14 +552,13 @@ def _confinement_check(core: "CoreSettings") -> tuple[bool, str, str]:
     return is_well, "confinement here", message
 
 
-def _file_mode_problem(file: Path, tables: Mapping[str, Any]) -> str:
+def _file_mode_problem(sections: "Sections") -> str:
     """What is wrong with the mode of a settings file that contains secrets, or "". Its group may read it."""
-    if os.name != "posix" or not file.is_file() or not _has_secrets(tables):
-        return ""
-    mode = stat.S_IMODE(file.stat().st_mode)
-    if not mode & 0o027:
-        return ""
-    return f"{file} holds secrets, and others on this machine can get at it (mode {mode:04o}); `chmod 600 {file}`"
+    from core.common.private_files import mode_problem
+
+    file = Path(sections.source)
+    problem = mode_problem(file, shared=0o050) if file.is_file() and _has_secrets(sections.tables) else ""
+    return f"the settings hold secrets, and {problem}" if problem else ""
 
 
 def _has_secrets(value: Any, key: str = "") -> bool:
