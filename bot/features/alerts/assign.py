@@ -69,7 +69,7 @@ async def _unassign(context: Context, alert: Alert) -> None:
 
 
 async def on_assign_button(context: Context, intent: Intent) -> None:
-    """Assign the alert to this person, or unassign it; ask first where somebody works on it whom they haven't seen."""
+    """Assign the alert to this person, or unassign it; ask first if it was assigned since they saw it."""
     alert, login = await context.core.alert(intent.object_id), context.person.login
     assignee = alert.assignee or ""
     if assignee not in ("", login, intent.argument):
