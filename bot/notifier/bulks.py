@@ -61,7 +61,8 @@ class BulkMessages:
         posted = {one.key: one.root_id for one in await self._outbox.messages_named(f"{BULK}:{bulk.id}:")}
         asks = await self._outbox.messages_named(f"{BULK}ask:{bulk.id}:")
         replies: list[DesiredMessage] = []
-        was_asked = bool(asks) or any(is_person(_user(key)) for key in posted)
+        own = await self._slack_user(bulk.created_by)  # where somebody asks in Home, they have a message too
+        was_asked = bool(asks) or any(is_person(_user(key)) and _user(key) != own for key in posted)
         if bulk.awaiting:
             channels = [one for one in destinations if not _is_asked(one)]
             asked = [] if was_asked else [one for one in destinations if _is_asked(one)]
@@ -102,8 +103,9 @@ class BulkMessages:
     async def remind(self, bulk_id: str, asking: Asking) -> list[DesiredMessage]:
         """The message once more for those who were asked, since half of the time is over."""
         posted = [message.key for message in await self._outbox.messages_named(f"{BULK}:{bulk_id}:")]
+        own = await self._slack_user((await self._core.bulk(bulk_id)).created_by)
         first = [key.rpartition(":") for key in posted if is_person(_user(key)) and ":again:" not in key]
-        again = [f"{before}:again:{user}" for before, _, user in first]
+        again = [f"{before}:again:{user}" for before, _, user in first if user != own]
         asked = [key for key in again if await asking.may_ask(_user(key), key.split(":")[2])]
         return await self.read(asked, only_waiting=True)
 
@@ -176,7 +178,8 @@ class BulkMessages:
         buttons = await self._outbox.buttons.prepare(channel, key)
         views = [(run, RedactedView(subject, person.clearance)) for run, subject in waiting] if person else []
         named = [(run, view) for run, view in views if approvals.sees_all(view.clearance, view.subject)]
-        content = bulks.progress(self._shown(bulk, channel), named, button=buttons)
+        is_own = person is not None and person.login == bulk.created_by
+        content = bulks.progress(self._shown(bulk, channel), named, button=buttons, is_own=is_own)
         if ":again:" in key and bulk.awaiting:
             content = notices.reminded(content.text, content.blocks)
         message = DesiredMessage(key, channel, content, by_person=by_person, is_progress=is_progress, buttons=buttons)

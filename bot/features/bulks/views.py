@@ -52,8 +52,11 @@ Listed = Sequence[tuple[Action, RedactedView]]
 """Runs of a bulk, each with what one person may see of what it is on."""
 
 
-def progress(bulk: BulkCounts, waiting: Listed = (), *, button: ButtonIds) -> Message:
-    """How far a bulk is. It fits any channel, as it names only objects of `waiting`: what one person may decide on."""
+def progress(bulk: BulkCounts, waiting: Listed = (), *, button: ButtonIds, is_own: bool = False) -> Message:
+    """How far a bulk is. It fits any channel, as it names only objects of `waiting`: what one person may see.
+
+    `is_own`: that person asked for it, so that nothing is asked of them.
+    """
     blocks: list[Block] = [section(_head(bulk))]
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
@@ -72,7 +75,7 @@ def progress(bulk: BulkCounts, waiting: Listed = (), *, button: ButtonIds) -> Me
         if bulk.free_at is not None:
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
         elements.append(_retry(bulk, button))
-    push = _push(bulk, waiting) if bulk.awaiting else f"{_head(bulk)}{_in_force(bulk, is_on_phone=True)}"
+    push = _push(bulk, waiting, is_own=is_own) if bulk.awaiting else f"{_head(bulk)}{_in_force(bulk, is_on_phone=True)}"
     asked = context(f"asked for by {person_name(bulk.created_by)} · {bulk.id}")
     return Message(push, (*blocks, asked, actions(*elements, _show_each(bulk, button))))
 
@@ -217,13 +220,14 @@ def _named(bulk: BulkCounts, waiting: Listed) -> list[Block]:
     return [*sections(filter(None, [*lines, left]))]
 
 
-def _push(bulk: BulkCounts, waiting: Listed = ()) -> str:
+def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> str:
     """What a locked phone shows of a bulk that waits for approval."""
     named = {runs.on_target(action, view).removeprefix(" on ") or runs.target(view): None for action, view in waiting}
     on = _asked(bulk, some_of(list(named), runs.MAX_TARGETS, bulk.awaiting) if named else "")
     closed = approvals.closed_among(waiting, is_on_phone=True)
-    asks = f"{closed}Approve or deny: {_name(bulk)} on {on}, asked by {person_name(bulk.created_by)}"
-    return clip(asks, MESSAGE_TEXT_LIMIT)
+    what = f"{_name(bulk)} on {on}"
+    asks = f"Approve or deny: {what}, asked by {person_name(bulk.created_by)}"
+    return clip(f"{closed}{f'Waits for approval: {what}' if is_own else asks}", MESSAGE_TEXT_LIMIT)
 
 
 def _asked(bulk: BulkCounts, on: str = "") -> str:

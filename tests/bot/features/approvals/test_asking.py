@@ -360,6 +360,22 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         assert len([text for text in phone(env, "ben") if "<!date" in text]) == 0
 
 
+async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_and_not_who_asks(tmp_path: Path) -> None:
+    clock = Jumping()
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, clock_ms=clock) as env:
+        alerts = [await env.create_alert(sourceRef=str(number)) for number in range(2)]
+        dm = await env["anna"].dm(env.emulator.bot_user_id)
+        await env["anna"].command(dm, f"/responder run isolate {' '.join(alert.id for alert in alerts)}")
+        question = await env.until("anna", topmost(ids.NOTICE_VIEW, "Isolate"))
+        await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+        await env.until("anna", on_phone("Waits for approval: Isolate on ip 203[.]0[.]113[.]7 and 1 more"))
+        await env.until("ben", on_phone("Approve or deny"))
+        clock.ahead_ms = 31 * MINUTE_MS
+        await env.until("ben", on_phone("Half of the time"))
+        await all_sent(env.bot)
+        assert not [text for text in phone(env, "anna") if "Approve or deny" in text]
+
+
 async def test_who_asked_for_a_bulk_reads_all_who_decided_on_it(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
         alerts = [await env.create_alert(sourceRef=str(n)) for n in range(21)]
