@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from bot.features.command_text import missing_id
 from bot.message import Message
 from bot.outbox import RefreshRequest
 from core.common.errors import ResponderBotError
@@ -126,8 +127,8 @@ class Command:
     usage: str
     summary: str
     permission: Permission | None = None
-    usage_error: Callable[[str, str], str] = lambda _rest, _command: ""
-    """Given the text after the verb and the slash command's name, a sentence on what is wrong with the text, or ""."""
+    usage_error: Callable[[str, str, str], str] = missing_id
+    """Given its usage, the text after the verb and the slash command's name, what is wrong with the text, or ""."""
 
 
 @dataclass(frozen=True)

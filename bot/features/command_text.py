@@ -66,6 +66,15 @@ def split_name_and_id(text: str) -> tuple[str, str | None]:
     return " ".join(words), parse_id(id_word)
 
 
+def missing_id(usage: str, rest: str, command: str) -> str:
+    """Which id is missing behind a verb with this usage, in a sentence; "" if none is."""
+    if "~" not in usage or split_name_and_id(rest)[1] is not None:
+        return ""
+    verb = usage.partition(" ")[0]
+    what, example = ("the run's id", usage.replace("~run", "~20")) if "~run" in usage else ("the id", usage)
+    return f"Which one? Type `{command} {verb}` and {what}, such as {command} {example.replace('~id', '~12')}."
+
+
 def split_name_and_ids(text: str) -> tuple[str, list[str]]:
     """The name and the ids in a text such as `Block ~12 ~13`; only those that are written with `~`."""
     words = split_words(text)

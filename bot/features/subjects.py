@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -11,7 +11,7 @@ from bot.block_kit.names import title, titled_as
 from bot.clearance import RedactedView, Subject, artifact_title, may_see, refanged, tlp_name, visible
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
-from bot.features.command_text import find_ids, split_name_and_id, split_words
+from bot.features.command_text import find_ids, missing_id, split_name_and_id, split_words
 from bot.outbox.links import card_link
 from core.client import CoreClient
 from core.common.clock import DAY_MS
@@ -209,21 +209,8 @@ def require_id(context: Context, usage: str) -> tuple[str, str]:
     """
     name, object_id = split_name_and_id(context.text)
     if object_id is None:
-        raise ResponderBotError("bad_request", missing_id(usage)(context.text, context.services.command))
+        raise ResponderBotError("bad_request", missing_id(usage, context.text, context.services.command))
     return name, object_id
-
-
-def missing_id(usage: str) -> Callable[[str, str], str]:
-    """The `Command.usage_error` of a command that needs an id."""
-
-    def usage_error(rest: str, command: str) -> str:
-        if split_name_and_id(rest)[1] is not None:
-            return ""
-        verb = usage.partition(" ")[0]
-        what, example = ("the run's id", usage.replace("~run", "~20")) if "~run" in usage else ("the id", usage)
-        return f"Which one? Type `{command} {verb}` and {what}, such as {command} {example.replace('~id', '~12')}."
-
-    return usage_error
 
 
 MAX_WORDS = 10

@@ -94,8 +94,7 @@ async def _assign(context: Context, alert_id: str, login: str) -> None:
 
 def _command(verb: str, handler: Handler, summary: str = "") -> Command:
     """One without a summary is not in `help`."""
-    usage = f"{verb} ~id"
-    return Command(Entry(handler, Ack.WRITE), usage, summary, "manageAlert", usage_error=subjects.missing_id(usage))
+    return Command(Entry(handler, Ack.WRITE), f"{verb} ~id", summary, "manageAlert")
 
 
 FEATURE = Feature(

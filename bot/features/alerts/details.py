@@ -72,8 +72,4 @@ async def _shows_case(context: Context, object_id: str) -> bool:
     return True
 
 
-FEATURE = Feature(
-    commands={
-        "alert": Command(Entry(on_alert_command), USAGE, "an alert in full", usage_error=subjects.missing_id(USAGE))
-    }
-)
+FEATURE = Feature(commands={"alert": Command(Entry(on_alert_command), USAGE, "an alert in full")})

@@ -28,7 +28,7 @@ async def on_find_command(context: Context) -> None:
     )
 
 
-def _usage_error(rest: str, command: str) -> str:
+def _usage_error(_usage: str, rest: str, command: str) -> str:
     return "" if rest.strip() else f"Find what? Type `{command} find` and a text, such as {command} find 203.0.113.7."
 
 

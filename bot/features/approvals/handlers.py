@@ -271,8 +271,7 @@ def _no_run(context: Context, action_id: str) -> ResponderBotError:
 
 
 def _command(entry: Entry, verb: str, summary: str) -> Command:
-    usage = f"{verb} ~run"
-    return Command(entry, usage, summary, "manageAction", usage_error=subjects.missing_id(usage))
+    return Command(entry, f"{verb} ~run", summary, "manageAction")
 
 
 _APPROVE_COMMAND = Entry(on_approve_command, modal_title="Approve")

@@ -18,10 +18,7 @@ async def on_audit_command(context: Context) -> None:
 FEATURE = Feature(
     commands={
         "audit": Command(
-            Entry(on_audit_command, modal_title="Audit"),
-            USAGE,
-            "who decided what about an alert, a case or a run",
-            usage_error=subjects.missing_id(USAGE),
+            Entry(on_audit_command, modal_title="Audit"), USAGE, "who decided what about an alert, a case or a run"
         )
     }
 )

@@ -106,11 +106,7 @@ def _named(name: str, templates: Sequence[CaseTemplate], context: Context, alert
 FEATURE = Feature(
     commands={
         "case": Command(
-            Entry(on_case_command, Ack.WRITE),
-            USAGE,
-            "make a case of an alert, with a template",
-            "manageCase",
-            usage_error=subjects.missing_id(USAGE),
+            Entry(on_case_command, Ack.WRITE), USAGE, "make a case of an alert, with a template", "manageCase"
         )
     },
     actions={

@@ -35,8 +35,8 @@ async def on_unknown_command(context: Context) -> Json:
 async def on_mistyped_command(context: Context) -> Json:
     """Acknowledge a verb without what it needs with what to type."""
     verb, _, rest = normalize(context.text).partition(" ")
-    sentence = context.services.commands[verb.lower()].usage_error(rest, context.services.command)
-    return notices.acknowledgement(notices.error(sentence))
+    command = context.services.commands[verb.lower()]
+    return notices.acknowledgement(notices.error(command.usage_error(command.usage, rest, context.services.command)))
 
 
 async def _help(context: Context) -> list[str]:

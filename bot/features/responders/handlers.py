@@ -38,12 +38,5 @@ async def on_list_command(context: Context) -> None:
 
 
 FEATURE = Feature(
-    commands={
-        "list": Command(
-            Entry(on_list_command),
-            USAGE,
-            "what can run on it, and why the rest can't",
-            usage_error=subjects.missing_id(USAGE),
-        )
-    }
+    commands={"list": Command(Entry(on_list_command), USAGE, "what can run on it, and why the rest can't")}
 )

@@ -32,13 +32,4 @@ async def show(context: Context, object_id: str) -> None:
     await responses.show(context, f"What ran on {subject.id}", shown)
 
 
-FEATURE = Feature(
-    commands={
-        "actions": Command(
-            Entry(on_actions_command),
-            USAGE,
-            "what ran on it, and how it went",
-            usage_error=subjects.missing_id(USAGE),
-        )
-    }
-)
+FEATURE = Feature(commands={"actions": Command(Entry(on_actions_command), USAGE, "what ran on it, and how it went")})

@@ -7,7 +7,14 @@ from bot.block_kit import names
 from bot.clearance import Subject
 from bot.features import responses, subjects
 from bot.features.base import Ack, Command, Context, Entry, Feature
-from bot.features.command_text import find_ids, same_name, split_inputs, split_name_and_id, split_name_and_ids
+from bot.features.command_text import (
+    find_ids,
+    missing_id,
+    same_name,
+    split_inputs,
+    split_name_and_id,
+    split_name_and_ids,
+)
 from bot.features.responders.matching import closest, matching
 from bot.features.runs import flow
 from bot.features.runs.targets import (
@@ -116,11 +123,11 @@ def _one_of(named: Sequence[Artifact], responder: OfferedResponder, targets: sub
     raise ResponderBotError("bad_request", f"{len(candidates)} observables have this data: {each}. Type `{example}`.")
 
 
-def _usage_error(rest: str, command: str) -> str:
+def _usage_error(usage: str, rest: str, command: str) -> str:
     rest = split_inputs(rest)[0]
     name, object_id = split_name_and_id(rest)
     if object_id is None or name:
-        return subjects.missing_id(USAGE)(rest, command)
+        return missing_id(usage, rest, command)
     return f"Run what? `{command} list {object_id}` shows what can run on {object_id}."
 
 
