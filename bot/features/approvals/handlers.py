@@ -132,7 +132,7 @@ async def on_approve_view(context: Context) -> Json:
         message = await _approve_later_end(context, action, extension, view)
     elif message is None:
         message = await _approve(context, action, subject)
-    await _refresh(context, subject, is_in_home=is_in_home)
+    await responses.refresh_cards(context, subject, is_in_home=is_in_home)
     return modals.update(modals.message_view("Approve", message))
 
 
@@ -142,12 +142,6 @@ async def _approve_later_end(context: Context, action: Action, extension: Extens
     waits = undo_state.later_end(action)
     then = f"It needs {undo_state.needed(waits)}" if waits is not None else f"It {undo_state.ends(action)}."
     return notices.notice(f"You approved more time for {runs.heading(action, view)}. {then}")
-
-
-async def _refresh(context: Context, subject: Subject, *, is_in_home: bool) -> None:
-    await responses.refresh_cards(context, subject)
-    if is_in_home:
-        await context.services.publish_home(context)
 
 
 async def _approve(context: Context, action: Action, subject: Subject) -> Message:
@@ -220,7 +214,7 @@ async def on_deny_view(context: Context) -> Json:
     reason, extension_id = modals.values(view).get("reason", "").strip(), str(metadata.get("extension") or "")
     action = await answered(context.core.deny(str(metadata.get("id")), reason, extension_id=extension_id))
     action, subject = await subjects.of_action(context.core, action)
-    await _refresh(context, subject, is_in_home=metadata.get("in_home") is True)
+    await responses.refresh_cards(context, subject, is_in_home=metadata.get("in_home") is True)
     said = _denied(views.run_on(action, RedactedView(subject, own_clearance(context))), extension_id)
     return modals.update(modals.message_view("Denied", notices.notice(said)))
 
@@ -250,12 +244,10 @@ async def _decide(
             raise _no_run(context, action_id) from error
         raise
     action, subject = await subjects.of_action(context.core, action)
-    await responses.refresh_cards(context, subject)
-    if is_home(context):
-        await context.services.publish_home(context)
-        return
-    text = confirmation(views.run_on(action, RedactedView(subject, own_clearance(context))), action)
-    await responses.respond(context, notices.notice(text), "Done")
+    await responses.refresh_cards(context, subject, is_in_home=is_home(context))
+    if not is_home(context):
+        text = confirmation(views.run_on(action, RedactedView(subject, own_clearance(context))), action)
+        await responses.respond(context, notices.notice(text), "Done")
 
 
 async def _action_id(context: Context) -> str:
