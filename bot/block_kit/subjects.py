@@ -8,7 +8,7 @@ from bot.block_kit import ids
 from bot.block_kit.text import clean, clip_middle, code, foreign, foreign_plain, plain, section
 from bot.clearance import MASK, RedactedView, defang, withheld
 from bot.message import Block, ButtonIds, Intent
-from core.models import SEVERITY_NAMES, Artifact, TargetArtifact
+from core.models import OBJECT_TYPES, SEVERITY_NAMES, Artifact, TargetArtifact
 
 TITLE_LIMIT = 300  # characters
 MENU_LIMIT = 40  # of an observable on its menu
@@ -27,6 +27,14 @@ def headline(view: RedactedView, hint: str = "") -> Block:
     title = (foreign(view.title(), TITLE_LIMIT) or "(no title)").replace("|", "¦").replace("*", "∗")
     url = safe_link(view.link())
     return section(f"{word}*<{url}|{title}>*" if url else f"{word}*{title}*")
+
+
+def object_line(view: RedactedView) -> Block:
+    """The headline of an alert; of another object its kind, id and title."""
+    subject = view.subject
+    if subject.kind == "alert":
+        return headline(view)
+    return section(f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), TITLE_LIMIT)}")
 
 
 def severities(counts: Sequence[int]) -> str:

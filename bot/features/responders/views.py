@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.block_kit import ids, names, notices
 from bot.block_kit.elements import MAX_LINES, MAX_OPTIONS, button_element, listed, message_option
-from bot.block_kit.subjects import by_ioc, headline, responder_menu, target_data
+from bot.block_kit.subjects import by_ioc, object_line, responder_menu, target_data
 from bot.block_kit.text import (
     OPTION_LIMIT,
     clip,
@@ -75,12 +75,12 @@ def responder_list(
             :MAX_LINES
         ]
         others = [context(f"Others can run {', '.join(for_others)}.")] if for_others else []
-        return Message(refused, (_about(view), section(foreign(refused, 500)), *others))
+        return Message(refused, (object_line(view), section(foreign(refused, 500)), *others))
     can, cannot = split(offered)
     on_artifacts, elsewhere = _on_artifacts(offered, by_artifact, view)
     cannot = [r for r in cannot if r.name not in elsewhere]
     text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(cannot)} can't" if cannot else "")
-    blocks: list[Block] = [_about(view)]
+    blocks: list[Block] = [object_line(view)]
     blocks += listed(f"*Can run ({len(can)})*", [_can_line(r, view) for r in can])
     if not can:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
@@ -93,12 +93,6 @@ def responder_list(
         if first is not None:
             blocks.append(context(f"Or type {code(f'{command} run {names.example(first)} {subject.id}', 200)}."))
     return Message(text, tuple(blocks))
-
-
-def _about(view: RedactedView) -> Block:
-    subject = view.subject
-    about = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
-    return headline(view) if subject.kind == "alert" else section(about)
 
 
 def _on_artifacts(

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from bot.block_kit import ids, names, notices
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.names import NAME_LIMIT
-from bot.block_kit.subjects import headline
+from bot.block_kit.subjects import object_line
 from bot.block_kit.text import (
     clip,
     clip_middle,
@@ -30,7 +30,7 @@ from bot.features.runs.views.reports import read_report
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
-from core.models import OBJECT_TYPES, Action, BulkAnswer, BulkEntry, Measure, OfferedResponder, Policy
+from core.models import Action, BulkAnswer, BulkEntry, Measure, OfferedResponder, Policy
 
 DEED_LIMIT = 60  # characters of a button
 INPUT_LIMIT = 300  # characters of one, whose author typed it
@@ -173,11 +173,10 @@ def on_what(request: RunRequest, responder: OfferedResponder, view: RedactedView
 def subject_line(view: RedactedView) -> str:
     """The severity, linked title and id of an alert, or what names another object; of an artifact what has it."""
     subject = view.subject
-    if subject.kind == "alert":
-        return f"{headline(view)['text']['text']} · {subject.id}"
     if subject.kind == "case_artifact":
         return f"of {foreign(f'{view.parent_title()} · {subject.root_id}', 300)}"
-    return f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
+    named = str(object_line(view)["text"]["text"])
+    return f"{named} · {subject.id}" if subject.kind == "alert" else named
 
 
 def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = False) -> list[Block]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import MAX_OPTIONS, actions, button_element
-from bot.block_kit.subjects import SIGNS, by_ioc, headline, responder_menu
+from bot.block_kit.subjects import SIGNS, by_ioc, object_line, responder_menu
 from bot.block_kit.text import (
     OPTION_LIMIT,
     VIEW_TITLE_LIMIT,
@@ -210,10 +210,9 @@ def _about(view: RedactedView, responder: OfferedResponder | None, who: str) -> 
     subject = view.subject
     if not view.is_open:
         return [section(escape(notices.withheld_from(view.clearance, who)))]
-    named = f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), 300)}"
     element = responder_menu("Choose, or type to search", ids.START_RESPONDER)
     if responder is not None:
         element["initial_option"] = responders.responder_option(responder)
     # Another object gives another block id, with which Slack drops the old choice.
     menu = {**modals.input_block(f"responder:{subject.id}", "Responder", element), "dispatch_action": True}
-    return [headline(view) if subject.kind == "alert" else section(named), menu]
+    return [object_line(view), menu]
