@@ -173,11 +173,6 @@ class MessageRecord:
         return self.conversation or self.channel
 
     @property
-    def in_bulk(self) -> bool:
-        """Whether it is one of many that are rendered again."""
-        return self.rank == IN_BULK
-
-    @property
     def is_delivered(self) -> bool:
         return self.status == "shown" and self.file_status in (None, "shown")
 

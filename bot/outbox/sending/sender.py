@@ -13,7 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.clearance import RED
 from bot.outbox import messages
 from bot.outbox.errors import DeliveryError, classify, classify_upload
-from bot.outbox.models import WITHHOLDING, MessageRecord, is_person, record_of
+from bot.outbox.models import IN_BULK, WITHHOLDING, MessageRecord, is_person, record_of
 from bot.outbox.replicas import Replicas
 from bot.outbox.sending import files, lookup, order
 from bot.outbox.sending.rate_limiter import RateLimiter
@@ -356,9 +356,8 @@ class Sender:
             content = {"text": first_lines or "A message of responder-bot.", "blocks": []}
         waited_ms = self._clock() - message.pending_since
         # Only Slack's own limits are worth a line, and not where many are rendered again.
-        was_limited = (
-            not message.in_bulk and message.rank != WITHHOLDING and (not message.problem or "429" in message.problem)
-        )
+        is_news = message.rank not in (IN_BULK, WITHHOLDING)
+        was_limited = is_news and (not message.problem or "429" in message.problem)
         if was_limited and waited_ms >= LATE_MS:
             content = _with_late_note(content, waited_ms)
         return {**content, "metadata": lookup.metadata(message.post_id)}
