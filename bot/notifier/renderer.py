@@ -382,8 +382,8 @@ class Renderer:
         self, action: Action, extension: Extension | None, timeline: Timeline, key: str
     ) -> DesiredMessage:
         """The request in a direct message; later, who decided, or that its reader can't any more."""
-        subject, user = timeline.target(action), key.split(":")[3]
-        person = await self._recipient_of(key)
+        subject, (team, user) = timeline.target(action), key.split(":")[2:4]  # ask:<action>:<team>:<user>:...
+        person = await self.recipient(team, user)
         can_decide = person is not None and approvals.may_decide(action, person, subject, extension)
         more: dict[str, Any] = {"can_decide": can_decide, "is_reminder": key.endswith(AGAIN)}
         if extension is not None:
@@ -481,10 +481,6 @@ class Renderer:
         if action.id not in timeline.document.shortened:
             return action
         return titled_as(await self._core.action(action.id), action)
-
-    async def _recipient_of(self, key: str) -> Person | None:
-        """Who gets the direct message with this key, such as `ask:ACTION:TEAM:USER`."""
-        return await self.recipient(*key.split(":")[2:4])
 
     async def recipient(self, team: str, user: str) -> Person | None:
         """Who gets news in a direct message; None if they are not linked, or if Slack refuses to say who they are.
