@@ -110,19 +110,24 @@ class BulkMessages:
         return await self.read(asked, only_waiting=True)
 
     async def _told(self, kind: str, bulk: BulkCounts) -> list[DesiredMessage]:
-        """The direct message to whoever asked for a bulk, once it is over, or once somebody else undoes some of it."""
-        user, team = await self._slack_user(bulk.created_by), self._access.team()
-        person = await self._recipient(team, user) if user else None
-        if person is None:
-            return []
-        key = f"{kind}:{bulk.id}:{team}:{user}"
-        listed = [(run, RedactedView(subject, person.clearance)) for run, subject in await self._runs(bulk.id)]
-        said = bulks.decisions(listed) if kind == BULK_TOLD else bulks.undone_by(bulk, listed)
-        if kind == BULK_UNDONE and not said:
-            return []
-        buttons = await self._outbox.buttons.prepare(user, key)
-        message = DesiredMessage(key, user, bulks.ended(bulk, said, button=buttons), buttons=buttons)
-        return [_naming(message, bulk, [view for run, view in listed if runs.state_of(run) == "denied"])]
+        """The direct message to whoever asked for a bulk, once it is over; of undos, to who approved it, too."""
+        found, team, desired = await self._runs(bulk.id), self._access.team(), list[DesiredMessage]()
+        approvals_ = [run.approval for run, _ in found if run.approval is not None and kind == BULK_UNDONE]
+        for login in dict.fromkeys([bulk.created_by, *(login for one in approvals_ for login in one.approved_by)]):
+            user = await self._slack_user(login)
+            person = await self._recipient(team, user) if user else None
+            if person is None:
+                continue
+            key = f"{kind}:{bulk.id}:{team}:{user}"
+            listed = [(run, RedactedView(subject, person.clearance)) for run, subject in found]
+            buttons = await self._outbox.buttons.prepare(user, key)
+            said = bulks.decisions(listed) if kind == BULK_TOLD else bulks.undone_by(bulk, listed, login)
+            content = bulks.ended(bulk, said, button=buttons)
+            content = replace(content, text=said) if kind == BULK_UNDONE else content
+            named = [view for run, view in listed if kind == BULK_UNDONE or runs.state_of(run) == "denied"]
+            if content.text:
+                desired.append(_naming(DesiredMessage(key, user, content, buttons=buttons), bulk, named))
+        return desired
 
     async def _waiting(self, bulk: BulkCounts) -> list[tuple[Action, Subject]]:
         """Those of its runs that wait for approval; none where they can't be read, so that nothing names them."""
@@ -161,7 +166,7 @@ class BulkMessages:
                 self._as_of[bulk.id], waiting = response.as_of, await self._waiting(bulk)
                 for key in of_bulk[bulk.id]:
                     if (kind := key.partition(":")[0]) != BULK:
-                        desired += await self._told(kind, bulk)
+                        desired += [one for one in await self._told(kind, bulk) if one.key == key]
                     elif bulk.awaiting or not only_waiting:
                         desired += await self._messages(key, bulk, waiting, by_person=by_person)
         return desired

@@ -3,6 +3,7 @@
 How far it is, the Notifier tells in one message in the channel, see `bot/docs/slack.md#several-objects`.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -208,12 +209,15 @@ async def _changed(
 ) -> Message:
     """Change each of these runs, and say what became of it."""
     refused, changed = list[tuple[str, str]](), list[Action]()
-    for action, _ in in_force:
+
+    async def of(action: Action) -> None:
         try:
             changed.append(await change(action))
         except ResponderBotError as error:
             refused.append((action.object_id, notices.sentence(error)))
         context.refresh(action.object_id)
+
+    await asyncio.gather(*(of(action) for action, _ in in_force))  # so that none has ended before all have begun
     waiting = sum(runs.awaits_approval(one) or undo_state.later_end(one) is not None for one in changed)
     return views.changed_all(verb, len(changed) - waiting, waiting, refused)
 

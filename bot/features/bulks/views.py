@@ -109,7 +109,8 @@ def undo_all_view(
     after = f", after {count(policy.approval, 'approval')}" if policy.approval else ""
     hidden = bulk.timed + bulk.endless + bulk.not_released - number
     stays = f"It stays on {count(hidden, 'more target')} that you may not see." if hidden > 0 else ""
-    told = f"{person_name(bulk.created_by)} hears of it." if login != bulk.created_by else ""
+    approved_by = [one for action, _ in in_force if action.approval is not None for one in action.approval.approved_by]
+    told = undo_state.hears([bulk.created_by, *approved_by], login) if login != bulk.created_by else ""
     return modals.modal(
         names.in_view(f"Undo {bulk.title}", f" ({number})?"),
         [
@@ -187,13 +188,15 @@ def ended(bulk: BulkCounts, decided: str = "", *, button: ButtonIds | None = Non
     return Message(f"{head}{_in_force(bulk, is_on_phone=True)}.", tuple(blocks))
 
 
-def undone_by(bulk: BulkCounts, listed: Listed) -> str:
-    """Who else than its requester has undone some of these runs of it, once none is being undone; mrkdwn."""
+def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
+    """Who else than `reader` and its requester undid which of these runs, once none is being undone; mrkdwn."""
     states = [action.undo.status for action, _ in listed if action.undo is not None]
     is_over = "running" not in states and states.count("undone") <= bulk.undone  # else the next event tells it
-    ended_by = [action.measure.ended_by for action, _ in listed if action.measure is not None]
-    logins = [login for login in dict.fromkeys(ended_by) if login not in (None, bulk.created_by)]
-    return f"Undone by {', '.join(person_name(login or '') for login in logins)}." if logins and is_over else ""
+    by = {action.id: action.measure.ended_by for action, _ in listed if action.measure is not None}
+    ended = [one for one in listed if by.get(one[0].id) not in (None, reader, bulk.created_by)]
+    who = ", ".join(dict.fromkeys(person_name(by[action.id] or "") for action, _ in ended))
+    said = f"{who} undid {_name(bulk)} on {runs.first_targets(ended)}"
+    return f"{clip(said, LINES_LIMIT // 2)}." if ended and is_over else ""
 
 
 def decisions(listed: Listed) -> str:

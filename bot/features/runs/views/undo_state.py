@@ -214,9 +214,14 @@ def ended(run: MeasureRun, on: str, root_id: str, login: str = "", verb: str = "
 
 def hear(run: MeasureRun, root_id: str, login: str = "") -> str:
     """`anna and ben hear of it.`; "" if only who undoes it, or approvers of who undoes their own."""
-    told = [person_name(one) for one in dict.fromkeys([run.created_by, *run.approved_by]) if one != login]
-    is_told = told and (run.root_id != root_id or run.created_by != login)
-    return f"{' and '.join(told[:MAX_PEOPLE])} hear{'s' if len(told) == 1 else ''} of it." if is_told else ""
+    is_told = run.root_id != root_id or run.created_by != login
+    return hears([run.created_by, *run.approved_by], login) if is_told else ""
+
+
+def hears(logins: Sequence[str], login: str) -> str:
+    """`anna and ben hear of it.`: these people but `login`; "" for nobody."""
+    told = [person_name(one) for one in dict.fromkeys(logins) if one != login]
+    return f"{' and '.join(told[:MAX_PEOPLE])} hear{'s' if len(told) == 1 else ''} of it." if told else ""
 
 
 def in_force_already(action: Action, view: RedactedView) -> list[Measure]:

@@ -19,7 +19,7 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import BulkCounts
 from tests import stores
-from tests.bot.features.approvals.test_asking import on_phone
+from tests.bot.features.approvals.test_asking import on_phone, phone
 from tests.bot.features.approvals.test_decisions import button
 from tests.bot.features.environment import (
     FeatureEnvironment,
@@ -477,9 +477,30 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         view = await undo_all(env, "ben", SOC, message["ts"])
         assert text_of(view).count(" · in force until somebody undoes it") == 2
         assert "in force" not in text_of(await shown(env, "2 of 2 succeeded, 2 undone"))
-        await env.until("anna", on_phone(" undone"))
         dm = await env["anna"].dm(env.emulator.bot_user_id)
-        await env.until("anna", lambda view: "2 undone.\\nUndone by ben." in str(view.messages(dm)) or None)
+        await env.until("anna", lambda view: "2 undone.\\nben undid Isolate on " in str(view.messages(dm)) or None)
+
+
+async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undone_all(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"undo": "Tell_1_0", "target": "ip"}}) as env:
+        for person in env.people.values():
+            await person.connect()
+        alert_ids = [
+            (await alerts(env, 1, artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}]))[0] for n in range(5)
+        ]
+        await start(env, "anna", "isolate", alert_ids)
+        message = await shown(env, "5 wait for approval")
+        view = await reviewed(env, "lea", message, "Deny all 5")
+        await env["lea"].submit(view["id"], {})
+        message = await shown(env, "5 in force with no end")
+        form = await undo_all(env, "ben", SOC, message["ts"])
+        assert "anna and lea hear of it." in text_of(form)
+        for name in ("anna", "lea"):
+            told = await env.until(name, on_phone(" undid "))
+            on = "🟠 HIGH ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]2 and 2 more"
+            assert told == f"ben undid Isolate on {on}."
+        message = await shown(env, "5 of 5 succeeded, 5 undone")
+        assert not any("undid" in text for text in phone(env, "ben"))
 
 
 async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Path) -> None:

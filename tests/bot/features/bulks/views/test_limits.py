@@ -94,10 +94,11 @@ def test_an_undo_by_somebody_else_is_told_once_none_is_on_its_way() -> None:
     undone = samples.ended(undo=undo).model_copy(update={"measure": ended})
     running = samples.ended(undo=undo.model_copy(update={"status": "running"}))
     both = [(undone, VIEWS[0]), (undone, VIEWS[1])]
-    assert bulks.undone_by(bulk(undone=2), both) == "Undone by ben."
-    assert bulks.undone_by(bulk(undone=1), both) == ""  # counted before the second
-    assert bulks.undone_by(bulk(undone=1), [both[0], (running, VIEWS[1])]) == ""
-    assert bulks.undone_by(bulk(undone=2, created_by="ben@soc.example"), both) == ""
+    assert bulks.undone_by(bulk(undone=2), both, "anna").startswith("ben undid ")
+    assert bulks.undone_by(bulk(undone=2), both, "ben@soc.example") == ""
+    assert bulks.undone_by(bulk(undone=1), both, "anna") == ""  # counted before the second
+    assert bulks.undone_by(bulk(undone=1), [both[0], (running, VIEWS[1])], "anna") == ""
+    assert bulks.undone_by(bulk(undone=2, created_by="ben@soc.example"), both, "anna") == ""
 
 
 def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
