@@ -364,11 +364,13 @@ def approve_view(
     now_ms: int,
     is_in_home: bool,
     extension: Extension | None = None,
+    undone: Sequence[Action] = (),
     has_changed: bool = False,
 ) -> dict[str, Any]:
     """Asks once more, with all that an approval of a run or of a later end decides on; the metadata has a digest of it.
 
-    `responder` is the run's, None if it isn't there any more. `has_changed`: somebody has read something else before.
+    `responder` is the run's, None if it isn't there any more; `undone` ran on its targets since.
+    `has_changed`: somebody has read something else before.
     """
     label, title = names.in_view(runs.title(action)), names.in_view(runs.title(action), "?")
     if extension is not None:
@@ -378,7 +380,7 @@ def approve_view(
         needs = [undo_state.needed(extension)]
     else:
         policy = responder.policy if responder is not None else None
-        shown = [*_asked(action, view, now_ms), *effect(responder)]
+        shown = [*sections(map(_undone_since, undone)), *_asked(action, view, now_ms), *effect(responder)]
         needs = [_missing(action), decision(action), named_approvers(policy), _can_also_read(action, view)]
     deny = runs.decision_buttons(action, button, extension)[1]
     of = extension.id if extension is not None else ""
@@ -390,6 +392,11 @@ def approve_view(
         metadata=json.dumps({"id": action.id, "extension": of, "in_home": is_in_home, "shown": digest(shown)}),
         close="Not now",
     )
+
+
+def _undone_since(run: Action) -> str:
+    at = slack_date(run.dispatched_at or run.start_date)
+    return f"⚠️ *{runs.name(run)}* by {person_name(run.created_by)} ran on it {at}, after this was asked."
 
 
 def digest(shown: Sequence[Block]) -> str:

@@ -26,6 +26,7 @@ from bot.features.runs.targets import (
     load,
     on_so_many,
     to_choose,
+    waiting_on,
 )
 from bot.features.runs.views import acts_on, questions, run_form, runs
 from bot.features.runs.views.acts_on import Choice
@@ -64,9 +65,8 @@ async def proceed(
         return False
     policy = responder.policy
     ends = await ended_by(context, request, responder, targets) if not confirmed else []
-    needs_confirmation = (policy is not None and bool(policy.confirm or policy.contains) and not confirmed) or bool(
-        ends
-    )
+    is_asked = policy is not None and bool(policy.confirm or policy.contains) and not confirmed
+    needs_confirmation = is_asked or bool(ends)
     choices = to_choose(request, targets)
     if (choices or _wants_form(request, responder, is_complete, needs_confirmation)) and responder.can_run:
         await show_form(context, request, responder, view, choices=choices)
@@ -79,11 +79,13 @@ async def proceed(
 
 async def ended_by(
     context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]
-) -> Sequence[Measure]:
-    """What is in force that the run would undo, as far as this person may see it."""
+) -> Sequence[Measure | Action]:
+    """What is in force that the run would undo, or waits for approval, as far as this person may see it."""
     if responder.policy is None or not responder.policy.is_undo:
         return []
-    return await in_force_on(context, _acted_on(request, responder, targets), responder.name)
+    on = _acted_on(request, responder, targets)
+    waits = await waiting_on(context, on, responder.name)
+    return [*await in_force_on(context, on, responder.name), *waits]
 
 
 def _acted_on(
@@ -155,7 +157,7 @@ class Question:
     targets: Sequence[Target]
     on: str = ""
     ended: Action | None = None
-    in_force: Sequence[Measure] = ()  # what it would undo
+    in_force: Sequence[Measure | Action] = ()  # what it would undo, and what waits
 
     @property
     def title(self) -> str:
@@ -169,7 +171,7 @@ class Question:
         shown = partial(self._shown, in_force=[*self.in_force, *already])
         return await responses.with_buttons(context, key, shown, life_ms=QUESTION_MS)
 
-    def _shown(self, button: ButtonIds, in_force: Sequence[Measure]) -> Message:
+    def _shown(self, button: ButtonIds, in_force: Sequence[Measure | Action]) -> Message:
         request, responder = self.request, self.responder
         if len(request.targets) == 1 and not self.on:
             view = self.targets[0].view

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from bot.block_kit.text import defang_indicators
 from bot.clearance import RedactedView, Subject
@@ -16,6 +17,9 @@ from core.models import Action, Document, Measure, OfferedResponder, OfferedTarg
 
 MOST = 100  # of one request to core
 MOST_NAMED = 10  # artifacts in a sentence
+MOST_WAITING = 500
+SEARCH = "/api/connector/engine/action/_search"
+T = TypeVar("T", Measure, Action)
 
 
 @dataclass(frozen=True)
@@ -155,14 +159,39 @@ async def in_force_on(
 
     As far as this person may see it.
     """
-    names = {name for object_id, artifacts in acted_on.items() for name in _names(artifacts) or {object_id}}
     return [
         measure
-        for measure in await context.core.measures()
-        if measure.undo is not None
-        and measure.undo.responder == undone_by
-        and names & (_names(measure.target or ()) or {measure.object_id})
+        for measure in _acting_on(acted_on, await context.core.measures())
+        if measure.undo is not None and measure.undo.responder == undone_by
     ]
+
+
+async def waiting_on(
+    context: Context, acted_on: Mapping[str, Sequence[TargetArtifact]], undone_by: str
+) -> Sequence[Action]:
+    """The runs that wait for approval to act on these, and that a responder of this name would undo."""
+    found = _acting_on(acted_on, await context.core.newest_actions("waiting", limit=MOST_WAITING))
+    waiting = [one for one in found if runs.awaits_approval(one) and one.undo and one.undo.responder == undone_by]
+    return await _visible(context, waiting)
+
+
+async def undone_since(context: Context, action: Action) -> Sequence[Action]:
+    """The newest runs that would have undone a run that waits, on its targets, since it was asked for."""
+    query = {"responderName": action.undo.responder if action.undo is not None else ""}
+    found = await context.core.search(Action, SEARCH, query, f"0-{MOST}", ["-startDate"])
+    on_it = _acting_on({action.object_id: action.target or ()}, found)
+    return await _visible(context, [one for one in on_it if (one.dispatched_at or 0) > action.start_date])
+
+
+async def _visible(context: Context, found: Sequence[Action]) -> Sequence[Action]:
+    seen = await find_targets(context, [one.object_id for one in found], responders=False)
+    return [one for one in found if one.object_id in seen]
+
+
+def _acting_on(acted_on: Mapping[str, Sequence[TargetArtifact]], found: Iterable[T]) -> list[T]:
+    """Those that are on one of these artifacts (by object, which counts without any)."""
+    names = {name for object_id, artifacts in acted_on.items() for name in _names(artifacts) or {object_id}}
+    return [one for one in found if names & (_names(one.target or ()) or {one.object_id})]
 
 
 def _names(artifacts: Iterable[TargetArtifact]) -> set[str]:

@@ -256,3 +256,29 @@ async def test_a_question_names_a_host_as_the_alert_writes_it(tmp_path: Path) ->
         await env["anna"].command(SOC, f"/responder run tell {alert.id}")
         question = await env.until("anna", topmost(ids.NOTICE_VIEW, "It ends *Isolate* on `LT-0198` until"))
         assert f"for {alert.id}. anna hears of it." in text_of(question)
+
+
+async def test_who_releases_what_still_waits_is_asked_and_who_approves_it_reads_that_it_was_released(
+    tmp_path: Path,
+) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        alert = await env.create_alert()
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
+            waits = await bot.as_user("anna").run(body)
+        await env["ben"].command(SOC, f"/responder approve {waits.id}")
+        read_before = await env.until("ben", topmost(ids.APPROVE_VIEW))
+        await env["lea"].command(SOC, f"/responder run tell {alert.id}")
+        question = fine(await env.until("lea", topmost(ids.NOTICE_VIEW, "still waits for approval")))
+        asked = f"⚠️ *Isolate* on ip 203[.]0[.]113[.]7 for 1 hour, asked by anna ({waits.id}), still waits"
+        assert f"{asked} for approval: withdraw or deny it too." in text_of(question)
+        assert len(await env.client.actions("alert", alert.id)) == 1
+        await env["lea"].click(None, view_id=question["id"], action_id=ids.RUN)
+        await env.told("lea", "Started Tell on ip 203[.]0[.]113[.]7")
+        ran = await env.ended_run(alert)
+        await env["ben"].submit(read_before["id"], {})
+        again = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, "⚠️ *Tell* by lea ran on it <!date^")))
+        at = f"{(ran.dispatched_at or 0) // 1000}^"
+        assert f"ran on it <!date^{at}" in text_of(again)
+        assert "This has changed since you opened it" in text_of(again)
+        assert (await env.client.action(waits.id)).status == "Waiting"

@@ -53,7 +53,7 @@ def confirm(
     *,
     button: ButtonIds,
     ended: Action | None = None,
-    in_force: Sequence[Measure] = (),
+    in_force: Sequence[Measure | Action] = (),
 ) -> Message:
     """Asks to confirm a run: the object, the inputs, and what the responder's policy says of the effect.
 
@@ -85,7 +85,7 @@ def confirm_several(
     *,
     button: ButtonIds,
     targets: Mapping[str, str] | None = None,
-    in_force: Sequence[Measure] = (),
+    in_force: Sequence[Measure | Action] = (),
 ) -> Message:
     """Asks to confirm runs on several objects. `refused` are ids with why, foreign text; `on` says on what.
 
@@ -114,10 +114,16 @@ def confirm_several(
     return Message(text, (*blocks, actions(run)))
 
 
-def in_force_lines(measures: Sequence[Measure], responder: OfferedResponder, view: RedactedView) -> list[Block]:
-    """What the run would undo, until when it is in force, whose it is and who hears of it; or what it repeats."""
+def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponder, view: RedactedView) -> list[Block]:
+    """What the run would undo, whose it is, until when, and who hears of it; what waits; what it repeats."""
     lines = []
-    for one in measures:
+    for one in found:
+        if isinstance(one, Action):
+            on = runs.targets(one, view) or one.object_id
+            what = f"*{runs.name(one)}* on {on}{undo_state.for_how_long(one)}"
+            asked = f"asked by {person_name(one.created_by)} ({one.id})"
+            lines.append(f"⚠️ {what}, {asked}, still waits for approval: withdraw or deny it too.")
+            continue
         if one.undo is None or one.undo.responder != responder.name:
             lines.append(undo_state.already(one, view))
             continue
