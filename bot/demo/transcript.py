@@ -13,7 +13,7 @@ Message = Mapping[str, Any]
 FOLLOW_TIMEOUT_S = 86_400.0
 
 _LINK = re.compile(r"<(?:[^<>|]+)\|([^<>]+)>")
-_RUN = re.compile(f"({'|'.join(MARKS.values())}) (.+?) (?:\\(.*\\) )?(?:needs|waiting|running|done|failed|cancelled)")
+_RUN = re.compile(f"({'|'.join(MARKS.values())}) (.+?) (?:\\(.*\\) )?(?:needs|waiting|running|done|failed|withdrawn)")
 STATUSES = {
     **{MARKS[state]: "Waiting" for state in ("approval", "waiting")},
     **{MARKS[state]: "Failure" for state in ("failed", "denied", "expired", "stopped")},

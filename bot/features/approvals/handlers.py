@@ -46,7 +46,7 @@ def _ended(run: str, action: Action) -> str:
     if runs.is_open(action):
         return f"{run} is being stopped."
     if runs.state_of(action) == "cancelled":
-        return f"You cancelled {run}; it will not run."
+        return f"You withdrew {run}; it will not run."
     return f"{run} {runs.state(action)}."
 
 

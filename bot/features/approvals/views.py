@@ -20,7 +20,6 @@ from bot.block_kit.text import (
     foreign,
     people,
     person_name,
-    plain,
     plain_name,
     section,
     sections,
@@ -216,9 +215,7 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link:
     if not sees_all(view.clearance, view.subject):
         return section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")
     extension = undo_state.later_end(action)
-    review = runs.decision_buttons(action, button, extension)[0]
-    if extension is None or extension.at is not None:  # what is to last with no end says so in red
-        review |= {"text": plain("Review"), "style": "primary"}
+    review = runs.review_button(action, button, extension)
     if extension is not None:
         asks = f"{closed(view, extension.asked_at)}{runs.sign(view)}{runs.later_end_line(action, extension, view)}"
         return section(f"{asks}\n{undo_state.needed(extension)}", accessory=review)
@@ -339,7 +336,7 @@ def decision(action: Action) -> str:
     if not runs.missing_approvals(action):
         return f"Approved by {people(approval.approved_by)}."
     by = f" by {person_name(action.ended_by)}" if action.ended_by else ""
-    return {"denied": f"Denied{by}.", "cancelled": f"Cancelled{by}."}.get(
+    return {"denied": f"Denied{by}.", "cancelled": f"Withdrawn{by}."}.get(
         action.outcome or "", "Not approved in time, nothing ran."
     )
 
@@ -376,7 +373,9 @@ def approve_view(
     if extension is not None:
         label, title = undo_state.keep(extension), f"{undo_state.keep(extension)}?"
         targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
-        shown = sections([_later_end(action, extension, view), *(["*Target*", *targets] if targets else [])])
+        who = f"*{person_name(action.created_by)}* asked for it{runs.approved_by(action)}."
+        follows = f"{who} If you deny more time, it {undo_state.ends(action)}."
+        shown = sections([_later_end(action, extension, view), *(["*Target*", *targets] if targets else []), follows])
         needs = [undo_state.needed(extension)]
     else:
         policy = responder.policy if responder is not None else None

@@ -86,12 +86,13 @@ def undo_view(
     needs = f", after {count(policy.approval, 'approval')}" if policy.approval else ""
     deed, waits = section(f"🔓 *{foreign(title, NAME_LIMIT)}*{on}{needs}"), runs.waiting_end(action, view).strip()
     alone = action.model_copy(update={"already": []})  # the others have lines of their own
+    unsaid = [sentence for sentence in told if not any(line.endswith(sentence) for line in others[:MAX_OTHERS])]
     lines = [
-        f"It ends:\n{runs.in_force_line(alone, view)}",
-        " ".join(filter(None, [undo_state.by_itself(measures, now_ms), *told])),
-        f"{waits}. That request ends too." if waits else "",
         *others[:MAX_OTHERS],
         f"⚠️ It also ends {len(others) - MAX_OTHERS} more." if len(others) > MAX_OTHERS else "",
+        f"It ends:\n{runs.in_force_line(alone, view)}",
+        " ".join(filter(None, [undo_state.by_itself(measures, now_ms), *unsaid])),
+        f"{waits} That request ends too." if waits else "",
     ]
     digest = hashlib.sha256(" ".join(sorted(n for one in measures for n in one.actions)).encode()).hexdigest()
     return modals.modal(

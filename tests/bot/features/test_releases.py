@@ -47,6 +47,9 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         assert f"🔓 *Tell* on ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({first})" in asked
         assert "approved by ben" in asked
         assert "anna and ben hear of it." in asked
+        (run,) = await env.client.actions("alert", first)
+        assert run.measure is not None
+        assert f"since <!date^{run.measure.since // 1000}^" in asked
         second = await env.create_alert(sourceRef="second", title="The same host again")
         await env["lea"].command(SOC, f"/responder run tell {second.id}")
         question = fine(await env.until("lea", topmost(ids.NOTICE_VIEW, "It ends *Isolate*")))
@@ -114,6 +117,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         assert f"⚠️ It also ends {of_lea}" in question
         assert f", by {asked.id} until" not in question
         assert f"by lea, approved by ben, for {second.id}. lea and ben hear of it." in question
+        assert question.index("It also ends") < question.index("It ends:")
         for alert_id, words in ((first, "🔓 *Tell*"), (second.id, " · undone")):
             shown = await env.until("lea", lambda view, one=alert_id, has=words: card_in(view, SOC, one, has))  # type: ignore[misc]
             assert "in force" not in text_of(shown)
@@ -282,3 +286,18 @@ async def test_who_releases_what_still_waits_is_asked_and_who_approves_it_reads_
         assert f"ran on it <!date^{at}" in text_of(again)
         assert "This has changed since you opened it" in text_of(again)
         assert (await env.client.action(waits.id)).status == "Waiting"
+
+
+async def test_an_undo_of_one_of_two_containments_of_the_same_people_says_once_who_hears_of_it(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        _, first = await isolated(env)
+        second = await env.create_alert(sourceRef="second", title="The same host again")
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": second.id}
+            asked = await bot.as_user("anna").run(body)
+            await bot.as_user("ben").approve(asked.id)
+        await env.ended_run(second)
+        card = await env.until("lea", lambda view: card_in(view, SOC, first, f", by {asked.id} until"))
+        await env["lea"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
+        question = text_of(fine(await env.until("lea", topmost(ids.UNDO_VIEW, "⚠️ It also ends *Isolate*"))))
+        assert question.count("anna and ben hear of it.") == 1

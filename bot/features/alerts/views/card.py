@@ -310,8 +310,8 @@ def _runs(
     if undo_buttons := undos.buttons(action, view, button) if len(group) == 1 else []:
         extension = undo_state.later_end(action)
         if extension is not None:
-            text += f"\n{runs.later_end_line(action, extension, view, is_on_card=True)}"
-            undo_buttons += runs.decision_buttons(action, button, extension)
+            text += runs.waiting_end(action, view)
+            undo_buttons.insert(0, runs.review_button(action, button, extension))
         if len(undo_buttons) == 1:
             return [{**section(text), "block_id": block_id, "accessory": undo_buttons[0]}]
         return [{**section(text), "block_id": block_id}, actions(*undo_buttons)]
@@ -333,9 +333,8 @@ def _in_force(action: Action, part: str, view: RedactedView, button: ButtonIds) 
     shown_buttons = undos.buttons(action, view, button, part=part)
     extension = undo_state.later_end(action)
     if extension is not None and extension.targets[:1] == [part]:
-        waits = runs.later_end_line(action, extension, view, is_on_card=True)
-        line["text"] = section(f"{line['text']['text']}\n{waits}")["text"]
-        shown_buttons += runs.decision_buttons(action, button, extension)
+        line["text"] = section(f"{line['text']['text']}{runs.waiting_end(action, view)}")["text"]
+        shown_buttons.insert(0, runs.review_button(action, button, extension))
     return [line, actions(*shown_buttons)] if shown_buttons else [line]
 
 

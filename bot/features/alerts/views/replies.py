@@ -170,7 +170,7 @@ def told(
     heads = {
         "expired": f"Nobody answered: *{deed}* was not run.",
         "denied": f"Denied by {by}: *{deed}* was not run.",
-        "cancelled": f"Cancelled by {by}: *{deed}* was not run.",
+        "cancelled": f"Withdrawn by {by}: *{deed}* was not run.",
         "stopped": f"Stopped by {by}: *{deed}*.",
         "failed": f"{f'{approvers} approved: ' if approvers else ''}*{deed}* failed.",
     }

@@ -24,6 +24,7 @@ from bot.block_kit.text import (
     foreign_plain,
     people,
     person_name,
+    plain,
     readable_name,
     slack_date,
     strip_markup,
@@ -63,6 +64,7 @@ MARKS: Mapping[State, str] = {
 }
 _WORDS: Mapping[State, str] = {
     "succeeded": "done",
+    "cancelled": "withdrawn",
     "expired": "not approved in time",
 }  # the others are called as they are
 WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
@@ -101,13 +103,21 @@ def can_be_approved(action: Action, view: RedactedView) -> bool:
 
 def decision_buttons(action: Action, button: ButtonIds, extension: Extension | None = None) -> list[dict[str, Any]]:
     """What opens a modal with all that is decided on a run, or on a later end of it, and Deny."""
-    label, of = ("Approve", "") if extension is None else (undo_state.keep(extension), extension.id)
-    contains = action.undo is not None if extension is None else extension.at is None
+    contains, of = (action.undo is not None, "") if extension is None else (extension.at is None, extension.id)
+    label = undo_state.keep(extension) if extension is not None and contains else "Approve"
     approve, deny = (button(Intent(what, action.id, of)) for what in ("approve", "deny"))
     return [
         button_element(label, ids.APPROVE, approve, of=of or action.id, style="danger" if contains else "primary"),
         button_element("Deny", ids.DENY, deny, of=of or action.id),
     ]
+
+
+def review_button(action: Action, button: ButtonIds, extension: Extension | None) -> dict[str, Any]:
+    """The first of these, called for what it opens; what is to last with no end says so, in red."""
+    review = decision_buttons(action, button, extension)[0]
+    if extension is None or extension.at is not None:
+        review |= {"text": plain("Review"), "style": "primary"}
+    return review
 
 
 def heading(action: Action, view: RedactedView) -> str:
@@ -128,9 +138,11 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
 
 
 def waiting_end(action: Action, view: RedactedView) -> str:
-    """A line of its own on the later end that waits for approval; "" without one."""
+    """Lines of their own on the later end that waits for approval, and by when; "" without one."""
     extension = undo_state.later_end(action) if view.is_open else None
-    return f"\n{later_end_line(action, extension, view, is_on_card=True)}" if extension is not None else ""
+    if extension is None:
+        return ""
+    return f"\n{later_end_line(action, extension, view, is_on_card=True)}\n{undo_state.needed(extension)}"
 
 
 def end_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[str, Any]:
@@ -139,7 +151,9 @@ def end_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[st
     waits = action.status == "Waiting"
     label, leave = ("Withdraw", "Leave it") if waits else ("Stop", "Let it run")
     on = foreign_plain(targets(action, view) or target(view), 150)
-    text = f"On {on}. {'It will not run.' if waits else 'What it has changed by then stays changed.'}"
+    whose = f"{foreign_plain(person_name(action.created_by), 60)} asked for it. " if view.is_open else ""
+    then = "It will not run; Deny gives a reason." if waits else "What it has changed by then stays changed."
+    text = f"{whose}On {on}. {then}"
     head = foreign_plain(f"{label} {title(action)}?", 100) if view.is_open else f"{label} the run?"
     dialog = confirmation(head, text, label, leave, style="danger")
     style: Literal["", "danger"] = "" if waits else "danger"
@@ -348,7 +362,8 @@ def in_force_line(action: Action, view: RedactedView) -> str:
     """Of a run that is in force: until when, on what, who started and who approved it, and what it said."""
     is_stuck = action.undo is not None and action.undo.status in ("waiting", "failed")
     mark = "⚠️" if is_stuck else "🔒"
-    by = f"by {person_name(action.created_by)}, {slack_date(action.start_date)}"
+    since = slack_date(action.measure.since if action.measure is not None else action.start_date)
+    by = f"since {since}, asked for by {person_name(action.created_by)}"
     values = inputs_in_brackets(action, view)
     head = f"{mark} *{name(action)}*{on_target(action, view)} is {undo_state.in_force(action, view)}"
     return f"{head}\n{by}{approved_by(action)}{values}{_outcome(action, view)}{override_text(action, view)}"

@@ -107,7 +107,7 @@ async def test_runs_are_denied_and_cancelled_by_command(env: FeatureEnvironment)
         await env.told("anna", "needs 1 approval")
         newest = (await env.client.actions("alert", alert.id))[0]
         await env["ben" if verb == "deny" else "anna"].command(SOC, f"/responder {verb} {newest.id}")
-        await env.told("ben" if verb == "deny" else "anna", words or "ou cancelled")
+        await env.told("ben" if verb == "deny" else "anna", words or "ou withdrew")
         assert (await env.client.action(newest.id)).end_date is not None
     await env["anna"].command(SOC, "/responder cancel")
     await env.told("anna", "Type `/responder cancel` and the run's id, such as /responder cancel ~20.")

@@ -307,7 +307,7 @@ async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_the
         shown = text_of(await env.until("anna", asked("Denied by ben: *Isolate on ip")))
         assert "a lab host" in shown
         assert "The firewall said no." in text_of(await env.until("anna", asked("*Fail* failed")))
-        await env.until("anna", asked("Cancelled by lea"))
+        await env.until("anna", asked("Withdrawn by lea"))
         await env.until("anna", lambda view: card_in(view, SOC, alert.id, "*Tell*"))
         await all_sent(env.bot)
         assert len(phone(env, "anna")) == 3

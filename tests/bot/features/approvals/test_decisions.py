@@ -133,10 +133,14 @@ async def test_waiting_run_can_be_cancelled_from_its_card(env: FeatureEnvironmen
     alert, card = await env.alert_and_card("anna")
     await choose(env, "anna", card, "Isolate")
     waiting = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
+    (withdraw,) = [
+        e for b in blocks(waiting) for e in b.get("elements", ()) if e["action_id"].startswith(f"{ids.CANCEL}:")
+    ]
+    assert "anna asked for it. On" in text_of({"blocks": withdraw["confirm"]["text"]})
     await env["anna"].click(SOC, waiting["ts"], action_id=button(waiting, ids.CANCEL))
-    told = await env.ephemeral("anna", f"You cancelled Isolate on {alert.id}; it will not run.")
+    told = await env.ephemeral("anna", f"You withdrew Isolate on {alert.id}; it will not run.")
     assert "thread_ts" not in told  # the card was clicked in the channel
-    done = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Isolate* cancelled by anna"))
+    done = await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Isolate* withdrawn by anna"))
     assert ids.CANCEL not in text_of(within_limits(done))
 
 

@@ -280,10 +280,14 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert before.at == before.approved_until
     wanted = within_limits(await env.until("ben", in_thread(card["ts"], "asks to keep")))
     waits = await env.until("lea", lambda s: card_in(s, SOC, alert.id, "asks to keep"))
+    assert ")\\n1 approval, answer by <!date^" in text_of(waits)
+    # Review is where Extend was, Undo now where it is always.
+    labels = [e["text"]["text"] for e in buttons_in(waits) if not e["action_id"].startswith((ids.ASSIGN, ids.DETAILS))]
+    assert labels == ["Review", "Undo now"]
     await env["lea"].click(SOC, waits["ts"], action_id=button(waits, ids.UNDO))
     ends = fine(await env.until("lea", topmost(ids.UNDO_VIEW, "approved by ben")))
     assert "⏳ *anna* asks to keep *Contain* *until <!date^" in text_of(ends)
-    assert "). That request ends too." in text_of(ends)
+    assert "or its end stays as it is. That request ends too." in text_of(ends)
     await env["lea"].close(ends["id"])
     to_ben = await env["ben"].dm(env.emulator.bot_user_id)
     first, _ = await env.until("ben", lambda s: m if len(m := s.messages(to_ben)) == 2 else None)
@@ -304,7 +308,8 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert again["ts"] != wanted["ts"]
     await env["lea"].click(SOC, again["ts"], action_id=button(again, ids.APPROVE))
     form = fine(await env.until("lea", topmost(ids.APPROVE_VIEW, "*anna* asks to keep *Contain*")))
-    assert text_of(form).count("<!date^") == 4  # each end once, by when to answer, and when the run closed the alert
+    assert "*admin* asked for it · approved by ben. If you deny more time, it ends <!date^" in text_of(form)
+    assert text_of(form).count("<!date^") == 5  # both ends, that of a denial, by when to answer, when it was closed
     extension = (await env.client.action(action.id)).undo.extension  # type: ignore[union-attr]  # it can be undone
     assert extension is not None
     assert extension.approval.approved_by == []
@@ -345,7 +350,7 @@ async def test_what_is_to_last_with_no_end_says_so_wherever_somebody_decides(tmp
             assert "*with no end* (now <!date" in text_of(place)
             keep = next(e for e in buttons_in(place) if e["action_id"].startswith(f"{ids.APPROVE}:"))
             assert (keep["text"]["text"], keep["style"]) == ("Keep with no end", "danger")
-            assert place in (home, listed) or any(e["action_id"].startswith(f"{ids.DENY}:") for e in buttons_in(place))
+            assert place is not asked or any(e["action_id"].startswith(f"{ids.DENY}:") for e in buttons_in(place))
             assert f'"{ids.EXTEND}:' not in text_of(place)  # nobody asks for more while more is asked for
         await env["ben"].command(SOC, f"/responder approve {action.id}")
         form = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, "asks to keep")))

@@ -87,7 +87,7 @@ def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
     """Nor is any but one that expired offered again: somebody wanted it to end so."""
     told = {
         "denied": (ended_as("denied", ended_by="lea@x"), "🚫 *Close False Positive* denied by lea · "),
-        "cancelled": (ended_as("cancelled", "Deleted", ended_by="anna@x"), "➖ *Close False Positive* cancelled by"),
+        "cancelled": (ended_as("cancelled", "Deleted", ended_by="anna@x"), "➖ *Close False Positive* withdrawn by"),
         "expired": (ended_as("expired"), "⌛ *Close False Positive* not approved in time · asked by anna"),
         "stopped": (
             ended_as("stopped", ended_by="lea@x", dispatched_at=NOW - 28_000),
@@ -101,7 +101,7 @@ def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
         assert "failed" not in str(shown)
         assert (ids.RUN_AGAIN in str(shown)) is (outcome == "expired")
         twice = texts_of(card(run, run.model_copy(update={"id": "~60", "id_": "~60"})))[2]
-        words = "not approved in time" if outcome == "expired" else outcome
+        words = {"expired": "not approved in time", "cancelled": "withdrawn"}.get(outcome, outcome)
         assert f" 2 runs {words} · the last " in twice
 
 

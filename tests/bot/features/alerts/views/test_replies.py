@@ -46,7 +46,7 @@ def test_what_never_ran_was_not_started_by_anybody() -> None:
     for outcome, words in (
         ("denied", "denied by cleo"),
         ("expired", "not approved in time"),
-        ("cancelled", "cancelled"),
+        ("cancelled", "withdrawn"),
     ):
         approval = Approval(needed=1, approved_by=[], expires_at=NOW)
         never_ran = ended("Failure", "", approval=approval, outcome=outcome, ended_by="cleo@x").model_copy(
