@@ -120,7 +120,7 @@ def button(intent: Intent) -> str:
 OUTCOMES: Mapping[str, tuple[str, ...]] = {
     "Success": ("succeeded",),
     "Failure": ("failed", "denied", "expired", "stopped"),
-    "Deleted": ("withdrawn",),
+    "Deleted": ("cancelled",),
     "Waiting": (),
     "InProgress": (),
 }

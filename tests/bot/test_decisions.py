@@ -55,7 +55,7 @@ def test_an_approval_that_says_less_is_found(words: str) -> None:
 
 
 def test_an_undo_and_a_run_that_say_less_are_found() -> None:
-    assert len(problems("views.open", without(undo(), "by anna, "))) == 1
+    assert len(problems("views.open", without(undo(), "asked for by anna"))) == 1
     assert len(problems("views.open", without(question(), "It lasts until"))) >= 1
 
 
