@@ -25,6 +25,7 @@ from bot.features.runs.targets import (
     in_force_on,
     load,
     on_so_many,
+    stays,
     to_choose,
     waiting_on,
 )
@@ -167,7 +168,7 @@ class Question:
         """The question. Its button holds the request with all inputs, so it works for an hour only."""
         key = f"run:{context.idempotency_key}"
         acted_on = _acted_on(self.request, self.responder, self.targets)
-        already = await in_force_already(context, acted_on, self.responder)
+        already = await stays(context, acted_on, self.responder)
         shown = partial(self._shown, in_force=[*self.in_force, *already])
         return await responses.with_buttons(context, key, shown, life_ms=QUESTION_MS)
 

@@ -16,12 +16,12 @@ from bot.features.payload import selected_value, view_of
 from bot.features.responders.views import responder_of_option, target_of_option
 from bot.features.runs import choose, flow, parameters
 from bot.features.runs.choose import GONE, request_of
-from bot.features.runs.targets import Target, in_force_already, load, offered_on, run_target, to_choose
+from bot.features.runs.targets import Target, load, offered_on, run_target, stays, to_choose
 from bot.features.runs.views import acts_on, inputs, run_form
 from bot.features.runs.views.acts_on import Choice
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
-from core.models import Measure, OfferedResponder, Parameter
+from core.models import Action, Measure, OfferedResponder, Parameter
 
 LOOKUP_LIMIT = 5  # ids in a message that are looked up
 
@@ -142,7 +142,7 @@ async def _start_view(
 ) -> dict[str, Any]:
     """The modal for this object, with the inputs of this responder."""
     clearance, form, asked = own_clearance(context), None, list[Choice]()
-    already: Sequence[Measure] = ()
+    already: Sequence[Measure | Action] = ()
     who = await who_else_may_see(context, subject.tlp)
     if responder is not None:
         request = replace(request, responder_id=responder.id, parameters={})
@@ -150,7 +150,7 @@ async def _start_view(
         form, logins = await parameters.form_of(context, request, responder, view)
         request = request.keeping(logins)
         asked = list(to_choose(request, [Target(view, [responder])]))
-        already = await in_force_already(context, acts_on.by_object(request.targets[:1], responder), responder)
+        already = await stays(context, acts_on.by_object(request.targets[:1], responder), responder)
     choices = modals.options(view_of(context), "object")
     return run_form.start_view(
         request,

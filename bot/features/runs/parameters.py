@@ -8,7 +8,7 @@ from typing import Any
 
 from bot.clearance import RedactedView
 from bot.features.base import Context
-from bot.features.runs.targets import in_force_already
+from bot.features.runs.targets import stays
 from bot.features.runs.views import acts_on, inputs, run_form, runs
 from bot.features.runs.views.request import RunRequest, submitted_options
 from core.common.errors import ResponderBotError
@@ -33,7 +33,7 @@ async def form_view(
     metadata = request.keeping(logins)
     if not request.again:
         _require_room(request, form, metadata.parameters)
-    already = await in_force_already(context, acts_on.by_object(request.targets[:1], responder), responder)
+    already = await stays(context, acts_on.by_object(request.targets[:1], responder), responder)
     return run_form.form_view(metadata, responder, view, form, running, to_choose, already)
 
 

@@ -13,11 +13,12 @@ from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
 from core.common.words import count
-from core.models import Action, Document, Measure, OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
+from core.models import Action, Document, Measure, OfferedResponder, OfferedTarget, Policy, RunTarget, TargetArtifact
 
 MOST = 100  # of one request to core
 MOST_NAMED = 10  # artifacts in a sentence
 MOST_WAITING = 500
+MOST_LEFT = 3  # of what is in force, and of what waits
 SEARCH = "/api/connector/engine/action/_search"
 T = TypeVar("T", Measure, Action)
 
@@ -206,6 +207,22 @@ async def in_force_already(
     is_said = len(acted_on) == 1 and responder.can_run
     is_there = not is_said or any(undo_state.LATER_COUNTS in reason for reason in responder.reasons or ())
     return await in_force_on(context, acted_on, undone_by) if undone_by and is_there else []
+
+
+async def stays(
+    context: Context, acted_on: Mapping[str, Sequence[TargetArtifact]], responder: OfferedResponder
+) -> Sequence[Measure | Action]:
+    """Likewise; where nobody knows what a run acts on, such as one that closes, what is left of others on its object.
+
+    That is what is in force, and what waits for approval, a few of each.
+    """
+    policy, object_id = responder.policy or Policy(), next(iter(acted_on), "")
+    if responder.target is not None or policy.undo or policy.is_undo or len(acted_on) > 1:
+        return await in_force_already(context, acted_on, responder)
+    measures, waiting = await context.core.measures(), await context.core.newest_actions("waiting", limit=MOST_WAITING)
+    here = [one for one in measures if object_id in {run.root_id for run in (one, *one.others)}]
+    waits = [one for one in waiting if one.object_id == object_id and runs.awaits_approval(one)]
+    return [*here[:MOST_LEFT], *waits[:MOST_LEFT]]
 
 
 def on_so_many(visible: int, total: int) -> str:

@@ -116,16 +116,18 @@ def confirm_several(
 
 def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponder, view: RedactedView) -> list[Block]:
     """What the run would undo, whose it is, until when, and who hears of it; what waits; what it repeats."""
-    lines = []
+    lines, policy = [], responder.policy or Policy()
     for one in found:
         if isinstance(one, Action):
             on = runs.targets(one, view) or one.object_id
             what = f"*{runs.name(one)}* on {on}{undo_state.for_how_long(one)}"
             asked = f"asked by {person_name(one.created_by)} ({one.id})"
-            lines.append(f"⚠️ {what}, {asked}, still waits for approval: withdraw or deny it too.")
+            then = ": withdraw or deny it too" if policy.is_undo else ""
+            lines.append(f"⚠️ {what}, {asked}, still waits for approval{then}.")
             continue
         if one.undo is None or one.undo.responder != responder.name:
-            lines.append(undo_state.already(one, view))
+            left = f"🔒 {undo_state.whose(one, undo_state.targets(one, view))} stays in force."
+            lines.append(undo_state.already(one, view) if policy.undo else left)
             continue
         on, root_id = undo_state.targets(one, view), view.subject.root_id or view.subject.id
         lines.append(undo_state.ended(one, on, root_id, verb="🔓 It ends"))

@@ -40,7 +40,7 @@ def start_view(
     responder: OfferedResponder | None = None,
     form: inputs.Form | None = None,
     to_choose: Sequence[acts_on.Choice] = (),
-    in_force: Sequence[Measure] = (),
+    in_force: Sequence[Measure | Action] = (),
     who: str = "",
 ) -> dict[str, Any]:
     """Asks for the object, once it is known for the responder, and once that is known for its inputs.
@@ -119,7 +119,7 @@ def form_view(
     form: inputs.Form,
     running: Action | None = None,
     to_choose: Sequence[acts_on.Choice] = (),
-    in_force: Sequence[Measure] = (),
+    in_force: Sequence[Measure | Action] = (),
 ) -> dict[str, Any]:
     """Asks for the inputs, and what to act on of `to_choose`; to submit it confirms a run on one object.
 

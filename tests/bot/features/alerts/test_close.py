@@ -19,6 +19,13 @@ async def test_what_is_in_force_and_what_waits_is_named_before_alerts_are_closed
         for _ in range(6):
             await isolate(env, alert)
         card = await env.until("anna", lambda view: card_in(view, SOC, alert.id, "new · unassigned"))
+        # A responder may close it, too; nothing declares that.
+        await env["anna"].command(SOC, f"/responder run contain {alert.id}")
+        asks = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Cuts the host off."))))
+        assert "🔒 *Shun* on `198[.]51[.]100[.]7` until <!date^" in asks
+        assert f"by admin, for {alert.id} stays in force." in asks
+        assert asks.count("⚠️ *Isolate* on ip 198[.]51[.]100[.]7 for 1 hour, asked by anna (~") == 3
+        assert asks.count("), still waits for approval.") == 3
         await pick(env, "anna", card, "Close")
         one = fine(await env.until("anna", topmost(ids.CLOSE_VIEW)))
         await env["anna"].close(one["id"])
