@@ -3,6 +3,7 @@
 from typing import Any
 
 from bot.block_kit import ids, modals, notices
+from bot.block_kit.text import slack_date
 from bot.clearance import RedactedView
 from bot.features import responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature, Json
@@ -72,11 +73,13 @@ async def on_extend_button(context: Context) -> None:
     """Ask how much later a run shall end."""
     intent = await responses.clicked_intent(context)
     action, view = await subjects.visible_run(context, intent.object_id)
-    policy = await subjects.policy(context.core, view.subject, action.responder_name)
+    responder = await subjects.responder(context.core, view.subject, action.responder_name)
+    policy = (responder.policy if responder is not None else None) or Policy()
+    able = (responder.approvers if responder is not None else None) or policy.approve_by or ()
     if not policy.undo:
         policy = Policy(undo=action.undo.responder if action.undo else None)
     shown, now = _part(action, intent.argument), context.services.clock_ms()
-    await context.show_modal(views.extend_view(shown, view, policy, now, part=intent.argument))
+    await context.show_modal(views.extend_view(shown, view, policy, now, able=able, part=intent.argument))
 
 
 async def on_extend_view(context: Context) -> Json:
@@ -93,7 +96,8 @@ async def on_extend_view(context: Context) -> Json:
     extension = undo_state.later_end(action)
     sentence = f"It {undo_state.ends(action)}."
     if extension is not None:
-        sentence = f"More time than was approved. It needs {undo_state.needed(extension)}"
+        later = f"until {slack_date(extension.at)}" if extension.at is not None else "with no end"
+        sentence = f"More time than was approved, {later}. It needs {undo_state.needed(extension)}"
     shown = RedactedView(subject, context.person.clearance)
     title = "Done" if extension is None else "Asked"
     return modals.update(modals.message_view(title, notices.notice(f"{runs.heading(action, shown)}: {sentence}")))

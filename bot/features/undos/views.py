@@ -108,8 +108,13 @@ def undo_view(
 # --- how long -------------------------------------------------------------------------------------------------------
 
 
-def extend_view(action: Action, view: RedactedView, policy: Policy, now_ms: int, *, part: str = "") -> dict[str, Any]:
-    """Asks how much later a run, or one of its targets, shall end than it does now, or from now on if that is past."""
+def extend_view(
+    action: Action, view: RedactedView, policy: Policy, now_ms: int, *, able: Sequence[str] = (), part: str = ""
+) -> dict[str, Any]:
+    """Asks how much later a run, or one of its targets, shall end than it does now, or from now on if that is past.
+
+    `able` are who may approve it, where all of it is more than was approved.
+    """
     undo = action.undo
     at = undo.at if undo is not None and undo.at is not None else now_ms
     who = f"*{person_name(action.created_by)}* asked for it."
@@ -118,12 +123,16 @@ def extend_view(action: Action, view: RedactedView, policy: Policy, now_ms: int,
     if not field:
         return modals.notice("How much longer?", f"{about['text']['text']} {undo_state.no_later_end(policy)}")
     until = undo.approved_until if undo is not None else None
-    after = f"Beyond {slack_date(until)} it needs approval again." if until else ""
+    after, submit = f"Beyond {slack_date(until)} it needs approval again." if until else "", "Extend"
+    if until is not None and at >= until:
+        by = f" by {foreign(notices.either(able), 200)}" if able else ""
+        after = f"It needs {count(policy.approval or 1, 'approval')}{by}; until then it {undo_state.ends(action)}."
+        submit = "Ask to extend"
     return modals.modal(
         "How much longer?",
         [about, *field, *([context(after)] if after else [])],
         callback_id=ids.EXTEND_VIEW,
-        submit="Extend",
+        submit=submit,
         metadata=json.dumps({"id": part or action.id, "at": max(at, now_ms)}),
         close="Cancel",
     )

@@ -295,6 +295,9 @@ async def test_an_undo_of_one_of_two_containments_of_the_same_people_says_once_w
         async with CoreClient(env.core.url, env.service_key) as bot:
             body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": second.id}
             asked = await bot.as_user("anna").run(body)
+            await env["ben"].command(SOC, f"/responder approve {asked.id}")
+            longer = "This would make it last longer: for 1 hour from its own start."
+            await env.until("ben", topmost(ids.APPROVE_VIEW, longer))
             await bot.as_user("ben").approve(asked.id)
         await env.ended_run(second)
         card = await env.until("lea", lambda view: card_in(view, SOC, first, f", by {asked.id} until"))

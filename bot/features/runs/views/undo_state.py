@@ -238,14 +238,15 @@ def _also(action: Action, view: RedactedView) -> str:
     return "".join(lines)
 
 
-def change_of_second(measure: Measure, minutes: int | None, now_ms: int) -> str:
-    """What a run for so many minutes (None: with no end) changes of what is in force already."""
+def change_of_second(measure: Measure, lasts: int | None, now_ms: int) -> str:
+    """What a run that `lasts` so many minutes (None: with no end) changes of what is in force already."""
     if measure.state == "starting":
         return f"Of both, {LATER_COUNTS}."
     until = measure.until
-    if until is None or (minutes is not None and now_ms + minutes * MINUTE_MS <= until):
+    if until is None or (lasts is not None and now_ms + lasts * MINUTE_MS <= until):
         return "This would end earlier, so it changes nothing."
-    return "This would make it last longer." if minutes is not None else "This would take away its end."
+    longer = f"This would make it last longer: for {minutes(lasts)} from its own start." if lasts is not None else ""
+    return longer or "This would take away its end."
 
 
 def later_end(action: Action) -> Extension | None:

@@ -1,5 +1,6 @@
 """Rules of the settings as people meet them in Slack: who, on what, how often, and what failed too often."""
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -237,6 +238,8 @@ async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may
 async def extend(env: FeatureEnvironment, name: str, card: Any, minutes: str) -> None:
     await env[name].click(SOC, card["ts"], action_id=button(card, ids.EXTEND))
     form = fine(await env.until(name, topmost(ids.EXTEND_VIEW)))
+    assert form["submit"]["text"] == "Ask to extend"  # all of it is more than was approved
+    assert re.search(r"It needs \d approvals? by .+; until then it ends <!date", text_of(form))
     field = next(b for b in form["blocks"] if b.get("block_id") == "longer")
     await env[name].submit(form["id"], {"longer": {field["element"]["action_id"]: minutes}})
 
@@ -272,7 +275,8 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     await env.ended_run(alert)
     shown = await env.until("anna", lambda s: card_in(s, SOC, alert.id, '"Extend"'))
     await extend(env, "anna", shown, "45")
-    asked = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "More time than was approved. It needs 1 approval")))
+    asked = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, ": More time than was approved, until <!date^")))
+    assert ". It needs 1 approval, answer by" in text_of(asked)
     assert asked["title"]["text"] == "Asked"
     await env["anna"].close(asked["id"])
     before = (await env.client.action(action.id)).undo
