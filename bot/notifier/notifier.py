@@ -360,7 +360,8 @@ class Notifier:
             if (action := timeline.action(run_id)) is None or not timeline.is_in_bulk(action)
         ]
         await grouper.set_threads(timeline, is_new=is_new, needs_card=bool(own_runs or is_worked_on))
-        is_progress = changes.ended.isdisjoint(action_ids)
+        # What became of a run that has ended, such as that another alert's undoes it, is news.
+        is_progress = all(run.end_date is None for run in map(timeline.action, action_ids) if run is not None)
         desired = await self._renderer.alert_cards(timeline, is_progress=is_progress)
         desired += await self._renderer.case_cards(timeline)
         desired += await mentions.of(timeline, grouper) if is_new else []

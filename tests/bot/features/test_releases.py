@@ -7,6 +7,7 @@ from typing import Any
 from bot.block_kit import ids
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
+from tests import stores
 from tests.bot.features.approvals.test_decisions import button, direct, in_thread
 from tests.bot.features.bulks.test_bulks import shown, start
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
@@ -304,3 +305,9 @@ async def test_an_undo_of_one_of_two_containments_of_the_same_people_says_once_w
         await env["lea"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
         question = text_of(fine(await env.until("lea", topmost(ids.UNDO_VIEW, "⚠️ It also ends *Isolate*"))))
         assert question.count("anna and ben hear of it.") == 1
+        form = await env.until("lea", topmost(ids.UNDO_VIEW))
+        await env["lea"].submit(form["id"], {})
+        await env.until("lea", lambda view: card_in(view, SOC, second.id, " · undone"))
+        # Slack's limits keep progress back for longer than what is no longer in force.
+        cards = stores.rows(env.folder / "core.db", "SELECT key, is_progress FROM message")
+        assert [row[1] for row in cards if row[0] == f"alert:{second.id}:{SOC}"] == [0]
