@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 from collections.abc import Mapping
@@ -117,8 +118,10 @@ async def test_deleted_database_is_reported_and_nothing_runs(tmp_path: Path, nam
         anna, alert_id, _ = await env.first_card()
         (tmp_path / name).unlink()
         await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
-        refusal = "can't be used now" if name.endswith("inbox") else "isn't answering. Nothing was run"
-        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if refusal in m["text"]])
+        # A busy core may let the client wait until it can't know any more whether something was run.
+        away = "isn't answering. Nothing was run|may have started"
+        refusal = "can't be used now" if name.endswith("inbox") else away
+        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if re.search(refusal, m["text"])])
         if name.endswith("inbox"):
             assert await env.client.actions("alert", alert_id) == []
         assert env.bot.health_server is not None
