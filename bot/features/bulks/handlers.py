@@ -28,7 +28,7 @@ from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
 from core.common.words import count
-from core.models import Action, Bulk, BulkAnswer, BulkTarget, parse_id
+from core.models import Action, Bulk, BulkTarget, parse_id
 
 REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE = "Review", "Extend all", "Undo all"
 
@@ -68,7 +68,8 @@ async def on_review(context: Context) -> None:
 
     Always in a modal: a message takes less, and nobody is to approve what was left out of it.
     """
-    await context.show_modal(await _review_view(context, await _opened(context, REVIEW_TITLE)))
+    bulk = await _opened(context, REVIEW_TITLE)
+    await context.show_modal(await _review_view(context, bulk, await _runs(context, bulk)))
 
 
 async def _runs(context: Context, bulk: Bulk) -> Listed:
@@ -76,8 +77,8 @@ async def _runs(context: Context, bulk: Bulk) -> Listed:
     return [(one.action, one.view) for one in await _shown(context, bulk.targets) if one.action is not None]
 
 
-async def _review_view(context: Context, bulk: Bulk, *, has_changed: bool = False) -> dict[str, Any]:
-    waiting = [(run, view) for run, view in await _runs(context, bulk) if runs.awaits_approval(run)]
+async def _review_view(context: Context, bulk: Bulk, listed: Listed, *, has_changed: bool = False) -> dict[str, Any]:
+    waiting = [(run, view) for run, view in listed if runs.awaits_approval(run)]
     login, responder = context.person.login, None
     why_not = "You asked for it, so somebody else decides." if login == bulk.created_by else ""
     if waiting:
@@ -96,12 +97,14 @@ async def _review_view(context: Context, bulk: Bulk, *, has_changed: bool = Fals
 async def on_approve_view(context: Context) -> Json:
     """Approve those of its runs that this person has read, if they still wait and are the same."""
     submitted = view_of(context)
-    bulk_id = str(view_metadata(submitted).get("id") or "")
-    shown = await _review_view(context, await context.core.bulk(bulk_id), has_changed=True)
+    bulk = await context.core.bulk(str(view_metadata(submitted).get("id") or ""))
+    listed = await _runs(context, bulk)
+    shown = await _review_view(context, bulk, listed, has_changed=True)
     if shown["private_metadata"] != submitted.get("private_metadata"):
         return modals.update(shown)
-    outcome = await _decided(context, context.core.approve_bulk(bulk_id, view_metadata(submitted)["runs"]), "approved")
-    return modals.update(modals.message_view("Done", outcome))
+    approved = await answered(context.core.approve_bulk(bulk.id, view_metadata(submitted)["runs"]))
+    done = views.decided(bulk, await masked(context, approved), "approved", listed)
+    return modals.update(modals.message_view("Done", done))
 
 
 async def on_deny_button(context: Context) -> None:
@@ -120,8 +123,11 @@ async def on_deny_view(context: Context) -> Json:
     """Deny those of its runs that were shown. Core refuses what this person may not decide."""
     view = view_of(context)
     metadata, reason = view_metadata(view), modals.values(view).get("reason", "").strip()
-    denied = context.core.deny_bulk(str(metadata.get("id")), metadata.get("runs", []), reason)
-    return modals.update(modals.message_view("Denied", await _decided(context, denied, "denied")))
+    bulk = await context.core.bulk(str(metadata.get("id")))
+    listed = await _runs(context, bulk)
+    denied = await answered(context.core.deny_bulk(bulk.id, metadata.get("runs", []), reason))
+    done = views.decided(bulk, await masked(context, denied), "denied", listed)
+    return modals.update(modals.message_view("Denied", done))
 
 
 async def on_undo_all(context: Context) -> None:
@@ -220,11 +226,6 @@ async def _changed(
     await asyncio.gather(*(of(action) for action, _ in in_force))  # so that none has ended before all have begun
     waiting = sum(runs.awaits_approval(one) or undo_state.later_end(one) is not None for one in changed)
     return views.changed_all(verb, len(changed) - waiting, waiting, refused)
-
-
-async def _decided(context: Context, decision: Awaitable[BulkAnswer], verb: str) -> Message:
-    """What became of a decision. Core refuses what this person may not decide, and says why."""
-    return views.decided(await masked(context, await answered(decision)), verb)
 
 
 async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownTarget]:

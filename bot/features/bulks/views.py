@@ -411,10 +411,18 @@ def _target_line(action: Action | None, view: RedactedView, most: int) -> str:
     return questions.target_line(view, acts_on)
 
 
-def decided(response: BulkAnswer, verb: str) -> Message:
-    """What became of a decision on all."""
+def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed) -> Message:
+    """What became of a decision on all of these."""
     refused = [(entry.object_id, questions.why_not(entry)) for entry in response.actions if questions.why_not(entry)]
-    text = f"You {verb} {count(len(response.actions) - len(refused), 'run')}."
+    done = {
+        entry.action.id: entry.action for entry in response.actions if entry.action and not questions.why_not(entry)
+    }
+    named = runs.first_targets([one for one in shown if one[0].id in done])
+    text = f"You {verb} {count(len(done), 'run')}{f': {_name(bulk)} on {named}' if named else ''}."
+    if done and verb == "approved":
+        waiting = sum(map(runs.awaits_approval, done.values()))
+        then = f"still wait for approval: {waiting}." if waiting else "They start now."
+        text += f" {then}{'' if bulk.undo_after_minutes is None else ' *Undo all* is on its message.'}"
     return questions.with_reasons(text, "*Not decided*", refused)
 
 

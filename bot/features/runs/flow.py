@@ -343,7 +343,9 @@ async def _start_several(context: Context, request: RunRequest, key: str) -> Non
     is_channel = bool(request.channel) and context.services.clearance(request.channel) not in (None, SHARED)
     destination = request.channel if is_channel else f"{context.team}:{context.user}"
     context.refresh_requests.append(RefreshRequest(bulk_key(response.id, destination)))
-    await responses.respond(context, questions.outcome(await masked(context, response)), run_form.SEVERAL_TITLE)
+    first = next((entry.action for entry in response.actions if entry.action is not None), None)
+    title_ = started_title(first) if first is not None else CANNOT
+    await responses.respond(context, questions.outcome(await masked(context, response)), title_)
 
 
 async def masked(context: Context, response: BulkAnswer) -> BulkAnswer:

@@ -105,7 +105,7 @@ def confirm_several(
         return Message(text, (*blocks, context("Nothing was run.")))
     if limits := [rate for rate in policy.rate or () if int(rate.partition("/")[0]) < len(ready)]:
         blocks.append(section(f"⚠️ More than its limit of {' and '.join(limits)}: the others are refused."))
-    begins = f"Each starts after {count(policy.approval, 'approval')}." if policy.approval else "All start at once."
+    begins = f"Each starts after {_approvals(policy.approval, responder)}." if policy.approval else "All start at once."
     lasts = _lasts("Each", policy, request.undo_after_minutes)
     blocks.append(context(" ".join(filter(None, [begins, lasts, "Each is checked by itself."]))))
     value = button(intent_of("run", request, ready[0]))
@@ -156,6 +156,12 @@ def approvals_needed(request: RunRequest, responder: OfferedResponder) -> int:
     return policy.approval + (request.override_reason is not None)
 
 
+def _approvals(number: int, responder: OfferedResponder) -> str:
+    """`1 approval by ben or lea`, as far as it is known by whom; mrkdwn."""
+    able = responder.approvers or (responder.policy or Policy()).approve_by
+    return f"{count(number, 'approval')}{f' by {foreign(notices.either(able), 200)}' if able else ''}"
+
+
 def _lasts(which: str, policy: Policy, minutes: int | None) -> str:
     """How long what a run does lasts, as it is requested; "" for a run that undoes something."""
     if not policy.undo:
@@ -191,12 +197,10 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
     """When the run starts, how long it lasts, and what takes it back; a form may ask how long."""
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
-    able = responder.approvers or policy.approve_by
-    by = f" by {foreign(notices.either(able), 200)}" if able else ""
-    by += ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
+    by = ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
     begins = "Starts at once; *Stop* is on the card while it runs."
     if number:
-        begins = f"Starts after {count(number, 'approval')}{by}; until then *Withdraw* is on the card."
+        begins = f"Starts after {_approvals(number, responder)}{by}; until then *Withdraw* is on the card."
     lasts = _lasts("It", policy, request.undo_after_minutes)
     if is_form and responder.is_timed:
         lasts = f"With a time, {_undo_name(policy)} ends it by itself; *Undo now* ends it earlier."
@@ -330,11 +334,14 @@ def _dismiss(subject: Subject, button: ButtonIds, label: str = "Cancel") -> dict
 
 
 def outcome(response: BulkAnswer) -> Message:
-    """How many runs were accepted, how many refused, and why."""
-    accepted = [entry for entry in response.actions if entry.action is not None]
+    """How many runs wait for approval and until when, how many were started, how many refused, and why."""
+    accepted = [entry.action for entry in response.actions if entry.action is not None]
     refused = [(entry.object_id, why_not(entry)) for entry in response.actions if why_not(entry)]
-    text = f"{count(len(accepted), 'run')} accepted, {len(refused)} refused."
-    return with_reasons(text, "*Refused*", refused, context("One message tells how it goes."))
+    waiting = [action for action in accepted if runs.awaits_approval(action)]
+    waits = f"wait{'s' if len(waiting) == 1 else ''} for approval{runs.answer_by(waiting[0])}" if waiting else ""
+    numbers = [(len(waiting), waits), (len(accepted) - len(waiting), "started"), (len(refused), "refused")]
+    text = "; ".join(f"{number} {what}" for number, what in numbers if number)
+    return with_reasons(f"{text}.", "*Refused*", refused, context("One message tells how it goes."))
 
 
 def why_not(entry: BulkEntry) -> str:

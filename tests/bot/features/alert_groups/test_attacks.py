@@ -102,7 +102,7 @@ async def test_a_group_of_more_alerts_than_one_request_takes(tmp_path: Path) -> 
         await choose_responder(anna, asked, "Isolate")
         question = await modal(anna, "Runs on 100 targets")
         await anna.click(None, view_id=question["id"], action_id="bulk_start")
-        await modal(anna, "100 runs accepted, 0 refused")
+        await modal(anna, "100 wait for approval, answer by ")
         ran = [len(await env.client.actions("alert", one)) for one in alert_ids]
         assert ran == [0] * 20 + [1] * 100
         # The last says how far the runs are.

@@ -76,7 +76,7 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
         assert "Nobody here" not in text
         for _ in range(2):  # a double click
             await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
-        told = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "8 runs accepted, 1 refused")))
+        told = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "8 started; 1 refused")))
         assert f"{untagged}: " in told
         message = await shown(env, "8 of 9 succeeded, 1 refused")
         assert secret not in text_of(message)
@@ -141,7 +141,7 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         question = await asked(env, "anna", "report", alert_ids)
         assert "More than its limit of 2/1h: the others are refused." in text_of(question)
         await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
-        told = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "2 runs accepted, 1 refused")))
+        told = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "2 started; 1 refused")))
         message = await shown(env, "2 of 3 succeeded, 1 refused")
         assert "The rate is free again <!date^" in text_of(message)
         await env["anna"].click(SOC, message["ts"], action_id=button(message, ids.BULK_DETAILS))
@@ -297,7 +297,7 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         assert all(f" ({one})" in text for one in alert_ids)
         assert text.count("ET MALWARE Beacon") == len(alert_ids)
         await env["ben"].submit(view["id"], {})
-        await env.until("ben", topmost(ids.NOTICE_VIEW, "You approved 12 runs."))
+        await env.until("ben", topmost(ids.NOTICE_VIEW, "You approved 12 runs: Ban an address on "))
         ended = await shown(env, "12 of 12 succeeded")
         assert ended["ts"] == message["ts"]
         assert ids.BULK_REVIEW not in text_of(ended)
@@ -322,7 +322,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         form = await deny(env, "ben", view, "Wrong <hosts>")
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
         assert "*Deny Contain on 3 targets?*\\n*anna* asks" in text_of(form)
-        await env.told("ben", "You denied 3 runs.")
+        await env.told("ben", "You denied 3 runs: Contain on ")
         for alert_id in alert_ids:
             assert "Wrong <hosts>" in ((await env.client.actions("alert", alert_id))[0].report or "")
         told = await env.until("anna", on_phone("nothing was run"))
@@ -362,14 +362,14 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         view = await reviewed(env, "anna", message, "Deny all 1")
         assert view["submit"]["text"] == "Contain (1)"
         await env["anna"].submit(view["id"], {})
-        done = text_of(await env.told("anna", "You approved 1 run."))
+        done = text_of(await env.told("anna", "You approved 1 run: Contain on "))
         assert "It was not shown with those that were decided, so it goes on waiting." in done
         assert "For few eyes" not in done
         await shown(env, "1 waits for approval, 1 of 2 succeeded")
         assert (await env.client.actions("alert", red))[0].status == "Waiting"
         view = await reviewed(env, "lea", message, "Deny all 1")
         await deny(env, "lea", view)
-        await env.told("lea", "You denied 1 run.")
+        await env.told("lea", "You denied 1 run: Contain on ")
 
 
 async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> None:
@@ -469,6 +469,7 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         await env.until("ben", on_phone("Isolate on 2 targets with no end"))
         view = await reviewed(env, "ben", message, "*Isolate on 2 targets with no end?*")
         await env["ben"].submit(view["id"], {})
+        await env.told("ben", "They start now. *Undo all* is on its message.")
         told = await env.until("anna", on_phone("2 of 2 succeeded"))
         assert told == "*Isolate* on 2 targets: 2 of 2 succeeded, 2 in force with no end."
         message = await shown(env, "2 of 2 succeeded")
@@ -582,6 +583,7 @@ async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: P
         ]
         question = await asked(env, "anna", "isolate", [high, critical])
         assert "*Runs on 2 targets*\\n" + "\\n".join(lines) in text_of(question)
+        assert "Each starts after 1 approval by " in text_of(question)
         await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
         message = await shown(env, "2 wait for approval")
         view = await reviewed(env, "ben", message, "Deny all 2")

@@ -159,7 +159,7 @@ async def test_for_several_alerts_one_chooses_for_each_and_reads_it_in_the_quest
     assert f"• 🟠 hostname `srv-dc01` · host inside, for HIGH {third.title} ({third.id})" in text
     assert f"*Will be refused on 1 target*\\n• {second.id}: several observables fit" in text
     await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
-    await env.until("anna", topmost(ids.NOTICE_VIEW, "2 runs accepted, 1 refused."))
+    await env.until("anna", topmost(ids.NOTICE_VIEW, "2 started; 1 refused."))
     assert [await acted_on(env, alert) for alert in (first, third)] == [["203.0.113.7"], ["srv-dc01"]]
     assert await env.client.actions("alert", second.id) == []
 
@@ -169,7 +169,7 @@ async def test_a_command_for_several_names_the_same_on_each(env: FeatureEnvironm
     await env["anna"].command(SOC, f"/responder run tell {' '.join(one.id for one in alerts)} target=srv-dc01")
     question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
     await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
-    await env.until("anna", topmost(ids.NOTICE_VIEW, "2 runs accepted, 0 refused."))
+    await env.until("anna", topmost(ids.NOTICE_VIEW, "2 started."))
     assert [await acted_on(env, alert) for alert in alerts] == [["srv-dc01"], ["srv-dc01"]]
 
 

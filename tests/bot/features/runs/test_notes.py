@@ -90,7 +90,7 @@ async def test_several_runs_have_the_note_of_their_question(env: FeatureEnvironm
     question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
     assert SHOWN in text_of(question)
     await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
-    await env.told("anna", "2 runs accepted")
+    await env.told("anna", "2 started")
     assert [(await env.client.actions("alert", one))[0].note for one in alert_ids] == [NOTE, NOTE]
 
 
