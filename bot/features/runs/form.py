@@ -240,8 +240,8 @@ async def _submitted(
     request = replace(request, responder_id=responder.id)
     ends = await flow.ended_by(context, request, responder, targets)
     if is_several or asks or ends:
-        question = await flow.Question(request, responder, targets, in_force=ends).message(context)
-        return modals.update(modals.message_view(run_form.SEVERAL_TITLE, question))
+        question = flow.Question(request, responder, targets, in_force=ends)
+        return modals.update(modals.message_view(question.title, await question.message(context)))
     return await _start(context, request, responder, view)
 
 

@@ -111,7 +111,7 @@ def confirm_several(
     value = button(intent_of("run", request, ready[0]))
     label = f"{deed(request, responder, DEED_LIMIT)} ({len(ready)})"
     run = button_element(label, ids.BULK_START, value, style=style(responder))
-    return Message(text, (*blocks, actions(run)))
+    return Message(text, (*blocks, actions(run, _dismiss(ready[0].subject, button))))
 
 
 def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponder, view: RedactedView) -> list[Block]:
@@ -157,7 +157,7 @@ def approvals_needed(request: RunRequest, responder: OfferedResponder) -> int:
 
 
 def _approvals(number: int, responder: OfferedResponder) -> str:
-    """`1 approval by ben or lea`, as far as it is known by whom; mrkdwn."""
+    """`1 approval by ben or lea`, if it is known who can; mrkdwn."""
     able = responder.approvers or (responder.policy or Policy()).approve_by
     return f"{count(number, 'approval')}{f' by {foreign(notices.either(able), 200)}' if able else ''}"
 

@@ -85,9 +85,12 @@ def targets_view(request: RunRequest, of: str, options: Sequence[Block], most: i
         element["options"] = [*([every] if len(listed) > 1 else []), *listed]
     else:
         element["min_query_length"] = 0
-    label = of if options or request.targets else f"{of}; typing searches all"
+    label = of if options or request.targets else f"{of}; typing searches all, closed ones too"
     menu = modals.input_block("targets", label, element)
-    view = _modal(request, [menu, context(f"At most {most}. It asks before it runs.")], "Next", is_several=True)
+    then = "run a responder" if request.targets else "assign or close them, or run a responder"
+    view = _modal(
+        request, [menu, context(f"At most {most}. Then: {then}. Nothing happens yet.")], "Next", is_several=True
+    )
     return {**view, "title": plain(foreign_plain(of, VIEW_TITLE_LIMIT))}
 
 

@@ -211,6 +211,7 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         asked = await modal(anna, "6 of 7 alerts, those that you may see")
         await choose_responder(anna, asked, "Isolate")
         question = await modal(anna, "Each starts after 1 approval")
+        assert (question["title"]["text"], question["close"]["text"]) == ("Isolate (6)", "Cancel")
         await anna.click(None, view_id=question["id"], action_id="bulk_start")
         told = await modal(anna, "5 wait for approval, answer by ")
         assert f"{alert_ids[0]}: " in str(told)

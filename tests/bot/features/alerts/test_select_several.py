@@ -58,7 +58,8 @@ async def test_the_home_selects_among_all_open_alerts(env: FeatureEnvironment) -
     await env["anna"].open_home()
     home = fine(await env.until("anna", lambda view: view.home if "(20)" in text_of(view.home or {}) else None))
     await env["anna"].click(None, view_id=home["id"], action_id=button(home, ids.SEVERAL))
-    form = fine(await env.until("anna", topmost(ids.SEVERAL_VIEW, "Open alerts; typing searches all")))
+    form = fine(await env.until("anna", topmost(ids.SEVERAL_VIEW, "Open alerts; typing searches all, closed ones too")))
+    assert "Then: assign or close them, or run a responder. Nothing happens yet." in text_of(form)
     assert form["title"]["text"] == "Open alerts"
     options = await env["anna"].options(action_id=ids.SEVERAL_TARGETS, view_id=form["id"])
     values = [option["value"] for group in options for option in group.get("options", [group])]

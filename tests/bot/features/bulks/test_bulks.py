@@ -573,6 +573,16 @@ async def test_undo_all_says_what_waits_for_approval(tmp_path: Path) -> None:
         assert len(await env.client.measures()) == 2
 
 
+async def test_what_waits_already_is_not_promised_again(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path) as env:
+        waiting, other = await alerts(env, 2)
+        await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": waiting})
+        text = text_of(await asked(env, "anna", "isolate", [waiting, other]))
+        assert "*Runs on 1 target*" in text
+        refused = f"*Will be refused on 1 target*\\n• {waiting}: already waiting for approval, started by admin"
+        assert refused in text
+
+
 async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
         (high,), (critical,) = await alerts(env, 1), await alerts(env, 1, severity=4)

@@ -38,7 +38,7 @@ async def run_all(env: FeatureEnvironment, name: str, words: str) -> str:
     """Confirm the question; what it said."""
     question = fine(await env.until(name, topmost(ids.NOTICE_VIEW, words)))
     await env[name].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
-    await env.until(name, topmost(ids.NOTICE_VIEW, "accepted"))
+    await env.until(name, topmost(ids.NOTICE_VIEW, "One message tells"))
     return text_of(question)
 
 
