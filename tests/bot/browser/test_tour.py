@@ -81,7 +81,7 @@ STEPS: dict[str, Step] = {
     "See what Ben's phone showed": phone("Approve or deny: Isolate Host"),
     "Approve it as Ben": at_home(press("Isolate Host")),
     "See what Anna's phone showed": phone("approved"),
-    "Ask for more time": on_card("Extend: Isolate Host", press("Extend")),
+    "Ask for more time": on_card("Extend: Isolate Host", press("Ask to extend")),
     "End it early": on_card("Undo now: Isolate Host", press("Release Host")),
     "Run on several": press("Extract Indicators (2)"),
     "Make a case": nothing,
