@@ -6,7 +6,7 @@ from typing import Literal
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element, pages
-from bot.block_kit.subjects import SIGNS, headline, severities
+from bot.block_kit.subjects import SIGNS, by_ioc, headline, severities
 from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
     clip,
@@ -29,6 +29,7 @@ from core.models import SEVERITY_NAMES
 
 MOST = 5  # of titles, sources and observables
 PAGE = 10  # alerts in the modal
+NAMED = 2  # observables of each
 TITLE_LIMIT = 200
 NOUNS = {"hostname": "hosts", "fqdn": "hosts", "ip": "addresses", "mail": "mail addresses", "domain": "domains"}
 
@@ -196,9 +197,11 @@ def alerts_page(
 def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds) -> list[Block]:
     if alert.subject is None:
         return [section(f"{alert.id} · deleted since")]
-    head = headline(RedactedView(alert.subject, clearance))
+    view = RedactedView(alert.subject, clearance)
+    head, found = headline(view), by_ioc(view.artifacts())[:NAMED]
+    on = [foreign(f"{one.data_type} {defang(view.text(one.label), one.data_type)}", TITLE_LIMIT) for one in found]
     card = f"<{alert.link}|its card>" if alert.link else ""
-    about = context(" · ".join(part for part in (alert.id, slack_date(alert.at), card) if part))
+    about = context(" · ".join(part for part in (*on, alert.id, slack_date(alert.at), card) if part))
     if card:
         return [head, about]
     lift = button_element(

@@ -65,7 +65,7 @@ def progress(bulk: BulkCounts, waiting: Listed = (), *, button: ButtonIds, is_ow
         blocks += _named(bulk, waiting)
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
     if in_force := _in_force(bulk):
-        blocks.append(section(f"🔒 *{in_force.removeprefix(', ')}*"))
+        blocks.append(section(f"🔒 *{in_force.removeprefix(', ')}*. *Show each* names them."))
     elements += _ends(bulk, button)
     if bulk.not_released:
         blocks.append(section(f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."))

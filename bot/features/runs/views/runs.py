@@ -62,7 +62,7 @@ MARKS: Mapping[State, str] = {
     "cancelled": "➖",
     "stopped": "🛑",
 }
-_WORDS: Mapping[State, str] = {
+_WORDS: Mapping[str, str] = {
     "succeeded": "done",
     "cancelled": "withdrawn",
     "expired": "not approved in time",
@@ -282,7 +282,8 @@ def first_targets(listed: Sequence[tuple[Action, RedactedView]]) -> str:
 
 def states(actions: Sequence[Action]) -> str:
     """`4 wait for approval, 1 failed`: how many there are of each state; those of one bulk."""
-    counted = Counter(map(state_of, actions))
+    undone = {action.id for action in actions if action.undo is not None and action.undo.status == "undone"}
+    counted = Counter("undone" if action.id in undone else state_of(action) for action in actions)
     words = {"approval": "wait for approval", "waiting": "wait", **_WORDS}
     return ", ".join(f"{number} {words.get(now, now)}" for now, number in counted.items())
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bot.clearance import defang
 from bot.features.alert_groups.handlers import until_morning
 from bot.outbox.alert_groups import SAMPLE
 from bot.slack_emulator import EmulatedUser
@@ -265,6 +266,8 @@ async def test_the_alerts_of_a_group_are_listed_in_pages_and_get_cards_of_their_
         card = await group_card(anna, 15)
         await anna.click(SOC, card["ts"], action_id="group_alerts")
         first = await modal(anna, "1 to 10 of 15")
+        on = {alert_id: (await env.client.alert(alert_id)).artifacts[0] for alert_id in alert_ids[6:]}
+        assert all(f"{one.data_type} {defang(one.data or '', one.data_type)} · " in str(first) for one in on.values())
         assert listed(first, alert_ids) == [alert_ids[0], *alert_ids[6:]]  # the worst, though it is the oldest
         await anna.click(None, view_id=first["id"], action_id="group_alerts:More")
         last = await modal(anna, "11 to 15 of 15")

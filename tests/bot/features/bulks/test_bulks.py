@@ -493,14 +493,16 @@ async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undon
         message = await shown(env, "5 wait for approval")
         view = await reviewed(env, "lea", message, "Deny all 5")
         await env["lea"].submit(view["id"], {})
-        message = await shown(env, "5 in force with no end")
+        message = await shown(env, "5 in force with no end*. *Show each* names them.")
         form = await undo_all(env, "ben", SOC, message["ts"])
         assert "anna and lea hear of it." in text_of(form)
         for name in ("anna", "lea"):
             told = await env.until(name, on_phone(" undid "))
             on = "🟠 HIGH ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]2 and 2 more"
             assert told == f"ben undid Isolate on {on}."
-        message = await shown(env, "5 of 5 succeeded, 5 undone")
+        await shown(env, "5 of 5 succeeded, 5 undone")
+        await env["anna"].command(SOC, "/responder mine")
+        await env.told("anna", "*Isolate* on 5 targets: 5 undone")
         assert not any("undid" in text for text in phone(env, "ben"))
 
 
