@@ -24,6 +24,7 @@ from core.models import Permission
 
 MAX_PEOPLE = 3  # that are named
 HALF = "Half of the time to decide is over."
+CHANGED = "This has changed since you opened it, so nothing was done. Read it again."
 INPUT = "parameters."  # in front of an input's name, where core says what is wrong with it
 
 # Requests that may have run something although their response was lost have sentences of their own.
@@ -150,6 +151,11 @@ def lost_card(restored_at: int) -> Message:
         f"This message is from before a restore of {slack_date(restored_at)}, and the backup doesn't have"
         " it. Nothing was run."
     )
+
+
+def changed(has_changed: bool) -> list[Block]:
+    """Says above what has changed since it was read that it did."""
+    return [section(f"⚠️ *{CHANGED}*")] if has_changed else []
 
 
 def reminded(text: str, blocks: Sequence[Block]) -> Message:

@@ -41,7 +41,6 @@ INPUTS_LIMIT = 2000  # of all together
 MAX_OBSERVABLES = 10
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
 POLICY_LIMIT = 1000
-CHANGED = "This has changed since you opened it, so nothing was decided. Read it again."
 
 
 def named_approvers(policy: Policy | None) -> str:
@@ -385,7 +384,7 @@ def approve_view(
     of = extension.id if extension is not None else ""
     return modals.modal(
         title,
-        [*changed(has_changed), *shown, context(" · ".join(filter(None, needs))), actions(deny)],
+        [*notices.changed(has_changed), *shown, context(" · ".join(filter(None, needs))), actions(deny)],
         callback_id=ids.APPROVE_VIEW,
         submit=label,
         metadata=json.dumps({"id": action.id, "extension": of, "in_home": is_in_home, "shown": digest(shown)}),
@@ -401,11 +400,6 @@ def _undone_since(run: Action) -> str:
 def digest(shown: Sequence[Block]) -> str:
     """Tells whether the same was read."""
     return hashlib.sha256(json.dumps(shown).encode()).hexdigest()
-
-
-def changed(has_changed: bool) -> list[Block]:
-    """Says above what has changed since it was read that it did."""
-    return [section(f"⚠️ *{CHANGED}*")] if has_changed else []
 
 
 def effect(responder: OfferedResponder | None) -> list[Block]:

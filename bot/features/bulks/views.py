@@ -114,7 +114,7 @@ def undo_all_view(
     return modals.modal(
         names.in_view(f"Undo {bulk.title}", f" ({number})?"),
         [
-            *approvals.changed(has_changed),
+            *notices.changed(has_changed),
             *_in_force_lines("Undo", bulk, in_force, rows),
             section(f"🔓 *{foreign(title, names.NAME_LIMIT)}* runs on each{after}, and ends it there."),
             *questions.policy_words(policy),
@@ -355,7 +355,7 @@ def review_view(
         more = [context(*filter(None, needs)), actions(deny)]
     return modals.modal(
         in_title(bulk, f" ({total})?"),
-        [*approvals.changed(has_changed), *shown, *more],
+        [*notices.changed(has_changed), *shown, *more],
         callback_id=ids.BULK_APPROVE_VIEW,
         submit=in_title(bulk, f" ({total})") if may_decide else "",
         metadata=json.dumps({"id": bulk.id, "runs": [run.id for run in waits], "shown": approvals.digest(shown)}),

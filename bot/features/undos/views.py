@@ -28,7 +28,6 @@ from core.models import Action, Measure, Policy, Undo
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
 MAX_OTHERS = 20  # runs on the same targets, which end too
 PROBLEMS_SHOWN = 5  # of the targets of one run
-CHANGED = "*This has changed since you opened it, so nothing was undone. Read it again.*"
 
 
 # --- buttons --------------------------------------------------------------------------------------------------------

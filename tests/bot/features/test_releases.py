@@ -146,7 +146,7 @@ async def test_what_begins_while_somebody_reads_the_question_is_shown_before_it_
                 pass
         await env["lea"].submit(question["id"], {})
         again = await env.until("lea", topmost(ids.UNDO_VIEW, "⚠️ It also ends *Isolate*"))
-        assert "so nothing was undone. Read it again." in text_of(again)
+        assert "so nothing was done. Read it again." in text_of(again)
         (measure,) = await env.client.measures()
         assert len(measure.actions) == 2
         await env["lea"].submit(again["id"], {})

@@ -5,10 +5,11 @@ import json
 from typing import Any
 
 from bot.block_kit import ids, names
+from bot.block_kit.notices import CHANGED
 from bot.block_kit.text import VIEW_TITLE_LIMIT
 from bot.clearance import RedactedView, Subject
 from bot.features.alerts.views.card import alert_card
-from bot.features.approvals.views import CHANGED, approval_request, approve_view, approved
+from bot.features.approvals.views import approval_request, approve_view, approved
 from bot.features.runs.views.runs import awaits_approval
 from core.models import Action, OfferedResponder, Override, Policy, Refusal, TargetArtifact, Undo
 from tests.bot.block_kit.test_limits import fine_view

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.block_kit import ids
-from bot.features.approvals.views import CHANGED
+from bot.block_kit.notices import CHANGED
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import MINUTE_MS

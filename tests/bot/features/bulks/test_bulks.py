@@ -9,8 +9,8 @@ import pytest
 
 from bot.app import running
 from bot.block_kit import ids
+from bot.block_kit.notices import CHANGED
 from bot.block_kit.text import DAY_AND_TIME, slack_date
-from bot.features.approvals.views import CHANGED
 from bot.features.bulks import views as bulks
 from bot.features.runs.views import questions
 from bot.outbox import RateLimiter
