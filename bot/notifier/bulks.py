@@ -61,8 +61,8 @@ class BulkMessages:
         posted = {one.key: one.root_id for one in await self._outbox.messages_named(f"{BULK}:{bulk.id}:")}
         asks = await self._outbox.messages_named(f"{BULK}ask:{bulk.id}:")
         replies: list[DesiredMessage] = []
-        own = await self._slack_user(bulk.created_by)  # where somebody asks in Home, they have a message too
-        was_asked = bool(asks) or any(is_person(_user(key)) and _user(key) != own for key in posted)
+        people = {_user(key) for key in posted if is_person(_user(key))}  # whoever asks in Home has a message too
+        was_asked = bool(asks) or bool(people and people - {await self._slack_user(bulk.created_by)})
         if bulk.awaiting:
             channels = [one for one in destinations if not _is_asked(one)]
             asked = [] if was_asked else [one for one in destinations if _is_asked(one)]

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -115,27 +116,25 @@ def modal_with(words: str) -> Callable[[EmulatorView], dict[str, Any]]:
 
 
 async def approve(
-    person: EmulatedUser, channel: str | None, ts: str | None = None, *, action_id: str, view_id: str | None = None
+    person: EmulatedUser,
+    channel: str | None,
+    ts: str | None = None,
+    *,
+    action_id: str,
+    view_id: str | None = None,
+    callback_id: str = ids.APPROVE_VIEW,
 ) -> dict[str, Any]:
     """Press Approve, and say so again in the modal that opens. Returns that modal."""
     await person.connect()
     earlier = person.live_view.modal
     await person.click(channel, ts, action_id=action_id, view_id=view_id)
-    form = await until_asked_to_approve(person, earlier)
+    form = await until_asked_to_approve(person, earlier, callback_id)
     await person.submit(form["id"], {})
     return form
 
 
-async def undo(
-    person: EmulatedUser, channel: str | None, ts: str | None = None, *, action_id: str, view_id: str | None = None
-) -> dict[str, Any]:
-    """Likewise Undo."""
-    await person.connect()
-    earlier = person.live_view.modal
-    await person.click(channel, ts, action_id=action_id, view_id=view_id)
-    form = await until_asked_to_approve(person, earlier, ids.UNDO_VIEW)
-    await person.submit(form["id"], {})
-    return form
+undo = partial(approve, callback_id=ids.UNDO_VIEW)
+"""Likewise Undo."""
 
 
 async def until_asked_to_approve(
