@@ -14,7 +14,7 @@ from bot.outbox import RateLimiter
 from bot.settings import BotSettings, parse
 from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
 from core.client import CoreClient
-from core.common.clock import boot_ms, now_ms
+from core.common.clock import now_ms
 from core.common.database.location import Location
 from core.models import Profile
 from core.settings import CoreSettings
@@ -163,7 +163,7 @@ async def running_bot(
     shared: Sequence[str] = (),
     core_proxy: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
     rate_limiter: RateLimiter | None = None,
-    boot_ms: Callable[[], int] = boot_ms,
+    boot_ms: Callable[[], int] = lambda: 0,
     database: Location | None = None,
     **core_parts: Any,
 ) -> AsyncIterator[BotEnvironment]:
@@ -171,8 +171,8 @@ async def running_bot(
 
     The emulator has the bot's clock, since the bot looks for lost posts around the time of its own clock.
     `core_proxy` maps core's URL to the one that the bot uses, see `CoreProxy.serve`. `shared` channels are shared with
-    another company. Without `rate_limiter` the bot sends
-    as fast as it can.
+    another company. Without `rate_limiter` the bot sends as fast as it can, and without `boot_ms` no pause of a busy
+    machine makes it drop a click as one that waited while it was frozen.
     """
     async with AsyncExitStack() as stack:
         emulator = SlackEmulator(manifest, rates=rates, clock=lambda: clock_ms() / 1000)
