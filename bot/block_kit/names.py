@@ -54,8 +54,8 @@ def titled_as(action: Action, other: Action | None) -> Action:
     undo = action.undo
     if undo is not None and other.undo is not None:
         undo = undo.model_copy(update={"title": other.undo.title})
-    of_document = {name: getattr(other, name) for name in ("responder_title", "inputs", "artifacts", "already")}
-    return action.model_copy(update={**of_document, "undo": undo})
+    whole = {key: getattr(other, key) for key in ("responder_title", "inputs", "artifacts", "only_tells", "already")}
+    return action.model_copy(update={**whole, "undo": undo})
 
 
 def titled_by(action: Action, responder: OfferedResponder) -> Action:

@@ -470,6 +470,8 @@ class Action(Identified):
     """The titles of its parameters; set in documents only."""
     artifacts: SkipJsonSchema[list[Artifact]] = Field(default_factory=list, exclude=True)
     """The artifacts of the alert that it gets, while it waits for approval; set in documents only."""
+    only_tells: SkipJsonSchema[bool] = Field(False, exclude=True)
+    """Whether its responder only reads or tells what it gets; set in documents only."""
     already: SkipJsonSchema[list["Measure"]] = Field(default_factory=list, exclude=True)
     """What else is in force on its targets, while it waits for approval or is; set in documents only."""
     responder_definition: str
@@ -654,6 +656,8 @@ class Policy(ApiModel):
     """True if its runs leave something in force."""
     is_undo: bool | None = None
     """True if its runs undo those of another responder."""
+    sends_to: list[str] | None = None
+    """Of one that only reads or tells: the hosts that its settings name as where it sends; None if it may act."""
 
 
 class AuditRow(ApiModel):
@@ -823,6 +827,8 @@ class Document(ApiModel):
             if action.undo is not None:
                 object.__setattr__(action.undo, "title", self.titles.get(action.undo.responder, ""))
             object.__setattr__(action, "inputs", self.inputs.get(action.responder_name, []))
+            policy = self.policies.get(action.responder_name)
+            object.__setattr__(action, "only_tells", policy is not None and policy.sends_to is not None)
             object.__setattr__(action, "artifacts", self.asked.get(action.id, []))
             object.__setattr__(action, "already", self.already.get(action.id, []))
         return self

@@ -96,7 +96,7 @@ class Guards:
 
     def is_undo(self, responder_name: str) -> bool:
         """Whether the settings or a profile name it as what undoes another."""
-        return is_undo(responder_name) or any(section.undo == responder_name for section in self._sections.values())
+        return is_undo(responder_name, self._sections)
 
     def login(self, name: str) -> str:
         """A login or its first part as the whole login."""

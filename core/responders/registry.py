@@ -41,7 +41,7 @@ from core.responders.catalogues import (
     without_lookalikes,
 )
 from core.responders.guards import RulesFor
-from core.responders.profiles import is_undo, lacking, profiles, why_lacking, why_not_configured, with_profile
+from core.responders.profiles import is_undo, lacking, profile_of, told, why_lacking, why_not_configured, with_profile
 from core.responders.settings_problems import settings_problems
 from core.responders.target import Target, applies
 from core.settings import ResponderSection, section_for
@@ -335,9 +335,8 @@ class Registry:
             undo_after_minutes=section.undo_after_minutes or None,
             allow_permanent=section.allow_permanent if undo else None,
             contains=section.contains or bool(undo) or None,
-            is_undo=is_undo(responder_name)
-            or any(one.undo == responder_name for one in self._sections.values())
-            or None,
+            is_undo=is_undo(responder_name, self._sections) or None,
+            sends_to=told(section, responder_name),
         )
 
     # --- on an object -----------------------------------------------------------------------------------------------
@@ -394,8 +393,7 @@ class Registry:
 
     def target_types(self, merged: MergedResponder) -> targets.TargetTypes:
         """What a responder acts on, as the settings, or else its definition, or else its profile declare."""
-        profile = profiles().get(merged.name)
-        names = self._section(merged.name).target or merged.first.target or (profile.target if profile else ())
+        names = self._section(merged.name).target or merged.first.target or profile_of(merged.name).target
         return targets.TargetTypes(names, is_required=True, why_not=partial(self.why_not_on, merged.name))
 
     def why_not_on(self, responder_name: str, named: Parsed) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from core.engines.definitions import ConfigurationItem, Definition
-from core.responders.profiles import CASE, profiles
+from core.responders.profiles import CASE, profile_of
 
 _COLUMN = 40
 
@@ -21,9 +21,7 @@ def settings_section(definition: Definition) -> str:
 
 
 def _policy(name: str) -> Iterator[str]:
-    profile = profiles().get(name)
-    if profile is None:
-        return
+    profile = profile_of(name)
     if profile.effect:
         yield f"# {profile.effect} People are asked this first, unless `confirm` says something else."
     if profile.needs:
@@ -47,8 +45,7 @@ def _item(item: ConfigurationItem, responder_name: str) -> tuple[str, str]:
     name = item.name if re.fullmatch(r"[A-Za-z0-9_-]+", item.name) else json.dumps(item.name, ensure_ascii=False)
     nothing: Any = [] if item.multi else ""
     default = json.dumps(nothing if item.default in (None, "") else item.default, ensure_ascii=False)
-    profile = profiles().get(responder_name)
-    ways = [way for way in (profile.config if profile else ()) if item.name in way.split("|")]
+    ways = [way for way in profile_of(responder_name).config if item.name in way.split("|")]
     about = [*(f"required: {way.replace('|', ' or ')}" for way in ways), _one_line(item.description)]
     if item.is_secret:
         about.append('a secret: { file = "..." } and { command = [...] } work too')

@@ -28,7 +28,7 @@ from bot.block_kit.text import (
 )
 from bot.clearance import SHARED, Closing, RedactedView, Subject, artifact_title, may_see, tlp_name, withheld
 from bot.features.responders import views as responders
-from bot.features.runs.views import runs, undo_state
+from bot.features.runs.views import questions, runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
@@ -75,7 +75,8 @@ def _may_act_on(action: Action, view: RedactedView) -> list[str]:
         )
     if hidden:
         lines.append(f"and {hidden} withheld ({tlp_name(max(artifact.tlp for artifact in action.artifacts))})")
-    return ["It may act on this observable:" if number == 1 else f"It may act on any of {number} observables:", *lines]
+    may_act = "It may act on this observable:" if number == 1 else f"It may act on any of {number} observables:"
+    return [f"It gets {count(number, 'observable')}:" if action.only_tells else may_act, *lines]
 
 
 def _can_also_read(action: Action, view: RedactedView) -> str:
@@ -406,7 +407,8 @@ def effect(responder: OfferedResponder | None) -> list[Block]:
     """What the settings say that a run does, or else its author; empty if the responder isn't there any more."""
     policy = responder.policy if responder is not None else None
     does = (policy.confirm if policy is not None else "") or (responder.description if responder is not None else "")
-    return [context(foreign(does, POLICY_LIMIT, lines=True))] if does else []
+    sends = questions.sends_to(policy) if policy is not None else ""
+    return [context("\n".join(filter(None, [foreign(does, POLICY_LIMIT, lines=True), sends])))] if does else []
 
 
 def _missing(action: Action) -> str:

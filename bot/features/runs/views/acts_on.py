@@ -51,7 +51,9 @@ def lines(target: RunTarget, responder: OfferedResponder, view: RedactedView) ->
     """The targets of a run on one object, as it is asked for; of what may act on anything, that it may; mrkdwn."""
     if responder.target is None:
         number = len(view.artifacts()) if view.subject.kind == "alert" else 0
-        all_of = "only observable" if number == 1 else f"{number} observables, and may act on any"
+        hosts = responder.policy.sends_to if responder.policy is not None else None
+        acts = ", and may act on any" if hosts is None else "" if hosts else ", and acts on none"
+        all_of = "only observable" if number == 1 else f"{number} observables{acts}"
         return [f"It gets the alert's {all_of}."] if number else []
     named = [] if needs_choice(target, responder) else runs.target_lines(chosen(target, responder), view)
     return named if len(named) == 1 else [f"• {line}" for line in named]

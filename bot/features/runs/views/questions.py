@@ -29,7 +29,7 @@ from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block, ButtonIds, Intent, Message
-from core.common.words import count
+from core.common.words import count, some_of
 from core.models import Action, BulkAnswer, BulkEntry, Measure, OfferedResponder, Policy
 
 DEED_LIMIT = 60  # characters of a button
@@ -165,6 +165,8 @@ def _approvals(number: int, responder: OfferedResponder) -> str:
 def _lasts(which: str, policy: Policy, minutes: int | None) -> str:
     """How long what a run does lasts, as it is requested; "" for a run that undoes something."""
     if not policy.undo:
+        if policy.sends_to is not None:
+            return undo_state.NOTHING_LEFT
         return "" if policy.is_undo else "No button ends it earlier." if policy.contains else "No button undoes it."
     minutes = policy.undo_after_minutes if minutes is None else minutes
     until = f"ends after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody undoes it"
@@ -216,9 +218,15 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
 
 
 def policy_words(policy: Policy) -> list[Block]:
-    """What the policy says of the effect, as a quotation."""
+    """What the policy says of the effect, as a quotation, and where the run sends what it gets."""
     quotation = foreign(policy.confirm, 1500, lines=True).replace("\n", "\n>")
-    return [section(f">{quotation}")] if quotation else []
+    return sections(filter(None, [f">{quotation}" if quotation else "", sends_to(policy)]))
+
+
+def sends_to(policy: Policy) -> str:
+    """To which hosts the run sends what it gets, if its settings name them; mrkdwn."""
+    hosts = [code(host, NAME_LIMIT) for host in policy.sends_to or ()]
+    return f"It sends what it gets to {some_of(hosts, REASONS)}." if hosts else ""
 
 
 def _target(view: RedactedView) -> str:

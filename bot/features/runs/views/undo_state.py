@@ -16,6 +16,7 @@ IN_FORCE = ("available", "waiting", "running", "failed")
 MESSAGE_LIMIT = 300
 TARGET_LIMIT = 600  # which has room for the longest host name
 MAX_PEOPLE = 5
+NOTHING_LEFT = "It leaves nothing in force."
 
 
 def is_in_force(action: Action) -> bool:
@@ -70,7 +71,7 @@ def planned(action: Action, *, in_short: bool = False) -> str:
     if action.undoes:
         return f"It ends what {action.undoes} did."
     if undo is None:
-        return "No button ends it earlier."
+        return NOTHING_LEFT if action.only_tells else "No button ends it earlier."
     by = foreign(title(undo), NAME_LIMIT)
     if undo.installed is False:
         return f"No button ends it before {by} is installed."

@@ -11,7 +11,7 @@ from bot.block_kit import ids
 from bot.clearance import Subject
 from bot.features.undos import views as undos
 from core.models import Alert, MeasureOfRun, TargetArtifact, Undo
-from core.settings import ProtectSection
+from core.settings import ProtectSection, ResponderSection
 from tests.bot import samples
 from tests.bot.features.approvals.test_decisions import button, in_thread
 from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
@@ -182,6 +182,31 @@ async def test_what_may_act_on_anything_says_so(env: FeatureEnvironment) -> None
     request = await env.until("ben", in_thread(card["ts"], "asks · "))
     form = await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
     assert "It may act on any of 3 observables:" in text_of(form)
+
+
+async def test_what_only_tells_says_where_and_acts_on_nothing(tmp_path: Path) -> None:
+    close, webhook = "ResponderBot_CloseAsFalsePositive_1_0", "ResponderBot_Webhook_1_0"
+    to = {"URL": "https://hook:k3y@tickets.example:8443/services/T0/B0?code=s3cret"}  # as environment variables have it
+    sections = {webhook: ResponderSection(config=to, confirm="Opens a ticket.", approval=1), close: ResponderSection()}
+    async with feature_environment(tmp_path, responder=sections) as env:
+        alert, card = await env.alert_and_card("anna", artifacts=HOSTS[:3])
+        await env["anna"].command(SOC, f'/responder run "Close As False Positive" {alert.id}')
+        form = text_of(fine(await env.until("anna", topmost(ids.START_VIEW, "Reopen in its menu"))))
+        assert "It gets the alert's 3 observables, and acts on none." in form
+        assert "It leaves nothing in force." in form
+        assert "No button" not in form
+        await env["anna"].command(SOC, f"/responder run webhook {alert.id}")
+        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Opens a ticket.")))
+        assert "It gets the alert's 3 observables.\"" in text_of(question)
+        assert ">Opens a ticket.\\nIt sends what it gets to `tickets.example`." in text_of(question)
+        assert not re.search("No button|k3y|8443|services|s3cret", text_of(question))
+        assert "It leaves nothing in force." in text_of(question)
+        await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
+        request = await env.until("ben", in_thread(card["ts"], "asks · "))
+        form = text_of(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE)))
+        assert "It gets 3 observables:" in form
+        assert "It leaves nothing in force." in form
+        assert "Opens a ticket.\\nIt sends what it gets to `tickets.example`." in form
 
 
 def test_a_thread_tells_of_each_target_that_was_not_undone() -> None:
