@@ -65,6 +65,7 @@ class GroupContent:
     titles: Sequence[tuple[str, int]]
     sources: Sequence[tuple[str, int]]
     facts: Sequence[tuple[str, int]]
+    muted_by: str = ""  # a login
 
     @property
     def severity(self) -> int:

@@ -60,6 +60,7 @@ class AlertGroup:
     began_at: int
     last_at: int  # when its newest alert came
     muted_until: int = 0
+    muted_by: str = ""  # a login; "" where nobody noted it
     changes: int = 0
     rank: int | None = None  # of the update that its card needs; None: it needs none
 
@@ -221,10 +222,7 @@ class AlertGroups:
                 {**values, "severity": severity, "limit": WORST - len(worst)},
             )
         return GroupContent(
-            group.key,
-            is_digest=group.is_digest,
-            last_at=group.last_at,
-            muted_until=group.muted_until,
+            **{name: getattr(group, name) for name in ("key", "is_digest", "last_at", "muted_until", "muted_by")},
             **{name: row[name] for name in ("count", "cards", "closed", "first_at")},
             severities=(row["s1"], row["s2"], row["s3"], row["s4"]),
             worst=[(one["severity"], one["title"], one["root_id"]) for one in worst],
@@ -275,11 +273,12 @@ class AlertGroups:
 
     # --- what people change -----------------------------------------------------------------------------------------
 
-    async def mute(self, key: str, until: int) -> None:
-        """Count alerts like these in the group until then, but critical ones; 0: no more."""
+    async def mute(self, key: str, until: int, by: str) -> None:
+        """Count alerts like these in the group until then, but critical ones; 0: no more. `by` is a login."""
+        sql = "UPDATE alert_group SET muted_until = :until, muted_by = :by WHERE key = :key"
 
         def work(tx: Transaction) -> None:
-            tx.run("UPDATE alert_group SET muted_until = :until WHERE key = :key", {"key": key, "until": until})
+            tx.run(sql, {"key": key, "until": until, "by": by})
             request_update(tx, key, FOR_PERSON)
 
         await self._store.transaction(work)

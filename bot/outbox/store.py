@@ -229,6 +229,7 @@ CREATE INDEX channel_alert_of_group ON channel_alert (group_key, at, severity, c
 """.replace("{lease}", COLUMNS)
 
 _CLOSED = "ALTER TABLE channel_alert ADD COLUMN is_closed INTEGER NOT NULL DEFAULT 0;\n"
+_MUTED_BY = "ALTER TABLE alert_group ADD COLUMN muted_by TEXT NOT NULL DEFAULT '';\n"
 
 _INBOX = """
 CREATE TABLE inbox (
@@ -240,6 +241,7 @@ CREATE INDEX inbox_done ON inbox (done_at) WHERE done_at > 0;
 MIGRATIONS = (
     Migration("make the tables", on_sqlite(_TABLES), [FUNCTIONS + on_postgresql(_TABLES) + on_postgresql(_INBOX)]),
     Migration("note which alerts of a group are closed", on_sqlite(_CLOSED), [on_postgresql(_CLOSED)]),
+    Migration("note who muted a group", on_sqlite(_MUTED_BY), [on_postgresql(_MUTED_BY)]),
 )
 INBOX_MIGRATIONS = (Migration("make the table of clicks", on_sqlite(_INBOX), []),)
 

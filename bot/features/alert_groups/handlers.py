@@ -181,7 +181,7 @@ async def _mute(context: Context, group: AlertGroup, intent: Intent) -> None:
     until = 0 if intent.argument == "0" else until_morning(now)
     if intent.argument in ("1", "8"):
         until = now + int(intent.argument) * HOUR_MS
-    await context.services.outbox.alert_groups.mute(group.key, until)
+    await context.services.outbox.alert_groups.mute(group.key, until, context.person.login)
     context.refresh_requests.append(RefreshRequest(group.key))
     text = "Alerts like these are no longer muted."
     if until:

@@ -15,6 +15,7 @@ from bot.block_kit.text import (
     defang_indicators,
     duration,
     foreign,
+    person_name,
     plain,
     section,
     sections,
@@ -37,8 +38,7 @@ NOUNS = {"hostname": "hosts", "fqdn": "hosts", "ip": "addresses", "mail": "mail 
 def group_card(content: GroupContent, *, button: ButtonIds, now_ms: int) -> Message:
     """The card of a group or a digest. Its texts are within the channel's clearance already."""
     blocks = _digest(content) if content.is_digest else _group(content)
-    state = _state(content, now_ms)
-    blocks += [section(state)] if state else []
+    blocks += sections(filter(None, [_state(content, now_ms)]))
     blocks.append(_controls(content, button, now_ms))
     return Message(clip(summary(content), MESSAGE_TEXT_LIMIT), tuple(blocks))
 
@@ -142,10 +142,9 @@ def _state(content: GroupContent, now_ms: int) -> str:
     if content.is_digest and now_ms - content.last_at >= STORM_MS:
         return f"The storm is over: no alert has come in here for {STORM_MS // 60_000} min."
     if content.muted_until > now_ms:
-        until = slack_date(content.muted_until)
-        return (
-            f"🔕 Muted until {until}: what comes before that is counted here, critical alerts get cards of their own."
-        )
+        by = f" by {person_name(content.muted_by)}" if content.muted_by else ""
+        until = f"🔕 Muted{by} until {slack_date(content.muted_until)} (*Unmute* in …)"
+        return f"{until}: what comes before that is counted here, critical alerts get cards of their own."
     return ""
 
 
@@ -160,10 +159,9 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
         elements.append(button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key)), style=style))
     entries = [("Make one case", Intent("group_case", key))]
     if not content.is_digest:
-        is_muted = content.muted_until > now_ms
         mutes = [("Mute for 1 h", "1"), ("Mute for 8 h", "8"), ("Mute until morning", "morning")]
-        entries += [("Unmute", Intent("group_mute", key, "0"))] if is_muted else []
-        entries += [] if is_muted else [(text, Intent("group_mute", key, hours)) for text, hours in mutes]
+        mutes = [("Unmute", "0")] if content.muted_until > now_ms else mutes
+        entries += [(text, Intent("group_mute", key, hours)) for text, hours in mutes]
     options = [{"text": plain(text), "value": button(intent)} for text, intent in entries]
     return actions(*elements, {"type": "overflow", "action_id": ids.GROUP_MORE, "options": options})
 

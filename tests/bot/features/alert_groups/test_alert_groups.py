@@ -305,7 +305,8 @@ async def test_a_muted_group_counts_on_and_critical_alerts_break_through(tmp_pat
         await post(env, range(4))
         card = await group_card(anna, 4)
         await choose(anna, card, "Mute for 1 h")
-        await anna.until(lambda view: "Muted until" in str(view.message(SOC, card["ts"])))
+        await anna.until(lambda view: "Muted by anna until" in str(view.message(SOC, card["ts"])))
+        assert " (*Unmute* in …): what" in str(anna.live_view.message(SOC, card["ts"]))
         clock.ahead_ms += 50 * 60_000  # more than the window of the grouping
         await post(env, range(4, 6))
         await group_card(anna, 6)
@@ -314,11 +315,11 @@ async def test_a_muted_group_counts_on_and_critical_alerts_break_through(tmp_pat
             await env.card(anna, alert_id)
         card = await group_card(anna, 18)
         await choose(anna, card, "Unmute")
-        await anna.until(lambda view: "Muted until" not in str(view.message(SOC, card["ts"])))
+        await anna.until(lambda view: "🔕" not in str(view.message(SOC, card["ts"])))
         await choose(anna, card, "Mute for 8 h")
-        await anna.until(lambda view: "Muted until" in str(view.message(SOC, card["ts"])))
+        await anna.until(lambda view: "Muted by anna until" in str(view.message(SOC, card["ts"])))
         clock.ahead_ms += 8 * 3_600_000 + 1
-        await anna.until(lambda view: "Muted until" not in str(view.message(SOC, card["ts"])))
+        await anna.until(lambda view: "🔕" not in str(view.message(SOC, card["ts"])))
         clock.ahead_ms += 50 * 60_000
         (later,) = await post(env, range(40, 41))
         await env.card(anna, later)
