@@ -155,25 +155,42 @@ async def on_close_all_view(context: Context) -> Json:
     return modals.update(modals.notice("Closed", f"{count(closed, 'alert')} closed."))
 
 
-async def _make_case(context: Context, group: AlertGroup, _intent: Intent) -> None:
-    """Make a case of the oldest alert, and merge the others into it that are in none."""
+async def _ask_to_make_case(context: Context, group: AlertGroup, _intent: Intent) -> None:
+    """Say which alerts would go into one case, and into which."""
     responses.require_permission(context, "manageCase")
+    await responses.open_view(context, modals.loading(views.CASE), f"Choose *{views.CASE}* again.")
+    case_id, alerts = await _for_case(context, group.key)
+    if alerts:
+        to_merge = [RedactedView(Subject.alert(alert), own_clearance(context)) for alert in alerts]
+        await context.show_modal(views.make_case_view(group.key, to_merge, OF_A_GROUP, case_id))
+    else:
+        await context.show_modal(modals.notice(views.CASE, "All that you may see of them are in a case already."))
+
+
+async def on_make_case_view(context: Context) -> Json:
+    """Make a case of the worst alert unless there is one, and merge the others into it that are in none."""
+    responses.require_permission(context, "manageCase")
+    case_id, alerts = await _for_case(context, str(view_of(context).get("private_metadata") or ""))
+    others = [alert.id for alert in alerts]
+    if others and not case_id:
+        case_id = (await context.core.create_case_from_alert(others.pop(0))).id
+    for start in range(0, len(others), CHANGED_AT_ONCE):
+        await context.core.merge_alerts(others[start : start + CHANGED_AT_ONCE], case_id)
+    text = f"{count(len(alerts), 'alert')} of this group went into case {case_id}."
+    return modals.update(modals.notice("Case made", text))
+
+
+async def _for_case(context: Context, key: str) -> tuple[str, list[Alert]]:
+    """The case of the worst alert of the group that is in one, or "", and those that are in none, worst first."""
     alerts = list[Alert]()
-    async for page in _visible(context, group.key):
+    async for page in _visible(context, key):
         alerts += [alert for alert, _ in page]
         if len(alerts) > CASE_LIMIT:
             limit = f"One case takes at most {CASE_LIMIT:,} alerts here."
             raise ResponderBotError("bad_request", f"{limit} Nothing was changed; make a case of those that matter.")
     if not alerts:
-        await responses.respond(context, notices.notice(NONE_VISIBLE), "Not done")
-        return
-    # The oldest is the same each time, so that a repeated click makes no second case.
-    case_id = alerts[-1].case or (await context.core.create_case_from_alert(alerts[-1].id)).id
-    others = [alert.id for alert in alerts[:-1] if not alert.case]
-    for start in range(0, len(others), CHANGED_AT_ONCE):
-        await context.core.merge_alerts(others[start : start + CHANGED_AT_ONCE], case_id)
-    text = f"Case {case_id} has {count(len(others) + 1, 'alert')} of this group."
-    await responses.respond(context, notices.notice(text), "Case made")
+        raise ResponderBotError("forbidden", NONE_VISIBLE)
+    return next((alert.case for alert in alerts if alert.case), ""), [alert for alert in alerts if not alert.case]
 
 
 async def _mute(context: Context, group: AlertGroup, intent: Intent) -> None:
@@ -232,7 +249,7 @@ _HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]
     "group_alerts": _show_alerts,
     "group_run": _choose_responder,
     "group_read": _ask_to_close,
-    "group_case": _make_case,
+    "group_case": _ask_to_make_case,
     "group_mute": _mute,
 }
 
@@ -246,5 +263,8 @@ FEATURE = Feature(
         ids.GROUP_MORE: Entry(on_group_button, Ack.WRITE),
         ids.GROUP_CARD: Entry(on_group_button, Ack.WRITE),
     },
-    views={ids.CLOSE_ALL_VIEW: Entry(on_close_all_view, Ack.RESPONSE)},
+    views={
+        ids.CLOSE_ALL_VIEW: Entry(on_close_all_view, Ack.RESPONSE),
+        ids.GROUP_CASE_VIEW: Entry(on_make_case_view, Ack.RESPONSE),
+    },
 )

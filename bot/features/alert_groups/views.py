@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from bot.block_kit import ids
+from bot.block_kit import ids, modals
 from bot.block_kit.elements import actions, button_element, pages
 from bot.block_kit.subjects import SIGNS, by_ioc, headline, severities
 from bot.block_kit.text import (
@@ -22,6 +22,7 @@ from bot.block_kit.text import (
     slack_date,
 )
 from bot.clearance import RedactedView, Subject, defang
+from bot.features.alerts.views import close as close_views
 from bot.features.responders.views import several_button
 from bot.message import Block, ButtonIds, Intent, Message
 from bot.storms import STORM_MS, GroupContent, Storm, common
@@ -32,6 +33,7 @@ MOST = 5  # of titles, sources and observables
 PAGE = 10  # alerts in the modal
 NAMED = 2  # observables of each
 TITLE_LIMIT = 200
+CASE = "Make one case"
 NOUNS = {"hostname": "hosts", "fqdn": "hosts", "ip": "addresses", "mail": "mail addresses", "domain": "domains"}
 
 
@@ -157,7 +159,7 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
     if content.closed < content.count or not content.count:
         style: Literal["", "danger"] = "danger" if content.severity >= 3 else ""
         elements.append(button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key)), style=style))
-    entries = [("Make one case", Intent("group_case", key))]
+    entries = [(CASE, Intent("group_case", key))]
     if not content.is_digest:
         mutes = [("Mute for 1 h", "1"), ("Mute for 8 h", "8"), ("Mute until morning", "morning")]
         mutes = [("Unmute", "0")] if content.muted_until > now_ms else mutes
@@ -206,6 +208,15 @@ def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds)
         "Own card", ids.GROUP_CARD, button(Intent("group_card", alert.id, channel)), of=alert.id, about=alert.id
     )
     return [{**head, "accessory": lift}, about]
+
+
+def make_case_view(key: str, alerts: Sequence[RedactedView], most: int, case_id: str) -> dict[str, Any]:
+    """Asks before these alerts, the worst first, go into one case: `case_id`, or "" for a new one."""
+    into = f"They go into case {case_id}, where others of this group are."
+    new = "The case has the title and the severity of the worst, and is yours."
+    end = "They leave the open alerts, and no button takes one out of its case."
+    blocks = sections([*close_views.several(alerts, most), f"{into if case_id else new} {end}"])
+    return modals.modal(CASE, blocks, callback_id=ids.GROUP_CASE_VIEW, submit=CASE, metadata=key, close="Cancel")
 
 
 def storm_sentence(storm: Storm, since: str) -> str:

@@ -23,6 +23,7 @@ from core.models import SEVERITY_NAMES, TLP_NAMES, Case, Document, Task
 
 MAX_TASKS = 8
 MOST_COUNTED = 100  # tasks
+MOST_ALERTS = 20  # of a document
 TASK_LIMIT = 80  # characters of its title
 MARKS = {"Waiting": "☐", "InProgress": "🔄", "Completed": "☑", "Cancel": "➖"}
 OPEN_TASKS = ("Waiting", "InProgress")
@@ -99,7 +100,9 @@ def _observables(document: Document, view: RedactedView, button: ButtonIds) -> l
 def _facts(case: Case, document: Document, view: RedactedView) -> Block:
     levels = f"TLP:{TLP_NAMES[case.tlp].upper()} PAP:{TLP_NAMES[case.pap].upper()}"
     alerts = f"of {', '.join(document.alert_ids[:3])}" if document.alert_ids else ""
-    more = f"and {count(len(document.alert_ids) - 3, 'more alert')}" if len(document.alert_ids) > 3 else ""
+    left = len(document.alert_ids) - 3
+    more = f"and {count(left, 'more alert')}" if left > 0 else ""
+    more = "and more alerts" if len(document.alert_ids) == MOST_ALERTS else more
     of_alerts = f"{alerts} {more}".strip()
     tags = " ".join(f"#{foreign(view.text(tag), 40)}" for tag in case.tags[:3])
     parts = [levels, slack_date(case.start_date), case.id, of_alerts, tags]

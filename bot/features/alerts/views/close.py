@@ -29,9 +29,14 @@ def close_view(document: Document, view: RedactedView) -> dict[str, Any]:
 
 def close_all_view(key: str, alerts: Sequence[RedactedView], lines: Sequence[str], most: int) -> dict[str, Any]:
     """Likewise for these alerts, the worst first; names `most` of them, and has the `lines` of `left_open`."""
-    number, numbers = count(len(alerts), "alert"), Counter(view.subject.severity for view in alerts)
-    what = f"{number}: {severities([numbers[n] for n in (1, 2, 3, 4)])}."
-    return _view(f"Close {number}", ids.CLOSE_ALL_VIEW, key, [what, *first_of([*map(named, alerts)], most)], lines)
+    return _view(f"Close {count(len(alerts), 'alert')}", ids.CLOSE_ALL_VIEW, key, several(alerts, most), lines)
+
+
+def several(alerts: Sequence[RedactedView], most: int) -> list[str]:
+    """How many alerts there are of each severity, and `most` of them by name; mrkdwn."""
+    numbers = Counter(view.subject.severity for view in alerts)
+    what = f"{count(len(alerts), 'alert')}: {severities([numbers[n] for n in (1, 2, 3, 4)])}."
+    return [what, *first_of([*map(named, alerts)], most)]
 
 
 def named(view: RedactedView) -> str:

@@ -344,13 +344,27 @@ async def test_all_alerts_of_a_group_are_closed_and_made_one_case_as_far_as_the_
         assert {(await env.client.alert(one)).status for one in alert_ids} == {"Ignored"}
         assert (await env.client.alert(secret)).status == "New"
         assert len(await anna.messages(SOC)) == 4
+        await env.client.request("PATCH", f"/api/alert/{alert_ids[3]}", {"severity": 3})
+        await anna.until(lambda view: "1 high" in str(view.message(SOC, card["ts"])))
         await choose(anna, card, "Make one case")
-        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "has 6 alerts of this group" in m["text"]])
+        form = await modal(anna, "6 alerts: 1 high, 5 low.")
+        assert [line[0] for line in form["blocks"][0]["text"]["text"].split("\n")[1:]] == [*"🟠🔵🔵aT"]
+        assert "The case has the title and the severity of the worst, and is yours." in str(form)
+        assert (await env.client.alert(alert_ids[3])).case is None
+        await anna.submit(form["id"], {})
+        await modal(anna, "6 alerts of this group went into case ")
         assert len({(await env.client.alert(one)).case for one in alert_ids}) == 1
         await choose(anna, card, "Make one case")  # again: no second case
-        await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "has 1 alert of this group" in m["text"]])
+        await modal(anna, "All that you may see of them are in a case already.")
+        (later,) = await post(env, range(8, 9), severity=4)
+        await group_card(anna, 8)
+        await choose(anna, card, "Make one case")
+        form = await modal(anna, "1 alert: 1 critical.")
+        await anna.submit(form["id"], {})
+        await modal(anna, "1 alert of this group went into case ")
         found = await env.client.search(Case, "/api/case/_search")
-        assert len(found) == 1
+        assert [(one.severity, one.owner) for one in found] == [(3, "anna@responder-bot.local")]
+        assert found[0].id == (await env.client.alert(later)).case
         assert (await env.client.alert(secret)).case is None
 
 
