@@ -20,6 +20,7 @@ from bot.block_kit.text import (
     foreign,
     people,
     person_name,
+    plain,
     plain_name,
     section,
     sections,
@@ -36,6 +37,7 @@ from core.common.words import count
 from core.models import Action, Extension, OfferedResponder, Person, Policy, Refusal
 from core.models.inputs import NOTE_LIMIT
 
+REASON_LIMIT = 1000  # characters of why somebody denied it
 WHY_LIMIT = 200  # characters of why an alert was closed
 INPUTS_LIMIT = 2000  # of all together
 MAX_OBSERVABLES = 10
@@ -215,7 +217,9 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link:
     if not sees_all(view.clearance, view.subject):
         return section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")
     extension = undo_state.later_end(action)
-    review = runs.review_button(action, button, extension)
+    review = runs.decision_buttons(action, button, extension)[0]
+    if extension is None or extension.at is not None:  # what is to last with no end says so, in red
+        review |= {"text": plain("Review"), "style": "primary"}
     if extension is not None:
         asks = f"{closed(view, extension.asked_at)}{runs.sign(view)}{runs.later_end_line(action, extension, view)}"
         return section(f"{asks}\n{undo_state.needed(extension)}", accessory=review)
@@ -270,13 +274,14 @@ def push_text(action: Action, view: RedactedView) -> str:
     on = " · " if runs.on_target(action, view) else " on "
     what = f"{deed_on(action, view)}{on}{runs.of_root(view.subject, view)}, asked by {person_name(action.created_by)}"
     override = " OVERRIDE" if action.override is not None else ""
-    return _push(what, "" if runs.awaits_approval(action) else decision(action), view, override)
+    decided = "" if runs.awaits_approval(action) else decision(action).rstrip(".")
+    return _push(what, decided, view, override)
 
 
 def _push(what: str, decided: str, view: RedactedView, override: str = "") -> str:
     closing = f"{_closed_by(view.subject.closed)}. " if view.subject.closed else ""
     asks = f"{closing}Approve or deny{override}: {what}"
-    return clip(f"{what}: {decided}" if decided else asks, MESSAGE_TEXT_LIMIT)
+    return clip(f"{decided}: {what}" if decided else asks, MESSAGE_TEXT_LIMIT)
 
 
 def deed_on(action: Action, view: RedactedView) -> str:
@@ -460,22 +465,25 @@ def later_end_request(
         return Message(text, (section(text),), is_broadcast)
     by = person_name(extension.asked_by)
     what = f"keep {runs.name(action)}{runs.on_target(action, view)} {undo_state.longer(action, extension)}"
-    what += f" · {runs.of_root(subject, view)}, asked by {by}"
+    of = f" · {runs.of_root(subject, view)}, asked by {by}"
     approvers = people(extension.approval.approved_by)
     if undo_state.later_end(action) is None:
         until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
         asked = f"*{by}* asked to keep {runs.heading(action, view)} *{until}*."
         decided = {
-            "approved": f"Approved by {approvers}.",
-            "denied": f"Denied by {person_name(extension.ended_by or '')}.",
-            "lapsed": "It was undone, or given another time, before that was approved.",
-        }.get(extension.outcome or "", "Nobody answered in time, nothing changed.")
-        return Message(_push(what, decided, view), (section(asked), context(decided)), is_broadcast)
+            "approved": f"Approved by {approvers}",
+            "denied": f"Denied by {person_name(extension.ended_by or '')}",
+            "lapsed": "It was undone, or given another time, before that was approved",
+        }.get(extension.outcome or "", "Nobody answered in time")
+        stays = "; its end stays as it is" if extension.outcome in ("denied", "expired") else ""
+        ends = f" It {undo_state.ends(action)}." if stays and undo_state.is_in_force(action) else ""
+        shown = section(f"{decided}{runs.why_denied(extension, view, REASON_LIMIT)}.{ends}")
+        return Message(_push(f"{what}{stays}{of}", decided, view), (section(asked), shown), is_broadcast)
     needs = f"{undo_state.needed(extension)}{f' Approved by {approvers}.' if approvers else ''}"
     asks = f"{who} {_later_end(action, extension, view)}".strip()
     decide = [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
     blocks = [section(asks), context(needs), *decide]
-    text = _push(what, "", view)
+    text = _push(f"{what}{of}", "", view)
     return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
 
 

@@ -40,7 +40,6 @@ from core.models import (
 )
 
 REASONS = 10
-REASON_LIMIT = 1000  # characters of why somebody denied it
 PAGE = 40  # objects in Show each
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 MOST_NAMED = 10  # objects in the direct message to who decides
@@ -205,7 +204,7 @@ def decisions(listed: Listed) -> str:
     for action, view in listed:
         is_denied = runs.state_of(action) == "denied"
         if view.is_open and action.approval is not None and (is_denied or action.approval.approved_by):
-            why = runs.result_text(action, view, REASON_LIMIT) if is_denied else ""
+            why = runs.result_text(action, view, approvals.REASON_LIMIT) if is_denied else ""
             lines[approvals.decision(action) + (f"\n>{why}" if why else "")] = None
     return clip("\n".join(lines), LINES_LIMIT // 2)
 

@@ -92,7 +92,7 @@ def undo_view(
         f"⚠️ It also ends {len(others) - MAX_OTHERS} more." if len(others) > MAX_OTHERS else "",
         f"It ends:\n{runs.in_force_line(alone, view)}",
         " ".join(filter(None, [undo_state.by_itself(measures, now_ms), *unsaid])),
-        f"{waits} That request ends too." if waits else "",
+        f"{waits} That request ends too." if undo_state.later_end(action) is not None else "",
     ]
     digest = hashlib.sha256(" ".join(sorted(n for one in measures for n in one.actions)).encode()).hexdigest()
     return modals.modal(

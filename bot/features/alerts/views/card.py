@@ -308,10 +308,9 @@ def _runs(
     if parts and parts[0][1]:
         return [block for part, id_ in parts for block in _in_force(part, id_, view, button)]
     if undo_buttons := undos.buttons(action, view, button) if len(group) == 1 else []:
-        extension = undo_state.later_end(action)
-        if extension is not None:
-            text += runs.waiting_end(action, view)
-            undo_buttons.insert(0, runs.review_button(action, button, extension))
+        text += runs.waiting_end(action, view)
+        if (extension := undo_state.later_end(action)) is not None:
+            undo_buttons[:0] = runs.decision_buttons(action, button, extension)
         if len(undo_buttons) == 1:
             return [{**section(text), "block_id": block_id, "accessory": undo_buttons[0]}]
         return [{**section(text), "block_id": block_id}, actions(*undo_buttons)]
@@ -331,10 +330,10 @@ def _in_force(action: Action, part: str, view: RedactedView, button: ButtonIds) 
     """What a run has in force on one of several targets."""
     line = {**section(runs.in_force_line(action, view)), "block_id": f"run:{action.id}{part}"}
     shown_buttons = undos.buttons(action, view, button, part=part)
-    extension = undo_state.later_end(action)
+    extension = action.undo.extension if action.undo is not None else None
     if extension is not None and extension.targets[:1] == [part]:
         line["text"] = section(f"{line['text']['text']}{runs.waiting_end(action, view)}")["text"]
-        shown_buttons.insert(0, runs.review_button(action, button, extension))
+        shown_buttons[:0] = runs.decision_buttons(action, button, extension) if extension.outcome is None else []
     return [line, actions(*shown_buttons)] if shown_buttons else [line]
 
 

@@ -68,10 +68,10 @@ def end_reply(
 
 def _push_text(action: Action, view: RedactedView) -> str:
     """What a locked phone shows of an end: what ran on what, how it went, and what is left to do."""
-    text = f"{runs.of_root(view.subject, view)}: {runs.plain_line(action, view)}"
+    text = runs.plain_line(action, view)
     if view.is_open and runs.has_failed(action):
         text += f" {person_name(action.created_by)} can run it again."
-    return clip(text, MESSAGE_TEXT_LIMIT)
+    return clip(f"{text} · {runs.of_root(view.subject, view)}", MESSAGE_TEXT_LIMIT)
 
 
 def report_file(action: Action, subject: Subject, clearance: int) -> tuple[str, str] | None:

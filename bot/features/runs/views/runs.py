@@ -24,7 +24,6 @@ from bot.block_kit.text import (
     foreign_plain,
     people,
     person_name,
-    plain,
     readable_name,
     slack_date,
     strip_markup,
@@ -112,14 +111,6 @@ def decision_buttons(action: Action, button: ButtonIds, extension: Extension | N
     ]
 
 
-def review_button(action: Action, button: ButtonIds, extension: Extension | None) -> dict[str, Any]:
-    """The first of these, called for what it opens; what is to last with no end says so, in red."""
-    review = decision_buttons(action, button, extension)[0]
-    if extension is None or extension.at is not None:
-        review |= {"text": plain("Review"), "style": "primary"}
-    return review
-
-
 def heading(action: Action, view: RedactedView) -> str:
     """`*Isolate* on hostname SRV-FILE02, for HIGH its title (~12)`; mrkdwn."""
     return f"*{name(action)}*{on_object(action, view, on_what(view.subject, view))}"
@@ -138,11 +129,20 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
 
 
 def waiting_end(action: Action, view: RedactedView) -> str:
-    """Lines of their own on the later end that waits for approval, and by when; "" without one."""
-    extension = undo_state.later_end(action) if view.is_open else None
-    if extension is None:
+    """Lines of their own on the later end that waits for approval, and by when, or that it was denied; "" without."""
+    extension = action.undo.extension if action.undo is not None and view.is_open else None
+    if extension is not None and extension.outcome == "denied" and undo_state.is_in_force(action):
+        by = person_name(extension.ended_by or "")
+        return f"\n🚫 More time was denied by {by}{why_denied(extension, view)}"
+    if extension is None or extension.outcome is not None:
         return ""
     return f"\n{later_end_line(action, extension, view, is_on_card=True)}\n{undo_state.needed(extension)}"
+
+
+def why_denied(extension: Extension, view: RedactedView, limit: int = RESULT_LIMIT) -> str:
+    """`: one hour is enough`, without its full stop; "" where nobody gave a reason; mrkdwn."""
+    why = foreign(defang_indicators(view.inputs(extension.message)), limit).rstrip(".") if extension.message else ""
+    return f": {why}" if why else ""
 
 
 def end_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[str, Any]:

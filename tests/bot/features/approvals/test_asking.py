@@ -281,14 +281,42 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
         what = (
             f"keep Isolate on ip 203[.]0[.]113[.]7 for 45 minutes more · HIGH {alert.title} ({alert.id}), asked by anna"
         )
+        by_now, of = what.split(" · ")
         asks = f"Alert closed by anna. Approve or deny: {what}"  # the run closed it
         assert await env.until("ben", on_phone("Approve or deny: keep")) == asks
         clock.ahead_ms = 8 * MINUTE_MS
         await env.until("ben", on_phone(f"Half of the time to decide is over. {asks}"))
         await expire(env)
-        await env.until("anna", on_phone(f"{what}: Nobody answered in time, nothing changed."))
+        await env.until("anna", on_phone(f"Nobody answered in time: {by_now}; its end stays as it is · {of}"))
         await all_sent(env.bot)
         assert not [text for name in ("anna", "ben", "lea") for text in phone(env, name) if "<!date" in text]
+
+
+async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_why_and_when_it_ends(
+    tmp_path: Path,
+) -> None:
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"], "allow_permanent": True}) as env:
+        alert, card = await env.alert_and_card("anna")
+        action = await isolate(env, alert, minutes=15)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve(action.id)
+            at = (await env.ended_run(alert)).undo.at or 0  # type: ignore[union-attr]  # it can be undone
+            await bot.as_user("anna").extend_measure(action.id, None)
+        request = await env.until("ben", asked("asks to keep"))
+        waits = await env.until("ben", lambda view: card_in(view, SOC, alert.id, "asks to keep"))
+        assert {button(waits, what) for what in (ids.APPROVE, ids.DENY, ids.UNDO)}  # as a run that waits has them
+        here = await env["ben"].dm(env.emulator.bot_user_id)
+        await env["ben"].click(here, request["ts"], action_id=button(request, ids.DENY))
+        form = await env.until("ben", topmost(ids.DENY_VIEW, "and everybody who sees the card"))
+        await env["ben"].submit(form["id"], {"reason": {"value:reason": "one hour is <enough>."}})
+        told = await env.until("anna", on_phone("with no end"))
+        kept = "keep Isolate on ip 203[.]0[.]113[.]7 with no end; its end stays as it is"
+        assert told == f"Denied by ben: {kept} · HIGH {alert.title} ({alert.id}), asked by anna"
+        why = "one hour is &lt;enough&gt;"
+        said = f"Denied by ben: {why}. It ends <!date^{at // 1000}^"
+        assert said in text_of(within_limits(await env.until("anna", asked(said))))
+        assert said in text_of(within_limits(await env.until("lea", in_thread(card["ts"], said))))
+        await env.until("lea", lambda view: card_in(view, SOC, alert.id, f"More time was denied by ben: {why}"))
 
 
 async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_their_own_cancelling(

@@ -285,9 +285,9 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     wanted = within_limits(await env.until("ben", in_thread(card["ts"], "asks to keep")))
     waits = await env.until("lea", lambda s: card_in(s, SOC, alert.id, "asks to keep"))
     assert ")\\n1 approval, answer by <!date^" in text_of(waits)
-    # Review is where Extend was, Undo now where it is always.
+    # What decides is where Extend was, Undo now where it is always.
     labels = [e["text"]["text"] for e in buttons_in(waits) if not e["action_id"].startswith((ids.ASSIGN, ids.DETAILS))]
-    assert labels == ["Review", "Undo now"]
+    assert labels == ["Approve", "Deny", "Undo now"]
     await env["lea"].click(SOC, waits["ts"], action_id=button(waits, ids.UNDO))
     ends = fine(await env.until("lea", topmost(ids.UNDO_VIEW, "approved by ben")))
     assert "⏳ *anna* asks to keep *Contain* *until <!date^" in text_of(ends)
