@@ -187,9 +187,10 @@ def people(logins: Iterable[str]) -> str:
     return ", ".join(map(person_name, list(dict.fromkeys(logins))[:20]))
 
 
-def mentions(slack_ids: Iterable[str]) -> str:
-    """Mentions of user groups (`S...`) and people, which notify them."""
-    return " ".join(f"<!subteam^{one}>" if one.startswith("S") else f"<@{one}>" for one in slack_ids)
+def mentions(slack_ids: Iterable[str], logins: Iterable[str] = ()) -> str:
+    """Mentions of user groups (`S...`) and people, which notify them; then the names of who hears of it otherwise."""
+    notified = [f"<!subteam^{one}>" if one.startswith("S") else f"<@{one}>" for one in slack_ids]
+    return " ".join([*notified, *([f"{named}:"] if (named := people(logins)) else [])])
 
 
 def readable_name(responder: str) -> str:

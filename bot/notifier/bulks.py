@@ -67,9 +67,12 @@ class BulkMessages:
             channels = [one for one in destinations if not _is_asked(one)]
             asked = [] if was_asked else [one for one in destinations if _is_asked(one)]
             rung = [one for one in asked if await asking.may_ask(_user(one), one.rpartition(":")[0])]
-            destinations = [*channels, *(one for one in rung if is_person(_user(one)))]
+            direct = [one for one in rung if is_person(_user(one))]
+            destinations = [*channels, *direct]
             if has_run and not was_asked:
-                replies = [await self._ask(bulk, one, asked, rung, asking) for one in channels]
+                readers = [await self._recipient(*one.split(":")) for one in direct]
+                who = mentions([one for one in rung if one not in direct], sorted(one.login for one in readers if one))
+                replies = [await self._ask(bulk, one, who, asking, is_asked=bool(asked)) for one in channels]
                 asking.remind(f"{BULK}:{bulk.id}", bulk.created_at, bulk.expires_at or bulk.created_at)
         keys = {bulk_key(bulk.id, destination): None for destination in destinations}
         if as_of < self._as_of.get(bulk.id, 0):
@@ -84,14 +87,11 @@ class BulkMessages:
         kinds = [*([BULK_TOLD] if is_news and is_told else []), *([BULK_UNDONE] if bulk.undone and has_run else [])]
         return [*rendered, *replies, *[message for kind in kinds for message in await self._told(kind, bulk)]]
 
-    async def _ask(
-        self, bulk: BulkCounts, channel: str, asked: Collection[str], rung: Sequence[str], asking: Asking
-    ) -> DesiredMessage:
-        """The reply that mentions in a channel those who are asked; without any, who the channel mentions."""
-        who, is_broadcast = [_user(one) for one in rung], False
-        if not asked and await asking.may_ask(channel):
-            who, is_broadcast = self._access.mention(channel, 1), True
-        content = bulks.ask(self._shown(bulk, channel), mentions(who), is_broadcast=is_broadcast)
+    async def _ask(self, bulk: BulkCounts, channel: str, who: str, asking: Asking, *, is_asked: bool) -> DesiredMessage:
+        """The reply that says in a channel `who` is asked; it mentions without any who the channel mentions."""
+        is_broadcast = not is_asked and await asking.may_ask(channel)
+        who = mentions(self._access.mention(channel, 1)) if is_broadcast else who
+        content = bulks.ask(self._shown(bulk, channel), who, is_broadcast=is_broadcast)
         thread_of = bulk_key(bulk.id, channel)
         return DesiredMessage(f"{BULK}ask:{bulk.id}:{channel}", channel, content, thread_of=thread_of)
 

@@ -281,8 +281,9 @@ class Renderer:
         if waits and is_new:
             asked = self._asked(action, timeline)
             able = await self._able(asked, action, subject, extension)
-            mentioned = [who for who in asked if await asking.may_ask(who, self._access.team() if who in able else "")]
-            direct = {f"ask:{action.id}:{self._access.team()}:{who}:{about}" for who in able if who in mentioned}
+            rung = [who for who in asked if await asking.may_ask(who, self._access.team() if who in able else "")]
+            direct = {f"ask:{action.id}:{self._access.team()}:{who}:{about}" for who in rung if who in able}
+            mentioned = [who for who in rung if who not in able]
             asking.remind(timeline.root_id, asked_at, approval.expires_at)
         elif waits and asking.is_reminder and now >= (asked_at + approval.expires_at) // 2:
             users = {key.split(":")[3]: key for key in direct if not key.endswith(AGAIN)}
@@ -292,27 +293,25 @@ class Renderer:
             for key, thread in in_threads.items():
                 more += await self._remind(action, about, posted.get(key), replace(timeline, threads=[thread]), asking)
 
-        desired = list[DesiredMessage]()
+        desired, render = list[DesiredMessage](), self._request_render(action, extension, timeline)
+        readers = {key: await self.recipient(*key.split(":")[2:4]) for key in sorted(direct)}
+        named = sorted({reader.login for reader in readers.values() if reader is not None})
         for key, thread in in_threads.items():
             record, channel = posted.get(key), thread.channel
             if record is None and extension is not None and not waits:
                 continue
             who, is_broadcast = mentioned if record is None else asked_in(record), _is_broadcast(record)
-            if not self._view(subject, channel).is_open:
-                who = []
-            elif waits and is_new and not asked:
+            if waits and is_new and not asked and self._view(subject, channel).is_open:
                 is_broadcast = await asking.may_ask(channel)
                 who = self._access.mention(channel, subject.severity) if is_broadcast else []
-            render = self._request_render(action, extension, timeline)
-            shown = partial(render, who=mentions(who) if waits else "", is_broadcast=is_broadcast)
-            file = partial(approvals.whole_request, action, subject) if extension is None else _no_file
+            shown = partial(render, who=mentions(who, named) if waits else "", is_broadcast=is_broadcast)
+            files = [partial(approvals.whole_request, action, subject)] if extension is None else []
             desired += await self._in_threads(
-                f"{kind}:{about}", shown, subject, replace(timeline, threads=[thread]), file
+                f"{kind}:{about}", shown, subject, replace(timeline, threads=[thread]), *files
             )
-        for key in sorted(direct):
-            desired.append(await self._direct_request(action, extension, timeline, key))
+        for key, reader in readers.items():
+            desired.append(await self._direct_request(action, extension, timeline, key, reader))
         if extension is not None and extension.outcome in ("approved", "denied", "expired"):
-            render = self._request_render(action, extension, timeline)
             desired += await self._to_requester(f"told:{action.id}", extension.asked_by, f":{about}", render, timeline)
         return [*desired, *more]
 
@@ -379,11 +378,10 @@ class Renderer:
         return partial(approvals.approval_request, action, subject, now_ms=self._clock(), policy=policy)
 
     async def _direct_request(
-        self, action: Action, extension: Extension | None, timeline: Timeline, key: str
+        self, action: Action, extension: Extension | None, timeline: Timeline, key: str, person: Person | None
     ) -> DesiredMessage:
         """The request in a direct message; later, who decided, or that its reader can't any more."""
-        subject, (team, user) = timeline.target(action), key.split(":")[2:4]  # ask:<action>:<team>:<user>:...
-        person = await self.recipient(team, user)
+        subject = timeline.target(action)
         can_decide = person is not None and approvals.may_decide(action, person, subject, extension)
         more: dict[str, Any] = {"can_decide": can_decide, "is_reminder": key.endswith(AGAIN)}
         if extension is not None:
@@ -400,7 +398,7 @@ class Renderer:
                 **more,
             )
         view = RedactedView(subject, person.clearance if person else 0)
-        return replace(await self.message(key, view, user, render), root_id=timeline.root_id)
+        return replace(await self.message(key, view, key.split(":")[3], render), root_id=timeline.root_id)
 
     async def _told(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """The direct message to whoever asked for a run: how it was decided, that it failed, or who ended it."""
@@ -524,7 +522,3 @@ def _concerned(action: Action, *, but: str | None) -> list[str]:
 
 def _is_broadcast(record: MessageRecord | None) -> bool:
     return record is not None and bool(record.payload) and bool(record.content().get("reply_broadcast"))
-
-
-def _no_file(_clearance: int) -> None:
-    return None

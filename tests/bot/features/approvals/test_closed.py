@@ -54,7 +54,7 @@ async def test_who_decides_reads_first_that_the_alert_was_closed_since_this_was_
         in_channel = within_limits(await env.until("ben", in_thread(card["ts"], CLOSED)))
         assert (now["ts"], in_channel["ts"]) == (told["ts"], request["ts"])
         assert first_line(now).startswith(CLOSED)
-        assert first_line(in_channel).startswith(f"<@U0LEA> <@U0BEN> {CLOSED}")
+        assert first_line(in_channel).startswith(f"ben, lea: {CLOSED}")
         assert all(WHY in text_of(one) for one in (now, in_channel))
         assert "anna" not in str(env["ben"].live_view.thread(OPEN, elsewhere["ts"]))
         await env["ben"].submit(form["id"], {})
