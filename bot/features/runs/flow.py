@@ -179,7 +179,7 @@ class Question:
             return questions.confirm(request, responder, view, button=button, ended=self.ended, in_force=in_force)
         ready, refused, acting = [], [], dict[str, str]()
         wanted = {target.object_id: target for target in request.targets}
-        undecided = {view.subject.id for view, _ in to_choose(request, self.targets, responder.id)}
+        undecided = {one.view.subject.id for one in to_choose(request, self.targets, responder.id)}
         for target in self.targets:
             here, object_id = target.responder(responder.id), target.view.subject.id
             if here is not None and object_id in undecided:

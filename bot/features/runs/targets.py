@@ -13,7 +13,7 @@ from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
 from core.common.words import count
-from core.models import Action, Document, Measure, OfferedResponder, OfferedTarget, Policy, RunTarget, TargetArtifact
+from core.models import Action, Document, Measure, OfferedResponder, Policy, RunTarget, TargetArtifact
 
 MOST = 100  # of one request to core
 MOST_NAMED = 10  # artifacts in a sentence
@@ -92,19 +92,9 @@ def to_choose(request: RunRequest, targets: Sequence[Target], responder_id: str 
         if target is None or responder is None or responder.target is None or not responder.can_run:
             continue
         if acts_on.needs_choice(wanted, responder):
-            choices.append((target.view, _marked(responder.target, responder.reasons or ())))
+            protected = {reason.partition(" is protected")[0] for reason in responder.reasons or ()}
+            choices.append(acts_on.Choice(target.view, responder.target, protected))
     return choices
-
-
-def _marked(offered: OfferedTarget, reasons: Sequence[str]) -> OfferedTarget:
-    """The same, and that an artifact is protected in front of what the alert says of it, as core's reasons say so."""
-    artifacts = [
-        one.model_copy(update={"message": " · ".join(filter(None, ["protected, needs an administrator", one.message]))})
-        if any(reason.startswith(f"the observable {one.id} is protected") for reason in reasons)
-        else one
-        for one in offered.artifacts
-    ]
-    return offered.model_copy(update={"artifacts": artifacts})
 
 
 def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str) -> RunRequest:

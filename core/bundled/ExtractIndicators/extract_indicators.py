@@ -191,9 +191,8 @@ def sentence(by_kind: Mapping[str, Sequence[str]], new: int) -> str:
 
 
 def plural(word: str, count: int) -> str:
-    if count == 1:
-        return word
-    return f"{word}es" if word.endswith(("s", "sh")) else f"{word}s"
+    ending = "es" if word.endswith(("s", "sh")) else "s"
+    return word if count == 1 else f"{word}{ending}"
 
 
 def listing(by_kind: Mapping[str, Sequence[str]]) -> str:
@@ -208,7 +207,8 @@ def listing(by_kind: Mapping[str, Sequence[str]]) -> str:
 def operations(by_kind: Mapping[str, Sequence[str]], new: Sequence[tuple[str, str]], kind: str) -> list[dict[str, Any]]:
     """What core is to change: the new indicators become artifacts, tags or a log say what was found."""
     where = "Alert" if kind == "alert" else "Case"
-    added = [{"type": f"AddArtifactTo{where}", "dataType": name, "data": value} for name, value in new]
+    origin = {"type": f"AddArtifactTo{where}", "message": "Added by Extract Indicators"}
+    added = [{**origin, "dataType": name, "data": value} for name, value in new]
     if kind == "case_task_log":
         logs = [{"type": "AddLogToTask", "content": f"Indicators found (defanged)\n\n{listing(by_kind)}"}]
         return [*added, *logs] if any(by_kind.values()) else []

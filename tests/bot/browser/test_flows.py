@@ -56,6 +56,23 @@ async def test_a_run_by_command_ends_on_the_card_and_in_the_thread(flows: FlowEn
     await screenshot(page, "flow-thread")
 
 
+async def test_a_block_on_a_phone_shows_how_long_above_boxes_with_their_origin(flows: FlowEnvironment) -> None:
+    page = await flows.open_page(viewport={"width": 390, "height": 844})
+    alert_id, title = await flows.alert(title="ET MALWARE Cobalt Strike Beacon Activity (GET) from 192.0.2.171")
+    shown = await card(page, title)
+    await command(page, f"/responder run Extract Indicators {alert_id}")
+    await expect(shown).to_contain_text("Extract Indicators done", timeout=RUN_ENDS_MS)
+    await leave_modal(page)
+    await command(page, f"/responder run Block {alert_id}")
+    form = modal(page, "What should it act on?")
+    for words in ("How long", "Starts at once", "ip · named in the title · Added by Extract Indicators"):
+        await expect(form.get_by_text(words)).to_be_in_viewport(ratio=1)
+    await expect(form).to_contain_text("Not offered: 192[.]0[.]2[.]45 is protected")
+    await expect(form.get_by_role("checkbox")).to_have_count(5)
+    await screenshot(page, "flow-block-phone")
+    await leave_modal(page)
+
+
 async def test_the_cards_menu_stays_in_the_window_and_runs_what_is_typed(flows: FlowEnvironment) -> None:
     page = await flows.open_page()
     _, title = await flows.alert()

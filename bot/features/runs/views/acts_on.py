@@ -1,8 +1,9 @@
 """What a run is to act on: the field that asks for it where several artifacts fit, and the words that name it."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from bot.block_kit import ids, modals
 from bot.block_kit.elements import MAX_OPTIONS
@@ -17,18 +18,25 @@ from bot.block_kit.text import (
     plain,
     sections,
 )
-from bot.clearance import RedactedView
+from bot.clearance import RedactedView, refanged
 from bot.features.runs.views import runs
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block
+from core.common.words import count
 from core.models import OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
 
 MAX_CHECKBOXES = 10  # in Slack
 NAME_LIMIT = OPTION_LIMIT - 2  # characters of a target between backticks
 NOTHING_CHOSEN = "Choose what it should act on."
 
-Choice = tuple[RedactedView, OfferedTarget]
-"""An object on which several artifacts fit, with these."""
+
+class Choice(NamedTuple):
+    """An object on which several artifacts fit, with these."""
+
+    view: RedactedView
+    offered: OfferedTarget
+    protected: Container[str] = ()
+    """`the observable ~29` for each of them that is."""
 
 
 def needs_choice(target: RunTarget, responder: OfferedResponder) -> bool:
@@ -67,44 +75,58 @@ def field(choices: Sequence[Choice], key: str) -> list[Block]:
     if not choices:
         return []
     element: dict[str, Any] = {"action_id": ids.numbered(ids.VALUE, "target")}
+    named = 0  # of those that are protected, below
     if len(choices) == 1:
-        ((view, offered),) = choices
-        offered_here = offered.artifacts[:MAX_OPTIONS]
+        (choice,) = choices
+        fitting = choice.offered.artifacts
+        offered_here = [one for one in fitting if not _is_protected(one, choice)] or fitting
+        named = len(fitting) - len(offered_here)
         if len(offered_here) <= MAX_CHECKBOXES:
-            element |= {"type": "checkboxes", "options": _options(offered_here, view, is_code=True)}
+            element |= {"type": "checkboxes", "options": _options(offered_here, choice, is_code=True)}
         else:
-            options = _options(offered_here, view)
+            options = _options(offered_here[:MAX_OPTIONS], choice)
             element |= {"type": "multi_static_select", "placeholder": plain("Choose"), "options": options}
     else:
         each = max(1, MAX_OPTIONS // len(choices))
         groups = [
             {
-                "label": plain(foreign_plain(f"{view.subject.id} · {view.title()}", OPTION_LIMIT)),
-                "options": _options(offered.artifacts[:each], view),
+                "label": plain(foreign_plain(f"{one.view.subject.id} · {one.view.title()}", OPTION_LIMIT)),
+                "options": _options(one.offered.artifacts[:each], one),
             }
-            for view, offered in choices
+            for one in choices
         ]
         placeholder = plain("Choose for each alert")
         element |= {"type": "multi_static_select", "placeholder": placeholder, "option_groups": groups}
-    whole = [line for view, offered in choices for line in _whole(offered.artifacts[:MAX_OPTIONS], view)]
+    whole = [line for one in choices for line in _whole(one.offered.artifacts[:MAX_OPTIONS], one.view)]
     options_shown = sum(len(group["options"]) for group in element.get("option_groups", [element]))
-    left = sum(offered.total for _, offered in choices) - options_shown
-    hint = f"{left} more fit, which aren't listed here: run it on one of them from its own menu." if left else ""
+    left = sum(one.offered.total for one in choices) - options_shown - named
+    hint = f"{count(left, 'other fits', 'others fit')}, not listed here: see the menu of each." if left else ""
     return [*sections(whole), modals.input_block(_block(choices, key), "What should it act on?", element, hint=hint)]
 
 
-def _options(artifacts: Sequence[TargetArtifact], view: RedactedView, *, is_code: bool = False) -> list[dict[str, Any]]:
+def _options(artifacts: Sequence[TargetArtifact], choice: Choice, *, is_code: bool = False) -> list[dict[str, Any]]:
     """What can be chosen, each with what the alert says of it; no two look the same."""
-    texts = clip_apart([clean(target_data(artifact, view)) for artifact in artifacts], NAME_LIMIT)
+    texts = clip_apart([clean(target_data(artifact, choice.view)) for artifact in artifacts], NAME_LIMIT)
     return [
         {
             "text": mrkdwn(code(text, OPTION_LIMIT)) if is_code else plain(text or "(no name)"),
-            "description": plain(foreign_plain(" · ".join(filter(None, about)), OPTION_LIMIT)),
+            "description": plain(foreign_plain(_about(artifact, choice), OPTION_LIMIT)),
             "value": artifact.id,
         }
         for artifact, text in zip(artifacts, texts, strict=True)
-        for about in [(artifact.data_type, view.text(artifact.message or ""))]
     ]
+
+
+def _is_protected(artifact: TargetArtifact, choice: Choice) -> bool:
+    return f"the observable {artifact.id}" in choice.protected
+
+
+def _about(artifact: TargetArtifact, choice: Choice) -> str:
+    """What it is, whether the title names it, such as a victim, and what the alert says of it."""
+    view, named = choice.view, rf"(?<![\w.-]){re.escape(artifact.data)}(?!\.?[\w-])"
+    protected = "protected, needs an administrator" if _is_protected(artifact, choice) else ""
+    in_title = "named in the title" if re.search(named, refanged(view.title()), re.IGNORECASE) else ""
+    return " · ".join(filter(None, [artifact.data_type, protected, in_title, view.text(artifact.message or "")]))
 
 
 def _whole(artifacts: Sequence[TargetArtifact], view: RedactedView) -> list[str]:
@@ -127,8 +149,8 @@ def submitted(
     block = _block(choices, key)
     picked = set(modals.chosen(modal, block))
     by_object = {
-        view.subject.id: [artifact.id for artifact in offered.artifacts if artifact.id in picked]
-        for view, offered in choices
+        one.view.subject.id: [artifact.id for artifact in one.offered.artifacts if artifact.id in picked]
+        for one in choices
     }
     if not any(by_object.values()):
         return request, {block: NOTHING_CHOSEN}
@@ -145,4 +167,4 @@ def with_artifacts(targets: Sequence[RunTarget], by_object: dict[str, list[str]]
 
 def _block(choices: Sequence[Choice], key: str) -> str:
     """The block id: another object or responder gives another, with which Slack drops what was chosen."""
-    return f"target:{choices[0][0].subject.id if len(choices) == 1 else 'several'}:{key}"
+    return f"target:{choices[0].view.subject.id if len(choices) == 1 else 'several'}:{key}"

@@ -25,6 +25,7 @@ from bot.block_kit.text import (
     slack_date,
 )
 from bot.clearance import RedactedView, Subject
+from bot.features.responders.views import with_names
 from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.features.runs.views.request import RunRequest
@@ -68,6 +69,7 @@ def confirm(
         *policy_words(responder.policy or Policy()),
         *in_force_lines(in_force, responder, view),
         *_inputs("*Inputs*", request, responder, view),
+        *notes(responder, view),
         *effect(responder, request),
     ]
     value = button(intent_of("run", request, view))
@@ -206,15 +208,19 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
     lasts = _lasts("It", policy, request.undo_after_minutes)
     if is_form and responder.is_timed:
         lasts = f"With a time, {_undo_name(policy)} ends it by itself; *Undo now* ends it earlier."
-    notes = [
-        f"{note[:1].upper()}{note[1:]}"
-        for note in responder.reasons or ()
-        if policy.contains
-        and not note.startswith(("already ", "the observable "))
-        and undo_state.LATER_COUNTS not in note
-    ]
-    noted = [section(in_own_time(foreign(defang_indicators("\n".join(notes)), 1500, lines=True)))] if notes else []
-    return [*noted, context(f"{begins} {lasts}".rstrip())]
+    return [context(f"{begins} {lasts}".rstrip())]
+
+
+def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool = False) -> list[Block]:
+    """What core notes of a run that contains; where somebody chooses what it acts on, also what of it is protected."""
+    seen = tuple(f"the observable {one.id} " for one in view.artifacts() if is_choosing)
+    reasons, elsewhere = responder.reasons or (), ("already ", "the observable ")
+    shown = [f"not offered: {note}" for note in reasons if note.startswith(seen)]
+    if responder.policy is not None and responder.policy.contains:
+        shown += [note for note in reasons if not note.startswith(elsewhere) and undo_state.LATER_COUNTS not in note]
+    named = [view.text(with_names(note, view)) for note in shown]
+    text = "\n".join(f"{note[:1].upper()}{note[1:]}" for note in named)
+    return [section(in_own_time(foreign(defang_indicators(text), 1500, lines=True)))] if text else []
 
 
 def policy_words(policy: Policy) -> list[Block]:
@@ -255,7 +261,7 @@ def collision(
         section(open_run(running, responder, view)),
         *sections(acts_on.lines(request.targets[0], responder, view)),
     ]
-    blocks += [*policy_words(responder.policy or Policy()), *effect(responder, request)]
+    blocks += [*policy_words(responder.policy or Policy()), *notes(responder, view), *effect(responder, request)]
     return Message(f"{name} already {_open_word(running)} on {_target(view)}.", (*blocks, buttons))
 
 

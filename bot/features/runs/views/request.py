@@ -138,17 +138,19 @@ _ADAPTER = TypeAdapter(RunRequest)
 # --- the options of any run, beside its inputs ----------------------------------------------------------------------
 
 
-def option_fields(request: RunRequest, key: str, responder: OfferedResponder) -> list[Block]:
-    """How long the run lasts, and why it is run; those of another `key` are other fields."""
-    blocks = undo_state.time_field(_undo_block(key), responder.policy) if responder.policy is not None else []
-    if request.override_reason is not None:
-        hint = "Who approves reads it, and everybody who sees the run."
-        why = request.override_reason or request.note
-        blocks.insert(0, modals.text_field("override", "Why", initial=why, multiline=True, optional=False, hint=hint))
-    else:
+def time_field(key: str, responder: OfferedResponder) -> list[Block]:
+    """How long the run lasts; that of another `key` is another field."""
+    return undo_state.time_field(_undo_block(key), responder.policy) if responder.policy is not None else []
+
+
+def why_field(request: RunRequest) -> Block:
+    """Why it is run, or why rules are overridden."""
+    if request.override_reason is None:
         hint = "Everybody who sees the run reads this: no secrets."
-        blocks.append(modals.text_field("note", "Note", initial=request.note, hint=hint))
-    return blocks
+        return modals.text_field("note", "Note", initial=request.note, hint=hint)
+    hint = "Who approves reads it, and everybody who sees the run."
+    why = request.override_reason or request.note
+    return modals.text_field("override", "Why", initial=why, multiline=True, optional=False, hint=hint)
 
 
 def submitted_options(view: modals.View, request: RunRequest, key: str) -> tuple[RunRequest, dict[str, str]]:

@@ -22,7 +22,7 @@ from bot.clearance import RedactedView, Subject, defang
 from bot.features.responders import views as responders
 from bot.features.responders.views import option_value
 from bot.features.runs.views import acts_on, inputs, questions
-from bot.features.runs.views.request import RunRequest, option_fields
+from bot.features.runs.views.request import RunRequest, time_field, why_field
 from bot.message import Block
 from core.common.words import count
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedResponder, Policy
@@ -55,14 +55,8 @@ def start_view(
         view = RedactedView(subject, clearance)
         blocks += _about(view, responder, who)
         if view.is_open and responder is not None:
-            if request.targets:
-                blocks += sections(acts_on.lines(request.targets[0], responder, view))
-            blocks += [
-                *questions.policy_words(responder.policy or Policy()),
-                *questions.in_force_lines(in_force, responder, view),
-                *_fields(request, responder, form or inputs.Form(()), to_choose),
-                *questions.effect(responder, request, is_form=True),
-            ]
+            blocks += sections(acts_on.lines(request.targets[0], responder, view))
+            blocks += _asks(request, responder, view, form or inputs.Form(()), to_choose, in_force)
     elif not choices:
         blocks.append(actions(button_element("Run on several alerts", ids.SEVERAL_ALERTS)))
     return _modal(request, blocks, _deed(request, responder) if responder is not None else "Next", responder)
@@ -138,15 +132,11 @@ def form_view(
         blocks = [already, *sections(acts_on.lines(request.targets[0], responder, view))]
     else:
         blocks = questions.on_what(request, responder, view)
-    blocks += questions.policy_words(responder.policy or Policy())
-    if not is_several:
-        blocks += questions.in_force_lines(in_force, responder, view)
     if request.override_reason is not None:
         overridden = view.text("; ".join(refusal.message for refusal in responder.refusals or ()))
         note = "The reason stays with the run, and another administrator has to approve it"
         blocks.append(section(f"🔴 *This overrides:* {foreign(overridden, 1500)}. {note}."))
-    blocks += _fields(request, responder, form, to_choose)
-    blocks += questions.effect(responder, request, is_form=True)
+    blocks += _asks(request, responder, view, form, to_choose, () if is_several else in_force)
     submit = "Next" if is_several else "Run anyway" if running is not None else _deed(request, responder)
     return _modal(request, blocks, submit, responder, is_several=is_several)
 
@@ -155,11 +145,26 @@ def _deed(request: RunRequest, responder: OfferedResponder) -> str:
     return questions.deed(request, responder, VIEW_TITLE_LIMIT)
 
 
-def _fields(
-    request: RunRequest, responder: OfferedResponder, form: inputs.Form, to_choose: Sequence[acts_on.Choice]
+def _asks(
+    request: RunRequest,
+    responder: OfferedResponder,
+    view: RedactedView,
+    form: inputs.Form,
+    to_choose: Sequence[acts_on.Choice],
+    in_force: Sequence[Measure | Action],
 ) -> list[Block]:
+    """What the run does, and the fields. How long it lasts is above what it acts on, so that a phone shows it."""
     key = inputs.key_of(responder)
-    return [*acts_on.field(to_choose, key), *inputs.fields(form, key), *option_fields(request, key, responder)]
+    return [
+        *questions.policy_words(responder.policy or Policy()),
+        *questions.in_force_lines(in_force, responder, view),
+        *time_field(key, responder),
+        *questions.effect(responder, request, is_form=True),
+        *acts_on.field(to_choose, key),
+        *questions.notes(responder, view, is_choosing=bool(to_choose) and len(request.targets) == 1),
+        *inputs.fields(form, key),
+        why_field(request),
+    ]
 
 
 def is_shown(

@@ -81,6 +81,21 @@ async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver
     await env.until("anna", in_thread(card["ts"], f"on hostname srv-dc01, for {alert.id}, started by anna"))
 
 
+async def test_how_long_and_what_happens_stand_above_boxes_that_say_where_each_is_from(env: FeatureEnvironment) -> None:
+    found = [{"dataType": "ip", "data": data} for data in ("192.0.2.17", "192.0.2.1")]
+    alert = await env.create_alert(title="Beacon from 192[.]0[.]2[.]17", artifacts=[*HOSTS[:1], *found])
+    await env["anna"].command(SOC, f"/responder run shun {alert.id}")
+    form = fine(await env.until("anna", topmost(ids.START_VIEW, "What should it act on?")))
+    options = target_field(form)["element"]["options"]
+    assert [one["description"]["text"] for one in options] == [
+        "hostname · host inside",
+        "ip · named in the title",
+        "ip",
+    ]
+    text = text_of(form)
+    assert text.index("How long") < text.index("Starts at once") < text.index("What should it act on?")
+
+
 @pytest.mark.parametrize(
     ("typed", "data"),
     [
@@ -236,19 +251,22 @@ def test_a_thread_tells_of_each_target_that_was_not_undone() -> None:
     assert re.search(r"web-3\b.* is still in force: Nobody may\.", second)
 
 
-async def test_what_is_protected_is_refused_at_the_field_as_it_is_by_command(tmp_path: Path) -> None:
+async def test_what_is_protected_has_no_box_but_a_line(tmp_path: Path) -> None:
     rules = {"Isolate": {"target": "hostname,ip"}, "Shun": {"target": "hostname,ip"}}
-    protect = ProtectSection(artifacts=["10.20.0.0/16", "SRV-SECRET"])
-    async with feature_environment(tmp_path, rules, protect=protect) as env:
+    entries = tmp_path / "protected.txt"
+    entries.write_text("10.20.0.0/16\nSRV-SECRET\n")
+    async with feature_environment(tmp_path, rules, protect=ProtectSection(artifacts=[f"file:{entries}"])) as env:
         alert = await env.create_alert(artifacts=HOSTS)
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
         form = fine(await env.until("anna", topmost(ids.START_VIEW, "What should it act on?")))
         field = target_field(form)
         descriptions = [option["description"]["text"] for option in field["element"]["options"]]
-        assert descriptions == ["hostname · host inside", "ip · protected, needs an administrator", "ip · C2"]
-        refused = await env["anna"].submit(form["id"], chosen(field, by_data(alert)["10.20.1.50"]))
+        assert descriptions == ["hostname · host inside", "ip · C2"]
+        assert re.findall(r"Not offered: ([^ ]+)", text_of(form)) == ["10[.]20[.]1[.]50"]
+        entries.write_text("10.20.0.0/16\nSRV-SECRET\n203.0.113.7\n")  # while the form is open
+        refused = await env["anna"].submit(form["id"], chosen(field, by_data(alert)["203.0.113.7"]))
         why = (
-            f"Isolate can't run on {alert.id}: 10[.]20[.]1[.]50 is protected (10.20.0.0/16); an administrator may "
+            f"Isolate can't run on {alert.id}: 203[.]0[.]113[.]7 is protected; an administrator may "
             "override it, with a reason and another administrator's approval. Nothing was run."
         )
         assert refused["errors"] == {field["block_id"]: why}

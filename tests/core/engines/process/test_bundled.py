@@ -214,10 +214,11 @@ async def test_indicators_of_an_alert_or_case_become_artifacts_and_tags(
     known = [{"dataType": "domain", "data": "C2.evil.example"}, {"dataType": "file", "attachment": {"id": "1"}}]
     data = with_data({"title": "Beacon", "description": TEXT, "artifacts": known}, kind)
     report = await run(make_engine(folders=()), EXTRACT, data)
+    added = "Added by Extract Indicators"
     assert [tuple(operation.values()) for operation in report.operations] == [
-        (f"AddArtifactTo{target}", "ip", "198.51.100.7"),
-        (f"AddArtifactTo{target}", "url", "https://evil.example/a.php?x=1"),
-        (f"AddArtifactTo{target}", "hash", "d41d8cd98f00b204e9800998ecf8427e"),
+        (f"AddArtifactTo{target}", added, "ip", "198.51.100.7"),
+        (f"AddArtifactTo{target}", added, "url", "https://evil.example/a.php?x=1"),
+        (f"AddArtifactTo{target}", added, "hash", "d41d8cd98f00b204e9800998ecf8427e"),
         *((f"AddTagTo{target}", f"has-{name}") for name in ("ip", "domain", "url", "hash")),
     ]
 
