@@ -397,7 +397,8 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
 
 async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_and_not_who_asks(tmp_path: Path) -> None:
     clock = Jumping()
-    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, clock_ms=clock) as env:
+    async with asking(tmp_path, {**ISOLATE, "ask": [ONCALL, "U0BEN"]}, clock_ms=clock) as env:
+        env.emulator.set_usergroup(ONCALL, ["U0LEA"])
         alerts = [await env.create_alert(sourceRef=str(number)) for number in range(2)]
         dm = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].command(dm, f"/responder run isolate {' '.join(alert.id for alert in alerts)}")
@@ -409,6 +410,10 @@ async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_an
         await env.until("ben", on_phone("Half of the time"))
         await all_sent(env.bot)
         assert not [text for text in phone(env, "anna") if "Approve or deny" in text]
+        assert [len(phone(env, name)) for name in ("ben", "lea")] == [2, 1]
+        (message,) = [m for m in env["lea"].live_view.messages(SOC) if "2 wait for approval" in text_of(m)]
+        (_, reply) = env["lea"].live_view.thread(SOC, message["ts"])
+        assert reply["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> ben: *Isolate*")
 
 
 async def test_who_asked_for_a_bulk_reads_all_who_decided_on_it(tmp_path: Path) -> None:
