@@ -9,6 +9,8 @@ from core.common.clock import MINUTE_MS
 
 AT_MOST = 10
 """How many requests one person, user group or channel is asked about within LATELY_MS; a bulk is one."""
+MOST_NEW = 3
+"""Of how many new alerts a channel's `mention` hears within it: senders set the severity, and could page all night."""
 LATELY_MS = 10 * MINUTE_MS
 _MENTIONS = re.compile(r"(?:<(?:@|!subteam\^)\w+> )*")
 _MENTION = re.compile(r"<(?:@|!subteam\^)(\w+)> ")
@@ -28,14 +30,14 @@ class Asking:
         self._asked: dict[str, dict[str, list[int]]] | None = None
         self._counted: dict[tuple[str, str], None] = {}
 
-    async def may_ask(self, who: str, team: str = "") -> bool:
+    async def may_ask(self, who: str, team: str = "", *, at_most: int = AT_MOST) -> bool:
         """Whether a person, user group or channel may be notified once more; else the request is counted for them."""
         if self._asked is None:
             stored = json.loads(await self._outbox.asked())
             self._asked = {one: found for one, found in stored.items() if any(map(self._is_lately, found["at"]))}
         found = self._asked.setdefault(who, {"at": [], "more": [0, 0]})
         found["at"] = [at for at in found["at"] if self._is_lately(at)]
-        if len(found["at"]) < AT_MOST:
+        if len(found["at"]) < at_most:
             found["at"].append(self._now)
             return True
         since, number = found["more"]

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.notifier.asking import Asking
+from bot.notifier.asking import MOST_NEW, Asking
 from bot.notifier.bulks import BulkMessages
 from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_new_alerts, merge
 from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.group_cards import GroupCards
 from bot.notifier.grouper import AlertGrouper
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
-from bot.notifier.mentions import Mentions
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline, ids_in
 from bot.outbox import REFRESH_MS, DesiredMessage, MessageOutbox
@@ -270,7 +269,6 @@ class Notifier:
         await self._read_again_what_is_stale(held)
         changes = FeedChanges.of(held.events)
         grouper = await AlertGrouper.of(self._outbox, self._channels, self._clock, changes.roots)
-        mentions = Mentions(self._outbox, self._channels, self._renderer, self._clock())
         asking = self._asking()
         desired: list[DesiredMessage] = []
         documents = [held.documents[root_id].document for root_id in changes.roots if root_id in held.documents]
@@ -279,7 +277,7 @@ class Notifier:
             (awaited if changes.has_run_on(document) else others).append(document)
         for document in awaited:
             desired += await isolated(
-                self._of_root(document, changes, grouper, mentions, asking, desired), document.id, otherwise=[]
+                self._of_root(document, changes, grouper, asking, desired), document.id, otherwise=[]
             )
         if awaited and changes.created_alerts:
             await self._outbox.upsert(*desired)  # many alerts may follow; the whole page is done again after a crash
@@ -290,7 +288,7 @@ class Notifier:
                 continue  # what Slack shows of it stays as it is
             await asyncio.sleep(0)  # clicks and what is to be sent come in between
             desired += await isolated(
-                self._of_root(document, changes, grouper, mentions, asking, desired), document.id, otherwise=[]
+                self._of_root(document, changes, grouper, asking, desired), document.id, otherwise=[]
             )
         for root_id, read in held.documents.items():
             if root_id not in changes.roots:  # an alert that shares with a case the artifact on which something ran
@@ -308,7 +306,6 @@ class Notifier:
             [*desired, *asking.counts],
             last,
             grouped=grouper.changes,
-            mentioned=mentions.mentioned,
             asked=asking.state,
             reminders=asking.reminders,
         )
@@ -342,7 +339,6 @@ class Notifier:
         document: Document,
         changes: FeedChanges,
         grouper: AlertGrouper,
-        mentions: Mentions,
         asking: Asking,
         unstored: Iterable[DesiredMessage],
     ) -> list[DesiredMessage]:
@@ -364,7 +360,7 @@ class Notifier:
         is_progress = all(run.end_date is None for run in map(timeline.action, action_ids) if run is not None)
         desired = await self._renderer.alert_cards(timeline, is_progress=is_progress)
         desired += await self._renderer.case_cards(timeline)
-        desired += await mentions.of(timeline, grouper) if is_new else []
+        desired += await self._mentions(timeline, grouper, asking) if is_new else []
         for log_id, case_id in changes.logs:
             if case_id == root_id:
                 desired += await self._renderer.log_cards(log_id, timeline)
@@ -377,6 +373,17 @@ class Notifier:
         if root_id in changes.changed:
             desired += await self._others(timeline, {message.key for message in desired})
         return desired
+
+    async def _mentions(self, timeline: Timeline, grouper: AlertGrouper, asking: Asking) -> list[DesiredMessage]:
+        """A reply to the card of a new alert, or to that of its group, in each channel that wants one now."""
+        threads = list[Thread]()
+        for channel, by_severity in self._channels.mentions.items():
+            entry = grouper.changes.alerts.get((timeline.root_id, channel))
+            is_wanted = timeline.alert is not None and timeline.alert.severity in by_severity
+            if entry is not None and is_wanted and await asking.may_ask(f"new:{channel}", at_most=MOST_NEW):
+                card = next((thread for thread in timeline.threads if thread.channel == channel), None)
+                threads.append(card or Thread(channel, entry.group))
+        return await self._renderer.mentions(timeline, threads)
 
     async def _bulk_destinations(self, document: Document, bulk_id: str, changes: FeedChanges) -> list[str]:
         """Where the message of a bulk goes because of its runs on this alert or case."""

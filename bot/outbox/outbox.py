@@ -102,20 +102,16 @@ class MessageOutbox:
         cursor: int,
         *,
         grouped: GroupChanges | None = None,
-        mentioned: Mapping[str, int] | None = None,
         asked: str = "",
         reminders: Iterable[tuple[str, int]] = (),
     ) -> None:
         """Upsert the messages of a page of core's feed, and move the cursor past it, in one transaction.
 
-        `grouped` is what it changes of groups, `mentioned` when somebody was mentioned last, by channel; `asked` and
-        `reminders` are those of `Asking`.
+        `grouped` is what it changes of groups; `asked` and `reminders` are those of `Asking`.
         """
 
         def move(tx: Transaction, now: int) -> None:
             state.set_value(tx, "cursor", str(cursor))
-            for channel, at in (mentioned or {}).items():
-                state.set_value(tx, f"mentioned:{channel}", str(at))
             for root_id, at in reminders:
                 refreshes.add_later(tx, root_id, at)
             refreshes.fulfil_until(tx, cursor, now)
@@ -248,10 +244,6 @@ class MessageOutbox:
         """The number of the last event that was followed; None before the first time."""
         text = await self._store.read(lambda reads: state.value(reads, "cursor"))
         return int(text) if text else None
-
-    async def mentioned_at(self, channel: str) -> int:
-        """When somebody was mentioned last in a channel about a new alert (ms); 0: never."""
-        return int(await self._store.read(lambda reads: state.value(reads, f"mentioned:{channel}")) or 0)
 
     async def asked(self) -> str:
         """Who was asked how often lately, as `Asking` stored it."""

@@ -8,7 +8,7 @@ from bot.outbox import RateLimiter
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from tests.bot.outbox.harness import ManualClock, all_sent
-from tests.bot.running import ANNA, SOC, UNLIMITED, running_bot
+from tests.bot.running import ANNA, BEN, SOC, UNLIMITED, running_bot
 
 ONCALL = "<!subteam^S0ONCALL>"
 CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}, "mention": {"critical": "S0ONCALL"}}]
@@ -21,27 +21,31 @@ def mentions(view: EmulatorView) -> list[dict[str, Any]]:
     return [message for message in replies if ONCALL in str(message["blocks"])]
 
 
-async def test_a_critical_alert_mentions_whoever_is_on_call_once_in_ten_minutes(tmp_path: Path) -> None:
+async def test_critical_alerts_ring_whoever_is_on_call_three_times_in_ten_minutes(tmp_path: Path) -> None:
     clock = ManualClock()
     async with running_bot(tmp_path, channels=CHANNELS, clock_ms=clock) as env:
-        anna = await env.person(ANNA)
+        anna, ben = await env.person(ANNA), await env.person(BEN)
+        env.emulator.set_usergroup("S0ONCALL", [BEN])
         await env.post_alert(sourceRef="high", severity=3)
         first, card = await env.new_card(anna, sourceRef="1", severity=4, title="Ransomware note")
         await anna.until(mentions)
         (mention,) = mentions(anna.live_view)
         assert mention["thread_ts"] == card["ts"]
         assert mention["text"] == f"New: CRITICAL Ransomware note ({first})"
-        await env.card(anna, await env.post_alert(sourceRef="2", severity=4, title="Another"))
+        more = [await env.post_alert(sourceRef=f"{n}", severity=4, title=f"Note {n}") for n in (2, 3)]
+        await anna.until(lambda view: len(mentions(view)) == 3)
+        await env.card(anna, await env.post_alert(sourceRef="4", severity=4, title="Another"))
+        await all_sent(env.bot)
+        rang = [f"New: CRITICAL Note {n} ({alert_id})" for n, alert_id in enumerate(more, 2)]
+        assert [shown["text"] for shown in ben.live_view.notifications] == [mention["text"], *rang]
         clock.ahead_ms += TEN_MINUTES_MS
-        red = await env.post_alert(sourceRef="3", severity=4, title="Secret words", tlp=3)
-        await anna.until(lambda view: len(mentions(view)) == 2)
+        red = await env.post_alert(sourceRef="5", severity=4, title="Secret words", tlp=3)
+        await anna.until(lambda view: len(mentions(view)) == 4)
         withheld = next(message for message in mentions(anna.live_view) if red in message["text"])
         assert "Secret words" not in str(withheld)
-        await env.card(anna, await env.post_alert(sourceRef="4", severity=4, title="One more"))
-        assert len(mentions(anna.live_view)) == 2
 
 
-async def test_a_group_mentions_once_too_also_after_a_restart(tmp_path: Path) -> None:
+async def test_a_group_mentions_as_often_and_no_more_after_a_restart(tmp_path: Path) -> None:
     clock = ManualClock()
     async with running_bot(tmp_path, channels=CHANNELS, clock_ms=clock) as env:
         anna = await env.person(ANNA)
@@ -51,7 +55,7 @@ async def test_a_group_mentions_once_too_also_after_a_restart(tmp_path: Path) ->
             lambda view: next((m for m in view.messages(SOC) if m["text"].startswith("20 ")), None)
         )
         assert group is not None
-        assert len(mentions(anna.live_view)) == 1
+        assert len(mentions(anna.live_view)) == 3
         await env.bot.close()
         limiter = RateLimiter(**UNLIMITED)
         async with (
@@ -60,9 +64,9 @@ async def test_a_group_mentions_once_too_also_after_a_restart(tmp_path: Path) ->
         ):
             await env.card(anna, await env.post_alert(sourceRef="after", severity=4, title="After the restart"))
             await all_sent(bot)
-            assert len(mentions(anna.live_view)) == 1
+            assert len(mentions(anna.live_view)) == 3
             clock.ahead_ms += TEN_MINUTES_MS
             await env.post_alert(sourceRef="20", severity=4, title="Note 20")
-            await anna.until(lambda view: len(mentions(view)) == 2)
+            await anna.until(lambda view: len(mentions(view)) == 4)
         in_group = [message for message in mentions(anna.live_view) if message["thread_ts"] == group["ts"]]
         assert len(in_group) == 1
