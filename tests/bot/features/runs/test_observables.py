@@ -63,7 +63,8 @@ async def test_an_address_is_blocked_in_three_clicks_and_keeps_its_history_in_a_
     reply = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
     assert "*Block Address* done" in text_of(reply[0])
     assert f"on {DEFANGED}, started by anna" in text_of(reply[0])
-    assert reply[0]["text"].startswith(f"HIGH {alert.title} ({alert.id}): Block Address on {DEFANGED} done")
+    assert reply[0]["text"].startswith(f"Block Address on {DEFANGED} done")
+    assert reply[0]["text"].endswith(f" · HIGH {alert.title} ({alert.id})")
 
     case = await env.client.create_case_from_alert(alert.id)
     assert [a.id for a in await env.client.actions("case_artifact", address)] == [run.id]
