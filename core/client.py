@@ -295,9 +295,10 @@ class CoreClient:
         path = f"{_ENGINE}/measure/{_quoted(measure_id)}/undo"
         return await self._ask(list[Action], "POST", path, {}, idempotency_key=idempotency_key)
 
-    async def extend_measure(self, measure_id: str, until: int | None) -> Action:
-        """Have a measure last until a later time (ms), or (None) until somebody undoes it."""
-        return await self._ask(Action, "POST", f"{_ENGINE}/measure/{_quoted(measure_id)}/extend", {"until": until})
+    async def extend_measure(self, measure_id: str, until: int | None, note: str = "") -> Action:
+        """Have a measure last until a later time (ms), or (None) until somebody undoes it; `note` says why."""
+        body = {"until": until, "note": note}
+        return await self._ask(Action, "POST", f"{_ENGINE}/measure/{_quoted(measure_id)}/extend", body)
 
     async def end_measure(self, measure_id: str, reason: str) -> list[Action]:
         """Mark a measure as ended, without running anything."""

@@ -119,7 +119,7 @@ def settle(
             **_until(limit.until if limit else at),
         }
         stored.change(tx, one["id"], values, now)
-    _request_extensions(tx, limits, at, section_of, row["created_by"], now)
+    _request_extensions(tx, limits, End(at), section_of, row["created_by"], now)
     _tell_others(tx, begun, row["created_by"], now)
     return _with_rows(tx, action)
 
@@ -440,20 +440,30 @@ def _limit(reads: Reads, one: Row, until: int | None) -> _Limit | None:
     return latest if latest is not None and _end(until) > latest.until else None
 
 
+class End(NamedTuple):
+    """When somebody wants core to undo something."""
+
+    at: int | None
+    """None: not by itself (ms)."""
+    note: str = ""
+    """Why."""
+
+
 def set_time(
-    tx: Transaction, row: Row, rows: Sequence[Row], until: int | None, section_of: SectionOf, user: str, now: int
+    tx: Transaction, row: Row, rows: Sequence[Row], end: End, section_of: SectionOf, user: str, now: int
 ) -> Action:
-    """Have rows of an action undone at this time (ms), or (None) not by themselves; returns the action that decides.
+    """Have rows of an action undone at this time; returns the action that decides.
 
     What goes beyond the end that was approved for a target, for whichever run, is only asked for. Raises
     ResponderBotError("bad_request") for what the settings don't allow.
     """
-    _require_allowed(section_of(row["responder_name"]), 0 if until is None else -(-(until - now) // MINUTE_MS))
-    limits = [limit for one in rows if (limit := _limit(tx, one, until)) is not None]
-    if asked := _request_extensions(tx, limits, until, section_of, user, now):
+    _require_allowed(section_of(row["responder_name"]), 0 if end.at is None else -(-(end.at - now) // MINUTE_MS))
+    limits = [limit for one in rows if (limit := _limit(tx, one, end.at)) is not None]
+    if asked := _request_extensions(tx, limits, end, section_of, user, now):
         return asked[-1]
-    entry = Entry("undo.moved", by=user, before=_undo_state(max(rows, key=end_of)).at, after=until)
-    changes = {one["id"]: {**_moved(one, until, user, now), "message": None} for one in rows}
+    before = _undo_state(max(rows, key=end_of)).at
+    entry = Entry("undo.moved", by=user, text=end.note or None, before=before, after=end.at)
+    changes = {one["id"]: {**_moved(one, end.at, user, now), "message": None} for one in rows}
     return _change(tx, row, changes, entry, user, now)
 
 
@@ -463,7 +473,7 @@ def _moved(one: Row, until: int | None, user: str, now: int) -> dict[str, Any]:
 
 
 def _request_extensions(
-    tx: Transaction, limits: Iterable[_Limit], until: int | None, section_of: SectionOf, user: str, now: int
+    tx: Transaction, limits: Iterable[_Limit], end: End, section_of: SectionOf, user: str, now: int
 ) -> list[Action]:
     """Ask for a later end than these, of each action for which they were approved."""
     numbers: dict[int, set[int]] = {}
@@ -478,13 +488,13 @@ def _request_extensions(
         end_at = before or now
         expires_at = end_at if end_at > now else now + section.approval_expires_minutes * MINUTE_MS
         needed = 0 if action.approval is None else action.approval.needed
-        waiting = StoredApproval(objects.next_id(tx), number, user, now, needed, expires_at, ends_at=until)
+        waiting = StoredApproval(objects.next_id(tx), number, user, now, needed, expires_at, ends_at=end.at)
         approvals.delete_of(tx, number)
         approvals.insert(tx, waiting)
-        id_, of_rows = f"~{waiting.id}", [f"~{one['id']}" for one in rows]
-        shown = waiting.shown()
-        extension = Extension(id=id_, asked_by=user, asked_at=now, at=until, approval=shown, targets=of_rows)
-        entry = Entry("extension.requested", by=user, extension=id_, before=before, after=until)
+        id_, of_rows, why = f"~{waiting.id}", [f"~{one['id']}" for one in rows], end.note or None
+        about = {"id": id_, "asked_by": user, "asked_at": now, "at": end.at, "note": why, "targets": of_rows}
+        extension = Extension(**about, approval=waiting.shown())
+        entry = Entry("extension.requested", by=user, text=why, extension=id_, before=before, after=end.at)
         asked.append(_change(tx, row, {}, entry, user, now, extension=extension))
     return asked
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from core.actions import in_force, rights
+from core.actions.in_force import End
 from core.actions.lifecycle import find, note
 from core.actions.undos import Undos
 from core.authorization import Caller
@@ -107,8 +108,8 @@ class Measures:
             for number, rows in (await self._database.snapshot(read)).items()
         ]
 
-    async def extend(self, caller: Caller, measure_id: str, until: int | None) -> Action:
-        """Have a measure last longer: until this time (ms), or (None) until somebody undoes it.
+    async def extend(self, caller: Caller, measure_id: str, end: End) -> Action:
+        """Have a measure last longer: until this time, or until somebody undoes it.
 
         Returns the run that decides its end; beyond what was approved it only asks for that. Raises ResponderBotError:
         not_found, forbidden, bad_request (not later than now, or not allowed), conflict.
@@ -119,31 +120,31 @@ class Measures:
             earlier = [one for one in lasts if one["ends_at"] is not None]
             if not earlier:
                 raise ResponderBotError("conflict", "It has no end, so it can't be extended.")
-            later = [one for one in earlier if until is None or until > one["ends_at"]]
+            later = [one for one in earlier if end.at is None or end.at > one["ends_at"]]
             if not later:
                 raise ResponderBotError("bad_request", "That is no later than it ends anyway; give a later time.")
-            return self._set_time(tx, caller, later, until)
+            return self._set_time(tx, caller, later, end)
 
         return await self._database.transaction(work)
 
-    async def shorten(self, caller: Caller, measure_id: str, until: int | None) -> Action:
-        """Have a measure end earlier, at this time (ms). Raises as `extend` does."""
+    async def shorten(self, caller: Caller, measure_id: str, end: End) -> Action:
+        """Have a measure end earlier, at this time. Raises as `extend` does."""
 
         def work(tx: Transaction) -> Action:
             rows = [one for group in self._changeable(tx, caller, measure_id) for one in group]
-            later = [one for one in rows if until is not None and in_force.end_of(one)[0] > until]
-            if until is None or until <= self._clock() or not later:
+            later = [one for one in rows if end.at is not None and in_force.end_of(one)[0] > end.at]
+            if end.at is None or end.at <= self._clock() or not later:
                 sentence = "Give a time before it ends, and after now; to end it now, undo it."
                 raise ResponderBotError("bad_request", sentence)
-            return self._set_time(tx, caller, later, until)
+            return self._set_time(tx, caller, later, end)
 
         return await self._database.transaction(work)
 
-    def _set_time(self, tx: Transaction, caller: Caller, rows: Sequence[Row], until: int | None) -> Action:
+    def _set_time(self, tx: Transaction, caller: Caller, rows: Sequence[Row], end: End) -> Action:
         by_action: dict[int, list[int]] = {}
         for one in rows:
             by_action.setdefault(one["action_id"], []).append(one["id"])
-        return [self._undos.set_time_in(tx, caller, *each, until) for each in by_action.items()][-1]
+        return [self._undos.set_time_in(tx, caller, *each, end) for each in by_action.items()][-1]
 
     async def mark_as_ended(self, caller: Caller, measure_id: str, reason: str) -> list[Action]:
         """Note that a measure has ended, as the caller knows it; nothing is run. One with a time takes an org-admin.

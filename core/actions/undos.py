@@ -8,6 +8,7 @@ import structlog
 
 from core.actions import in_force, rights
 from core.actions.due import Followup
+from core.actions.in_force import End
 from core.actions.lifecycle import find, note
 from core.actions.runs import Runs, StartedRun, Undoing
 from core.authorization import Caller, current_caller
@@ -80,21 +81,16 @@ class Undos:
             row = find(tx, action_id)
             clearance.require(tx, caller, row["id"], "change when an action is undone")
             now = self._clock()
-            return self.set_time_in(tx, caller, row["id"], (), now + minutes * MINUTE_MS if minutes else None)
+            return self.set_time_in(tx, caller, row["id"], (), End(now + minutes * MINUTE_MS if minutes else None))
 
         return await self._database.transaction(work)
 
-    def set_time_in(
-        self, tx: Transaction, caller: Caller, number: int, numbers: Collection[int], until: int | None
-    ) -> Action:
-        """As `set_time`, in a transaction of the caller, who may see the object, for some of what an action has left.
-
-        `until`: None for not by itself.
-        """
+    def set_time_in(self, tx: Transaction, caller: Caller, number: int, numbers: Collection[int], end: End) -> Action:
+        """As `set_time`, in a transaction of the caller, who may see the object, for some of what a run has left."""
         row, rows = in_force.require_undoable(tx, number, numbers)
         rights.require_may_change_end(tx, self._guards, caller, row)
-        note(tx, "undo_time_requested", row, login=caller.login, undo_at=until)
-        return in_force.set_time(tx, row, rows, until, self._guards.section, caller.login, self._clock())
+        note(tx, "undo_time_requested", row, login=caller.login, undo_at=end.at)
+        return in_force.set_time(tx, row, rows, end, self._guards.section, caller.login, self._clock())
 
     async def waiting(self) -> int:
         """How many actions core should have undone, and could not."""

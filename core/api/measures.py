@@ -4,6 +4,7 @@ from functools import partial
 
 from starlette.responses import Response
 
+from core.actions.in_force import End
 from core.actions.measures import MeasureFilter, Measures
 from core.api.actions import idempotency_key
 from core.api.http.endpoint import Endpoint, Request, Routes, json_list_response, json_response
@@ -43,13 +44,13 @@ def endpoints(measures: Measures) -> list[Endpoint]:
         "POST /{id}/extend", "Have a measure last longer", body=EndInput, response=Action, purpose="extend a measure"
     )
     async def extend(request: Request) -> Response:
-        return json_response(await measures.extend(request.caller, request.path["id"], request.body.until))
+        return json_response(await measures.extend(request.caller, request.path["id"], _end(request)))
 
     @change(
         "POST /{id}/shorten", "Have a measure end earlier", body=EndInput, response=Action, purpose="shorten a measure"
     )
     async def shorten(request: Request) -> Response:
-        return json_response(await measures.shorten(request.caller, request.path["id"], request.body.until))
+        return json_response(await measures.shorten(request.caller, request.path["id"], _end(request)))
 
     @change(
         "POST /{id}/end", "Mark a measure as ended", body=MarkEndedInput, response=list[Action], purpose="end a measure"
@@ -59,3 +60,7 @@ def endpoints(measures: Measures) -> list[Endpoint]:
         return json_list_response(found)
 
     return route
+
+
+def _end(request: Request) -> End:
+    return End(request.body.until, request.body.note.strip())

@@ -493,6 +493,7 @@ class EndInput(Input):
     """`POST /api/connector/engine/measure/{id}/extend` and `.../shorten`."""
 
     until: Millis | None = Field(None, description="when core is to undo it; null for not by itself")
+    note: str = Field("", max_length=NOTE_LIMIT, description="why, for whoever decides on it")
 
 
 class MarkEndedInput(Input):

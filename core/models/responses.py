@@ -352,6 +352,8 @@ class Extension(ApiModel):
     asked_at: Millis
     at: Millis | None = None
     """When core would undo it (ms); None: never."""
+    note: str | None = None
+    """Why, as who asked said."""
     approval: Approval
     targets: list[ObjectId] = Field(default_factory=list)
     """What it is for, of what the action has left in force."""

@@ -15,7 +15,6 @@ from bot.block_kit.text import (
     clip_apart,
     context,
     core_says,
-    defang_indicators,
     escape,
     foreign,
     people,
@@ -175,14 +174,8 @@ def question(action: Action, view: RedactedView) -> str:
 
 def _note(action: Action, view: RedactedView) -> str:
     """Why it is asked for, as a quotation; that of an override is shown with what it overrides."""
-    quoted = _quoted(action.note or "", NOTE_LIMIT, view) if action.override is None else ""
+    quoted = runs.quoted(action.note or "", NOTE_LIMIT, view) if action.override is None else ""
     return f" · {quoted}" if quoted else ""
-
-
-def _quoted(text: str, limit: int, view: RedactedView) -> str:
-    """What somebody wrote of the subject, or that it is withheld; mrkdwn."""
-    shown = foreign(defang_indicators(view.inputs(text)), limit) if text else ""
-    return f'"{shown}"' if shown and view.shows_inputs else shown
 
 
 def _warned(action: Action, view: RedactedView) -> str:
@@ -196,7 +189,7 @@ def closed(view: RedactedView, asked_at: int) -> str:
     closing = view.subject.closed
     if closing is None or not view.is_open:
         return ""
-    order, why = "since" if closing.at > asked_at else "before", _quoted(closing.why, WHY_LIMIT, view)
+    order, why = "since" if closing.at > asked_at else "before", runs.quoted(closing.why, WHY_LIMIT, view)
     said = f"{_closed_by(closing)}, {slack_date(closing.at)}, {order} this was asked"
     return f"⚠️ *{said}*{f': {why}' if why else ''}\n"
 

@@ -86,11 +86,13 @@ async def on_extend_view(context: Context) -> Json:
     """Set the later end. Core refuses what the settings don't allow or is no later, and whoever may not."""
     view = view_of(context)
     metadata = view_metadata(view)
-    minutes = undo_state.minutes_of(modals.values(view).get("longer", ""))
+    values = modals.values(view)
+    minutes = undo_state.minutes_of(values.get("longer", ""))
     if minutes is None:
         return modals.errors({"longer": "Choose how much longer."})
     until = int(metadata["at"]) + minutes * MINUTE_MS if minutes else None
-    action = await answered(context.core.extend_measure(str(metadata["id"]), until), UNKNOWN_TIME)
+    extended = context.core.extend_measure(str(metadata["id"]), until, values.get("note", ""))
+    action = await answered(extended, UNKNOWN_TIME)
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
     extension = undo_state.later_end(action)

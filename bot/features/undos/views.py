@@ -130,7 +130,7 @@ def extend_view(
         submit = "Ask to extend"
     return modals.modal(
         "How much longer?",
-        [about, *field, *([context(after)] if after else [])],
+        [about, *field, undo_state.note_field(), *([context(after)] if after else [])],
         callback_id=ids.EXTEND_VIEW,
         submit=submit,
         metadata=json.dumps({"id": part or action.id, "at": max(at, now_ms)}),

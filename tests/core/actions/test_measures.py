@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from core.actions.in_force import End
 from core.actions.measures import MeasureFilter, Measures
 from core.actions.rights import explained
 from core.common.database import Reads
@@ -218,7 +219,7 @@ async def test_of_two_hosts_of_one_run_one_is_released_and_the_other_stays(tmp_p
         assert (await only(harness)).id == left_by(action, second)
         # Its end is its own, and undoing the run undoes what is left of it.
         until = harness.clock.now_ms + 30 * MINUTE_MS
-        await measures.shorten(BEN, left_by(action, second), until)
+        await measures.shorten(BEN, left_by(action, second), End(until))
         assert (await only(harness)).until == until
         await harness.undos.undo(ANNA, action.id, UndoInput())
         assert targets_of(await released(harness)) == ["b1"]
@@ -404,14 +405,14 @@ async def test_extending_never_shortens_and_says_who_moved_it(tmp_path: Path) ->
         action = await blocked(harness, undoAfterMinutes=60)
         end = start + 60 * MINUTE_MS
         for until in (start + 15 * MINUTE_MS, end):
-            error = await refused(measures.extend(BEN, action.id, until))
+            error = await refused(measures.extend(BEN, action.id, End(until)))
             assert (error.code, error.message) == (
                 "bad_request",
                 "That is no later than it ends anyway; give a later time.",
             )
         for too_late in (None, start + 241 * MINUTE_MS):
-            assert (await refused(measures.extend(BEN, action.id, too_late))).code == "bad_request"
-        moved = await measures.extend(BEN, action.id, end + 60 * MINUTE_MS)
+            assert (await refused(measures.extend(BEN, action.id, End(too_late)))).code == "bad_request"
+        moved = await measures.extend(BEN, action.id, End(end + 60 * MINUTE_MS))
         assert moved.undo is not None
         assert moved.undo.changed is not None
         assert moved.undo.changed.model_dump() == {
@@ -422,13 +423,13 @@ async def test_extending_never_shortens_and_says_who_moved_it(tmp_path: Path) ->
         }
         assert (await only(harness)).until == end + 60 * MINUTE_MS
         for no_earlier in (None, start, end + 60 * MINUTE_MS):
-            assert (await refused(measures.shorten(BEN, action.id, no_earlier))).code == "bad_request"
-        await measures.shorten(BEN, action.id, start + MINUTE_MS)
+            assert (await refused(measures.shorten(BEN, action.id, End(no_earlier)))).code == "bad_request"
+        await measures.shorten(BEN, action.id, End(start + MINUTE_MS))
         assert (await only(harness)).until == start + MINUTE_MS
         harness.clock.now_ms += MINUTE_MS
         await harness.due.look()
         await released(harness)
-        assert (await refused(measures.extend(BEN, action.id, end))).code == "not_found"
+        assert (await refused(measures.extend(BEN, action.id, End(end)))).code == "not_found"
 
 
 async def test_a_later_end_than_was_approved_takes_approval_whichever_run_brings_it(tmp_path: Path) -> None:
@@ -458,7 +459,7 @@ async def test_a_later_end_than_was_approved_takes_approval_whichever_run_brings
         # Nor does a later end of the run that took none, by its id or by that of what it left.
         for work in (
             harness.undos.set_time(BEN, free.id, 60),
-            measures_of(harness).extend(BEN, left_by(await harness.action(free.id)), start + 60 * MINUTE_MS),
+            measures_of(harness).extend(BEN, left_by(await harness.action(free.id)), End(start + 60 * MINUTE_MS)),
         ):
             asked = (await work).undo
             assert asked is not None
@@ -476,7 +477,7 @@ async def test_ending_earlier_moves_all_of_its_runs(tmp_path: Path) -> None:
     async with harness_with(tmp_path) as harness:
         start = harness.clock.now_ms
         actions = [await blocked(harness, undoAfterMinutes=minutes) for minutes in (30, 60, 5)]
-        await measures_of(harness).shorten(BEN, actions[0].id, start + 10 * MINUTE_MS)
+        await measures_of(harness).shorten(BEN, actions[0].id, End(start + 10 * MINUTE_MS))
         ends = [(await undo_of(harness, action)).at for action in actions]
         assert ends == [start + minutes * MINUTE_MS for minutes in (10, 10, 5)]
         harness.clock.now_ms = start + 10 * MINUTE_MS
@@ -491,8 +492,8 @@ async def test_who_may_not_run_it_changes_nothing_and_who_may_not_see_it_reads_n
         in_slack = replace(BEN, acted_through="bot@example.org", clearance=1)
         for who in (BEN, in_slack):
             for work in (
-                measures.extend(who, action.id, harness.clock.now_ms + 30 * MINUTE_MS),
-                measures.shorten(who, action.id, harness.clock.now_ms + MINUTE_MS),
+                measures.extend(who, action.id, End(harness.clock.now_ms + 30 * MINUTE_MS)),
+                measures.shorten(who, action.id, End(harness.clock.now_ms + MINUTE_MS)),
                 measures.mark_as_ended(who, action.id, "so"),
             ):
                 assert (await refused(work)).code == "forbidden"
@@ -600,8 +601,8 @@ async def test_what_two_alerts_share_is_listed_for_who_may_see_one_of_them(tmp_p
         assert [text for text in (amber, hidden.id, "insider") if f'"{text}"' in measure.model_dump_json()] == []
         assert await measures.listed(in_slack, MeasureFilter(alert=amber)) == []
         for change in (
-            measures.extend(in_slack, measure.id, harness.clock() + 90 * MINUTE_MS),
-            measures.shorten(in_slack, measure.id, harness.clock() + MINUTE_MS),
+            measures.extend(in_slack, measure.id, End(harness.clock() + 90 * MINUTE_MS)),
+            measures.shorten(in_slack, measure.id, End(harness.clock() + MINUTE_MS)),
             measures.mark_as_ended(in_slack, measure.id, "so"),
         ):
             assert (await refused(change)).code == "forbidden"

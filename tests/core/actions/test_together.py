@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from core.actions.approvals import Choice
 from core.actions.bulks import Bulks
 from core.actions.due import Due, Followup, Handler
+from core.actions.in_force import End
 from core.actions.measures import MeasureFilter, Measures
 from core.authorization import COMMAND_LINE, Caller
 from core.common.clock import DAY_MS, HOUR_MS, MINUTE_MS
@@ -405,7 +406,7 @@ class Together(RuleBasedStateMachine):
             sql = "SELECT id, action_id, target, ends_at FROM in_force"
             before = {row["id"]: row["ends_at"] for row in await self.rows(sql)}
             with suppress(ResponderBotError):  # it is no later, or it is being undone
-                await self.measures.extend(self.caller(name), measure.id, until)
+                await self.measures.extend(self.caller(name), measure.id, End(until))
                 moved = {
                     (f"~{row['action_id']}", row["target"])
                     for row in await self.rows(sql)
@@ -424,7 +425,7 @@ class Together(RuleBasedStateMachine):
         for _, measure in listed[number % (len(listed) or 1) :][:1]:
             until = self.clock() + 2 * DAY_MS + minutes * MINUTE_MS
             with suppress(ResponderBotError):  # it is no later, or it is being undone
-                await self.measures.extend(self.caller("anna"), measure.id, until)
+                await self.measures.extend(self.caller("anna"), measure.id, End(until))
             rows = await self.rows("SELECT id, doc FROM action")
             self.find_extensions({f"~{row['id']}": Action.model_validate_json(row["doc"]) for row in rows})
         for one in [one for one in self.asked if one.extension and one.state == "waiting"]:

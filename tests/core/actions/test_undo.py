@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from core.actions.due import AT_ONCE
-from core.actions.in_force import LAST_RETRY_MS, RETRY_MS
+from core.actions.in_force import LAST_RETRY_MS, RETRY_MS, End
+from core.actions.measures import Measures
 from core.app import clock_parts, undo_parts
 from core.authorization import COMMAND_LINE, Caller
 from core.client import CoreClient
@@ -350,6 +351,17 @@ async def test_an_extension_beyond_what_was_approved_takes_the_same_approval(tmp
             harness.actions.decide(ANNA, action.id, "approve", extension_id=(await extension_of(harness, action)).id)
         )
         assert gone.code == "conflict"
+
+
+async def test_an_extension_keeps_why_it_was_asked_for_as_the_audit_does(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=1, undo_after_minutes=60) as harness:
+        action = await approved(harness, BEN, undoAfterMinutes=5)
+        measures = Measures(harness.undos, harness.registry, harness.guards, harness.database, harness.clock)
+        await measures.extend(ANNA, action.id, End(harness.clock() + 60 * MINUTE_MS, "it beacons still"))
+        assert (await extension_of(harness, action)).note == "it beacons still"
+        sql = "SELECT what, text FROM audit JOIN audit_text USING (number) WHERE name = 'reason'"
+        rows = await harness.database.read(lambda reads: reads.rows(sql))
+        assert [(row["what"], row["text"]) for row in rows] == [("extension.requested", '"it beacons still"')]
 
 
 async def test_an_extension_that_its_requester_may_no_longer_ask_for_is_not_approved(tmp_path: Path) -> None:

@@ -125,7 +125,15 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
     now = f"now {time_ahead(at, extension.asked_at)}" if at is not None else "now with no end"
     until = f"until {time_ahead(extension.at, extension.asked_at)}" if extension.at is not None else "with no end"
     kept = f"*{name(action)}*{on_target(action, view)}" if is_on_card else heading(action, view)
-    return f"⏳ *{person_name(extension.asked_by)}* asks to keep {kept} *{until}* ({now})"
+    why = quoted(extension.note or "", NOTE_LIMIT, view)
+    asks = f"⏳ *{person_name(extension.asked_by)}* asks to keep {kept} *{until}* ({now})"
+    return f"{asks} · {why}" if why else asks
+
+
+def quoted(text: str, limit: int, view: RedactedView) -> str:
+    """What somebody wrote of the subject, or that it is withheld; mrkdwn."""
+    shown = foreign(defang_indicators(view.inputs(text)), limit) if text else ""
+    return f'"{shown}"' if shown and view.shows_inputs else shown
 
 
 def waiting_end(action: Action, view: RedactedView) -> str:

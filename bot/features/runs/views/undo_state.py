@@ -11,6 +11,7 @@ from bot.message import Block
 from core.common.clock import MINUTE_MS
 from core.common.words import count, some_of
 from core.models import OPEN_STATUSES, Action, Extension, Measure, MeasureRun, Policy, Undo
+from core.models.inputs import NOTE_LIMIT
 
 IN_FORCE = ("available", "waiting", "running", "failed")
 MESSAGE_LIMIT = 300
@@ -165,6 +166,13 @@ def longer_field(block_id: str, policy: Policy, left: int) -> list[Block]:
     options = [(str(step), f"+{minutes(step)}") for step in steps]
     options += [(NEVER, "Until somebody undoes it")] if is_free else []
     return [modals.choice_field(block_id, "How much longer", options, options[0][0])] if options else []
+
+
+def note_field() -> Block:
+    """Why it is to last longer, for whoever decides on that."""
+    field = modals.text_field("note", "Note", hint="Everybody who sees the card reads this: no secrets.")
+    field["element"]["max_length"] = NOTE_LIMIT
+    return field
 
 
 def no_later_end(policy: Policy) -> str:

@@ -241,7 +241,8 @@ async def extend(env: FeatureEnvironment, name: str, card: Any, minutes: str) ->
     assert form["submit"]["text"] == "Ask to extend"  # all of it is more than was approved
     assert re.search(r"It needs \d approvals? by .+; until then it ends <!date", text_of(form))
     field = next(b for b in form["blocks"] if b.get("block_id") == "longer")
-    await env[name].submit(form["id"], {"longer": {field["element"]["action_id"]: minutes}})
+    note = {"value:note": "It <beacons> still."}
+    await env[name].submit(form["id"], {"longer": {field["element"]["action_id"]: minutes}, "note": note})
 
 
 async def test_who_has_approved_more_time_is_refused_before_the_modal(tmp_path: Path) -> None:
@@ -284,7 +285,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert before.at == before.approved_until
     wanted = within_limits(await env.until("ben", in_thread(card["ts"], "asks to keep")))
     waits = await env.until("lea", lambda s: card_in(s, SOC, alert.id, "asks to keep"))
-    assert ")\\n1 approval, answer by <!date^" in text_of(waits)
+    assert "\\n1 approval, answer by <!date^" in text_of(waits)
     # What decides is where Extend was, Undo now where it is always.
     labels = [e["text"]["text"] for e in buttons_in(waits) if not e["action_id"].startswith((ids.ASSIGN, ids.DETAILS))]
     assert labels == ["Approve", "Deny", "Undo now"]
@@ -312,6 +313,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert again["ts"] != wanted["ts"]
     await env["lea"].click(SOC, again["ts"], action_id=button(again, ids.APPROVE))
     form = fine(await env.until("lea", topmost(ids.APPROVE_VIEW, "*anna* asks to keep *Contain*")))
+    assert "It &lt;beacons&gt; still." in text_of(form)
     assert "*admin* asked for it · approved by ben. If you deny more time, it ends <!date^" in text_of(form)
     assert text_of(form).count("<!date^") == 5  # both ends, that of a denial, by when to answer, when it was closed
     extension = (await env.client.action(action.id)).undo.extension  # type: ignore[union-attr]  # it can be undone
@@ -352,6 +354,7 @@ async def test_what_is_to_last_with_no_end_says_so_wherever_somebody_decides(tmp
         assert f"{asks} *with no end* (now <!date" in text_of(on_card)
         for place in (asked, on_card, home, listed):
             assert "*with no end* (now <!date" in text_of(place)
+            assert "It &lt;beacons&gt; still." in text_of(place)
             keep = next(e for e in buttons_in(place) if e["action_id"].startswith(f"{ids.APPROVE}:"))
             assert (keep["text"]["text"], keep["style"]) == ("Keep with no end", "danger")
             assert place is not asked or any(e["action_id"].startswith(f"{ids.DENY}:") for e in buttons_in(place))
