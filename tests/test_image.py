@@ -16,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.slack_emulator import EmulatedUser, SlackEmulator
+from bot.slack_emulator import SlackEmulator
 from core.client import CoreClient
-from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, find_card
+from tests.bot.people import Person, card_of
+from tests.bot.running import ALERT, ANNA, add_people_and_channels
 from tests.core.core_process import stepwise, until, write_pipe
 from tests.documents import ROOT
 
@@ -181,7 +182,7 @@ async def test_it_needs_no_root_writes_to_its_volume_only_confines_responders_an
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     settings = tmp_path / "responder-bot.toml"
-    async with emulator, EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna:
+    async with emulator, Person(emulator.url, emulator.page_token, ANNA) as anna:
         settings.write_text(SETTINGS.format(port=port, api_url=emulator.api_url))
         settings.chmod(0o644)
         volumes = {
@@ -206,7 +207,7 @@ async def test_it_needs_no_root_writes_to_its_volume_only_confines_responders_an
             parts = {part["name"]: part for part in (await core.health())["parts"]}
             assert parts["confinement"]["ok"], parts["confinement"]["message"]
             alert_id = (await core.create_alert(ALERT)).id
-            await anna.until(lambda view: find_card(view.messages(SOC), alert_id) or {})
+            await anna.sees(card_of(alert_id))
             body = {"responderId": "ResponderBot_ExtractIndicators_1_0", "objectType": "alert", "objectId": alert_id}
             run = await core.run(body)
             while run.end_date is None:

@@ -23,7 +23,8 @@ from core.store.objects import OPEN_ALERTS
 from core.store.people import ABLE_TO_DECIDE
 from tests import statements, stores
 from tests.bench.grown import fill_postgresql
-from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.people import app_home, card_of
 from tests.bot.running import SOC
 from tests.documents import ROOT
 
@@ -157,21 +158,21 @@ async def flows(env: FeatureEnvironment) -> None:
     anna, lea = env["anna"], env["lea"]
     alerts = [await env.create_alert(sourceRef=str(n)) for n in range(3)]
     first, second, _ = alerts
-    await env.card_of("anna", first)
+    await anna.sees(card_of(first))
     for command in ("find beacon", "mine", "failed", "pending", "help", f"list {first.id}"):
         await anna.command(SOC, f"/responder {command}")
     await anna.command(SOC, f"/responder run fail {first.id}")
-    await env.told("anna", f"Started Fail on {first.id}")
+    await anna.reads(f"Started Fail on {first.id}")
     await env.ended_run(first)
     await anna.command(SOC, f"/responder run isolate {second.id}")
-    await env.until("anna", lambda view: card_in(view, SOC, second.id, "needs 1 approval"))
+    await anna.sees(card_of(second, "needs 1 approval"))
     await anna.open_home()
-    await env.until("anna", lambda view: view.home)
+    await anna.sees(app_home())
     await lea.command(SOC, "/responder pending")
-    await env.told("lea", "Waiting for your approval")
+    await lea.reads("Waiting for your approval")
     case = await env.client.create_case_from_alert(second.id)
     await env.client.merge_alerts([first.id], case.id)
-    await env.until("anna", lambda view: card_in(view, SOC, first.id, case.id))
+    await anna.sees(card_of(first, case.id))
     core, domain = env.core.core, env.core.core.settings.core.user_domain
     eraser = Eraser(core.database, now_ms, Retention.of(core.settings, core.database, now_ms), domain)
     assert (await eraser.of_person("eve", "")).slack

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import aiohttp
 
@@ -123,7 +123,7 @@ class EmulatedUser:
         self._live_view: EmulatorView | None = None
         self._ended = False
 
-    async def __aenter__(self) -> "EmulatedUser":
+    async def __aenter__(self) -> Self:
         await self.connect()
         return self
 

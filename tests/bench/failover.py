@@ -15,8 +15,8 @@ from tests.bench.processes import CLIENT_CPUS, SERVER_CPUS, on_cpus
 from tests.bot.chaos import CHANNELS, SOURCES
 from tests.bot.chaos_hosts import Cluster, Plan, prepared
 from tests.bot.chaos_scene import Scene
-from tests.bot.features.environment import card_in
 from tests.bot.machines import Machine, namespaces_work
+from tests.bot.people import card_of
 from tests.bot.running import ALERT
 from tests.core.core_process import until
 
@@ -63,7 +63,7 @@ class _Measured:
             await leader.lose_power()
         async with CoreClient(other.installed.core_url, self._cluster.keys["sensor"]) as core:
             alert = await core.create_alert(body)
-        await self._person.until(lambda view: card_in(view, CHANNELS[0], alert.id), WAIT_S)
+        await self._person.until(card_of(alert, channel=CHANNELS[0]), WAIT_S)
         took = time.perf_counter() - began
         if kill:
             await leader.start()

@@ -23,7 +23,7 @@ from typing import Any
 
 import aiohttp
 
-from bot.slack_emulator import EmulatedUser, SlackEmulator
+from bot.slack_emulator import SlackEmulator
 from core.common.database.location import PostgresqlUrl
 from core.models import Profile
 from tests.bot.chaos import (
@@ -48,6 +48,7 @@ from tests.bot.chaos_scene import (
     unsettled,
 )
 from tests.bot.machines import GATEWAY, Bridge, Machine, NamespaceMachine, ProcessMachine, namespaces_work
+from tests.bot.people import Person
 from tests.bot.running import ALERT, PEOPLE, add_people_and_channels
 from tests.core.core_process import until
 from tests.postgresql_process import PostgresqlServer
@@ -377,7 +378,7 @@ async def prepared(folder: Path, plan: Plan, *, in_namespaces: bool) -> AsyncIte
         await cluster.machines[0].start()  # the bot's very first start remembers where core's feed stands
         await asyncio.gather(*(machine.start() for machine in cluster.machines[1:]))
         people = {
-            one: await stack.enter_async_context(EmulatedUser(emulator.url, emulator.page_token, one))
+            one: await stack.enter_async_context(Person(emulator.url, emulator.page_token, one))
             for one in (*analysts, *leads)
         }
         chance = random.Random(SEED)  # noqa: S311 - chance that can be repeated is the point

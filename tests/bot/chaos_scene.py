@@ -19,16 +19,15 @@ from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.approvals import views as approvals
 from bot.features.command_text import find_ids
-from bot.slack_emulator import EmulatedUser, SlackEmulator
+from bot.slack_emulator import SlackEmulator
+from bot.slack_emulator.elements import all_blocks
 from bot.slack_emulator.person import Refused
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.models import TLP_NAMES, Action, Log
 from tests.bot.chaos import CHANNELS, LOGS, MANY, ON_ALERTS, SOURCES, Installation
-from tests.bot.features.approvals.test_decisions import button
-from tests.bot.features.environment import card_in, text_of
-from tests.bot.features.runs.test_runs import blocks, menu_block
+from tests.bot.people import Person, button_of, card_of, menu_block, text_of
 from tests.bot.running import ALERT, ANNA, BEN, LEA
 
 T = TypeVar("T")
@@ -64,7 +63,7 @@ class Scene:
 
     installed: Installation
     emulator: SlackEmulator
-    people: Mapping[str, EmulatedUser]
+    people: Mapping[str, Person]
     chance: random.Random
     is_together: bool
     """Core and bot are one process, so that the bot never misses core."""
@@ -101,7 +100,7 @@ class Scene:
     async def a_message_is_sent(self) -> None:
         await self.traffic_goes_on(self.people[LEA])
 
-    async def traffic_goes_on(self, seen_by: EmulatedUser, patience_s: float = 30.0) -> None:
+    async def traffic_goes_on(self, seen_by: Person, patience_s: float = 30.0) -> None:
         """Wait for the next call or event of Slack's; how many are kept doesn't grow for ever. Raises TimeoutError."""
         last = self.emulator.traffic[-1]
         await seen_by.until(lambda _: self.emulator.traffic[-1] is not last, patience_s)
@@ -226,7 +225,7 @@ class Scene:
         else:
             await self._command(who, request)
 
-    async def _command(self, who: EmulatedUser, request: Request) -> None:
+    async def _command(self, who: Person, request: Request) -> None:
         self.requests.append(request)
         answer = await who.command(request.channel, f"/responder run {request.responder}_1_0 {request.object_id}")
         self._note(request, answer)
@@ -235,11 +234,11 @@ class Scene:
         if answer["ok"]:
             self.acknowledged.add(request)
 
-    async def _choose(self, who: EmulatedUser, request: Request) -> None:
-        card = await who.until(lambda view: card_in(view, request.channel, request.alert_id), self.patience_s)
+    async def _choose(self, who: Person, request: Request) -> None:
+        card = await who.until(card_of(request.alert_id, channel=request.channel), self.patience_s)
         assert card is not None
         while True:
-            now = card_in(who.live_view, request.channel, request.alert_id) or card
+            now = card_of(request.alert_id, channel=request.channel)(who.live_view) or card
             try:
                 at = {"action_id": ids.MENU, "block_id": menu_block(now)}
             except StopIteration:  # a closed card has no menu
@@ -260,7 +259,7 @@ class Scene:
                 pass
             await asyncio.sleep(PAUSE_S)
 
-    async def _ask_and_confirm(self, who: EmulatedUser, request: Request) -> None:
+    async def _ask_and_confirm(self, who: Person, request: Request) -> None:
         text = f"/responder run {request.responder}_1_0 {request.object_id}"
         replaced: set[str] = set()
         on = re.compile(rf"{request.object_id}\b")
@@ -309,7 +308,7 @@ class Scene:
             found = await person.until(open_request, 10_000)
             assert found is not None
             channel, card, reply = found
-            target, run = _target(reply), button(reply, ids.DENY).partition(":")[2]
+            target, run = _target(reply), button_of(reply, "Deny")["action_id"].partition(":")[2]
             how = self._wanted.setdefault(target, self.chance.choice(("approve", "approve", "deny", "cancel")))
             self._deciding.add(target)
             if await self._decided(person, channel, card, reply, how):
@@ -323,11 +322,11 @@ class Scene:
                 self.decided.pop(target, None)
                 self._deciding.discard(target)
 
-    async def _decided(self, who: EmulatedUser, channel: str, card: Json, reply: Json, how: str) -> bool:
-        run = button(reply, ids.DENY).partition(":")[2]
+    async def _decided(self, who: Person, channel: str, card: Json, reply: Json, how: str) -> bool:
+        run = button_of(reply, "Deny")["action_id"].partition(":")[2]
         try:
             if how == "cancel":
-                now = next((b for b in blocks(card) if "*Approved* needs" in text_of({"blocks": [b]})), None)
+                now = next((b for b in all_blocks(card) if "*Approved* needs" in text_of({"blocks": [b]})), None)
                 if now is None:  # the card comes behind its thread, at Slack's rate
                     return bool((await who.command(channel, f"/responder cancel {run}"))["ok"])
                 cancel = ids.numbered(ids.CANCEL, str(now["block_id"]).removeprefix("run:"))
@@ -338,9 +337,9 @@ class Scene:
         except (Refused, TimeoutError):
             return False
 
-    async def _approved(self, who: EmulatedUser, channel: str, reply: Json) -> bool:
+    async def _approved(self, who: Person, channel: str, reply: Json) -> bool:
         """Whether the person reads in the modal that they approved it: then it is recorded, whatever is killed next."""
-        press = button(reply, ids.APPROVE)
+        press = button_of(reply, "Approve")["action_id"]
         asked = f'"id": "{press.partition(":")[2]}"'
 
         def form(view: Any) -> Json:
@@ -460,7 +459,7 @@ async def truth(scene: Scene) -> Truth:
     return Truth(actions, threads, files)
 
 
-async def slack_shows(expected: Truth, scene: Scene, who: EmulatedUser) -> list[str]:
+async def slack_shows(expected: Truth, scene: Scene, who: Person) -> list[str]:
     """What Slack shows otherwise in the end: it waits while messages change, as fast as Slack's rates allow."""
     with suppress(TimeoutError):
         while expected.differences(who.live_view):

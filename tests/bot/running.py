@@ -3,25 +3,24 @@
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from bot.app import Bot, running
 from bot.app.transports import EVENTS_PATH, HttpTransport
-from bot.block_kit import ids
 from bot.outbox import RateLimiter
 from bot.settings import BotSettings, parse
-from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
+from bot.slack_emulator import SlackEmulator
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.common.database.location import Location
 from core.models import Profile
 from core.settings import CoreSettings
 from tests import stores
+from tests.bot.people import SOC as SOC
+from tests.bot.people import Person, card_of
 from tests.core.running import RunningCore, running_core
 
-SOC = "C0SOC"  # clearance amber, all alerts
 OPEN = "C0OPEN"  # clearance clear, all alerts
 RED = "C0RED"  # clearance red, high and critical alerts
 UNCONFIGURED = "C0STRANGE"  # the bot is a member, but the channel is not in the settings
@@ -73,15 +72,15 @@ class BotEnvironment:
         await self._core_stack.aclose()
         return settings.model_copy(update={"core": settings.core.model_copy(update={"port": port})})
 
-    async def person(self, user_id: str = ANNA) -> EmulatedUser:
+    async def person(self, user_id: str = ANNA) -> Person:
         """A person at the emulator's page."""
         user = self.reader(user_id)
         await user.connect()
         return user
 
-    def reader(self, user_id: str) -> EmulatedUser:
+    def reader(self, user_id: str) -> Person:
         """As `person`, but the page is opened once something is done or looked for there."""
-        user = EmulatedUser(self.emulator.url, self.emulator.page_token, user_id)
+        user = Person(self.emulator.url, self.emulator.page_token, user_id)
         self._stack.push_async_callback(user.disconnect)
         return user
 
@@ -90,63 +89,15 @@ class BotEnvironment:
         alert = await self.client.create_alert({**ALERT, **changes})
         return alert.id
 
-    async def new_card(self, who: EmulatedUser, **changes: Any) -> tuple[str, dict[str, Any]]:
+    async def new_card(self, who: Person, **changes: Any) -> tuple[str, dict[str, Any]]:
         """The id of a new alert, and its card."""
         alert_id = await self.post_alert(**changes)
-        return alert_id, await self.card(who, alert_id)
+        return alert_id, await who.sees(card_of(alert_id))
 
-    async def first_card(self, by: str = ANNA, **changes: Any) -> tuple[EmulatedUser, str, dict[str, Any]]:
+    async def first_card(self, by: str = ANNA, **changes: Any) -> tuple[Person, str, dict[str, Any]]:
         """Anna, or another person, at the emulator's page, the id of a new alert, and its card there."""
         who = await self.person(by)
         return who, *await self.new_card(who, **changes)
-
-    async def card(self, who: EmulatedUser, alert_id: str, channel: str = SOC) -> dict[str, Any]:
-        """The card of an alert, once it is posted."""
-        return await who.until(lambda view: find_card(view.messages(channel), alert_id) or {})
-
-
-def find_card(messages: Sequence[dict[str, Any]], alert_id: str) -> dict[str, Any] | None:
-    """The card of an alert among messages."""
-    return next((m for m in messages if alert_id in m["text"] and not m.get("ephemeral")), None)
-
-
-def modal_with(words: str) -> Callable[[EmulatorView], dict[str, Any]]:
-    """The open modal if it has these words, or {}."""
-    return lambda view: view.modal if view.modal and words in str(view.modal) else {}
-
-
-async def approve(
-    person: EmulatedUser,
-    channel: str | None,
-    ts: str | None = None,
-    *,
-    action_id: str,
-    view_id: str | None = None,
-    callback_id: str = ids.APPROVE_VIEW,
-) -> dict[str, Any]:
-    """Press Approve, and say so again in the modal that opens. Returns that modal."""
-    await person.connect()
-    earlier = person.live_view.modal
-    await person.click(channel, ts, action_id=action_id, view_id=view_id)
-    form = await until_asked_to_approve(person, earlier, callback_id)
-    await person.submit(form["id"], {})
-    return form
-
-
-undo = partial(approve, callback_id=ids.UNDO_VIEW)
-"""Likewise Undo."""
-
-
-async def until_asked_to_approve(
-    person: EmulatedUser, earlier: dict[str, Any] | None = None, callback_id: str = ids.APPROVE_VIEW
-) -> dict[str, Any]:
-    """The modal that approves a run, once it is open; not the `earlier` one."""
-
-    def opened(view: EmulatorView) -> dict[str, Any]:
-        modal = view.modal or {}
-        return modal if modal.get("callback_id") == callback_id and modal != earlier else {}
-
-    return await person.until(opened)
 
 
 @asynccontextmanager

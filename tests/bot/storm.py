@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from bot.features.runs.views import runs
-from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
+from bot.slack_emulator import EmulatorView, SlackEmulator
+from bot.slack_emulator.elements import all_blocks
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from tests.bot.chaos import CHANNELS, SOURCES, BotProcess, Installation, installation, start_process
-from tests.bot.features.runs.test_runs import blocks, menu_block
+from tests.bot.people import Person, menu_block
 from tests.bot.running import ALERT, ANNA, add_people_and_channels
 from tests.bot.test_serve import ROOT
 
@@ -130,7 +131,7 @@ async def create(client: CoreClient, title: str, severity: int, source: str) -> 
 @dataclass
 class _Storm:
     installed: Installation
-    anna: EmulatedUser
+    anna: Person
     figures: Figures
     processes: dict[str, BotProcess]
     client: CoreClient
@@ -162,7 +163,7 @@ class _Storm:
         value = next(option["value"] for group in groups for option in group["options"])
         began = time.monotonic()
         watching = asyncio.create_task(
-            self.anna.until(lambda view: DONE in str(blocks(view.message(QUIET, card["ts"]) or {})), timeout_s=60)
+            self.anna.until(lambda view: DONE in str(all_blocks(view.message(QUIET, card["ts"]) or {})), timeout_s=60)
         )
         await self.anna.click(QUIET, card["ts"], value=value, **menu)
         acknowledged = time.monotonic() - began
@@ -223,7 +224,7 @@ async def storm(
         file.write_text(file.read_text().replace("group = false\n", ""))
         async with (
             _running(installed, replicas) as processes,
-            EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
+            Person(emulator.url, emulator.page_token, ANNA) as anna,
             CoreClient(installed.core_url, installed.keys["lea"]) as client,
         ):
             made = _Storm(installed, anna, figures, processes, client)

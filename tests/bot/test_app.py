@@ -29,6 +29,7 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from tests.bot.features.environment import MANIFEST
 from tests.bot.outbox.harness import until_read
+from tests.bot.people import card_of, ephemeral, find_card, modal, updated
 from tests.bot.running import (
     ANNA,
     BEN,
@@ -40,7 +41,6 @@ from tests.bot.running import (
     UNCONFIGURED,
     UNLIMITED,
     BotEnvironment,
-    find_card,
     running_bot,
 )
 from tests.documents import ROOT
@@ -57,21 +57,21 @@ async def test_new_alert_is_posted_and_command_is_answered(
         anna, alert_id, card = await env.first_card()
         assert "ET MALWARE beacon" in card["text"]
         await anna.command(SOC, f"/responder list {alert_id}")
-        await anna.until(lambda view: "Extract Indicators" in str(view.modal))
+        await anna.sees(modal("Extract Indicators"))
 
 
 async def test_unlinked_person_is_told_how_to_get_linked(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         nina = await env.person(NINA)
         await nina.command(SOC, "/responder list ~1")
-        await nina.until(lambda view: [m for m in view.ephemerals(SOC) if "user link" in m["text"]])
+        await nina.sees(ephemeral("user link"))
 
 
 async def test_channel_without_settings_says_that_it_is_not_set_up(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
         await anna.command(UNCONFIGURED, "/responder list ~1")
-        await anna.until(lambda view: [m for m in view.ephemerals(UNCONFIGURED) if "not set up" in m["text"]])
+        await anna.sees(ephemeral("not set up", UNCONFIGURED))
 
 
 async def test_command_delivered_twice_starts_one_run(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ async def test_end_of_a_run_is_shown_on_the_card_and_in_its_thread(tmp_path: Pat
         anna, alert_id, card = await env.first_card()
         await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
         await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
-        await anna.until(lambda view: "done" in str(view.message(SOC, card["ts"])))
+        await anna.sees(updated(card, "done"))
         assert len(await anna.messages(SOC)) - len(await anna.ephemerals(SOC)) == 1
 
 
@@ -96,9 +96,9 @@ async def test_details_above_a_channels_clearance_are_withheld(tmp_path: Path) -
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
         alert_id = await env.post_alert(tlp=3, title="Secret words")
-        assert "Secret words" not in str(await env.card(anna, alert_id, OPEN))
-        assert "Secret words" not in str(await env.card(anna, alert_id, SOC))
-        assert "Secret words" in str(await env.card(anna, alert_id, RED))
+        assert "Secret words" not in str(await anna.sees(card_of(alert_id, channel=OPEN)))
+        assert "Secret words" not in str(await anna.sees(card_of(alert_id)))
+        assert "Secret words" in str(await anna.sees(card_of(alert_id, channel=RED)))
 
 
 async def test_bot_says_that_core_is_down_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_bot_says_that_core_is_down_and_goes_on_when_it_is_back(tmp_path: 
         anna, alert_id, _ = await env.first_card()
         settings = await env.stop_core()
         await anna.command(SOC, f"/responder list {alert_id}")
-        response = await anna.until(lambda view: [m for m in view.ephemerals(SOC) if "isn't answering" in m["text"]])
+        response = await anna.sees(ephemeral("isn't answering"))
         assert "127.0.0.1" not in str(response)
         assert str(settings.core.port) not in str(response)
         async with serving(settings, grace_s=0):
@@ -125,7 +125,7 @@ async def test_the_bot_looks_again_once_a_channel_is_archived_or_no_longer(tmp_p
             env.emulator.archive(cases, is_archived)
             async with asyncio.timeout(20):
                 await until_read(changed_at, lambda now, before=before: now != before)  # type: ignore[misc]
-        await env.card(await env.person(ANNA), await env.post_alert(), cases)
+        await (await env.person(ANNA)).sees(card_of(await env.post_alert(), channel=cases))
 
 
 # --- signed requests ------------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ async def test_waiting_card_is_posted_once_the_bot_is_invited(tmp_path: Path) ->
         checks = {check.name: check for check in await env.bot.checks()}
         assert not checks["channel C0LATER"].ok
         await anna.command("C0LATER", f"/invite <@{env.emulator.bot_user_id}>")
-        await env.card(anna, alert_id, "C0LATER")
+        await anna.sees(card_of(alert_id, channel="C0LATER"))
 
 
 async def test_two_replicas_post_each_card_once_and_each_accepts_commands(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ async def test_two_replicas_post_each_card_once_and_each_accepts_commands(tmp_pa
             anna = await env.person(ANNA)
             ids = [await env.post_alert(sourceRef=f"eve-{n}") for n in range(4)]
             for alert_id in ids:
-                await env.card(anna, alert_id)
+                await anna.sees(card_of(alert_id))
                 await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
             for alert_id in ids:
                 await anna.until(partial(done_replies, alert_id=alert_id))

@@ -13,9 +13,9 @@ from core.common.clock import MINUTE_MS, now_ms
 from core.settings import EngineSection
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.features.runs.test_runs import menu_block
 from tests.bot.outbox.harness import all_sent, until_read
-from tests.bot.running import ANNA, CHANNELS, OPEN, SOC, BotEnvironment, find_card, running_bot
+from tests.bot.people import card_of, find_card, menu_block
+from tests.bot.running import ANNA, CHANNELS, OPEN, SOC, BotEnvironment, running_bot
 from tests.responder_folders import write_responder
 
 PERSON = 'method="GET",route="/api/user/by-slack/{team}/{user}",status="200"'
@@ -59,12 +59,12 @@ async def cost_of_a_run(folder: Path, channels: list[str]) -> tuple[Counter[str]
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
         for channel in channels:
-            await env.card(anna, alert_id, channel)
+            await anna.sees(card_of(alert_id, channel=channel))
         await all_sent(env.bot)
         proxy.hold("GET /api/event", response=True)
-        await env.card(anna, await env.post_alert(sourceRef="another"))  # the answer to the next request is held
+        await anna.sees(card_of(await env.post_alert(sourceRef="another")))  # the answer to the next request is held
         await all_sent(env.bot)
-        counts, card = [await calls_to_core(env)], await env.card(anna, alert_id)
+        counts, card = [await calls_to_core(env)], await anna.sees(card_of(alert_id))
         menu = {"action_id": ids.MENU, "block_id": menu_block(card)}
         (group,) = await anna.options(SOC, card["ts"], query="look", **menu)
         counts.append(await calls_to_core(env))

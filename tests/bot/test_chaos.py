@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.slack_emulator import EmulatedUser, SlackEmulator
+from bot.slack_emulator import SlackEmulator
 from tests.bot.chaos import CHANNELS, Command, Installation, Killer, installation, start_process
 from tests.bot.chaos_scene import Scene, cancelled, check_runs, faults_in, slack_shows, truth, unsettled
+from tests.bot.people import Person
 from tests.bot.running import ANNA, BEN, LEA, add_people_and_channels
 from tests.core.core_process import until
 
@@ -36,7 +37,7 @@ async def test_whatever_is_killed_each_thing_happens_once_and_slack_shows_it(
             emulator.add_channel(channel, name=channel[2:].lower(), members=members)
         await stack.enter_async_context(emulator)
         people = {
-            one: await stack.enter_async_context(EmulatedUser(emulator.url, emulator.page_token, one))
+            one: await stack.enter_async_context(Person(emulator.url, emulator.page_token, one))
             for one in (ANNA, BEN, LEA)
         }
         installed = await installation(tmp_path, emulator)

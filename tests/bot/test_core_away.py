@@ -6,7 +6,8 @@ from pathlib import Path
 from aiohttp import web
 
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.running import SOC, find_card, running_bot
+from tests.bot.people import card_of
+from tests.bot.running import SOC, running_bot
 
 EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 WHERE = "The store can't be reached (Connection refused); look at PostgreSQL at postgresql://10.1.2.3/soc."
@@ -50,7 +51,7 @@ async def test_a_run_that_core_has_no_database_for_is_asked_for_again_and_happen
         anna, alert_id, _ = await env.first_card()
         proxy.replace(without_database)
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
-        await anna.until(lambda view: "done" in str(find_card(view.messages(SOC), alert_id)))
+        await anna.sees(card_of(alert_id, "done"))
         assert len(refused) == 2
         assert len(set(refused)) == 1
         assert len(await env.client.actions("alert", alert_id)) == 1

@@ -10,6 +10,7 @@ from core.common.database.location import PostgresqlUrl
 from core.settings import ResponderSection
 from tests import stores
 from tests.bot.outbox.harness import all_sent, until
+from tests.bot.people import card_of, message_in
 from tests.bot.running import SOC, running_bot
 from tests.postgresql_relay import relay
 
@@ -43,8 +44,8 @@ async def test_clicks_are_answered_while_the_database_is_away_and_all_goes_on_on
             assert "look at PostgreSQL at postgresql://" in await answer.text()
         network.end_connections()  # they have lost what was on its way
         network.release()
-        await env.card(anna, two)
+        await anna.sees(card_of(two))
         assert await env.client.actions("alert", one) == []
         await anna.command(SOC, f"/responder run {CLOSE} {one}")
-        await anna.until(lambda view: "*closed*" in str(view.messages(SOC)))
+        await anna.sees(message_in(SOC, "*closed*"))
         assert len(await env.client.actions("alert", one)) == 1

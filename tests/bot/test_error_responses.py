@@ -13,8 +13,8 @@ from bot.settings import Route
 from bot.slack_emulator import EmulatorView
 from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.features.approvals.test_decisions import button
-from tests.bot.running import ANNA, BEN, NINA, SOC, UNCONFIGURED, approve, running_bot
+from tests.bot.people import ephemeral, modal
+from tests.bot.running import ANNA, BEN, NINA, SOC, UNCONFIGURED, running_bot
 from tests.bot.test_hostile_input import TEAM, http_bot
 
 EXTRACT, TITLE = "ResponderBot_ExtractIndicators_1_0", "Extract Indicators"
@@ -64,7 +64,7 @@ async def test_expired_trigger_is_not_an_internal_error(tmp_path: Path) -> None:
         anna = await env.person(ANNA)
         env.emulator.faults.error("views.open", "expired_trigger_id")
         await anna.command(SOC, "/responder")
-        await anna.until(lambda s: [m for m in s.ephemerals(SOC) if "please try again" in m["text"]])
+        await anna.sees(ephemeral("please try again"))
 
 
 async def test_run_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) -> None:
@@ -106,8 +106,8 @@ async def test_an_approval_without_an_answer_does_not_say_that_nothing_was_run(t
         approval = await ben.until(request)
         assert approval is not None
         proxy.drop_responses("/approve", times=100)
-        await approve(ben, SOC, approval["ts"], action_id=button(approval, ids.APPROVE))
-        await ben.until(lambda view: UNKNOWN_DECISION in str(view.modal))
+        await ben.confirms("Approve", approval)
+        await ben.sees(modal(UNKNOWN_DECISION))
         assert (await env.client.actions("alert", alert_id))[0].approval.approved_by == ["ben@responder-bot.local"]  # type: ignore[union-attr]  # it has one
 
 

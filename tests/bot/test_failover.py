@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from bot.block_kit import ids
 from bot.outbox.replicas import LEASE_MS, LOOK_MS, RENEW_MS
-from bot.slack_emulator import EmulatedUser, SlackEmulator
+from bot.slack_emulator import SlackEmulator
 from core.client import CoreClient
 from core.common.clock import DAY_MS, now_ms
 from core.common.database import Database, Dialect
@@ -26,7 +25,8 @@ from core.retention.pruning import Retention
 from core.settings import ResponderSection
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, add_users, find_card
+from tests.bot.people import Person, card_of, modal
+from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, add_users
 from tests.bot.running import PEOPLE as EVERYBODY
 from tests.bot.test_serve import ROOT, output_after
 from tests.core.core_process import until
@@ -64,7 +64,7 @@ class Hosts:
     """Core's."""
     proxy: CoreProxy
     environment: dict[str, str]
-    anna: EmulatedUser
+    anna: Person
     bots: list[asyncio.subprocess.Process] = field(default_factory=list)
 
     async def start(self, **settings: str) -> tuple[asyncio.subprocess.Process, str]:
@@ -87,11 +87,7 @@ class Hosts:
         return (await self.core.create_alert({**ALERT, **changes})).id
 
     async def card(self, alert_id: str, words: str = "") -> dict[str, Any]:
-        def seen(view: Any) -> dict[str, Any]:
-            card = find_card(view.messages(SOC), alert_id)
-            return card if card is not None and words in str(card) else {}
-
-        return await self.anna.until(seen, 60)
+        return await self.anna.until(lambda view: card_of(alert_id, words)(view) or {}, 60)
 
 
 @asynccontextmanager
@@ -101,7 +97,7 @@ async def hosts(folder: Path, transport: str) -> AsyncIterator[Hosts]:
     add_people_and_channels(emulator)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(emulator)
-        anna = await stack.enter_async_context(EmulatedUser(emulator.url, emulator.page_token, ANNA))
+        anna = await stack.enter_async_context(Person(emulator.url, emulator.page_token, ANNA))
         core = await stack.enter_async_context(running_core(folder, responder={CLOSE: ResponderSection(confirm="")}))
         service = await add_users(core, EVERYBODY)
         client = await stack.enter_async_context(CoreClient(core.url, await core.key("org-admin", "admin")))
@@ -225,13 +221,11 @@ async def test_no_card_lies_after_a_failover_in_the_middle_of_retention(tmp_path
                 assert await here.card(alert) == cards[alert]
             assert await here.card(open_[1]) == cards[open_[1]]
             old = cards[closed[0]]
-            option = old["blocks"][0]["accessory"]["options"][0]["value"]
-            await here.anna.click(SOC, old["ts"], action_id=ids.MORE, value=option)
-            modal = await here.anna.until(lambda view: view.modal if "from long ago" in str(view.modal) else None)
-            assert modal is not None
-            assert "Nothing was run" in str(modal)
-            await here.anna.click(None, view_id=modal["id"], action_id=ids.SHOW_AGAIN)
-            await here.anna.until(lambda view: f"{closed[0]} was deleted" in str(view.modal))
+            await here.anna.chooses("Details", old)
+            told = await here.anna.sees(modal("from long ago"))
+            assert "Nothing was run" in str(told)
+            await here.anna.presses("Show again", told)
+            await here.anna.sees(modal(f"{closed[0]} was deleted"))
 
 
 def forgotten(database: Path, alerts: list[str]) -> set[str]:

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bot.block_kit import ids
 from bot.demo.transcript import text_of
-from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
+from bot.slack_emulator import EmulatorView, SlackEmulator
 from tests import programs
-from tests.bot.running import undo
+from tests.bot.people import Person, card_of, modal
 from tests.bot.test_serve import output_after
 from tests.documents import ROOT, blocks, prose
 
@@ -54,7 +53,7 @@ async def test_a_newcomer_blocks_an_address_and_takes_it_off_again(tmp_path: Pat
 
         code, _, err = await setup()
         assert (code, "run this again with --code" in err) == (2, True)
-        async with EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna:
+        async with Person(emulator.url, emulator.page_token, ANNA) as anna:
             texts = [m["text"] for channel in anna.live_view.channels for m in anna.live_view.messages(channel)]
             (typed,) = [found[1] for text in texts if (found := re.match(r"(\d{6}) is your code", text))]
             code, out, err = await setup("--code", typed)
@@ -82,15 +81,12 @@ async def test_a_newcomer_blocks_an_address_and_takes_it_off_again(tmp_path: Pat
                 alert = json.loads(await shell(uv + send.replace("http://127.0.0.1:9000", core)))["id"]
                 assert await blocked() == ""
                 await anna.command(SOC, f"/responder run {BLOCK} {alert} 203.0.113.7")
-                form = await anna.until(lambda view: view.modal or {})
-                await anna.submit(form["id"], {})
-
-                await anna.until(lambda view: card(view, alert, "in force"))
+                await anna.submits(await anna.sees(modal()))
+                await anna.sees(card_of(alert, "in force"))
                 assert await blocked() == "203.0.113.7\n"
-                read = await anna.until(lambda view: card(view, alert, "read by firewall"))
-                (press,) = set(re.findall(rf"{ids.UNDO}:~\d+", str(read)))
-                await undo(anna, SOC, read["ts"], action_id=press)
-                await anna.until(lambda view: card(view, alert, "was taken off the block list"))
+                read = await anna.sees(card_of(alert, "read by firewall"))
+                await anna.confirms("Undo now", read)
+                await anna.sees(card_of(alert, "was taken off the block list"))
                 assert await blocked() == ""
             finally:
                 serve.send_signal(signal.SIGTERM)

@@ -12,11 +12,12 @@ import aiohttp
 import pytest
 
 from bot.app.workers import Workers
-from bot.slack_emulator import EmulatedUser, SlackEmulator
+from bot.slack_emulator import SlackEmulator
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from tests import programs
-from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, find_card, running_bot
+from tests.bot.people import Person, card_of
+from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, running_bot
 from tests.bot.test_serve import SETTINGS, output_after, serving, started, user_added
 
 
@@ -145,7 +146,7 @@ async def test_commands_are_answered_if_the_log_cannot_be_written(tmp_path: Path
     add_people_and_channels(emulator)
     reading, writing = os.pipe()
     os.close(reading)
-    async with emulator, EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna:
+    async with emulator, Person(emulator.url, emulator.page_token, ANNA) as anna:
         slack = {
             "SLACK_BOT_TOKEN": emulator.bot_token,
             "SLACK_APP_TOKEN": emulator.app_token,
@@ -165,7 +166,7 @@ async def test_commands_are_answered_if_the_log_cannot_be_written(tmp_path: Path
             await output_after(process, "bot: ")
             async with CoreClient(core, key) as client:
                 alert_id = (await client.create_alert(ALERT)).id
-                await anna.until(lambda view: find_card(view.messages(SOC), alert_id) or {})
+                await anna.sees(card_of(alert_id))
                 for count in range(1, 41):
                     await anna.command(SOC, "/responder run NoSuchResponder ~999999")
                     await anna.until(lambda view, count=count: len(view.ephemerals(SOC)) >= count)  # type: ignore[misc] # bound here

@@ -27,6 +27,7 @@ from bot.block_kit import ids
 from bot.message import Intent
 from core.common.clock import boot_ms, now_ms
 from core.models import Action
+from tests.bot.people import card_of, message_in, modal
 from tests.bot.running import ANNA, BEN, LEA, NINA, OPEN, ROB, SOC, UNCONFIGURED, BotEnvironment, running_bot
 from tests.bot.test_app import replies
 
@@ -165,7 +166,7 @@ async def test_forged_or_forwarded_button_runs_nothing_and_offers_refresh(tmp_pa
     async with http_bot(tmp_path) as (env, slack, responses):
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
-        ts = (await env.card(anna, alert_id))["ts"]
+        ts = (await anna.sees(card_of(alert_id)))["ts"]
         read_it = await issue_button(env, alert_id, "read")
         forged = [
             click(ids.MORE, "AAAAAAAAAAAAAAAAAAAAAA", responses, ts=ts, at="1"),
@@ -189,18 +190,18 @@ async def test_an_expired_button_runs_nothing_and_its_card_gets_new_ones(tmp_pat
     async with running_bot(tmp_path, clock_ms=lambda: now_ms() + later) as env:
         anna, _alert_id, card = await env.first_card()
         later = WEEK_MS + 1
-        await anna.click(SOC, card["ts"], action_id=ids.DETAILS)
-        await anna.until(lambda s: s.modal if "This button is too old" in str(s.modal) else None)
+        await anna.presses("Details", card)
+        await anna.sees(modal("This button is too old"))
         await anna.until(lambda s: str(s.message(SOC, card["ts"])) != str(card))
-        await anna.click(SOC, card["ts"], action_id=ids.DETAILS)
-        await anna.until(lambda s: "command and control" in str(s.modal))
+        await anna.presses("Details", card)
+        await anna.sees(modal("command and control"))
 
 
 async def test_unlinked_read_only_and_bot_users_change_nothing(tmp_path: Path) -> None:
     async with http_bot(tmp_path) as (env, slack, responses):
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
-        ts = (await env.card(anna, alert_id))["ts"]
+        ts = (await anna.sees(card_of(alert_id)))["ts"]
         read_it, case = await issue_button(env, alert_id, "read"), await issue_button(env, alert_id, "case")
         for user, words in (
             (NINA, "You're not linked yet"),
@@ -219,7 +220,7 @@ async def test_unlinked_read_only_and_bot_users_change_nothing(tmp_path: Path) -
 async def test_guest_of_another_team_is_refused_for_every_interaction_type(tmp_path: Path) -> None:
     async with http_bot(tmp_path) as (env, slack, responses):
         alert_id = await env.post_alert()
-        await env.card(await env.person(ANNA), alert_id)
+        await (await env.person(ANNA)).sees(card_of(alert_id))
         command = {"command": "/responder", "text": f"run {EXTRACT} {alert_id}", "team_id": GUEST, "user_id": ANNA,
                    "channel_id": SOC, "trigger_id": "1"}  # fmt: skip
         status, text = await slack.send(command)
@@ -249,7 +250,7 @@ async def test_whom_slack_does_not_tell_of_reads_so(tmp_path: Path, fault: str) 
 async def test_channel_without_settings_shows_and_changes_nothing(tmp_path: Path) -> None:
     async with http_bot(tmp_path) as (env, slack, responses):
         alert_id = await env.post_alert(title="Quiet words")
-        await env.card(await env.person(ANNA), alert_id)
+        await (await env.person(ANNA)).sees(card_of(alert_id))
         command = {"command": "/responder", "team_id": TEAM, "user_id": ANNA, "channel_id": UNCONFIGURED,
                    "response_url": responses.url}  # fmt: skip
         for number, text in enumerate((f"alert {alert_id}", f"run {EXTRACT} {alert_id}", "", "template")):
@@ -269,7 +270,7 @@ async def test_shared_channel_shows_only_tlp_clear(tmp_path: Path) -> None:
         body = {"responderId": EXTRACT, "objectType": "alert", "objectId": amber}
         await env.client.run(body)
         clear = await env.post_alert(tlp=0, title="Clear words", sourceRef="c", artifacts=[])
-        assert "Clear words" in str(await env.card(anna, clear, "C0SHARED"))
+        assert "Clear words" in str(await anna.sees(card_of(clear, channel="C0SHARED")))
         assert len(anna.live_view.messages("C0SHARED")) == 1  # nor that there is one, how severe it is, or what ran
 
 
@@ -315,10 +316,10 @@ async def test_what_waited_while_the_bot_was_frozen_is_not_carried_out(tmp_path:
     async with running_bot(tmp_path, boot_ms=lambda: boot_ms() + frozen_ms) as env:
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
-        await env.card(anna, alert_id)
+        await anna.sees(card_of(alert_id))
         frozen_ms = 30_000
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
-        await anna.until(lambda view: "Slack has told you that it failed" in str(view.messages(SOC)))
+        await anna.sees(message_in(SOC, "Slack has told you that it failed"))
         assert await env.client.search(Action, ACTIONS) == []
         frozen_ms += 2_500  # less than what Slack waits
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
@@ -518,7 +519,7 @@ def test_any_payload_of_an_org_admin_causes_no_internal_error(tmp_path: Path) ->
 
 
 async def _card_ts(env: BotEnvironment, alert_id: str) -> str:
-    return str((await env.card(await env.person(ANNA), alert_id))["ts"])
+    return str((await (await env.person(ANNA)).sees(card_of(alert_id)))["ts"])
 
 
 def test_idempotency_key_is_equal_for_repeated_deliveries_only() -> None:

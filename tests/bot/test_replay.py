@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.block_kit import ids
 from bot.outbox import MessageOutbox
 from bot.outbox.store import open_stores
 from core.common.clock import now_ms
@@ -19,9 +18,9 @@ from core.common.database import Transaction
 from core.settings import ResponderSection
 from tests import stores, templates
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.features.environment import topmost
 from tests.bot.outbox.harness import ManualClock, all_sent, until
-from tests.bot.running import ANNA, LEA, SOC, modal_with, running_bot
+from tests.bot.people import message_in, modal
+from tests.bot.running import ANNA, LEA, SOC, running_bot
 
 MINUTE_MS = 60_000
 EXTRACT = "ResponderBot_ExtractIndicators_1_0"
@@ -80,10 +79,10 @@ async def test_what_the_database_did_not_take_of_a_form_is_told_in_the_form(tmp_
         anna, alert_id, _ = await env.first_card()
         await all_sent(env.bot)
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
-        form = await anna.until(topmost(ids.NOTICE_VIEW, "Reads it all."))
+        form = await anna.sees(modal("Reads it all."))
         with closing(stores.hold(stores.inbox(tmp_path / "core.db"), bots=True)):
-            await anna.click(None, view_id=form["id"], action_id=ids.RUN)
-            told = await anna.until(topmost(ids.NOTICE_VIEW, "database can't be used now, so nothing was done"))
+            await anna.presses("Extract Indicators", form)
+            told = await anna.sees(modal("database can't be used now, so nothing was done"))
         assert told["id"] == form["id"]
         assert await env.client.actions("alert", alert_id) == []
 
@@ -103,7 +102,7 @@ async def test_a_click_that_the_database_did_not_take_in_time_is_never_carried_o
         await until(is_withdrawn)
         assert await env.client.actions("alert", alert_id) == []
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
-        await anna.until(lambda view: "Extract Indicators done" in str(view.messages(SOC)))
+        await anna.sees(message_in(SOC, "Extract Indicators done"))
         assert len(await env.client.actions("alert", alert_id)) == 1
 
 
@@ -114,13 +113,13 @@ async def test_a_submission_that_was_acknowledged_late_is_carried_out_by_the_nex
     async with running_bot(first, core_proxy=proxy.serve) as env:
         lea = await env.person(LEA)
         await lea.command(SOC, "/responder template")
-        form = await lea.until(modal_with("'name'"))
+        form = await lea.sees(modal('"name"'))
         proxy.hold("/api/case/template")
-        await lea.submit(form["id"], {"name": {"value:name": "Phishing"}})
-        await lea.until(modal_with("Still working"))
+        await lea.submits(form, name="Phishing")
+        await lea.sees(modal("Still working"))
         ((pending,),) = stores.clicks(first / "core.db", "SELECT payload FROM inbox WHERE done_at = 0")
         proxy.release()
-        await lea.until(modal_with("was created"))
+        await lea.sees(modal("was created"))
         assert stores.clicks(first / "core.db", "SELECT 1 FROM inbox WHERE done_at = 0") == []
     await leave_pending(following, json.loads(pending), 1)
     async with running_bot(following) as env:
@@ -146,5 +145,5 @@ async def test_a_click_is_stored_and_acknowledged_while_core_s_writer_works(tmp_
         finally:
             is_over.set()
         await working
-        await anna.until(lambda view: "Extract Indicators done" in str(view.messages(SOC)))
+        await anna.sees(message_in(SOC, "Extract Indicators done"))
         assert len(await env.client.actions("alert", alert_id)) == 1

@@ -8,15 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bot.app import Bot, running
-from bot.block_kit import ids
 from bot.outbox import RefreshRequest
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import now_ms
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, text_of
-from tests.bot.features.runs.test_runs import choose, menu_block
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import until_read
+from tests.bot.people import app_home, card_of, ephemeral, menu_block, text_of
 from tests.bot.running import SOC, running_bot
 
 
@@ -38,9 +37,9 @@ def sees_collision(view: EmulatorView) -> bool:
 async def test_simultaneous_clicks_on_two_replicas_start_one_run(tmp_path: Path) -> None:
     async with feature_environment(tmp_path) as env, another(env):
         alert = await env.create_alert()
-        card = await env.card_of("anna", alert)
-        await asyncio.gather(choose(env, "anna", card, "Wait"), choose(env, "ben", card, "Wait"))
-        await env.until("anna", lambda s: card_in(s, SOC, alert.id, "*Wait* running"))
+        card = await env["anna"].sees(card_of(alert))
+        await asyncio.gather(env["anna"].chooses("Wait", card), env["ben"].chooses("Wait", card))
+        await env["anna"].sees(card_of(alert, "*Wait* running"))
         people = [env["anna"], env["ben"]]
         waiting = [asyncio.create_task(person.until(sees_collision)) for person in people]
         done, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -51,7 +50,7 @@ async def test_simultaneous_clicks_on_two_replicas_start_one_run(tmp_path: Path)
         (action,) = await env.client.actions("alert", alert.id)
         first = action.created_by.partition("@")[0]
         second = "ben" if first == "anna" else "anna"
-        assert f"{first} started it" in text_of(await env.told(second, "Nothing new was started"))
+        assert f"{first} started it" in text_of(await env[second].reads("Nothing new was started"))
         await env.release_responder()
         await env.ended_run(alert)
 
@@ -59,26 +58,19 @@ async def test_simultaneous_clicks_on_two_replicas_start_one_run(tmp_path: Path)
 async def test_replicas_resolve_each_others_buttons_and_post_nothing_twice(tmp_path: Path) -> None:
     async with feature_environment(tmp_path) as env, another(env):
         alert = await env.create_alert()
-        before = ""
         for _ in range(4):  # connections take turns
-            card = await env.card_of("anna", alert)
-            await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
-            await env.told("anna", "host web-3 beacons")
-            await choose(env, "ben", card, "Secret")
-            await env.told("ben", "Nothing was run.")
-            before = menu_block(card)
-
-            def changed(view: EmulatorView, before: str = before) -> bool:
-                now = card_in(view, SOC, alert.id)
-                return now is not None and menu_block(now) != before
-
-            await env["anna"].until(changed)
+            card = await env["anna"].sees(card_of(alert))
+            await env["anna"].presses("Details", card)
+            await env["anna"].reads("host web-3 beacons")
+            await env["ben"].chooses("Secret", card)
+            await env["ben"].reads("Nothing was run.")
+            await env["anna"].sees(card_of(alert, without=menu_block(card)))
         assert len([m for m in await env["anna"].messages(SOC) if not m.get("ephemeral")]) == 1
         await env["lea"].command(SOC, "/responder doctor")
         own = f"{socket.gethostname()} (process {os.getpid()})"
-        await env.ephemeral("lea", f"✓ *replicas*: {own} sends; {own} stands by")
+        await env["lea"].sees(ephemeral(f"✓ *replicas*: {own} sends; {own} stands by"))
         await env["anna"].open_home()
-        await env["anna"].until(lambda view: f"Of the bots, {own} sends; {own} stands by." in str(view.home))
+        await env["anna"].sees(app_home(f"Of the bots, {own} sends; {own} stands by."))
         assert await env.client.actions("alert", alert.id) == []
 
 
@@ -89,7 +81,7 @@ async def test_another_replica_takes_over_when_the_leader_ends(tmp_path: Path) -
             await env.bot.close()
             await second.leading.wait()
             anna = await env.person()
-            assert await env.card(anna, await env.post_alert())
+            assert await anna.sees(card_of(await env.post_alert()))
 
 
 async def test_a_page_that_comes_late_does_not_bring_back_older_state(tmp_path: Path) -> None:
@@ -97,7 +89,7 @@ async def test_a_page_that_comes_late_does_not_bring_back_older_state(tmp_path: 
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna, alert_id, _ = await env.first_card()
         proxy.hold("GET /api/event", response=True)
-        await env.card(anna, await env.post_alert(sourceRef="eve-2"))  # the answer to the next request is held
+        await anna.sees(card_of(await env.post_alert(sourceRef="eve-2")))  # the answer to the next request is held
         await env.client.close_alerts([alert_id])
         await proxy.request_held.wait()  # the page says that the alert is read
         await env.client.mark_alert_unread(alert_id)

@@ -12,6 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.app import Bot, running
 from bot.message import Message
 from bot.outbox import DesiredMessage, MessageOutbox, RateLimiter, open_stores
+from bot.slack_emulator.elements import all_blocks
 from core.app import serving
 from core.client import CoreClient
 from core.common.clock import now_ms
@@ -20,8 +21,8 @@ from core.models import RunInput
 from core.settings import CoreSettings, ResponderSection
 from core.store.database.backup import copy, restore_backup
 from tests import templates
-from tests.bot.features.runs.test_runs import blocks
-from tests.bot.running import SOC, UNLIMITED, BotEnvironment, find_card, running_bot
+from tests.bot.people import card_of, find_card, modal
+from tests.bot.running import SOC, UNLIMITED, BotEnvironment, running_bot
 
 pytestmark = pytest.mark.sqlite  # databases on PostgreSQL are backed up and restored by its own tools
 
@@ -29,7 +30,7 @@ CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
 def buttons(message: dict[str, Any]) -> list[dict[str, Any]]:
-    elements = [e for b in blocks(message) for e in [*b.get("elements", []), b.get("accessory") or {}]]
+    elements = [e for b in all_blocks(message) for e in [*b.get("elements", []), b.get("accessory") or {}]]
     return [e for e in elements if e.get("type") == "button" and e.get("action_id") and not e.get("url")]
 
 
@@ -52,7 +53,7 @@ async def test_a_restore_shows_what_was_interrupted_and_a_newer_message_runs_not
         anna, alert_id, _ = await scene.first_card()
         request = RunInput.model_validate({"responderId": CLOSE, "objectType": "alert", "objectId": alert_id})
         await scene.client.run(request)
-        await anna.until(lambda view: "approval" in str(find_card(view.messages(SOC), alert_id)))
+        await anna.sees(card_of(alert_id, "approval"))
         copy(tmp_path / "core.db", tmp_path / "copy.db", now_ms())
         _, lost = await scene.new_card(anna, sourceRef="lost", title="After the backup")
         await scene.bot.close()
@@ -75,7 +76,7 @@ async def test_a_restore_shows_what_was_interrupted_and_a_newer_message_runs_not
         await anna.until(lambda view: "failed" in str(find_card(view.messages(SOC), alert_id)).lower())
         button = buttons(lost)[0]
         await anna.click(SOC, lost["ts"], action_id=button["action_id"], value=button["value"])
-        await anna.until(lambda view: "is from before a restore of" in str(view.modal))
+        await anna.sees(modal("is from before a restore of"))
         assert [m for m in await anna.messages(SOC) if m["ts"] == lost["ts"]] == [lost]
         later, _ = await scene.new_card(anna, sourceRef="later")
         assert await scene.client.actions("alert", later) == []

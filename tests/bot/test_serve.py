@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from bot.slack_emulator import EmulatedUser, SlackEmulator
+from bot.slack_emulator import SlackEmulator
 from core.client import CoreClient
 from tests import programs, stores
-from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, find_card
+from tests.bot.people import Person, card_of
+from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels
 from tests.core.running import running_core
 from tests.programs import PIPE, AnyProcess, Program
 
@@ -156,14 +157,14 @@ async def test_core_takes_alerts_while_slack_fails_and_the_bot_shows_them_later(
 ) -> None:
     async with (
         serving(tmp_path, fault=fault) as (emulator, client, process),
-        EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
+        Person(emulator.url, emulator.page_token, ANNA) as anna,
     ):
         assert (await logged(process, "listening"))["version"] == version("responder-bot")
         entry = await logged(process, "slack_not_connected")
         assert entry["level"] == "warning"
         alert_id = (await client.create_alert(ALERT)).id
         await output_after(process, "bot: ")
-        await anna.until(lambda view: find_card(view.messages(SOC), alert_id) or {})
+        await anna.sees(card_of(alert_id))
         await anna.command(SOC, f"/responder list {alert_id}")
         await anna.until(lambda view: view.modal)
 
@@ -176,12 +177,12 @@ async def test_core_takes_alerts_while_slack_does_not_answer(tmp_path: Path) -> 
 
     async with (
         serving(tmp_path, fault=hold) as (emulator, client, process),
-        EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
+        Person(emulator.url, emulator.page_token, ANNA) as anna,
     ):
         while await bots_health(client) != ("degraded", "socket: not connected to Slack; it is tried again"):
             pass
         alert_id = (await client.create_alert(ALERT)).id
-        await anna.until(lambda view: find_card(view.messages(SOC), alert_id) or {})
+        await anna.sees(card_of(alert_id))
         answered.set()
         await output_after(process, "bot: ")
 
@@ -207,7 +208,7 @@ async def test_core_serves_and_says_which_token_is_wrong(
 async def test_bot_connects_again_after_slack_lost_the_connection(tmp_path: Path) -> None:
     async with (
         serving(tmp_path, fault=lambda _: None) as (emulator, client, process),
-        EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
+        Person(emulator.url, emulator.page_token, ANNA) as anna,
     ):
         await logged(process, "slack_connected")
         emulator.faults.fail("apps.connections.open", times=2)
@@ -215,7 +216,7 @@ async def test_bot_connects_again_after_slack_lost_the_connection(tmp_path: Path
         await logged(process, "slack_lost")
         await logged(process, "slack_connected")
         alert_id = (await client.create_alert(ALERT)).id
-        await anna.until(lambda view: find_card(view.messages(SOC), alert_id) or {})
+        await anna.sees(card_of(alert_id))
         await anna.command(SOC, f"/responder list {alert_id}")
         await anna.until(lambda view: view.modal)
 
@@ -223,11 +224,11 @@ async def test_bot_connects_again_after_slack_lost_the_connection(tmp_path: Path
 async def test_one_request_id_follows_a_command_to_the_card_that_shows_its_end(tmp_path: Path) -> None:
     async with (
         serving(tmp_path, fault=lambda _: None) as (emulator, client, process),
-        EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
+        Person(emulator.url, emulator.page_token, ANNA) as anna,
     ):
         await logged(process, "slack_connected")
         alert_id = (await client.create_alert(ALERT)).id
-        await anna.until(lambda view: find_card(view.messages(SOC), alert_id) or {})
+        await anna.sees(card_of(alert_id))
         await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
         typed = await logged(process, "interaction")
         assert (typed["type"], typed["feature"], typed["user"]) == ("command", "runs", ANNA)
@@ -250,7 +251,7 @@ async def test_restart_after_sigkill_posts_what_came_meanwhile(tmp_path: Path) -
     (tmp_path / "responder-bot.toml").write_text(SETTINGS)
     emulator = SlackEmulator(rates=False)
     add_people_and_channels(emulator)
-    async with emulator, EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna:
+    async with emulator, Person(emulator.url, emulator.page_token, ANNA) as anna:
         slack = {
             "SLACK_BOT_TOKEN": emulator.bot_token,
             "SLACK_APP_TOKEN": emulator.app_token,
@@ -262,13 +263,13 @@ async def test_restart_after_sigkill_posts_what_came_meanwhile(tmp_path: Path) -
         await output_after(first, "bot: ")
         async with CoreClient(core, key) as client:
             one = (await client.create_alert(ALERT)).id
-            await anna.until(lambda view: find_card(view.messages(SOC), one) or {})
+            await anna.sees(card_of(one))
             two = (await client.create_alert({**ALERT, "sourceRef": "just before the end"})).id
         first.send_signal(signal.SIGKILL)
         await first.wait()
         second = await script(tmp_path, "serve", **slack)
         await output_after(second, "bot: ")
-        await anna.until(lambda view: find_card(view.messages(SOC), two) or {})
+        await anna.sees(card_of(two))
         await anna.command(SOC, f"/responder list {two}")
         await anna.until(lambda view: view.modal)
         cards = [m["text"] for m in await anna.messages(SOC) if not m.get("ephemeral")]

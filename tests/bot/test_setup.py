@@ -19,12 +19,13 @@ from bot import setup
 from bot.app import Bot
 from bot.cli import core_and_bot
 from bot.settings import BotSettings
-from bot.slack_emulator import EmulatedUser, SlackEmulator
+from bot.slack_emulator import SlackEmulator
 from core.app import Core
 from core.common.errors import ResponderBotError
 from core.engines.confinement import Mode
 from core.settings import CoreSettings
 from core.settings import load as load_core
+from tests.bot.people import Person
 from tests.bot.samples import load
 from tests.documents import ROOT
 
@@ -46,7 +47,7 @@ class Workspace:
         self.mode: Mode = "landlock"
 
     async def code(self, person: str = ANNA) -> str:
-        async with EmulatedUser(self.emulator.url, self.emulator.page_token, person) as user:
+        async with Person(self.emulator.url, self.emulator.page_token, person) as user:
             texts = [m["text"] for c in user.live_view.channels for m in user.live_view.messages(c)]
         return [found[1] for text in texts if (found := re.match(r"(\d{6}) is your code", text))][-1]
 
@@ -158,7 +159,7 @@ async def test_every_answer_may_be_wrong_once(tmp_path: Path) -> None:
         assert settings.slack.app_token == app
         assert load_core(slack.file, {}).core.confinement == "landlock"
         assert re.search(r"The key of siem, .*:\n   \S{43}\n   The key of firewall, .*:\n   \S{43}$", said, re.M)
-        async with EmulatedUser(slack.emulator.url, slack.emulator.page_token, ANNA) as anna:
+        async with Person(slack.emulator.url, slack.emulator.page_token, ANNA) as anna:
             assert any("Test alert of responder-bot setup" in str(m) for m in anna.live_view.messages("C0SOC"))
         with pytest.raises(ResponderBotError, match="exists, and setup replaces no settings"):
             await slack.run({})

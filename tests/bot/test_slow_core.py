@@ -6,7 +6,8 @@ from bot.block_kit import ids
 from bot.block_kit.text import readable_name
 from bot.slack_emulator import EmulatorView
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.running import ANNA, LEA, NINA, SOC, find_card, modal_with, running_bot
+from tests.bot.people import card_of, find_card, modal
+from tests.bot.running import ANNA, LEA, NINA, SOC, running_bot
 
 EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 
@@ -18,12 +19,12 @@ async def test_modal_opens_as_a_skeleton_and_is_filled_when_core_answers(tmp_pat
         proxy.hold("/by-slack/")
         assert (await anna.command(SOC, "/responder"))["ok"]
         assert (await nina.command(SOC, "/responder"))["ok"]
-        await anna.until(modal_with("One moment"))
-        await nina.until(modal_with("One moment"))
+        await anna.sees(modal("One moment"))
+        await nina.sees(modal("One moment"))
         proxy.release()
-        opened = await anna.until(modal_with("'object'"))
+        opened = await anna.sees(modal('"object"'))
         assert opened["callback_id"] == ids.START_VIEW
-        await nina.until(modal_with("user link"))
+        await nina.sees(modal("user link"))
 
 
 async def test_late_submission_says_still_working_and_shows_the_result_later(tmp_path: Path) -> None:
@@ -31,12 +32,12 @@ async def test_late_submission_says_still_working_and_shows_the_result_later(tmp
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         lea = await env.person(LEA)
         await lea.command(SOC, "/responder template")
-        form = await lea.until(modal_with("'name'"))
+        form = await lea.sees(modal('"name"'))
         proxy.hold("/api/case/template")
-        assert (await lea.submit(form["id"], {"name": {"value:name": "Phishing"}}))["ok"]
-        await lea.until(modal_with("Still working"))
+        assert (await lea.submits(form, name="Phishing"))["ok"]
+        await lea.sees(modal("Still working"))
         proxy.release()
-        await lea.until(modal_with("was created"))
+        await lea.sees(modal("was created"))
         assert (await env.client.case_template("Phishing")).created_by == "lea@responder-bot.local"
 
 
@@ -44,7 +45,7 @@ async def test_late_menu_options_say_so(tmp_path: Path) -> None:
     proxy = CoreProxy()
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person(ANNA)
-        card = await env.card(anna, await env.post_alert())
+        card = await anna.sees(card_of(await env.post_alert()))
         proxy.hold("/api/document")
         ((group),) = await anna.options(SOC, card["ts"], action_id=ids.MENU)
         assert group["options"][0]["text"]["text"].startswith("Too much is going on")
@@ -59,7 +60,7 @@ async def test_command_is_acknowledged_at_once_and_runs_when_core_answers(tmp_pa
         await proxy.request_held.wait()
         assert await env.client.actions("alert", alert_id) == []
         proxy.release()
-        await anna.until(lambda view: "done" in str(find_card(view.messages(SOC), alert_id)))
+        await anna.sees(card_of(alert_id, "done"))
 
 
 async def test_card_shows_a_run_before_core_has_answered_the_request(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from bot.demo.transcript import text_of
-from bot.slack_emulator import EmulatedUser
 from tests import programs
+from tests.bot.people import Person
 from tests.documents import ROOT, blocks
 from tests.programs import PIPE, Program
 
@@ -81,7 +81,7 @@ async def test_the_commands_of_the_page_put_an_alert_of_suricata_on_a_card(tmp_p
     url, _, token = addresses["page"].partition("/?token=")
     assert stat.S_IMODE((state / "suricata.curl").stat().st_mode) == 0o600
     received = []
-    async with EmulatedUser(url, token, "U0ANNA") as anna:
+    async with Person(url, token, "U0ANNA") as anna:
         for words in ("ET MALWARE Win32/Example CnC Checkin", " · 2 x, last "):
             curl = await asyncio.create_subprocess_exec(*send.split(), cwd=ROOT, stdout=PIPE)
             received.append(json.loads((await curl.communicate())[0]))

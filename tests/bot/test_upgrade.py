@@ -5,12 +5,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from bot.block_kit import ids
-from bot.slack_emulator import EmulatedUser
 from core.client import CoreClient
 from tests.bot import upgrade
-from tests.bot.features.approvals.test_decisions import button
-from tests.bot.running import ALERT, LEA, SOC, approve, find_card, undo
+from tests.bot.people import Person, card_of, find_card
+from tests.bot.running import ALERT, LEA, SOC
 from tests.bot.test_serve import script, user_added
 from tests.bot.upgrade import CLOSE, WAIT
 
@@ -30,7 +28,7 @@ async def test_what_a_release_has_left_goes_on(tmp_path: Path, release: Path | N
     messages = upgrade.unpack(release, folder)
     async with (
         upgrade.serving(folder, messages) as (emulator, url),
-        EmulatedUser(emulator.url, emulator.page_token, LEA) as lea,
+        Person(emulator.url, emulator.page_token, LEA) as lea,
         httpx.AsyncClient(base_url=url, auth=("firewall", await user_added(folder, "firewall", "reader"))) as firewall,
     ):
         asked = await upgrade.waiting_message(lea)
@@ -41,10 +39,10 @@ async def test_what_a_release_has_left_goes_on(tmp_path: Path, release: Path | N
             card = find_card(messages, alert.id)
             assert card
             assert (await firewall.get("/api/blocklist/ip.txt")).text == "198.51.100.7\n"
-            await undo(lea, SOC, card["ts"], action_id=button(card, ids.UNDO))
-            await lea.until(lambda view: "was taken off the block list" in str(find_card(view.messages(SOC), alert.id)))
+            await lea.confirms("Undo", card)
+            await lea.sees(card_of(alert, "was taken off the block list"))
             assert (await firewall.get("/api/blocklist/ip.txt")).text == ""
-            await approve(lea, SOC, asked["ts"], action_id=button(asked, ids.APPROVE))
+            await lea.confirms("Approve", asked)
             runs = {run.responder_name: run for run in await core.actions("alert", alert.id)}
             for name, run in runs.items():
                 while run.end_date is None:
@@ -52,7 +50,7 @@ async def test_what_a_release_has_left_goes_on(tmp_path: Path, release: Path | N
                 assert (name, run.status) == (name, "Failure" if name == WAIT else "Success")
             assert runs.keys() == {CLOSE, WAIT}
             later = (await core.create_alert({**ALERT, "sourceRef": "eve-2"})).id
-            await lea.until(lambda view: find_card(view.messages(SOC), later) or {})
+            await lea.sees(card_of(later))
             # The card from before the upgrade is updated, not posted again.
             cards = [m for m in lea.live_view.messages(SOC) if alert.id in m["text"] and not m.get("ephemeral")]
             assert [m["ts"] for m in cards] == [card["ts"]]

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from bot.block_kit import ids
-from bot.slack_emulator import EmulatedUser, SlackEmulator
+from bot.slack_emulator import SlackEmulator
 from core.client import CoreClient
-from tests.bot.running import ALERT, ANNA, LEA, SOC, add_people_and_channels, find_card
+from tests.bot.people import Person, card_of
+from tests.bot.running import ALERT, ANNA, LEA, SOC, add_people_and_channels
 from tests.bot.test_serve import output_after, started, user_added
 from tests.core.core_process import stepwise, write_pipe
 
@@ -82,7 +83,7 @@ def has(message: dict[str, Any], family: str) -> bool:
     return f'"{family}' in json.dumps(message.get("blocks", []))
 
 
-async def waiting_message(person: EmulatedUser) -> dict[str, Any]:
+async def waiting_message(person: Person) -> dict[str, Any]:
     """The message that asks for an approval."""
     return await person.until(
         lambda view: next(
@@ -96,12 +97,12 @@ async def work(folder: Path) -> list[dict[str, Any]]:
     stepwise(folder / "responders", "Stepwise")
     pipe = folder / "pipe"
     os.mkfifo(pipe)
-    async with serving(folder) as (emulator, url), EmulatedUser(emulator.url, emulator.page_token, LEA) as lea:
+    async with serving(folder) as (emulator, url), Person(emulator.url, emulator.page_token, LEA) as lea:
         key = await user_added(folder, "anna", "analyst", "--slack-id", ANNA)
         await user_added(folder, "lea", "org-admin", "--slack-id", LEA)
         async with CoreClient(url, key) as core:
             alert = await core.create_alert(ALERT)
-            await lea.until(lambda view: find_card(view.messages(SOC), alert.id) or {})
+            await lea.sees(card_of(alert))
             address = {"objectType": "case_artifact", "objectId": alert.artifacts[0].id, "undoAfterMinutes": 0}
             whole = {"objectType": "alert", "objectId": alert.id}
             steps = {**whole, "parameters": {"steps": [f"wait {pipe}"]}}
@@ -114,7 +115,7 @@ async def work(folder: Path) -> list[dict[str, Any]]:
                 while run.status != left:
                     run = await core.action(run.id, wait_s=20)
             await waiting_message(lea)
-            await lea.until(lambda view: "in force" in json.dumps(find_card(view.messages(SOC), alert.id)))
+            await lea.sees(card_of(alert, "in force"))
         messages = emulator.messages(SOC)
     await write_pipe(pipe)  # its program ends, as on a host that is gone
     return messages

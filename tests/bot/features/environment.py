@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +11,10 @@ from typing import Any, TypeVar
 
 import yaml
 
-from bot.slack_emulator import EmulatedUser, EmulatorView
-from bot.slack_emulator.limits import problems
 from core.models import Action, Alert, Profile
 from core.settings import EngineSection, ResponderSection
-from tests.bot.running import CHANNELS, SOC, BotEnvironment, running_bot
+from tests.bot.people import Person, card_of
+from tests.bot.running import CHANNELS, BotEnvironment, running_bot
 from tests.responder_folders import write_responder
 
 T = TypeVar("T")
@@ -71,7 +70,6 @@ DECLARED: Mapping[str, Mapping[str, Any]] = {
         ],
     },
 }
-VIEW_KEYS = ("type", "callback_id", "title", "close", "submit", "blocks", "private_metadata")
 LONG = "\n".join(f"line {n} of the report" for n in range(200))
 DONE = {"success": True, "full": {"message": "Told the firewall."}, "operations": [{"type": "MarkAlertAsRead"}]}
 FAILED = {"success": False, "errorMessage": "The firewall said no."}
@@ -120,10 +118,9 @@ class FeatureEnvironment(BotEnvironment):
     """A running bot with the responders of these tests, and all people; each opens the page when first needed."""
 
     folder: Path = field(kw_only=True)
-    people: dict[str, EmulatedUser] = field(default_factory=dict, kw_only=True)
-    _reported: set[str] = field(default_factory=set, kw_only=True)
+    people: dict[str, Person] = field(default_factory=dict, kw_only=True)
 
-    def __getitem__(self, name: str) -> EmulatedUser:
+    def __getitem__(self, name: str) -> Person:
         """The person with this name."""
         return self.people[f"U0{name.upper()}"]
 
@@ -133,27 +130,7 @@ class FeatureEnvironment(BotEnvironment):
     async def alert_and_card(self, name: str, **more: Any) -> tuple[Alert, dict[str, Any]]:
         """An alert, and its card on this person's page."""
         alert = await self.create_alert(**more)
-        return alert, await self.card_of(name, alert)
-
-    async def card_of(self, name: str, alert: Alert, channel: str = SOC) -> dict[str, Any]:
-        """The card of the alert on this person's page, once it is posted."""
-        return await self.until(name, lambda view: card_in(view, channel, alert.id))
-
-    async def until(self, name: str, look: Callable[[EmulatorView], T | None]) -> T:
-        """What `look` finds on the person's view, once it finds something."""
-        try:
-            found = await self[name].until(look)
-        except TimeoutError as error:
-            for user, person in self.people.items():
-                await person.connect()
-                error.add_note(f"{user} sees {person.live_view.summary()}")
-            raise
-        assert found is not None  # `until` waits for it
-        return found
-
-    async def closed(self, name: str) -> None:
-        """Wait until this person has no modal open any more."""
-        await self.until(name, lambda view: None if view.modal else True)
+        return alert, await self[name].sees(card_of(alert))
 
     async def release_responder(self) -> None:
         """Let the responder that waits finish."""
@@ -165,70 +142,6 @@ class FeatureEnvironment(BotEnvironment):
         while newest.end_date is None:
             newest = await self.client.action(newest.id, wait_s=10)
         return newest
-
-    async def ephemeral(self, name: str, words: str, channel: str = SOC) -> dict[str, Any]:
-        """The newest ephemeral message to this person with these words, once it is there."""
-
-        def seen(view: EmulatorView) -> dict[str, Any] | None:
-            return next((m for m in reversed(view.ephemerals(channel)) if words in text_of(m)), None)
-
-        return within_limits(await self.until(name, seen))
-
-    async def told(self, name: str, words: str, channel: str = SOC) -> dict[str, Any]:
-        """What tells this person these words, in a modal or an ephemeral message, once it is there.
-
-        Each is returned once, so that asking the same again waits for the next.
-        """
-
-        def seen(view: EmulatorView) -> dict[str, Any] | None:
-            shown = [*reversed(view.modals), *reversed(view.ephemerals(channel))]
-            return next((m for m in shown if words in text_of(m) and _identity(m) not in self._reported), None)
-
-        found = await self.until(name, seen)
-        self._reported.add(_identity(found))
-        return found if found.get("type") == "modal" else within_limits(found)
-
-
-def _identity(shown: Mapping[str, Any]) -> str:
-    """Tells messages and states of a view apart."""
-    return str(shown.get("ts") or (shown["id"], shown["hash"]))
-
-
-def card_in(view: EmulatorView, channel: str, alert_id: str, words: str = "") -> dict[str, Any] | None:
-    """The card of an alert on a person's view, if it has these words."""
-    for message in view.messages(channel):
-        if not message.get("ephemeral") and f" {alert_id}:" in message["text"] and words in text_of(message):
-            return message
-    return None
-
-
-def text_of(message: Mapping[str, Any]) -> str:
-    """All texts of a message or view."""
-    return json.dumps([message.get(k) for k in ("text", "title", "blocks", "attachments")], ensure_ascii=False)
-
-
-def within_limits(message: dict[str, Any]) -> dict[str, Any]:
-    """The message, after a check of Slack's limits."""
-    payload = {key: message[key] for key in ("text", "blocks", "attachments") if message.get(key)}
-    assert problems("message", payload) == []
-    return message
-
-
-def topmost(callback_id: str, words: str = "") -> Any:
-    """Looks for the modal on top, with this callback id and these words."""
-
-    def look(view: EmulatorView) -> dict[str, Any] | None:
-        modal = view.modal
-        return modal if modal and modal["callback_id"] == callback_id and words in text_of(modal) else None
-
-    return look
-
-
-def fine(view: dict[str, Any]) -> dict[str, Any]:
-    """The view, after a check of Slack's limits."""
-    shown = {key: view[key] for key in VIEW_KEYS if view.get(key)}
-    assert problems("home" if view["type"] == "home" else "modal", shown) == []
-    return view
 
 
 @asynccontextmanager
@@ -248,22 +161,3 @@ async def feature_environment(
         people = {user_id: env.reader(user_id) for user_id in PEOPLE}
         await env.bot.leading.wait()
         yield FeatureEnvironment(**vars(env), folder=folder, people=people)
-
-
-def message_with(channel: str, *words: str) -> Callable[[EmulatorView], dict[str, Any] | None]:
-    """Looks for the newest message with all these words."""
-
-    def look(view: EmulatorView) -> dict[str, Any] | None:
-        return next((m for m in reversed(view.messages(channel)) if all(w in text_of(m) for w in words)), None)
-
-    return look
-
-
-def modal_with(*words: str) -> Callable[[EmulatorView], dict[str, Any] | None]:
-    return lambda view: view.modal if view.modal and all(w in text_of(view.modal) for w in words) else None
-
-
-async def seen(env: BotEnvironment, who: str, look: Callable[[EmulatorView], dict[str, Any] | None]) -> dict[str, Any]:
-    found = await (await env.person(who)).until(look)
-    assert found is not None
-    return fine(found) if found.get("type") in ("modal", "home") else within_limits(found)

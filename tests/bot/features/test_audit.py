@@ -8,7 +8,8 @@ import pytest_asyncio
 from bot.features.audit.views import story
 from core.audit import trail
 from core.models import AuditRow
-from tests.bot.features.environment import MANIFEST, message_with, modal_with, seen, text_of
+from tests.bot.features.environment import MANIFEST
+from tests.bot.people import message_in, modal, text_of
 from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
 
 
@@ -27,13 +28,13 @@ async def test_anybody_reads_who_decided_what_about_what_they_may_see(env: BotEn
         )
     anna = await env.person(ANNA)
     await anna.command(SOC, f"/responder audit alert {alert}")
-    shown = text_of(await seen(env, ANNA, modal_with(f"Audit of {alert}")))
+    shown = text_of(await anna.sees(modal(f"Audit of {alert}")))
     assert "evidence of 203[.]0[.]113[.]7" in shown
     await anna.command(SOC, f"/responder audit {hidden}")
-    refused = text_of(await seen(env, ANNA, message_with(SOC, "TLP:RED")))
+    refused = text_of(await anna.sees(message_in(SOC, "TLP:RED")))
     assert "evidence" not in refused
     await anna.command(SOC, "/responder audit")
-    await seen(env, ANNA, message_with(SOC, "Type `/responder audit` and the id"))
+    await anna.sees(message_in(SOC, "Type `/responder audit` and the id"))
 
 
 def test_times_of_a_sentence_are_the_readers() -> None:

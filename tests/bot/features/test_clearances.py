@@ -1,13 +1,11 @@
 """What a person may not see they can't act on, and are told so calmly wherever they try."""
 
-from typing import Any
-
 import pytest
 
 from bot.block_kit import ids
 from core.models import RunInput
-from tests.bot.features.environment import FeatureEnvironment, text_of, topmost
-from tests.bot.features.runs.test_runs import menu_block
+from tests.bot.features.environment import FeatureEnvironment
+from tests.bot.people import card_of, modal, text_of
 from tests.bot.running import SOC
 
 ABOVE = "You may see up to TLP:AMBER. Ben or lea can open this."
@@ -15,13 +13,12 @@ ABOVE = "You may see up to TLP:AMBER. Ben or lea can open this."
 
 async def test_menu_and_list_offer_nothing_on_what_one_may_not_see(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna", tlp=3)
-    place: dict[str, Any] = {"action_id": ids.MENU, "block_id": menu_block(card)}
-    ((group,),) = [await env["anna"].options(SOC, card["ts"], **place)]
+    (group,) = await env["anna"].searches(card)
     assert [o["text"]["text"] for o in group["options"]] == [ABOVE]
-    offered = await env["ben"].options(SOC, card["ts"], **place)
+    offered = await env["ben"].searches(card)
     assert f"Alert {alert.id}" in [group["label"]["text"] for group in offered]
     await env["anna"].command(SOC, f"/responder list {alert.id}")
-    listed = text_of(await env.told("anna", ABOVE))
+    listed = text_of(await env["anna"].reads(ABOVE))
     assert "*Tell*" not in listed
     assert ids.MENU not in listed
 
@@ -30,24 +27,22 @@ async def test_run_command_says_calmly_that_one_may_not_see_it(env: FeatureEnvir
     alert = await env.create_alert(tlp=3)
     for name in ("tell", "nonsense"):
         await env["anna"].command(SOC, f"/responder run {name} {alert.id}")
-        await env.told("anna", f"{ABOVE} Nothing was done.")
+        await env["anna"].reads(f"{ABOVE} Nothing was done.")
     assert await env.client.actions("alert", alert.id) == []
 
 
 async def test_run_modal_offers_no_menu_for_what_one_may_not_see(env: FeatureEnvironment) -> None:
     _alert, card = await env.alert_and_card("anna", tlp=3)
     await env["anna"].shortcut(ids.RUN_MESSAGE_SHORTCUT, channel=SOC, message_ts=card["ts"])
-    view = await env.until("anna", topmost(ids.START_VIEW, ABOVE))
+    view = await env["anna"].sees(modal(ABOVE))
     assert ids.START_RESPONDER not in text_of(view)
-    place = {"view_id": view["id"], "action_id": "value:object"}
-    (found,) = await env["anna"].options(query="beacon", **place)
+    (found,) = await env["anna"].searches(view, "beacon")
     assert [o["value"] for o in found["options"]] == ["none"]
 
 
 async def test_a_menu_tells_who_is_not_linked_in_plain_words(env: FeatureEnvironment) -> None:
-    card = await env.card_of("anna", await env.create_alert())
-    place: dict[str, Any] = {"action_id": ids.MENU, "block_id": menu_block(card)}
-    (group,) = await env["uma"].options(SOC, card["ts"], query="203", **place)
+    card = await env["anna"].sees(card_of(await env.create_alert()))
+    (group,) = await env["uma"].searches(card, "203")
     assert [o["text"]["text"][:44] for o in group["options"]] == ["You're not linked yet: ask an administrator "]
 
 
@@ -69,7 +64,7 @@ async def test_no_command_tells_of_a_run_or_decides_on_it_once_its_root_is_above
     await env.core.send("PATCH", path, {"tlp": 3})
     for verb in ("approve", "deny", "cancel"):
         await env["anna"].command(SOC, f"/responder {verb} {action.id}")
-        await env.told("anna", f"{ABOVE} Nothing was done.")
+        await env["anna"].reads(f"{ABOVE} Nothing was done.")
     assert not [text for shown in env["anna"].live_view.ephemerals(SOC) if "payroll" in (text := text_of(shown))]
     waiting = await env.client.action(action.id)
     assert waiting.approval is not None

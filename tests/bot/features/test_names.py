@@ -6,8 +6,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.names import SlackNames
 from core.client import CoreClient
-from tests.bot.features.approvals.test_decisions import in_thread
-from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, text_of
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.people import card_of, reply_to, text_of
 from tests.bot.running import SOC
 
 KAI = "Kai (night shift)"
@@ -19,12 +19,12 @@ async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_t
         await env.core.core.people.link("kai", "T0LOCAL:U0KAI")
         alert, card = await env.alert_and_card("ben")
         await env.client.request("PATCH", f"/api/alert/{alert.id}", {"assignee": "kai@responder-bot.local"})
-        await env.until("ben", lambda view: card_in(view, SOC, alert.id, f"assigned to *{KAI}*"))
+        await env["ben"].sees(card_of(alert, f"assigned to *{KAI}*"))
         await kai.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
-        request = await env.until("ben", in_thread(card["ts"], f"*{KAI}* asks · "))
+        request = await env["ben"].sees(reply_to(card, f"*{KAI}* asks · "))
         assert f"asked by {KAI}" in request["text"]
         await env["ben"].command(SOC, f"/responder audit {alert.id}")
-        story = text_of(await env.told("ben", "Audit of"))
+        story = text_of(await env["ben"].reads("Audit of"))
         assert f"{KAI} asked to run Isolate on {alert.id}" in story
         assert "_1_0" not in story
         assert "kai" not in text_of(request).replace(KAI, "")
@@ -38,9 +38,9 @@ async def test_whom_the_settings_name_is_called_what_slack_calls_them_also_in_a_
         await env.core.core.people.link("kai", "T0LOCAL:U0KAI")
         alert, card = await env.alert_and_card("anna")
         await env["anna"].command(SOC, f"/responder run tell {alert.id}")
-        assert f"only {KAI} may run it" in text_of(await env.told("anna", "may run it"))
+        assert f"only {KAI} may run it" in text_of(await env["anna"].reads("may run it"))
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-        await env.until("ben", in_thread(card["ts"], f"Can be approved by: {KAI}, @leads."))
+        await env["ben"].sees(reply_to(card, f"Can be approved by: {KAI}, @leads."))
 
 
 async def test_two_people_whose_names_look_alike_are_told_apart_where_somebody_decides(env: FeatureEnvironment) -> None:
@@ -53,9 +53,9 @@ async def test_two_people_whose_names_look_alike_are_told_apart_where_somebody_d
         await env.core.core.people.link("kim", "T0LOCAL:U0KIM")
         alert, card = await env.alert_and_card("ben")
         await env.client.request("PATCH", f"/api/alert/{alert.id}", {"assignee": "kai@responder-bot.local"})
-        await env.until("ben", lambda view: card_in(view, SOC, alert.id, f"assigned to *{KAI}*"))
+        await env["ben"].sees(card_of(alert, f"assigned to *{KAI}*"))
         await kim.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
-        request = await env.until("ben", in_thread(card["ts"], "asks · "))
+        request = await env["ben"].sees(reply_to(card, "asks · "))
         assert "(kim@responder-bot.local)* asks · " in text_of(request)
 
 

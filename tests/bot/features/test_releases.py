@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from bot.block_kit import ids
-from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from tests import stores
-from tests.bot.features.approvals.test_decisions import button, direct, in_thread
 from tests.bot.features.bulks.test_bulks import shown, start
-from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import all_sent
-from tests.bot.running import OPEN, SOC, approve, undo
+from tests.bot.people import card_of, direct_message, modal, reply_to, text_of, updated
+from tests.bot.running import OPEN, SOC
 
 RULES: Mapping[str, Mapping[str, Any]] = {
     "Isolate": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "run_by": ["anna", "lea"]},
@@ -20,32 +19,25 @@ RULES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def asks(*words: str) -> Any:
-    def look(view: EmulatorView) -> dict[str, Any] | None:
-        return next((m for m in direct(view) if all(word in text_of(m) for word in words)), None)
-
-    return look
-
-
-async def isolated(env: FeatureEnvironment) -> tuple[str, str]:
-    """The ts of the card, and the id, of an alert whose address anna has isolated and ben has approved."""
+async def isolated(env: FeatureEnvironment) -> tuple[dict[str, Any], str]:
+    """The card, and the id, of an alert whose address anna has isolated and ben has approved."""
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-    form = fine(await env.until("anna", topmost(ids.START_VIEW, "How long")))
+    form = await env["anna"].sees(modal("How long"))
     assert "Starts after 1 approval by lea or ben; until then *Withdraw* is on the card. With a time" in text_of(form)
-    await env["anna"].submit(form["id"], {})
-    request = await env.until("ben", in_thread(card["ts"], "asks · "))
-    await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    await env["anna"].submits(form)
+    request = await env["ben"].sees(reply_to(card, "asks · "))
+    await env["ben"].confirms("Approve", request)
     await env.ended_run(alert)
-    return card["ts"], alert.id
+    return card, alert.id
 
 
 async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who_approved(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
-        ts, first = await isolated(env)
-        card = await env.until("anna", lambda view: card_in(view, SOC, first, "Undo now"))
-        await env["lea"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
-        asked = text_of(fine(await env.until("lea", topmost(ids.UNDO_VIEW))))
+        contained, first = await isolated(env)
+        card = await env["anna"].sees(card_of(first, "Undo now"))
+        await env["lea"].presses("Undo now", card)
+        asked = text_of(await env["lea"].sees(modal("Tell?")))
         assert f"🔓 *Tell* on ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({first})" in asked
         assert "approved by ben" in asked
         assert "anna and ben hear of it." in asked
@@ -54,15 +46,15 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         assert f"since <!date^{run.measure.since // 1000}^" in asked
         second = await env.create_alert(sourceRef="second", title="The same host again")
         await env["lea"].command(SOC, f"/responder run tell {second.id}")
-        question = fine(await env.until("lea", topmost(ids.NOTICE_VIEW, "It ends *Isolate*")))
+        question = await env["lea"].sees(modal("It ends *Isolate*"))
         (measure,) = await env.client.measures()
         until = f"until <!date^{(measure.until or 0) // 1000}^{{time}}|"
         assert f"It ends *Isolate* on `203[.]0[.]113[.]7` {until}" in text_of(question)
         assert f"by anna, approved by ben, for {first}. anna and ben hear of it." in text_of(question)
         assert 'Starts at once; *Stop* is on the card while it runs."' in text_of(question)
         assert await env.client.actions("alert", second.id) == []
-        await env["lea"].click(None, view_id=question["id"], action_id=ids.RUN)
-        told = await env.until("ben", in_thread(ts, "was undone by *lea*"))
+        await env["lea"].presses("Tell", question)
+        told = await env["ben"].sees(reply_to(contained, "was undone by *lea*"))
         assert "<@U0BEN> <@U0ANNA>" in text_of(told)
         assert await env.client.measures() == []
 
@@ -79,9 +71,9 @@ async def test_a_release_of_what_a_bulk_contains_tells_who_contained_and_who_app
         await shown(env, "2 of 2 succeeded")
         second = await env.create_alert(sourceRef="second", title="The same host again")
         await env["lea"].command(SOC, f"/responder run tell {second.id}")
-        question = fine(await env.until("lea", topmost(ids.NOTICE_VIEW, f"for {first.id}. anna and ben hear of it.")))
-        await env["lea"].click(None, view_id=question["id"], action_id=ids.RUN)
-        told = await env.until("ben", in_thread(card["ts"], "was undone by *lea*"))
+        question = await env["lea"].sees(modal(f"for {first.id}. anna and ben hear of it."))
+        await env["lea"].presses("Tell", question)
+        told = await env["ben"].sees(reply_to(card, "was undone by *lea*"))
         assert "<@U0BEN> <@U0ANNA>" in text_of(told)
 
 
@@ -96,38 +88,38 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         until = (await env.ended_run(second)).undo
         (run,) = [one.id for one in await env.client.actions("alert", first)]
         both = f", by {asked.id} until <!date^{(until.at or 0) // 1000}^{{time}}|" if until is not None else ""
-        await env.until("anna", lambda view: card_in(view, SOC, first, both))
-        told = await env.until("lea", asks("ben approved: ", "in force until", "Undo now"))
+        await env["anna"].sees(card_of(first, both))
+        told = await env["lea"].sees(direct_message("ben approved: ", "in force until", "Undo now"))
         assert until is not None
         of_lea = f"*Isolate* on `203[.]0[.]113[.]7` until <!date^{(until.at or 0) // 1000}^{{time}}|"
 
         await env["anna"].command(SOC, "/responder active")
-        listed = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*In force: 1 measure*")))
+        listed = await env["anna"].sees(modal("*In force: 1 measure*"))
         assert f", by {run} until <!date^" in text_of(listed)
 
         third = await env.create_alert(sourceRef="third")
         await env["ben"].command(SOC, f"/responder run tell {third.id}")
-        released = text_of(fine(await env.until("ben", topmost(ids.NOTICE_VIEW, f"🔓 It ends {of_lea}"))))
+        released = text_of(await env["ben"].sees(modal(f"🔓 It ends {of_lea}")))
         assert "⚠️ It also ends *Isolate* on `203[.]0[.]113[.]7` until <!date^" in released
         assert f"by anna, approved by ben, for {first}. anna and ben hear of it." in released
 
-        card = await env.until("anna", lambda view: card_in(view, SOC, first, "Undo now"))
-        await env["eve"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
-        await env.told("eve", "You can't run responders.")
-        receipt = await env.until("anna", asks("ben approved: ", first, "Undo now"))
-        question = text_of(fine(await undo(env["anna"], SOC, card["ts"], action_id=button(card, ids.UNDO))))
+        card = await env["anna"].sees(card_of(first, "Undo now"))
+        await env["eve"].presses("Undo now", card)
+        await env["eve"].reads("You can't run responders.")
+        receipt = await env["anna"].sees(direct_message("ben approved: ", first, "Undo now"))
+        question = text_of(await env["anna"].confirms("Undo now", card))
         assert f"⚠️ It also ends {of_lea}" in question
         assert f", by {asked.id} until" not in question
         assert f"by lea, approved by ben, for {second.id}. lea and ben hear of it." in question
         assert question.index("It also ends") < question.index("It ends:")
         for alert_id, words in ((first, "🔓 *Tell*"), (second.id, " · undone")):
-            shown = await env.until("lea", lambda view, one=alert_id, has=words: card_in(view, SOC, one, has))  # type: ignore[misc]
+            shown = await env["lea"].sees(card_of(alert_id, words))
             assert "in force" not in text_of(shown)
             assert "Undo now" not in text_of(shown)
-        elsewhere = await env.until("lea", in_thread((await env.card_of("lea", second))["ts"], "was undone by *anna*"))
+        elsewhere = await env["lea"].sees(reply_to(await env["lea"].sees(card_of(second)), "was undone by *anna*"))
         assert "<@U0BEN> <@U0LEA>" in text_of(elsewhere)
         for who, message in (("anna", receipt), ("lea", told)):
-            again = await env.until(who, lambda view, old=message: after_undo(view, old["ts"]))  # type: ignore[misc]
+            again = await env[who].sees(updated(message, without="Undo now"))
             assert "in force" not in text_of(again)
         assert await env.client.measures() == []
 
@@ -135,9 +127,9 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
 async def test_what_begins_while_somebody_reads_the_question_is_shown_before_it_ends_too(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         _, first = await isolated(env)
-        card = await env.until("lea", lambda view: card_in(view, SOC, first, "Undo now"))
-        await env["lea"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
-        question = await env.until("lea", topmost(ids.UNDO_VIEW))
+        card = await env["lea"].sees(card_of(first, "Undo now"))
+        await env["lea"].presses("Undo now", card)
+        question = await env["lea"].sees(modal("Tell?"))
         assert "also" not in text_of(question)
         async with CoreClient(env.core.url, env.service_key) as bot:
             body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": first}
@@ -145,14 +137,14 @@ async def test_what_begins_while_somebody_reads_the_question_is_shown_before_it_
             await bot.as_user("ben").approve(asked.id)
             while (await bot.action(asked.id, wait_s=10)).end_date is None:
                 pass
-        await env["lea"].submit(question["id"], {})
-        again = await env.until("lea", topmost(ids.UNDO_VIEW, "⚠️ It also ends *Isolate*"))
+        await env["lea"].submits(question)
+        again = await env["lea"].sees(modal("⚠️ It also ends *Isolate*"))
         assert "so nothing was done. Read it again." in text_of(again)
         (measure,) = await env.client.measures()
         assert len(measure.actions) == 2
-        await env["lea"].submit(again["id"], {})
+        await env["lea"].submits(again)
         for who in ("anna", "ben"):  # who asked and who approved
-            await env.until(who, asks("lea undid *Isolate on ip 203[.]0[.]113[.]7*"))
+            await env[who].sees(direct_message("lea undid *Isolate on ip 203[.]0[.]113[.]7*"))
         assert await env.client.measures() == []
 
 
@@ -160,16 +152,16 @@ async def test_of_a_containment_that_is_only_starting_nobody_knows_after_the_und
     starts = {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}
     async with feature_environment(tmp_path, {**RULES, "Wait": starts}) as env:
         _, first = await isolated(env)
-        card = await env.until("anna", lambda view: card_in(view, SOC, first, "Undo now"))
+        card = await env["anna"].sees(card_of(first, "Undo now"))
         second, _ = await env.alert_and_card("lea", sourceRef="second", title="The same host again")
         await env.client.run({"responderId": "Wait_1_0", "objectType": "alert", "objectId": second.id})
-        await env.until("anna", lambda view: card_in(view, SOC, second.id, "*Wait* on ip 203[.]0[.]113[.]7 running"))
-        question = text_of(await undo(env["anna"], SOC, card["ts"], action_id=button(card, ids.UNDO)))
+        await env["anna"].sees(card_of(second, "*Wait* on ip 203[.]0[.]113[.]7 running"))
+        question = text_of(await env["anna"].confirms("Undo now", card))
         starting = f"⚠️ *Wait* on `203[.]0[.]113[.]7`, which is starting, by admin, for {second.id}"
         assert f"{starting}: afterwards nobody knows whether it is in force." in question
-        await env.until("anna", lambda view: card_in(view, SOC, first, "🔓 *Tell*"))
+        await env["anna"].sees(card_of(first, "🔓 *Tell*"))
         await env.release_responder()
-        await env.until("anna", lambda view: card_in(view, SOC, second.id, "is maybe in force until"))
+        await env["anna"].sees(card_of(second, "is maybe in force until"))
 
 
 async def test_a_reply_that_a_host_may_be_free_again_says_later_that_it_was_undone(tmp_path: Path) -> None:
@@ -182,16 +174,11 @@ async def test_a_reply_that_a_host_may_be_free_again_says_later_that_it_was_undo
         await env.client.run({**body, "responderId": "Isolate_1_0"})
         await env.ended_run(first)
         await env.client.run({**body, "responderId": "Tell_1_0", "objectId": second.id})
-        doubted = await env.until("anna", in_thread(card["ts"], "may not be in force any more"))
-        await undo(env["anna"], SOC, doubted["ts"], action_id=button(doubted, ids.UNDO))
-        ended = await env.until("anna", in_thread(card["ts"], "It is no longer in force."))
+        doubted = await env["anna"].sees(reply_to(card, "may not be in force any more"))
+        await env["anna"].confirms("Undo now", doubted)
+        ended = await env["anna"].sees(reply_to(card, "It is no longer in force."))
         assert ended["ts"] == doubted["ts"]
         assert ids.UNDO not in text_of(ended)
-
-
-def after_undo(view: EmulatorView, ts: str) -> dict[str, Any] | None:
-    """The direct message with this ts once it offers no Undo."""
-    return next((m for m in direct(view) if m["ts"] == ts and "Undo now" not in text_of(m)), None)
 
 
 async def test_who_may_not_run_what_is_in_force_does_not_end_it(tmp_path: Path) -> None:
@@ -199,9 +186,9 @@ async def test_who_may_not_run_what_is_in_force_does_not_end_it(tmp_path: Path) 
         await isolated(env)
         second = await env.create_alert(sourceRef="second")
         await env["ben"].command(SOC, f"/responder run tell {second.id}")
-        question = await env.until("ben", topmost(ids.NOTICE_VIEW, "It ends *Isolate*"))
-        await env["ben"].click(None, view_id=question["id"], action_id=ids.RUN)
-        await env.told("ben", "Only who may run Isolate may undo what it left in force.")
+        question = await env["ben"].sees(modal("It ends *Isolate*"))
+        await env["ben"].presses("Tell", question)
+        await env["ben"].reads("Only who may run Isolate may undo what it left in force.")
         assert len(await env.client.measures()) == 1
 
 
@@ -213,27 +200,26 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again", tlp=0)
         other = await env.create_alert(sourceRef="third", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
         await env["lea"].command(SOC, f"/responder run isolate {second.id} {other.id}")
-        both = fine(await env.until("lea", topmost(ids.NOTICE_VIEW, already)))
+        both = await env["lea"].sees(modal(already))
         assert "*Runs on 2 targets*" in text_of(both)
         await env["lea"].command(SOC, f"/responder run isolate {second.id}")
-        form = fine(await env.until("lea", topmost(ids.START_VIEW, already)))
+        form = await env["lea"].sees(modal("How long", already))
         assert f" by anna ({measure.actions[-1]}). Of both, the later end counts." in text_of(form)
         assert "UTC;" not in text_of(form)
-        field = next(b for b in form["blocks"] if b.get("block_id", "").startswith("undo_after"))
-        await env["lea"].submit(form["id"], {field["block_id"]: {field["element"]["action_id"]: "15"}})
+        await env["lea"].submits(form, undo_after="15 minutes")
         changes_nothing = f" by anna ({measure.actions[-1]}). This would end earlier, so it changes nothing."
-        request = await env.until("ben", in_thread(card["ts"], "asks · "))
-        for asked in (request, await env.until("ben", asks("asks · ", second.id))):
+        request = await env["ben"].sees(reply_to(card, "asks · "))
+        for asked in (request, await env["ben"].sees(direct_message("asks · ", second.id))):
             assert already in text_of(asked)
             assert changes_nothing in text_of(asked)
-        elsewhere = await env.card_of("ben", second, OPEN)
+        elsewhere = await env["ben"].sees(card_of(second, channel=OPEN))
         (in_open,) = [m for m in env["ben"].live_view.thread(OPEN, elsewhere["ts"]) if "asks · " in text_of(m)]
         assert "🔒" not in text_of(in_open)  # where nobody may see the alert whose run it is
-        await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-        shown = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, already)))
+        await env["ben"].presses("Approve", request)
+        shown = await env["ben"].sees(modal(already))
         assert changes_nothing in text_of(shown)
-        await env["ben"].submit(shown["id"], {})
-        await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))
+        await env["ben"].submits(shown)
+        await env["ben"].sees(modal("it starts now"))
 
 
 async def test_who_reviews_a_bulk_reads_of_which_host_it_is_in_force_already(tmp_path: Path) -> None:
@@ -243,8 +229,8 @@ async def test_who_reviews_a_bulk_reads_of_which_host_it_is_in_force_already(tmp
         other = await env.create_alert(sourceRef="third", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
         await start(env, "lea", "isolate", [second.id, other.id])
         message = await shown(env, "2 wait for approval")
-        await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
-        review = fine(await env.until("ben", topmost(ids.BULK_APPROVE_VIEW)))
+        await env["ben"].presses("Review", message)
+        review = await env["ben"].sees(modal("Isolate (2)?"))
         assert text_of(review).count("🔒 `203[.]0[.]113[.]7` is contained already until <!date^") == 1
         assert "`203[.]0[.]113[.]9` is contained" not in text_of(review)
 
@@ -255,13 +241,13 @@ async def test_a_question_names_a_host_as_the_alert_writes_it(tmp_path: Path) ->
     async with feature_environment(tmp_path, rules) as env:
         alert = await env.create_alert(artifacts=[{"dataType": "hostname", "data": "LT-0198"}])
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-        form = fine(await env.until("anna", topmost(ids.START_VIEW, "How long")))
-        await env["anna"].submit(form["id"], {})
+        form = await env["anna"].sees(modal("How long"))
+        await env["anna"].submits(form)
         await env.ended_run(alert)
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-        await env.until("anna", topmost(ids.START_VIEW, "🔒 `LT-0198` is contained already until"))
+        await env["anna"].sees(modal("🔒 `LT-0198` is contained already until"))
         await env["anna"].command(SOC, f"/responder run tell {alert.id}")
-        question = await env.until("anna", topmost(ids.NOTICE_VIEW, "It ends *Isolate* on `LT-0198` until"))
+        question = await env["anna"].sees(modal("It ends *Isolate* on `LT-0198` until"))
         assert f"for {alert.id}. anna hears of it." in text_of(question)
 
 
@@ -274,17 +260,17 @@ async def test_who_releases_what_still_waits_is_asked_and_who_approves_it_reads_
             body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
             waits = await bot.as_user("anna").run(body)
         await env["ben"].command(SOC, f"/responder approve {waits.id}")
-        read_before = await env.until("ben", topmost(ids.APPROVE_VIEW))
+        read_before = await env["ben"].sees(modal("Isolate?"))
         await env["lea"].command(SOC, f"/responder run tell {alert.id}")
-        question = fine(await env.until("lea", topmost(ids.NOTICE_VIEW, "still waits for approval")))
+        question = await env["lea"].sees(modal("still waits for approval"))
         asked = f"⚠️ *Isolate* on ip 203[.]0[.]113[.]7 for 1 hour, asked by anna ({waits.id}), still waits"
         assert f"{asked} for approval: withdraw or deny it too." in text_of(question)
         assert len(await env.client.actions("alert", alert.id)) == 1
-        await env["lea"].click(None, view_id=question["id"], action_id=ids.RUN)
-        await env.told("lea", "Started Tell on ip 203[.]0[.]113[.]7")
+        await env["lea"].presses("Tell", question)
+        await env["lea"].reads("Started Tell on ip 203[.]0[.]113[.]7")
         ran = await env.ended_run(alert)
-        await env["ben"].submit(read_before["id"], {})
-        again = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, "⚠️ *Tell* by lea ran on it <!date^")))
+        await env["ben"].submits(read_before)
+        again = await env["ben"].sees(modal("⚠️ *Tell* by lea ran on it <!date^"))
         at = f"{(ran.dispatched_at or 0) // 1000}^"
         assert f"ran on it <!date^{at}" in text_of(again)
         assert "This has changed since you opened it" in text_of(again)
@@ -300,16 +286,15 @@ async def test_an_undo_of_one_of_two_containments_of_the_same_people_says_once_w
             asked = await bot.as_user("anna").run(body)
             await env["ben"].command(SOC, f"/responder approve {asked.id}")
             longer = "This would make it last longer: for 1 hour from its own start."
-            await env.until("ben", topmost(ids.APPROVE_VIEW, longer))
+            await env["ben"].sees(modal(longer))
             await bot.as_user("ben").approve(asked.id)
         await env.ended_run(second)
-        card = await env.until("lea", lambda view: card_in(view, SOC, first, f", by {asked.id} until"))
-        await env["lea"].click(SOC, card["ts"], action_id=button(card, ids.UNDO))
-        question = text_of(fine(await env.until("lea", topmost(ids.UNDO_VIEW, "⚠️ It also ends *Isolate*"))))
-        assert question.count("anna and ben hear of it.") == 1
-        form = await env.until("lea", topmost(ids.UNDO_VIEW))
-        await env["lea"].submit(form["id"], {})
-        await env.until("lea", lambda view: card_in(view, SOC, second.id, " · undone"))
+        card = await env["lea"].sees(card_of(first, f", by {asked.id} until"))
+        await env["lea"].presses("Undo now", card)
+        form = await env["lea"].sees(modal("⚠️ It also ends *Isolate*"))
+        assert text_of(form).count("anna and ben hear of it.") == 1
+        await env["lea"].submits(form)
+        await env["lea"].sees(card_of(second, " · undone"))
         await all_sent(env.bot)
         # Slack's limits keep progress back for longer than what is no longer in force: the last edit was none.
         statement = "SELECT key, event_updated_at, nonprogress_updated_at FROM message"

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from bot.app import Bot, running
 from bot.clearance import MASK, SHARED, may_see
 from bot.settings import BotSettings
-from bot.slack_emulator import EmulatedUser
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.common.database import Dialect
@@ -29,6 +28,7 @@ from tests import stores
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import write_responders
 from tests.bot.outbox.harness import ManualClock, all_sent, until, until_read
+from tests.bot.people import Person, card_of
 from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, running_bot
 from tests.responder_folders import write_responder
 
@@ -68,8 +68,8 @@ class PostedAlert:
     """An alert and its case, with every kind of message about them."""
 
     scene: BotEnvironment
-    anna: EmulatedUser
-    ben: EmulatedUser
+    anna: Person
+    ben: Person
     alert_id: str = ""
     case_id: str = ""
     task_id: str = ""
@@ -80,7 +80,7 @@ class PostedAlert:
         scene = self.scene
         observed = [{"dataType": "ip", "data": OBSERVED}]
         self.alert_id = await scene.post_alert(title=TITLE, artifacts=observed)
-        await scene.card(self.anna, self.alert_id)
+        await self.anna.sees(card_of(self.alert_id))
         self.direct = await self.ben.dm(scene.emulator.bot_user_id)
         for name in ("Report_1_0", "Fail_1_0"):
             await self.ran(name)
@@ -132,7 +132,7 @@ class PostedAlert:
         return {secret for secret in SECRETS if secret in everything}
 
 
-async def stored(who: EmulatedUser, channel: str) -> str:
+async def stored(who: Person, channel: str) -> str:
     """Everything that the emulator keeps of a channel: messages with their threads and metadata, and files."""
     shown = await messages(who, channel)
     files = [f["id"] for m in shown for f in m.get("files") or [] if f.get("mode") != "tombstone"]
@@ -140,18 +140,18 @@ async def stored(who: EmulatedUser, channel: str) -> str:
     return json.dumps(shown, ensure_ascii=False).replace("[.]", ".") + "\n".join(contents)
 
 
-async def messages(who: EmulatedUser, channel: str) -> list[dict[str, Any]]:
+async def messages(who: Person, channel: str) -> list[dict[str, Any]]:
     """The messages of a channel with their threads."""
     roots = [m for m in await who.messages(channel) if not m.get("ephemeral")]
     return [message for root in roots for message in await who.thread(channel, root["ts"])]
 
 
-async def texts(who: EmulatedUser, channel: str) -> set[str]:
+async def texts(who: Person, channel: str) -> set[str]:
     """What messages say; nothing of those that had only a file which is gone."""
     return {str(m["blocks"]) if m.get("blocks") else m["text"] for m in await messages(who, channel)} - {""}
 
 
-async def content(who: EmulatedUser, file_id: str) -> str:
+async def content(who: Person, file_id: str) -> str:
     try:
         return (await who.file(file_id)).decode()
     except aiohttp.ClientResponseError as error:
@@ -325,8 +325,8 @@ async def test_while_slack_cannot_be_asked_posted_messages_stay_and_new_ones_are
         it.scene.emulator.faults.fail("conversations.info", times=3)
         async with another_bot(it.scene, it.scene.settings) as bot:
             other = await it.scene.post_alert(title="Lemur calls home", sourceRef="other")
-            await it.scene.card(it.anna, other)
-            await it.scene.card(it.anna, other, OPEN)
+            await it.anna.sees(card_of(other))
+            await it.anna.sees(card_of(other, channel=OPEN))
             assert "Lemur" not in await stored(it.ben, SOC)
             assert await it.seen(SOC) == set(SECRETS)
             await bot.channels.refresh()

@@ -17,7 +17,8 @@ from core.settings import ResponderSection
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.outbox.harness import ManualClock, all_sent, until, until_read
-from tests.bot.running import ANNA, CHANNELS, NINA, SOC, BotEnvironment, find_card, running_bot
+from tests.bot.people import card_of, message_in, reply_to
+from tests.bot.running import ANNA, CHANNELS, NINA, SOC, BotEnvironment, running_bot
 from tests.bot.test_budget import calls_to_core
 
 EXTRACT = "ResponderBot_ExtractIndicators_1_0"
@@ -46,8 +47,8 @@ async def test_one_alert_that_core_fails_to_read_keeps_no_other_from_being_refre
     async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
         anna = await env.person(ANNA)
         bad, good = await env.post_alert(sourceRef="bad"), await env.post_alert(sourceRef="good")
-        await env.card(anna, bad)
-        await env.card(anna, good)
+        await anna.sees(card_of(bad))
+        await anna.sees(card_of(good))
         await at_rest(env)
         stored(env, "UPDATE message SET digest = ''")  # so that what is rendered again is sent again
         proxy.replace(lambda request: web.Response(status=500) if bad in ids_of(request) else None)
@@ -123,7 +124,7 @@ async def test_an_internal_error_is_logged_and_told_and_stops_no_sending(
         assert "work_failed" in capsys.readouterr().out
         stored(env, "UPDATE message SET key = replace(key, ' ', ':')")
         await until(lambda: not env.bot.notifier.problem)
-        await env.card(anna, await env.post_alert(sourceRef="after"))
+        await anna.sees(card_of(await env.post_alert(sourceRef="after")))
 
 
 async def test_requests_and_held_progress_survive_the_end_of_the_bot(tmp_path: Path) -> None:
@@ -143,7 +144,7 @@ async def test_requests_and_held_progress_survive_the_end_of_the_bot(tmp_path: P
             running(env.settings, core, clock_ms=now_ms),
         ):
             await until(lambda: not stored(env, "SELECT 1 FROM refresh"))
-            await anna.until(lambda view: "done" in str(find_card(view.messages(SOC), alert_id)))
+            await anna.sees(card_of(alert_id, "done"))
             await until(lambda: not stored(env, "SELECT 1 FROM message WHERE digest = ''"))
 
 
@@ -154,8 +155,8 @@ async def test_a_leader_that_loses_its_lease_within_a_page_leaves_it_to_the_next
         case_id = (await env.client.create_case({"title": "One", "description": "d", "severity": 4})).id
         task = await env.client.add_task(case_id, {"title": "Look"})
         log_id = (await env.client.add_log(task.id, {"message": "Seen"})).id
-        card = await env.card(anna, case_id)
-        await anna.until(lambda view: [m for m in view.thread(SOC, card["ts"]) if log_id in m["text"]])
+        card = await anna.sees(card_of(case_id))
+        await anna.sees(reply_to(card, log_id))
         await at_rest(env)
         proxy.hold(f"GET {DOCUMENTS}")
         response = await env.core.send("PATCH", f"/api/case/{case_id}", {"tlp": 3})
@@ -191,7 +192,7 @@ async def test_a_request_waits_while_slack_does_not_say_who_is_asked_and_not_onc
         env.emulator.faults.fail("users.info")
         await env.client.run(run)
         await until(lambda: stored(env, requests) == [(1,)])
-        await nina.until(lambda view: [m for m in view.messages(direct) if "Approve or deny" in m["text"]])
+        await nina.sees(message_in(direct, "Approve or deny"))
         clock.ahead_ms += CACHE_MS + 1
         env.emulator.faults.error("users.info", "missing_scope")
         await env.client.run(run)

@@ -8,6 +8,7 @@ from bot.outbox import RateLimiter
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from tests.bot.outbox.harness import ManualClock, all_sent
+from tests.bot.people import card_of
 from tests.bot.running import ANNA, BEN, SOC, UNLIMITED, running_bot
 
 ONCALL = "<!subteam^S0ONCALL>"
@@ -34,7 +35,7 @@ async def test_critical_alerts_ring_whoever_is_on_call_three_times_in_ten_minute
         assert mention["text"] == f"New: CRITICAL Ransomware note ({first})"
         more = [await env.post_alert(sourceRef=f"{n}", severity=4, title=f"Note {n}") for n in (2, 3)]
         await anna.until(lambda view: len(mentions(view)) == 3)
-        await env.card(anna, await env.post_alert(sourceRef="4", severity=4, title="Another"))
+        await anna.sees(card_of(await env.post_alert(sourceRef="4", severity=4, title="Another")))
         await all_sent(env.bot)
         rang = [f"New: CRITICAL Note {n} ({alert_id})" for n, alert_id in enumerate(more, 2)]
         assert [shown["text"] for shown in ben.live_view.notifications] == [mention["text"], *rang]
@@ -62,7 +63,7 @@ async def test_a_group_mentions_as_often_and_no_more_after_a_restart(tmp_path: P
             CoreClient(env.core.url, env.service_key) as core,
             running(env.settings, core, clock_ms=clock, rate_limiter=limiter) as bot,
         ):
-            await env.card(anna, await env.post_alert(sourceRef="after", severity=4, title="After the restart"))
+            await anna.sees(card_of(await env.post_alert(sourceRef="after", severity=4, title="After the restart")))
             await all_sent(bot)
             assert len(mentions(anna.live_view)) == 3
             clock.ahead_ms += TEN_MINUTES_MS

@@ -9,9 +9,9 @@ from bot.slack_emulator import EmulatorView
 from core.models import Event, RunInput
 from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.features.approvals.test_decisions import button
 from tests.bot.outbox.harness import until, until_read
-from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, approve, find_card, running_bot
+from tests.bot.people import card_of, find_card, modal
+from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, running_bot
 
 EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 WEBHOOK = "ResponderBot_Webhook_1_0"
@@ -53,8 +53,8 @@ async def test_an_alert_goes_to_the_channels_whose_route_takes_it(tmp_path: Path
         anna = await scene.person(ANNA)
         low = await scene.post_alert(severity=1, sourceRef="low")
         high = await scene.post_alert(severity=4, sourceRef="high")
-        await scene.card(anna, high, RED)
-        await scene.card(anna, low, OPEN)
+        await anna.sees(card_of(high, channel=RED))
+        await anna.sees(card_of(low, channel=OPEN))
         assert find_card(await anna.messages(RED), low) is None
 
 
@@ -62,7 +62,7 @@ async def test_a_card_shows_changes_of_its_alert(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene:
         anna, alert_id, _ = await scene.first_card()
         await scene.client.create_case_from_alert(alert_id)
-        await anna.until(lambda view: "*made into case" in str(find_card(view.messages(SOC), alert_id)))
+        await anna.sees(card_of(alert_id, "*made into case"))
 
 
 async def test_a_log_is_shown_in_the_thread_of_its_alert(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ async def test_news_of_a_case_reaches_the_thread_of_an_alert_that_is_as_new(tmp_
     async with running_bot(tmp_path, responder=responder, core_proxy=proxy.serve) as scene:
         anna = await scene.person(ANNA)
         await hold_feed(scene, proxy)
-        await scene.card(anna, await scene.post_alert(sourceRef="before"))
+        await anna.sees(card_of(await scene.post_alert(sourceRef="before")))
         await proxy.request_held.wait()  # all that follows comes in one page
         older = (await scene.client.create_case({"title": "Beacons", "description": "All.", "severity": 1})).id
         merged, promoted = await scene.post_alert(sourceRef="merged"), await scene.post_alert(sourceRef="promoted")
@@ -113,7 +113,7 @@ async def test_an_approval_is_requested_although_other_news_of_its_case_follows_
         case_id = (await scene.client.create_case_from_alert(alert_id)).id
         task = await scene.client.add_task(case_id, {"title": "Look"})
         await hold_feed(scene, proxy, response=True)
-        await scene.card(anna, await scene.post_alert(sourceRef="before"))  # the answer to the next request is held
+        await anna.sees(card_of(await scene.post_alert(sourceRef="before")))  # the answer to the next request is held
         await scene.client.run(RunInput(responder_id=WEBHOOK, object_type="case_task", object_id=task.id))
         await proxy.request_held.wait()
         await scene.client.add_task(case_id, {"title": "Tell"})  # in the page after that
@@ -127,7 +127,7 @@ async def test_the_end_of_a_run_does_not_wait_for_new_alerts_that_came_with_it(t
         anna, alert_id, _ = await scene.first_card()
         await hold_feed(scene, proxy)
         before = await scene.post_alert(sourceRef="before")
-        await scene.card(anna, before)
+        await anna.sees(card_of(before))
         await proxy.request_held.wait()  # all that follows comes in one page
         others = [await scene.post_alert(sourceRef=f"other {number}") for number in range(5)]
         await scene.client.run(RunInput(responder_id=EXTRACT, object_type="alert", object_id=alert_id))
@@ -136,12 +136,12 @@ async def test_the_end_of_a_run_does_not_wait_for_new_alerts_that_came_with_it(t
         await scene.client.create_case_from_alert(before)
         proxy.release()
         proxy.hold("POST /api/case/task/_search")  # which the bot needs before the page as a whole can be shown
-        await anna.until(lambda view: "done" in str(find_card(view.messages(SOC), alert_id)))
+        await anna.sees(card_of(alert_id, "done"))
         await proxy.request_held.wait()
         assert find_card(await anna.messages(SOC), others[0]) is None
         proxy.release()
         for other in others:
-            await scene.card(anna, other)
+            await anna.sees(card_of(other))
 
 
 async def hold_feed(scene: BotEnvironment, proxy: CoreProxy, *, response: bool = False) -> None:
@@ -163,9 +163,9 @@ async def test_approval_is_requested_in_the_thread_and_given_by_another_person(t
         alert_id, _ = await scene.new_card(anna)
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
         requests = await ben.until(lambda view: [m for m in thread(view, alert_id) if ids.APPROVE in str(m)])
-        await anna.click(SOC, requests[0]["ts"], action_id=button(requests[0], ids.APPROVE))
-        await anna.until(lambda view: "somebody else must" in str(view.modal))
-        await approve(ben, SOC, requests[0]["ts"], action_id=button(requests[0], ids.APPROVE))
+        await anna.presses("Approve", requests[0])
+        await anna.sees(modal("somebody else must"))
+        await ben.confirms("Approve", requests[0])
         await ben.until(lambda view: [m for m in thread(view, alert_id) if "done" in m["text"]])
         await ben.until(lambda view: "Approved by" in str(thread(view, alert_id)))
 
@@ -176,4 +176,4 @@ async def test_after_a_gap_in_the_feed_recent_cards_are_rendered_again(tmp_path:
         await scene.core.prune_events(-1)
         await scene.bot.outbox.commit_page([], 0)
         await scene.client.close_alerts([alert_id])
-        await anna.until(lambda view: "*closed* by" in str(find_card(view.messages(SOC), alert_id)))
+        await anna.sees(card_of(alert_id, "*closed* by"))

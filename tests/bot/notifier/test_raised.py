@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bot.slack_emulator import EmulatedUser
 from core.settings import SourceSection
 from tests.bot.outbox.harness import all_sent
-from tests.bot.running import ANNA, SOC, BotEnvironment, find_card, running_bot
+from tests.bot.people import Person, card_of, find_card, message_in, reply_to, updated
+from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
 
 HIGH = "C0HIGH"
 CHANNELS: list[dict[str, Any]] = [
@@ -21,7 +21,7 @@ EDGE = SourceSection.model_validate(
 
 
 @asynccontextmanager
-async def fed(tmp_path: Path) -> AsyncIterator[tuple[BotEnvironment, EmulatedUser]]:
+async def fed(tmp_path: Path) -> AsyncIterator[tuple[BotEnvironment, Person]]:
     async with running_bot(tmp_path, channels=CHANNELS, source={"edge": EDGE}) as env:
         env.emulator.add_channel(HIGH, name="high")
         await env.bot.channels.refresh()
@@ -40,14 +40,14 @@ async def send(env: BotEnvironment, number: int, severity: int) -> str:
 async def test_an_alert_that_was_raised_gets_a_card_where_it_was_too_low_before(tmp_path: Path) -> None:
     async with fed(tmp_path) as (env, anna):
         alert_id = await send(env, 1, severity=1)
-        card = await env.card(anna, alert_id)
+        card = await anna.sees(card_of(alert_id))
         assert await send(env, 1, severity=3) == alert_id
-        raised = await env.card(anna, alert_id, HIGH)
-        await anna.until(lambda view: "was Low until" in str(view.message(SOC, card["ts"])))
+        raised = await anna.sees(card_of(alert_id, channel=HIGH))
+        await anna.sees(updated(card, "was Low until"))
         assert "was Low until" in str(raised)
         await send(env, 1, severity=4)
-        await anna.until(lambda view: "was High until" in str(find_card(view.messages(HIGH), alert_id)))
-        await anna.until(lambda view: [m for m in view.thread(SOC, card["ts"]) if "S0ONCALL" in str(m)])
+        await anna.sees(card_of(alert_id, "was High until", channel=HIGH))
+        await anna.sees(reply_to(card, "S0ONCALL"))
         assert len(await anna.messages(HIGH)) == 1
         assert len(await anna.messages(SOC)) == 1
 
@@ -60,9 +60,9 @@ async def test_an_alert_of_a_group_that_becomes_critical_gets_a_card_of_its_own(
         )
         assert find_card(await anna.messages(SOC), ids[2]) is None
         await send(env, 2, severity=3)
-        await env.card(anna, ids[2], HIGH)
-        await anna.until(lambda view: [m for m in view.messages(SOC) if "1 high" in m["text"]])
+        await anna.sees(card_of(ids[2], channel=HIGH))
+        await anna.sees(message_in(SOC, "1 high"))
         await all_sent(env.bot)
         assert find_card(await anna.messages(SOC), ids[2]) is None  # the group says how many are high
         await send(env, 2, severity=4)
-        await env.card(anna, ids[2])
+        await anna.sees(card_of(ids[2]))

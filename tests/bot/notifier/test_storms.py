@@ -14,7 +14,8 @@ from bot.outbox import RateLimiter
 from bot.outbox.alert_groups import Card
 from tests import stores
 from tests.bot.outbox.harness import ManualClock, until
-from tests.bot.running import ANNA, SOC, BotEnvironment, find_card, running_bot
+from tests.bot.people import app_home, find_card, updated
+from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
 from tests.bot.storm import storm
 
 CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}}]
@@ -65,7 +66,7 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
         card, secret = next((m, found[1]) for m in await anna.messages(SOC) if (found := CARD.search(m["text"])))
         calls = len(env.emulator.traffic)
         await env.client.request("PATCH", f"/api/alert/{secret}", {"tlp": 3})
-        await anna.until(lambda view: "details withheld" in str(view.message(SOC, card["ts"])))
+        await anna.sees(updated(card, "details withheld"))
         sent = [
             body for _, what, body, _ in env.emulator.traffic[calls:] if what in ("chat.postMessage", "chat.update")
         ]
@@ -85,7 +86,7 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
         assert check.ok
         assert "alerts stand in 2 groups since" in check.message
         await anna.open_home()
-        home = await anna.until(lambda view: view.home or {})
+        home = await anna.sees(app_home())
         assert f"Storm in <#{SOC}>" in str(home)
         assert "2 groups since <!date^" in str(home)  # in each reader's time
         assert env.bot.health_server is not None

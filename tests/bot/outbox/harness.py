@@ -13,10 +13,11 @@ from bot.message import Message
 from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter
 from bot.outbox.replicas import LEASE_MS, RENEW_MS
 from bot.outbox.store import open_stores
-from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
+from bot.slack_emulator import EmulatorView, SlackEmulator
 from core.common.clock import now_ms
 from core.common.database.location import Location
 from tests import stores, templates
+from tests.bot.people import Person
 from tests.bot.running import UNLIMITED
 
 T = TypeVar("T")
@@ -30,7 +31,7 @@ class OutboxEnvironment:
 
     outbox: MessageOutbox
     emulator: SlackEmulator
-    anna: EmulatedUser
+    anna: Person
     clock: "ManualClock"
     location: Location
     """Where the outbox is stored, for another replica."""
@@ -72,7 +73,7 @@ async def outbox_environment(
 ) -> AsyncIterator[OutboxEnvironment]:
     async with AsyncExitStack() as stack:
         emulator = await stack.enter_async_context(emulator_with_channel())
-        anna = await stack.enter_async_context(EmulatedUser(emulator.url, emulator.page_token, "U0ANNA"))
+        anna = await stack.enter_async_context(Person(emulator.url, emulator.page_token, "U0ANNA"))
         clock = ManualClock()
         slack = AsyncWebClient(token=emulator.bot_token, base_url=emulator.api_url, retry_handlers=[])
         location = templates.made(stores.location(folder / "core.db"))
@@ -130,7 +131,7 @@ async def all_sent(env: HasOutbox) -> None:
     await until_read(env.outbox.waiting, lambda waiting: not waiting)
 
 
-async def files_in(anna: EmulatedUser) -> list[dict[str, Any]]:
+async def files_in(anna: Person) -> list[dict[str, Any]]:
     roots = await anna.messages(SOC)
     threads = [await anna.thread(SOC, root["ts"]) for root in roots]
     return [file for thread in threads for message in thread for file in message.get("files") or []]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.slack_emulator import EmulatedUser, SlackEmulator
+from bot.slack_emulator import SlackEmulator
 from tests import stores, templates
 from tests.bot.outbox.harness import (
     SOC,
@@ -16,6 +16,7 @@ from tests.bot.outbox.harness import (
     texts_in,
     until,
 )
+from tests.bot.people import Person
 
 SENDER = """
 import asyncio, sys
@@ -46,7 +47,7 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_each_message_is_in_slack_once_after_a_kill_at_any_point(tmp_path: Path, point: str) -> None:
     async with (
         emulator_with_channel() as emulator,
-        EmulatedUser(emulator.url, emulator.page_token, "U0ANNA") as anna,
+        Person(emulator.url, emulator.page_token, "U0ANNA") as anna,
     ):
         never = asyncio.Event()
         method = "chat.postMessage"
@@ -98,6 +99,6 @@ async def started(folder: Path, emulator: SlackEmulator) -> asyncio.subprocess.P
     return process
 
 
-async def all_texts(anna: EmulatedUser) -> list[str]:
+async def all_texts(anna: Person) -> list[str]:
     roots = await anna.messages(SOC)
     return [m["text"] for root in roots for m in await anna.thread(SOC, root["ts"])]

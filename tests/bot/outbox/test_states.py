@@ -28,11 +28,12 @@ from bot.message import Message
 from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter, RefreshRequest
 from bot.outbox.models import Status
 from bot.outbox.store import open_stores
-from bot.slack_emulator import EmulatedUser, SlackEmulator
+from bot.slack_emulator import SlackEmulator
 from core.common.database import Dialect
 from core.common.errors import ResponderBotError
 from tests import stores, templates
 from tests.bot.outbox.harness import ManualClock, cancelled, look_on
+from tests.bot.people import Person
 from tests.bot.running import UNLIMITED
 
 T = TypeVar("T")
@@ -141,7 +142,7 @@ class Delivery(RuleBasedStateMachine):
         for channel in (SOC, OPEN):
             self.emulator.add_channel(channel, name=channel[2:].lower())
         await self.stack.enter_async_context(self.emulator)
-        person = EmulatedUser(self.emulator.url, self.emulator.page_token, ANNA)
+        person = Person(self.emulator.url, self.emulator.page_token, ANNA)
         self.anna = await self.stack.enter_async_context(person)
         self.slack = AsyncWebClient(token=self.emulator.bot_token, base_url=self.emulator.api_url, retry_handlers=[])
         self.direct = await self.anna.dm(self.emulator.bot_user_id)

@@ -14,21 +14,21 @@ import pytest
 from bot.clearance import defang
 from bot.features.alert_groups.handlers import until_morning
 from bot.outbox.alert_groups import SAMPLE
-from bot.slack_emulator import EmulatedUser
 from bot.storms import masked
 from core.models import Case, RunInput
 from core.settings import EngineSection
 from tests import stores
 from tests.bot.features.environment import write_responders
 from tests.bot.outbox.harness import ManualClock, all_sent
-from tests.bot.running import ANNA, OPEN, ROB, SOC, BotEnvironment, find_card, running_bot
+from tests.bot.people import Person, card_of, find_card, message_in, modal, options_of, reply_to, updated
+from tests.bot.running import ANNA, OPEN, ROB, SOC, BotEnvironment, running_bot
 
 TITLE = "Logon failed 17 times from 198.51.100.7"
 CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}}, {"id": OPEN, "clearance": "clear", "alerts": {}}]
 
 
 @asynccontextmanager
-async def grouping_bot(folder: Path, **more: Any) -> AsyncIterator[tuple[BotEnvironment, EmulatedUser]]:
+async def grouping_bot(folder: Path, **more: Any) -> AsyncIterator[tuple[BotEnvironment, Person]]:
     responders = write_responders(folder)
     engine = EngineSection(name="local", responders=(folder / "responders",))
     parts = {"channels": CHANNELS, "engine": (engine,), "responder": responders, **more}
@@ -51,7 +51,7 @@ def group_cards(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [message for message in messages if "alerts that say the same" in message["text"]]
 
 
-async def group_card(anna: EmulatedUser, count: int, channel: str = SOC) -> dict[str, Any]:
+async def group_card(anna: Person, count: int, channel: str = SOC) -> dict[str, Any]:
     """The card of the group once it counts so many alerts."""
     return await anna.until(
         lambda view: (
@@ -60,12 +60,10 @@ async def group_card(anna: EmulatedUser, count: int, channel: str = SOC) -> dict
     )
 
 
-async def choose_responder(anna: EmulatedUser, asked: dict[str, Any], title: str) -> set[str]:
+async def choose_responder(anna: Person, asked: dict[str, Any], title: str) -> set[str]:
     """Choose a responder for the alerts of a group; the titles of all that were offered."""
-    menu = asked["blocks"][-1]["element"]
-    values = {option["text"]["text"]: option["value"] for option in menu["options"]}
-    await anna.submit(asked["id"], {"responder": {menu["action_id"]: values[title]}})
-    return set(values)
+    await anna.submits(asked, responder=title)
+    return {*options_of(asked, "responder")}
 
 
 @pytest.mark.parametrize(
@@ -90,11 +88,11 @@ async def test_from_the_fourth_alert_on_those_that_say_the_same_share_a_card(tmp
     async with grouping_bot(tmp_path) as (env, anna):
         alone = await post(env, range(3))
         for alert_id in alone:
-            await env.card(anna, alert_id)
+            await anna.sees(card_of(alert_id))
         grouped = await post(env, range(3, 20))
         other = await env.post_alert(title="Something else")
         card = await group_card(anna, 20)
-        await env.card(anna, other)
+        await anna.sees(card_of(other))
         shown = str(card["blocks"])
         assert "`198[.]51[.]100[.]1` ×7" in shown
         assert "3 of them also on a card of their own" in shown
@@ -115,16 +113,16 @@ async def test_the_card_of_a_group_names_its_worst_open_alerts_and_says_which_ar
         card = await anna.until(lambda view: next((m for m in group_cards(view.messages(SOC)) if high in str(m)), {}))
         assert worst in json.dumps(card["blocks"], ensure_ascii=False)
         await env.client.close_alerts([high], "An exercise")
-        await anna.until(lambda view: "*1 closed or in a case*" in str(view.message(SOC, card["ts"])))
-        left = await anna.until(lambda view: view.message(SOC, card["ts"]) or {})
+        await anna.sees(updated(card, "*1 closed or in a case*"))
+        left = await anna.sees(updated(card))
         assert high not in str(left)
-        await anna.click(SOC, card["ts"], action_id="group_read")
-        form = await modal(anna, "4 alerts: 4 low.")
-        await anna.submit(form["id"], {"reason": {"value:reason": "An exercise"}})
-        await anna.until(lambda view: "*all closed or in a case*" in str(view.message(SOC, card["ts"])))
-        assert "group_read" not in str(await anna.until(lambda view: view.message(SOC, card["ts"]) or {}))
+        await anna.presses("Close all", card)
+        form = await anna.sees(modal("4 alerts: 4 low."))
+        await anna.submits(form, reason="An exercise")
+        await anna.sees(updated(card, "*all closed or in a case*"))
+        assert "Close all" not in str(await anna.sees(updated(card)))
         await env.client.mark_alert_unread(alert_ids[0])
-        await anna.until(lambda view: "*4 closed or in a case*" in str(view.message(SOC, card["ts"])))
+        await anna.sees(updated(card, "*4 closed or in a case*"))
 
 
 @pytest.mark.slow
@@ -134,7 +132,7 @@ async def test_critical_alerts_are_not_grouped_below_ten(tmp_path: Path) -> None
         await group_card(anna, 4)
         critical = await post(env, range(10, 20), severity=4)
         for alert_id in critical:
-            await env.card(anna, alert_id)
+            await anna.sees(card_of(alert_id))
         (grouped,) = await post(env, range(20, 21), severity=4)
         card = await group_card(anna, 15)
         assert "CRITICAL" in str(card["blocks"])
@@ -167,8 +165,8 @@ async def test_a_run_on_a_grouped_alert_gives_it_a_card_of_its_own(tmp_path: Pat
         alert_ids = await post(env, range(8))
         await group_card(anna, 8)
         await env.client.run(RunInput(responder_id="Tell_1_0", object_type="alert", object_id=alert_ids[5]))
-        card = await env.card(anna, alert_ids[5])
-        await anna.until(lambda view: view.thread(SOC, card["ts"])[1:])
+        card = await anna.sees(card_of(alert_ids[5]))
+        await anna.sees(reply_to(card))
         assert find_card(await anna.messages(SOC), alert_ids[6]) is None
         await anna.until(lambda view: "4 of them also" in str(group_cards(view.messages(SOC))))
 
@@ -180,7 +178,7 @@ async def test_a_bulk_on_a_group_gives_none_of_its_alerts_a_card(tmp_path: Path)
         targets = [{"objectType": "alert", "objectId": alert_id} for alert_id in alert_ids[3:]]
         await env.client.run_bulk({"responderId": "Tell_1_0", "targets": targets})
         await env.client.run(RunInput(responder_id="Fail_1_0", object_type="alert", object_id=alert_ids[5]))
-        await env.card(anna, alert_ids[5])  # by the run after the bulk
+        await anna.sees(card_of(alert_ids[5]))  # by the run after the bulk
         messages = await anna.messages(SOC)
         assert not any(find_card(messages, alert_id) for alert_id in alert_ids[3:5])
 
@@ -190,17 +188,17 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         alert_ids = await post(env, range(5))
         (secret,) = await post(env, range(5, 6), tlp=3)
         card = await group_card(anna, 6)
-        await anna.click(SOC, card["ts"], action_id="group_run")
-        asked = await modal(anna, "5 of 6 alerts, those that you may see")
+        await anna.presses("Run on all", card)
+        asked = await anna.sees(modal("5 of 6 alerts, those that you may see"))
         assert {"Tell", "Shun", "Isolate", "Ban an address"} <= await choose_responder(anna, asked, "Shun")
-        question = await modal(anna, "It can be undone there.")
+        question = await anna.sees(modal("It can be undone there."))
         assert listed(question, alert_ids) == alert_ids
         assert secret not in str(question)
         await env.client.run(RunInput(responder_id="Isolate_1_0", object_type="alert", object_id=alert_ids[0]))
         (later,) = await post(env, range(6, 7))  # while the question is open
         for _ in range(2):  # a double click
-            await anna.click(None, view_id=question["id"], action_id="bulk_start")
-        await modal(anna, "5 started.")
+            await anna.presses("Shun (5)", question)
+        await anna.sees(modal("5 started."))
         ran = {one: await env.client.actions("alert", one) for one in [*alert_ids, secret, later]}
         started = {
             one: [a.responder_name for a in found if a.responder_name == "Shun_1_0"] for one, found in ran.items()
@@ -208,15 +206,15 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         assert started == {secret: [], later: [], **{one: ["Shun_1_0"] for one in alert_ids}}
         assert len({a.bulk for found in ran.values() for a in found if a.responder_name == "Shun_1_0"}) == 1
         await group_card(anna, 7)
-        await anna.click(SOC, card["ts"], action_id="group_run")
-        asked = await modal(anna, "6 of 7 alerts, those that you may see")
+        await anna.presses("Run on all", card)
+        asked = await anna.sees(modal("6 of 7 alerts, those that you may see"))
         await choose_responder(anna, asked, "Isolate")
-        question = await modal(anna, "Each starts after 1 approval")
+        question = await anna.sees(modal("Each starts after 1 approval"))
         assert (question["title"]["text"], question["close"]["text"]) == ("Isolate (6)", "Cancel")
-        await anna.click(None, view_id=question["id"], action_id="bulk_start")
-        told = await modal(anna, "5 wait for approval, answer by ")
+        await anna.presses("Ask to isolate (5)", question)
+        told = await anna.sees(modal("5 wait for approval, answer by "))
         assert f"{alert_ids[0]}: " in str(told)
-        await anna.until(lambda view: "5 wait for approval" in str(view.messages(SOC)))  # once for all
+        await anna.sees(message_in(SOC, "5 wait for approval"))  # once for all
         assert find_card(await anna.messages(SOC), alert_ids[4]) is None
 
 
@@ -224,11 +222,11 @@ async def test_who_may_see_no_alert_of_a_group_or_run_nothing_runs_nothing(tmp_p
     async with grouping_bot(tmp_path) as (env, anna):
         await post(env, range(4), tlp=3)
         card = await group_card(anna, 4)
-        await anna.click(SOC, card["ts"], action_id="group_run")
-        await modal(anna, "You may see none of these alerts")
+        await anna.presses("Run on all", card)
+        await anna.sees(modal("You may see none of these alerts"))
         rob = await env.person(ROB)
-        await rob.click(SOC, card["ts"], action_id="group_run")
-        await modal(rob, "Not done")
+        await rob.presses("Run on all", card)
+        await rob.sees(modal("Not done"))
 
 
 async def test_a_group_in_a_channel_that_becomes_shared_shows_no_more_than_it_may(tmp_path: Path) -> None:
@@ -264,19 +262,19 @@ async def test_the_alerts_of_a_group_are_listed_in_pages_and_get_cards_of_their_
     async with grouping_bot(tmp_path) as (env, anna):
         alert_ids = [*await post(env, range(1), severity=3), *await post(env, range(1, 15))]
         card = await group_card(anna, 15)
-        await anna.click(SOC, card["ts"], action_id="group_alerts")
-        first = await modal(anna, "1 to 10 of 15")
+        await anna.presses("Show alerts", card)
+        first = await anna.sees(modal("1 to 10 of 15"))
         on = {alert_id: (await env.client.alert(alert_id)).artifacts[0] for alert_id in alert_ids[6:]}
         assert all(f"{one.data_type} {defang(one.data or '', one.data_type)} · " in str(first) for one in on.values())
         assert listed(first, alert_ids) == [alert_ids[0], *alert_ids[6:]]  # the worst, though it is the oldest
-        await anna.click(None, view_id=first["id"], action_id="group_alerts:More")
-        last = await modal(anna, "11 to 15 of 15")
+        await anna.presses("More", first)
+        last = await anna.sees(modal("11 to 15 of 15"))
         assert listed(last, alert_ids) == alert_ids[1:6]
-        await anna.click(None, view_id=last["id"], action_id="group_alerts:Earlier ones")
-        await modal(anna, "1 to 10 of 15")
-        await anna.click(None, view_id=first["id"], action_id=f"group_card:{alert_ids[9]}")
-        await modal(anna, "gets a card of its own")
-        await env.card(anna, alert_ids[9])
+        await anna.presses("Earlier ones", last)
+        await anna.sees(modal("1 to 10 of 15"))
+        await anna.presses("Own card", first, beside=alert_ids[9])
+        await anna.sees(modal("gets a card of its own"))
+        await anna.sees(card_of(alert_ids[9]))
         assert find_card(await anna.messages(SOC), alert_ids[10]) is None
 
 
@@ -304,25 +302,25 @@ async def test_a_muted_group_counts_on_and_critical_alerts_break_through(tmp_pat
     async with grouping_bot(tmp_path, clock_ms=clock) as (env, anna):
         await post(env, range(4))
         card = await group_card(anna, 4)
-        await choose(anna, card, "Mute for 1 h")
-        await anna.until(lambda view: "Muted by anna until" in str(view.message(SOC, card["ts"])))
-        assert " (*Unmute* in …): what" in str(anna.live_view.message(SOC, card["ts"]))
+        await anna.chooses("Mute for 1 h", card)
+        muted = await anna.sees(updated(card, "Muted by anna until"))
+        assert " (*Unmute* in …): what" in str(muted)
         clock.ahead_ms += 50 * 60_000  # more than the window of the grouping
         await post(env, range(4, 6))
         await group_card(anna, 6)
         critical = await post(env, range(20, 32), severity=4)
         for alert_id in critical:
-            await env.card(anna, alert_id)
+            await anna.sees(card_of(alert_id))
         card = await group_card(anna, 18)
-        await choose(anna, card, "Unmute")
-        await anna.until(lambda view: "🔕" not in str(view.message(SOC, card["ts"])))
-        await choose(anna, card, "Mute for 8 h")
-        await anna.until(lambda view: "Muted by anna until" in str(view.message(SOC, card["ts"])))
+        await anna.chooses("Unmute", card)
+        card = await anna.sees(updated(card, without="🔕"))
+        await anna.chooses("Mute for 8 h", card)
+        await anna.sees(updated(card, "Muted by anna until"))
         clock.ahead_ms += 8 * 3_600_000 + 1
-        await anna.until(lambda view: "🔕" not in str(view.message(SOC, card["ts"])))
+        await anna.sees(updated(card, without="🔕"))
         clock.ahead_ms += 50 * 60_000
         (later,) = await post(env, range(40, 41))
-        await env.card(anna, later)
+        await anna.sees(card_of(later))
 
 
 @pytest.mark.slow
@@ -334,51 +332,39 @@ async def test_all_alerts_of_a_group_are_closed_and_made_one_case_as_far_as_the_
         (secret,) = await post(env, range(6, 7), tlp=3)
         card = await group_card(anna, 7)
         await all_sent(env.bot)  # the cards of the first ones may come later
-        await anna.click(SOC, card["ts"], action_id="group_read")
-        form = await modal(anna, "6 alerts: 6 low.")
+        await anna.presses("Close all", card)
+        form = await anna.sees(modal("6 alerts: 6 low."))
         assert (form["title"]["text"], str(form).count("Logon failed")) == ("Close 6 alerts", 3)
         assert "and 3 more" in str(form)
-        await anna.submit(form["id"], {"reason": {"value:reason": "An exercise"}})
-        await modal(anna, "6 alerts closed.")
+        await anna.submits(form, reason="An exercise")
+        await anna.sees(modal("6 alerts closed."))
         assert {(await env.client.alert(one)).summary for one in alert_ids} == {"An exercise"}
         assert {(await env.client.alert(one)).status for one in alert_ids} == {"Ignored"}
         assert (await env.client.alert(secret)).status == "New"
         assert len(await anna.messages(SOC)) == 4
         await env.client.request("PATCH", f"/api/alert/{alert_ids[3]}", {"severity": 3})
-        await anna.until(lambda view: "1 high" in str(view.message(SOC, card["ts"])))
-        await choose(anna, card, "Make one case")
-        form = await modal(anna, "6 alerts: 1 high, 5 low.")
+        await anna.sees(updated(card, "1 high"))
+        await anna.chooses("Make one case", card)
+        form = await anna.sees(modal("6 alerts: 1 high, 5 low."))
         assert [line[0] for line in form["blocks"][0]["text"]["text"].split("\n")[1:]] == [*"🟠🔵🔵aT"]
         assert "The case has the title and the severity of the worst, and is yours." in str(form)
         assert (await env.client.alert(alert_ids[3])).case is None
-        await anna.submit(form["id"], {})
-        await modal(anna, "6 alerts of this group went into case ")
+        await anna.submits(form)
+        await anna.sees(modal("6 alerts of this group went into case "))
         assert len({(await env.client.alert(one)).case for one in alert_ids}) == 1
-        await choose(anna, card, "Make one case")  # again: no second case
-        await modal(anna, "All that you may see of them are in a case already.")
+        await anna.chooses("Make one case", card)  # again: no second case
+        await anna.sees(modal("All that you may see of them are in a case already."))
         (later,) = await post(env, range(8, 9), severity=4)
         await group_card(anna, 8)
-        await choose(anna, card, "Make one case")
-        form = await modal(anna, "1 alert: 1 critical.")
-        await anna.submit(form["id"], {})
-        await modal(anna, "1 alert of this group went into case ")
+        await anna.chooses("Make one case", card)
+        form = await anna.sees(modal("1 alert: 1 critical."))
+        await anna.submits(form)
+        await anna.sees(modal("1 alert of this group went into case "))
         found = await env.client.search(Case, "/api/case/_search")
         assert [(one.severity, one.owner) for one in found] == [(3, "anna@responder-bot.local")]
         assert found[0].id == (await env.client.alert(later)).case
         assert (await env.client.alert(secret)).case is None
 
 
-async def modal(anna: EmulatedUser, text: str) -> dict[str, Any]:
-    return await anna.until(lambda view: view.modal if text in str(view.modal) else {}) or {}
-
-
 def listed(view: dict[str, Any], alert_ids: list[str]) -> list[str]:
     return [alert_id for alert_id in alert_ids if re.search(rf"{alert_id}(?: ·|\))", str(view))]
-
-
-async def choose(anna: EmulatedUser, card: dict[str, Any], words: str) -> None:
-    """Choose an entry of the card's overflow menu."""
-    shown = next(message for message in await anna.messages(SOC) if message["ts"] == card["ts"])
-    options = shown["blocks"][-1]["elements"][-1]["options"]
-    value = next(option["value"] for option in options if option["text"]["text"] == words)
-    await anna.click(SOC, card["ts"], action_id="group_more", value=value)

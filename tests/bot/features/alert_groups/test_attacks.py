@@ -14,11 +14,11 @@ from tests.bot.features.alert_groups.test_alert_groups import (
     group_card,
     group_cards,
     grouping_bot,
-    modal,
     post,
 )
 from tests.bot.outbox.harness import ManualClock, all_sent
-from tests.bot.running import OPEN, SOC, UNLIMITED, find_card
+from tests.bot.people import card_of, find_card, modal, reply_to
+from tests.bot.running import OPEN, SOC, UNLIMITED
 
 
 async def test_titles_with_markup_are_shown_as_text_on_the_card_of_a_group(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ async def test_what_is_hidden_in_their_case_is_masked_in_the_texts_of_grouped_al
         case = await env.client.create_case_from_alert(source)
         await env.client.merge_alerts(alert_ids, case.id)
         await anna.until(lambda view: "4 × Logon of [withheld] failed" in str(group_cards(view.messages(SOC))))
-        await anna.click(SOC, card["ts"], action_id="group_alerts")
-        listed = await modal(anna, "Logon of")
+        await anna.presses("Show alerts", card)
+        listed = await anna.sees(modal("Logon of"))
         assert "zebra" not in str(listed)
 
 
@@ -86,8 +86,8 @@ async def test_a_channel_that_left_the_settings_gets_no_card_of_a_grouped_alert(
             running(settings, core, clock_ms=now_ms, rate_limiter=limiter) as bot,
         ):
             await env.client.run(RunInput(responder_id="Tell_1_0", object_type="alert", object_id=alert_ids[3]))
-            card = await env.card(anna, alert_ids[3])
-            await anna.until(lambda view: view.thread(SOC, card["ts"])[1:])
+            card = await anna.sees(card_of(alert_ids[3]))
+            await anna.sees(reply_to(card))
             await all_sent(bot)
             assert find_card(await anna.messages(OPEN), alert_ids[3]) is None
 
@@ -97,12 +97,12 @@ async def test_a_group_of_more_alerts_than_one_request_takes(tmp_path: Path) -> 
     async with grouping_bot(tmp_path) as (env, anna):
         alert_ids = await post(env, range(120))
         card = await group_card(anna, 120)
-        await anna.click(SOC, card["ts"], action_id="group_run")
-        asked = await modal(anna, "the worst 100 of 120 alerts")
+        await anna.presses("Run on all", card)
+        asked = await anna.sees(modal("the worst 100 of 120 alerts"))
         await choose_responder(anna, asked, "Isolate")
-        question = await modal(anna, "Runs on 100 targets")
-        await anna.click(None, view_id=question["id"], action_id="bulk_start")
-        await modal(anna, "100 wait for approval, answer by ")
+        question = await anna.sees(modal("Runs on 100 targets"))
+        await anna.presses("Ask to isolate (100)", question)
+        await anna.sees(modal("100 wait for approval, answer by "))
         ran = [len(await env.client.actions("alert", one)) for one in alert_ids]
         assert ran == [0] * 20 + [1] * 100
         # The last says how far the runs are.

@@ -3,9 +3,8 @@
 import re
 from typing import Any
 
-from bot.block_kit import ids
-from tests.bot.features.approvals.test_decisions import pick
-from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost
+from tests.bot.features.environment import FeatureEnvironment
+from tests.bot.people import card_of, modal, text_of
 from tests.bot.running import SOC
 
 TEMPLATES: list[dict[str, Any]] = [
@@ -19,23 +18,23 @@ async def test_find_lists_alerts_by_title_tag_observable_and_id(env: FeatureEnvi
     await env.create_alert(sourceRef="2", title="Login from a new country", artifacts=[], tags=["vpn"], description="-")
     for text in ("beacon", "C2 malware", "203[.]0[.]113[.]7", alert.id):
         await env["anna"].command(SOC, f"/responder find {text}")
-        found = text_of(fine(await env.told("anna", "newest day first")))
+        found = text_of(await env["anna"].reads("newest day first"))
         assert "*1 alert*" in found
         assert "ET MALWARE Beacon" in found
-    shown = await env.until("anna", topmost(ids.NOTICE_VIEW, "newest day first"))
-    await env["anna"].click(None, view_id=shown["id"], action_id=ids.numbered(ids.DETAILS, alert.id))
-    await env.until("anna", topmost(ids.NOTICE_VIEW, "host web-3 beacons"))
+    shown = await env["anna"].sees(modal("newest day first"))
+    await env["anna"].presses("Details", shown, beside=alert.id)
+    await env["anna"].sees(modal("host web-3 beacons"))
     await env["anna"].command(SOC, "/responder find nothing-like-this")
-    await env.told("anna", "No alert that you may see contains")
+    await env["anna"].reads("No alert that you may see contains")
     await env["anna"].command(SOC, "/responder find")
-    await env.told("anna", "Find what? Type `/responder find` and a text")
+    await env["anna"].reads("Find what? Type `/responder find` and a text")
 
 
 async def test_find_lists_the_most_severe_alert_of_a_day_first(env: FeatureEnvironment) -> None:
     for number, severity in enumerate((2, 4, 1, 4, 3)):
         await env.create_alert(sourceRef=f"r{number}", title=f"Beacon {number}", severity=severity)
     await env["anna"].command(SOC, "/responder find beacon")
-    found = text_of(await env.told("anna", "*5 alerts*"))
+    found = text_of(await env["anna"].reads("*5 alerts*"))
     assert re.findall(r"\bBeacon (\d)\*", found) == ["3", "1", "4", "0", "2"]
 
 
@@ -45,24 +44,24 @@ async def test_find_tells_nothing_of_what_is_withheld(env: FeatureEnvironment) -
     await env.create_alert(sourceRef="2", title="Query for evil.example by web-3", description="-", artifacts=hidden)
     for text in ("malware", "evil.example", "evil[.]example", "withheld"):
         await env["anna"].command(SOC, f"/responder find {text}")
-        await env.told("anna", "No alert that you may see contains")
+        await env["anna"].reads("No alert that you may see contains")
     await env["ben"].command(SOC, "/responder find evil.example")
-    await env.told("ben", "Query for evil")
+    await env["ben"].reads("Query for evil")
     await env["anna"].command(SOC, "/responder find web-3")
-    assert "evil" not in text_of(await env.told("anna", "*1 alert*"))
+    assert "evil" not in text_of(await env["anna"].reads("*1 alert*"))
 
 
 async def test_case_is_made_with_the_template_that_is_picked_on_the_card(env: FeatureEnvironment) -> None:
     for template in TEMPLATES:
         await env.client.create_case_template(template)
     alert = await env.create_alert()
-    await pick(env, "anna", await env.card_of("anna", alert), "Make a case")
-    asked = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Malware*")))
+    await env["anna"].chooses("Make a case", await env["anna"].sees(card_of(alert)))
+    asked = await env["anna"].sees(modal("*Malware*"))
     assert "ET MALWARE Beacon" in text_of(asked)
     assert "2 tasks: Identify the host, Contain it" in text_of(asked)
     assert "Without a template" in text_of(asked)
-    await env["anna"].click(None, view_id=asked["id"], action_id=ids.numbered(ids.CASE_TEMPLATE, "0"))
-    await env.until("anna", topmost(ids.NOTICE_VIEW, "was made from alert"))
+    await env["anna"].presses("Use", asked, beside="*Malware*")
+    await env["anna"].sees(modal("was made from alert"))
     case = await env.client.case((await env.client.alert(alert.id)).case or "")
     assert (case.template, case.owner) == ("Malware", "anna@responder-bot.local")
 
@@ -72,19 +71,19 @@ async def test_case_command_takes_the_beginning_of_a_template_or_says_what_was_m
         await env.client.create_case_template(template)
     alert = await env.create_alert()
     await env["anna"].command(SOC, f"/responder case {alert.id} Fishing")
-    await env.told("anna", f"Did you mean `/responder case {alert.id} Phishing`?")
+    await env["anna"].reads(f"Did you mean `/responder case {alert.id} Phishing`?")
     await env["eve"].command(SOC, f"/responder case {alert.id}")
-    await env.told("eve", "You can't make cases. Ask admin or lea.")
+    await env["eve"].reads("You can't make cases. Ask admin or lea.")
     await env["anna"].command(SOC, f"/responder case {alert.id} phish")
-    await env.told("anna", "with the template `Phishing`")
+    await env["anna"].reads("with the template `Phishing`")
     assert (await env.client.alert(alert.id)).status == "Imported"
 
 
 async def test_case_without_any_template_is_made_at_once(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env["anna"].command(SOC, f"/responder case {alert.id}")
-    await env.told("anna", f"was made from alert {alert.id}")
-    assert await env.until("anna", lambda s: card_in(s, SOC, alert.id, "made into case"))
+    await env["anna"].reads(f"was made from alert {alert.id}")
+    assert await env["anna"].sees(card_of(alert, "made into case"))
 
 
 async def test_approve_command_shows_what_would_run_before_it_is_approved(env: FeatureEnvironment) -> None:
@@ -92,11 +91,11 @@ async def test_approve_command_shows_what_would_run_before_it_is_approved(env: F
     body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
     action = await env.client.run({**body, "parameters": {"minutes": 60}})
     await env["ben"].command(SOC, f"/responder approve {action.id}")
-    asked = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, "asks · ")))
+    asked = await env["ben"].sees(modal("asks · "))
     assert "minutes" in text_of(asked)
     assert (await env.client.action(action.id)).status == "Waiting"
-    await env["ben"].submit(asked["id"], {})
-    await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))
+    await env["ben"].submits(asked)
+    await env["ben"].sees(modal("it starts now"))
     assert (await env.ended_run(alert)).status == "Success"
 
 
@@ -104,19 +103,19 @@ async def test_runs_are_denied_and_cancelled_by_command(env: FeatureEnvironment)
     alert = await env.create_alert()
     for verb, words in (("deny", "You denied"), ("cancel", "")):
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-        await env.told("anna", "needs 1 approval")
+        await env["anna"].reads("needs 1 approval")
         newest = (await env.client.actions("alert", alert.id))[0]
         await env["ben" if verb == "deny" else "anna"].command(SOC, f"/responder {verb} {newest.id}")
-        await env.told("ben" if verb == "deny" else "anna", words or "ou withdrew")
+        await env["ben" if verb == "deny" else "anna"].reads(words or "ou withdrew")
         assert (await env.client.action(newest.id)).end_date is not None
     await env["anna"].command(SOC, "/responder cancel")
-    await env.told("anna", "Type `/responder cancel` and the run's id, such as /responder cancel ~20.")
+    await env["anna"].reads("Type `/responder cancel` and the run's id, such as /responder cancel ~20.")
     await env["anna"].command(SOC, "/responder aprove ~3")
-    await env.told("anna", "Did you mean `/responder approve ~3`?")
+    await env["anna"].reads("Did you mean `/responder approve ~3`?")
     await env["anna"].command(SOC, "/responder approve ~999")
-    await env.told("anna", "There is no run ~999.")
+    await env["anna"].reads("There is no run ~999.")
     await env["anna"].command(SOC, "/responder deny ~999")
-    await env.told("anna", "There is no run ~999.")
+    await env["anna"].reads("There is no run ~999.")
 
 
 async def test_a_run_on_an_observable_of_an_alert_is_decided_by_command(env: FeatureEnvironment) -> None:
@@ -124,21 +123,21 @@ async def test_a_run_on_an_observable_of_an_alert_is_decided_by_command(env: Fea
     body = {"responderId": "Quarantine_1_0", "objectType": "case_artifact", "objectId": alert.artifacts[0].id}
     action = await env.client.run(body)
     await env["anna"].command(SOC, f"/responder deny {action.id}")
-    await env.told("anna", "You denied Quarantine")
+    await env["anna"].reads("You denied Quarantine")
     assert (await env.client.action(action.id)).outcome == "denied"
     action = await env.client.run(body)
     await env["anna"].command(SOC, f"/responder approve {action.id}")
-    await env.told("anna", "*Quarantine on ")
+    await env["anna"].reads("*Quarantine on ")
 
 
 async def test_decisions_on_what_one_may_not_see_are_refused_calmly(env: FeatureEnvironment) -> None:
     alert = await env.create_alert(tlp=3)
     await env["ben"].command(SOC, f"/responder run isolate {alert.id}")
-    await env.told("ben", "needs 1 approval")
+    await env["ben"].reads("needs 1 approval")
     (action,) = await env.client.actions("alert", alert.id)
     for verb in ("approve", "deny"):
         await env["anna"].command(SOC, f"/responder {verb} {action.id}")
-        told = text_of(await env.told("anna", "You may see up to TLP:AMBER"))
+        told = text_of(await env["anna"].reads("You may see up to TLP:AMBER"))
         assert "authorized" not in told
     (action,) = await env.client.actions("alert", alert.id)
     assert (action.status, action.approval.approved_by if action.approval else None) == ("Waiting", [])
@@ -147,17 +146,17 @@ async def test_decisions_on_what_one_may_not_see_are_refused_calmly(env: Feature
 async def test_an_alert_is_assigned_and_unassigned_by_command(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env["anna"].command(SOC, f"/responder take {alert.id}")
-    await env.told("anna", f"You work on {alert.id} now.")
+    await env["anna"].reads(f"You work on {alert.id} now.")
     await env["ben"].command(SOC, f"/responder assign {alert.id}")
-    await env.told("ben", f"anna works on {alert.id}. Nothing was changed.")
+    await env["ben"].reads(f"anna works on {alert.id}. Nothing was changed.")
     for verb in ("unassign", "release"):
         await env["ben"].command(SOC, f"/responder {verb} {alert.id}")
-        await env.told("ben", f"anna works on {alert.id}, so you can't unassign it.")
+        await env["ben"].reads(f"anna works on {alert.id}, so you can't unassign it.")
     assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
     await env["ben"].command(SOC, f"/responder assign {alert.id} anyway")
-    await env.told("ben", f"You work on {alert.id} now.")
+    await env["ben"].reads(f"You work on {alert.id} now.")
     await env["ben"].command(SOC, f"/responder release {alert.id}")
-    await env.told("ben", f"Nobody works on {alert.id} now.")
+    await env["ben"].reads(f"Nobody works on {alert.id} now.")
     assert (await env.client.alert(alert.id)).assignee is None
     await env["eve"].command(SOC, f"/responder assign {alert.id}")
-    await env.told("eve", "You can't change alerts. Ask admin or lea.")
+    await env["eve"].reads("You can't change alerts. Ask admin or lea.")

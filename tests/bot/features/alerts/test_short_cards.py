@@ -3,16 +3,9 @@
 from pathlib import Path
 
 from bot.block_kit import ids
-from tests.bot.features.environment import (
-    FeatureEnvironment,
-    card_in,
-    feature_environment,
-    fine,
-    text_of,
-    topmost,
-    within_limits,
-)
-from tests.bot.running import SOC, undo
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.people import card_of, modal, text_of, within_limits
+from tests.bot.running import SOC
 
 
 async def test_a_fresh_card_has_five_lines_and_leaves_levels_and_tags_to_details(env: FeatureEnvironment) -> None:
@@ -23,8 +16,8 @@ async def test_a_fresh_card_has_five_lines_and_leaves_levels_and_tags_to_details
     assert len(lines) == 4, lines  # and the buttons
     assert "PAP" not in shown
     assert "#c2" not in shown
-    await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
-    details = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "PAP:AMBER")))
+    await env["anna"].presses("Details", card)
+    details = text_of(await env["anna"].sees(modal("PAP:AMBER")))
     assert "`c2`" in details
 
 
@@ -32,9 +25,9 @@ async def test_a_list_suggests_what_contains_and_closing_asks(tmp_path: Path) ->
     async with feature_environment(tmp_path, {"Isolate": {"undo": "Tell_1_0"}}) as env:
         alert = await env.create_alert(severity=4)
         await env["anna"].command(SOC, f"/responder list {alert.id}")
-        assert "run Block ~1" in text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Can run")))
+        assert "run Block ~1" in text_of(await env["anna"].sees(modal("*Can run")))
         await env["anna"].command(SOC, f"/responder run close as false positive {alert.id}")
-        await env.until("anna", topmost(ids.START_VIEW, "Closes the alert"))
+        await env["anna"].sees(modal("Closes the alert"))
         assert (await env.client.alert(alert.id)).status == "New"
 
 
@@ -45,12 +38,12 @@ async def test_runs_that_were_undone_share_a_line_that_says_so(tmp_path: Path) -
         for _ in range(3):
             run = await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
             await env.ended_run(alert)
-        card = await env.until("anna", lambda view: card_in(view, SOC, alert.id, f"action_undo:{run.id}"))
+        card = await env["anna"].sees(card_of(alert, f"action_undo:{run.id}"))
         assert text_of(card).count("is in force until somebody undoes it") == 3
-        await undo(env["anna"], SOC, card["ts"], action_id=f"action_undo:{run.id}")
-        await env.until("anna", lambda view: card_in(view, SOC, alert.id, "🔓 *Tell*"))
+        await env["anna"].confirms("Undo", card, beside=f"action_undo:{run.id}")
+        await env["anna"].sees(card_of(alert, "🔓 *Tell*"))
         await env.client.mark_alert_unread(alert.id)
-        undone = await env.until("anna", lambda view: card_in(view, SOC, alert.id, "3 runs done"))
+        undone = await env["anna"].sees(card_of(alert, "3 runs done"))
         assert text_of(undone).count(" · undone") == 1
         assert "in force" not in text_of(undone)
         assert ids.UNDO not in text_of(undone)
@@ -61,7 +54,7 @@ async def test_alert_with_the_id_of_a_case_shows_the_case(env: FeatureEnvironmen
     case = await env.client.create_case_from_alert(alert.id)
     await env.client.add_task(case.id, {"title": "Call the owner"})
     await env["anna"].command(SOC, f"/responder alert {case.id}")
-    shown = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Call the owner"))))
+    shown = text_of(await env["anna"].sees(modal("Call the owner")))
     assert "Ransomware on LT-0198" in shown
     assert "owner " in shown
 
@@ -72,12 +65,7 @@ async def test_the_menu_of_a_host_lists_what_acts_on_it_through_the_alert(tmp_pa
         alert, card = await env.alert_and_card("anna")
         menu = next(b for b in card["blocks"] if b.get("accessory", {}).get("type") == "external_select")
         assert menu["accessory"]["placeholder"]["text"] == "Act on ip 203[.]0[.]113[.]7"
-        action_id = menu["accessory"]["action_id"]
-        offered = await env["anna"].options(SOC, card["ts"], action_id=action_id, block_id=menu["block_id"])
-        entries = {option["text"]["text"]: option for group in offered for option in group.get("options", [group])}
-        await env["anna"].click(
-            SOC, card["ts"], action_id=action_id, block_id=menu["block_id"], value=entries["Isolate"]["value"]
-        )
-        question = await env.until("anna", topmost(ids.NOTICE_VIEW, "203[.]0[.]113[.]7"))
-        await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-        await env.until("anna", lambda view: card_in(view, SOC, alert.id, "*Isolate* on ip 203[.]0[.]113[.]7"))
+        await env["anna"].chooses("Isolate", card, beside="Act on ip 203[.]0[.]113[.]7")
+        question = await env["anna"].sees(modal("203[.]0[.]113[.]7"))
+        await env["anna"].presses("Ask to isolate", question)
+        await env["anna"].sees(card_of(alert, "*Isolate* on ip 203[.]0[.]113[.]7"))

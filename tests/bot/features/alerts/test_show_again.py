@@ -5,43 +5,38 @@ from pathlib import Path
 from typing import Any
 
 from bot.block_kit import ids
-from bot.slack_emulator import EmulatedUser
 from core.common.clock import DAY_MS, now_ms
 from core.common.settings_file import RetentionSection
 from core.retention.pruning import Retention
 from tests import stores
 from tests.bot.outbox.harness import all_sent
+from tests.bot.people import Person, card_of, modal
 from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
 
 LATER = 401 * DAY_MS
 
 
-async def old_card(env: BotEnvironment, anna: EmulatedUser, **alert: Any) -> tuple[str, dict[str, Any]]:
+async def old_card(env: BotEnvironment, anna: Person, **alert: Any) -> tuple[str, dict[str, Any]]:
     """A closed alert and its card, as Slack shows it."""
     alert_id, _ = await env.new_card(anna, **alert)
     await env.client.close_alerts([alert_id])
 
-    def closed(message: dict[str, Any] | None) -> dict[str, Any] | None:
-        return message if message and "accessory" in str(message["blocks"][0]) else None
-
-    ts = (await env.card(anna, alert_id))["ts"]
-    card = await anna.until(lambda view: closed(view.message(SOC, ts)) or {})
+    card = await anna.sees(card_of(alert_id, "*closed*"))
     await all_sent(env.bot)
     return alert_id, card
 
 
-async def click(anna: EmulatedUser, card: dict[str, Any]) -> None:
+async def click(anna: Person, card: dict[str, Any]) -> None:
     option = card["blocks"][0]["accessory"]["options"][0]["value"]
     await anna.click(SOC, card["ts"], action_id=ids.MORE, value=option)
 
 
-async def show_again(anna: EmulatedUser, card: dict[str, Any]) -> None:
+async def show_again(anna: Person, card: dict[str, Any]) -> None:
     await click(anna, card)
-    modal = await anna.until(lambda view: view.modal if "from long ago" in str(view.modal) else None)
-    assert modal is not None
-    assert "Nothing was run" in str(modal)
-    assert "Show again" in str(modal)
-    await anna.click(None, view_id=modal["id"], action_id=ids.SHOW_AGAIN)
+    old = await anna.sees(modal("from long ago"))
+    assert "Nothing was run" in str(old)
+    assert "Show again" in str(old)
+    await anna.presses("Show again", old)
 
 
 def rows(env: BotEnvironment) -> int:
@@ -60,11 +55,11 @@ async def test_an_old_card_is_shown_again(tmp_path: Path) -> None:
         assert (await anna.messages(SOC))[-1] == card
         await show_again(anna, card)
         again = await anna.until(lambda view: view.messages(SOC)[1:])
-        await anna.until(lambda view: "gets a new card" in str(view.modal))
+        await anna.sees(modal("gets a new card"))
         assert alert_id in again[0]["text"]
         assert (await anna.messages(SOC))[0] == card
         await click(anna, again[0])  # its buttons work
-        await anna.until(lambda view: "command and control" in str(view.modal))
+        await anna.sees(modal("command and control"))
 
 
 async def test_of_a_deleted_alert_it_says_so(tmp_path: Path) -> None:
@@ -78,7 +73,7 @@ async def test_of_a_deleted_alert_it_says_so(tmp_path: Path) -> None:
         await env.bot.retention.prune()
         assert rows(env) == 0
         await show_again(anna, card)
-        await anna.until(lambda view: f"{alert_id} was deleted" in str(view.modal))
+        await anna.sees(modal(f"{alert_id} was deleted"))
         assert await anna.messages(SOC) == [card]
 
 
@@ -88,11 +83,11 @@ async def test_the_deletion_of_an_alert_changes_no_message(tmp_path: Path) -> No
         _, card = await old_card(env, anna)
         core = Retention(env.core.core.database, lambda: now_ms() + LATER, RetentionSection(alert_days=90))
         assert await core.prune() == Counter(alert=1)
-        await env.card(anna, await env.post_alert(sourceRef="next", title="Next"))  # the feed was followed beyond
+        await anna.sees(card_of(await env.post_alert(sourceRef="next", title="Next")))  # the feed was followed beyond
         await all_sent(env.bot)
         assert (await anna.messages(SOC))[0] == card
         await click(anna, card)  # its buttons are known, but core no longer knows the alert
-        await anna.until(lambda view: "There is no alert" in str(view.modal))
+        await anna.sees(modal("There is no alert"))
 
 
 async def test_who_may_not_see_the_alert_is_told_so(tmp_path: Path) -> None:
@@ -104,5 +99,5 @@ async def test_who_may_not_see_the_alert_is_told_so(tmp_path: Path) -> None:
         await env.bot.retention.prune()
         await env.core.send("PATCH", f"/api/alert/{alert_id}", {"tlp": 3})
         await show_again(anna, card)
-        await anna.until(lambda view: "You may see up to" in str(view.modal))
+        await anna.sees(modal("You may see up to"))
         assert rows(env) == 0

@@ -1,27 +1,16 @@
 """Approvers are told: in the thread, in direct messages and in the App Home."""
 
-from typing import Any
-
 from bot.block_kit import ids
-from bot.slack_emulator import EmulatorView
-from tests.bot.features.approvals.test_decisions import button, deny, direct
-from tests.bot.features.environment import FeatureEnvironment, card_in, text_of, topmost, within_limits
-from tests.bot.features.runs.test_runs import choose
-from tests.bot.running import SOC, approve
-
-
-def told(words: str) -> Any:
-    def look(view: EmulatorView) -> dict[str, Any] | None:
-        return next((m for m in direct(view) if words in text_of(m)), None)
-
-    return look
+from tests.bot.features.environment import FeatureEnvironment
+from tests.bot.people import app_home, card_of, direct_message, direct_messages, modal, text_of
+from tests.bot.running import SOC
 
 
 async def test_who_is_asked_approves_from_a_direct_message(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("ben")
     body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
     await env.client.run({**body, "parameters": {"minutes": 60, "reason": "lateral movement to 10.0.0.9"}})
-    request = within_limits(await env.until("ben", told("asks · ")))
+    request = await env["ben"].sees(direct_message("asks · "))
     shown = text_of(request)
     for part in (
         "*Isolate on ~",
@@ -33,31 +22,30 @@ async def test_who_is_asked_approves_from_a_direct_message(env: FeatureEnvironme
         assert part in shown
     assert f"/archives/{SOC}/p{card['ts'].replace('.', '')}|{alert.title}>" in shown
     assert request["text"] == f"Approve or deny: Isolate on HIGH {alert.title} ({alert.id}), asked by admin"
-    here = await env["ben"].dm(env.emulator.bot_user_id)
-    await approve(env["ben"], here, request["ts"], action_id=button(request, ids.APPROVE))
-    decided = await env.until("lea", told("Approved by ben."))
-    assert ids.APPROVE not in text_of(within_limits(decided))
+    await env["ben"].confirms("Approve", request)
+    decided = await env["lea"].sees(direct_message("Approved by ben."))
+    assert ids.APPROVE not in text_of(decided)
     assert (await env.ended_run(alert)).status == "Success"
-    assert len([m for m in await env.until("ben", direct) if not m.get("ephemeral")]) == 1
+    assert len([m for m in await env["ben"].sees(direct_messages) if not m.get("ephemeral")]) == 1
 
 
 async def test_nobody_is_told_who_may_not_see_or_decide(env: FeatureEnvironment) -> None:
     red = await env.create_alert(tlp=3)
-    await env.card_of("ben", red)
+    await env["ben"].sees(card_of(red))
     await env["ben"].command(SOC, f"/responder run isolate {red.id}")
-    await env.until("lea", told("asks · "))
+    await env["lea"].sees(direct_message("asks · "))
     keys = {m.key.split(":")[3] for m in await env.bot.outbox.messages_of(red.id) if m.key.startswith("ask:")}
     assert keys == {"U0LEA"}  # anna may see up to TLP:AMBER, ben asked for it
 
 
 async def test_a_direct_request_is_withheld_once_its_reader_may_not_see_it(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    await env.card_of("ben", alert)
+    await env["ben"].sees(card_of(alert))
     body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
     await env.client.run({**body, "parameters": {"reason": "lemurs"}})
-    assert "lemurs" in text_of(await env.until("anna", told("asks · ")))
+    assert "lemurs" in text_of(await env["anna"].sees(direct_message("asks · ")))
     await env.core.send("PATCH", f"/api/alert/{alert.id}", {"tlp": 3})
-    withheld = text_of(within_limits(await env.until("anna", told("details withheld"))))
+    withheld = text_of(await env["anna"].sees(direct_message("details withheld")))
     assert "lemurs" not in withheld
     assert "Beacon" not in withheld
     assert ids.APPROVE not in withheld
@@ -67,23 +55,23 @@ async def test_home_has_a_line_for_what_waits_for_approval_and_review_all_that_a
     env: FeatureEnvironment,
 ) -> None:
     alert, red = await env.create_alert(), await env.create_alert(sourceRef="red", tlp=3, title="Lemur calls home")
-    card = await env.card_of("ben", alert)
+    card = await env["ben"].sees(card_of(alert))
     for one in (alert, red):
         body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": one.id}
         await env.client.run({**body, "parameters": {"reason": "lateral movement"}})
     await env["anna"].open_home()
-    home = await env.until("anna", lambda s: s.home)
+    home = await env["anna"].sees(app_home())
     shown = text_of(home)
     for part in ("*Waiting for your approval* (1)", "🟠 *Isolate on ", "1 approval, answer by ", "Review"):
         assert part in shown
     assert "lateral movement" not in shown
     assert f"/archives/{SOC}/p{card['ts'].replace('.', '')}|{alert.title}>" in shown
     assert red.id not in shown  # anna may see up to TLP:AMBER
-    form = await approve(env["anna"], None, view_id=home["id"], action_id=button(home, ids.APPROVE))
+    form = await env["anna"].confirms("Review", home)
     assert "• reason: lateral movement" in text_of(form)
     assert '"Deny"' in text_of(form)
     assert (await env.ended_run(alert)).status == "Success"
-    assert "Approved by anna" not in text_of(await env.until("anna", lambda s: s.home))
+    assert "Approved by anna" not in text_of(await env["anna"].sees(app_home()))
 
 
 async def test_home_lists_own_alerts_cases_and_runs_and_what_nobody_works_on(env: FeatureEnvironment) -> None:
@@ -92,14 +80,14 @@ async def test_home_lists_own_alerts_cases_and_runs_and_what_nobody_works_on(env
     free = await env.create_alert(sourceRef="free", title="Nobody's yet")
     in_case = await env.create_alert(sourceRef="case", title="Ransomware")
     await env["anna"].command(SOC, f"/responder case {in_case.id}")
-    await env.until("anna", lambda s: card_in(s, SOC, in_case.id, "*made into case"))
-    await env.card_of("anna", mine)
+    await env["anna"].sees(card_of(in_case, "*made into case"))
+    await env["anna"].sees(card_of(mine))
     await env.core.send("PATCH", f"/api/alert/{mine.id}", {"assignee": "anna@responder-bot.local"})
     await env["anna"].command(SOC, f"/responder run tell {other.id}")
-    await env.until("anna", lambda s: card_in(s, SOC, other.id, "*Tell*"))
+    await env["anna"].sees(card_of(other, "*Tell*"))
     await env.ended_run(other)
     await env["anna"].open_home()
-    home = await env.until("anna", lambda s: s.home)
+    home = await env["anna"].sees(app_home())
     shown = text_of(home)
     assert "*Your alerts and cases* (2)" in shown
     assert "🟠 case HIGH Ransomware (" in shown
@@ -108,13 +96,13 @@ async def test_home_lists_own_alerts_cases_and_runs_and_what_nobody_works_on(env
     assert "🟠 HIGH <" in shown
     assert f"|{mine.title}> ({mine.id}) · " in shown
     assert "*Your last runs* (1)" in shown
-    await env["anna"].click(None, view_id=home["id"], action_id=ids.HELP)
-    await env.until("anna", topmost(ids.NOTICE_VIEW, "`/responder list ~12`"))
-    await env["anna"].click(None, view_id=home["id"], action_id=f"{ids.ASSIGN}:{free.id}")
-    await env.until("anna", lambda s: s.home if "*Your alerts and cases* (3)" in text_of(s.home or {}) else None)
+    await env["anna"].presses("Help", home)
+    await env["anna"].sees(modal("`/responder list ~12`"))
+    await env["anna"].presses("Assign to me", home, beside=free.id)
+    await env["anna"].sees(app_home("*Your alerts and cases* (3)"))
     assert (await env.client.alert(free.id)).assignee == "anna@responder-bot.local"
     await env["lea"].open_home()
-    assert "*Your alerts and cases*" not in text_of(await env.until("lea", lambda s: s.home))
+    assert "*Your alerts and cases*" not in text_of(await env["lea"].sees(app_home()))
 
 
 async def test_home_finds_an_approval_among_many_waiting_runs_and_stays_small(env: FeatureEnvironment) -> None:
@@ -124,7 +112,7 @@ async def test_home_finds_an_approval_among_many_waiting_runs_and_stays_small(en
         body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
         await env.client.run({**body, "parameters": {"reason": "x" * 5000}})
     await env["ben"].open_home()
-    home = await env.until("ben", lambda s: s.home)
+    home = await env["ben"].sees(app_home())
     shown = text_of(home)
     assert "*Waiting for your approval* (13)" in shown
     assert "and 10 more: `/responder pending` lists all" in shown
@@ -134,12 +122,11 @@ async def test_home_finds_an_approval_among_many_waiting_runs_and_stays_small(en
 
 async def test_a_run_that_was_denied_does_not_count_as_failed_in_the_home(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    await choose(env, "anna", await env.card_of("anna", alert), "Isolate")
-    waiting = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "needs 1 approval"))
-    await env["ben"].click(SOC, waiting["ts"], action_id=button(waiting, ids.DENY))
-    await deny(env, "ben")
+    await env["anna"].chooses("Isolate", await env["anna"].sees(card_of(alert)))
+    waiting = await env["ben"].sees(card_of(alert, "needs 1 approval"))
+    await env["ben"].confirms("Deny", waiting)
     assert (await env.ended_run(alert)).outcome == "denied"
     await env["anna"].open_home()
-    shown = text_of(await env.until("anna", lambda s: s.home))
+    shown = text_of(await env["anna"].sees(app_home()))
     assert "denied" in shown
     assert "*Failed or expired in the last day*" not in shown

@@ -13,9 +13,9 @@ from bot.features.approvals.views import approval_request, approve_view, approve
 from bot.features.runs.views.runs import awaits_approval
 from core.models import Action, OfferedResponder, Override, Policy, Refusal, TargetArtifact, Undo
 from tests.bot.block_kit.test_limits import fine_view
-from tests.bot.features.approvals.test_decisions import button, in_thread
-from tests.bot.features.environment import FeatureEnvironment, fine, text_of, topmost
-from tests.bot.running import SOC, approve, until_asked_to_approve
+from tests.bot.features.environment import FeatureEnvironment
+from tests.bot.people import modal, reply_to, text_of
+from tests.bot.running import SOC
 from tests.bot.samples import NOW, alert, artifact, awaiting, responder
 from tests.bot.samples import button as token
 
@@ -149,19 +149,19 @@ async def asked_in_thread(env: FeatureEnvironment, responder_name: str) -> tuple
     found, card = await env.alert_and_card("ben", sourceRef=responder_name)
     body = {"responderId": f"{responder_name}_1_0", "objectType": "alert", "objectId": found.id}
     await env.client.run(body)
-    return found, await env.until("ben", in_thread(card["ts"], "asks · "))
+    return found, await env["ben"].sees(reply_to(card, "asks · "))
 
 
 async def test_nothing_is_approved_before_the_modal_is_submitted(env: FeatureEnvironment) -> None:
     found, request = await asked_in_thread(env, "Isolate")
-    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    form = fine(await until_asked_to_approve(env["ben"]))
+    await env["ben"].presses("Approve", request)
+    form = await env["ben"].sees(modal("Isolate?"))
     await env["ben"].close(form["id"])
     (action,) = await env.client.actions("alert", found.id)
     assert action.approval is not None
     assert action.approval.approved_by == []
-    await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    receipt = text_of(fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))))
+    await env["ben"].confirms("Approve", request)
+    receipt = text_of(await env["ben"].sees(modal("it starts now")))
     assert "No button ends it earlier." in receipt
     assert "|Its card>" in receipt
     assert (await env.ended_run(found)).status == "Success"
@@ -169,41 +169,41 @@ async def test_nothing_is_approved_before_the_modal_is_submitted(env: FeatureEnv
 
 async def test_what_has_changed_since_it_was_read_is_read_again(env: FeatureEnvironment) -> None:
     found, request = await asked_in_thread(env, "Isolate")
-    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    form = await until_asked_to_approve(env["ben"])
+    await env["ben"].presses("Approve", request)
+    form = await env["ben"].sees(modal("Isolate?"))
     await env.client.request("PATCH", f"/api/alert/{found.id}", {"title": "Beacon of the payroll server"})
-    await env["ben"].submit(form["id"], {})
-    again = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, CHANGED)))
+    await env["ben"].submits(form)
+    again = await env["ben"].sees(modal(CHANGED))
     assert "payroll" in text_of(again)
     (action,) = await env.client.actions("alert", found.id)
     assert action.approval is not None
     assert action.approval.approved_by == []
-    await env["ben"].submit(again["id"], {})
-    await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))
+    await env["ben"].submits(again)
+    await env["ben"].sees(modal("it starts now"))
 
 
 async def test_a_run_that_was_denied_meanwhile_is_not_decided_again(env: FeatureEnvironment) -> None:
     found, request = await asked_in_thread(env, "Isolate")
-    await env["ben"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    form = await until_asked_to_approve(env["ben"])
+    await env["ben"].presses("Approve", request)
+    form = await env["ben"].sees(modal("Isolate?"))
     (action,) = await env.client.actions("alert", found.id)
     await env["lea"].command(SOC, f"/responder deny {action.id}")
-    await env.told("lea", "You denied")
-    await env["ben"].submit(form["id"], {})
-    await env.until("ben", topmost(ids.NOTICE_VIEW, "no longer waits for approval. Denied by lea."))
+    await env["lea"].reads("You denied")
+    await env["ben"].submits(form)
+    await env["ben"].sees(modal("no longer waits for approval. Denied by lea."))
     assert (await env.client.action(action.id)).outcome == "denied"
     await env["ben"].command(SOC, f"/responder approve {action.id}")
-    await env.told("ben", "no longer waits for approval. Denied by lea.")
+    await env["ben"].reads("no longer waits for approval. Denied by lea.")
 
 
 async def test_two_people_approve_at_once(env: FeatureEnvironment) -> None:
     for name, words in (("Quarantine", "You approved"), ("Isolate", "no longer waits for approval")):
         found, request = await asked_in_thread(env, name)
         for who in ("ben", "anna"):
-            await env[who].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-        forms = {who: await until_asked_to_approve(env[who]) for who in ("ben", "anna")}
-        await asyncio.gather(*(env[who].submit(form["id"], {}) for who, form in forms.items()))
-        receipts = [text_of(await env.until(who, topmost(ids.NOTICE_VIEW))) for who in forms]
+            await env[who].presses("Approve", request)
+        forms = {who: await env[who].sees(modal(f"{name}?")) for who in ("ben", "anna")}
+        await asyncio.gather(*(env[who].submits(form) for who, form in forms.items()))
+        receipts = [text_of(await env[who].sees(modal("Approve"))) for who in forms]
         assert sum("it starts now" in text for text in receipts) == 1
         assert all("it starts now" in text or words in text for text in receipts)
         assert (await env.ended_run(found)).status == "Success"

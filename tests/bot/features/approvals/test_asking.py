@@ -24,18 +24,21 @@ from core.models import Action, Alert, BulkAnswer, BulkInput, RunTarget
 from core.store import due
 from tests import stores
 from tests.bot import samples
-from tests.bot.features.approvals.test_decisions import button, direct, in_thread
-from tests.bot.features.environment import (
-    FeatureEnvironment,
-    card_in,
-    feature_environment,
-    message_with,
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.outbox.harness import all_sent
+from tests.bot.people import (
+    card_of,
+    direct_message,
+    direct_messages,
+    labels_of,
+    message_in,
+    modal,
+    on_phone,
+    reply_to,
     text_of,
-    topmost,
     within_limits,
 )
-from tests.bot.outbox.harness import all_sent
-from tests.bot.running import CHANNELS, OPEN, SOC, UNLIMITED, approve
+from tests.bot.running import CHANNELS, OPEN, SOC, UNLIMITED
 
 ISOLATE: Mapping[str, Any] = {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}
 ONCALL = "S0ONCALL"
@@ -55,28 +58,6 @@ async def isolate(env: FeatureEnvironment, alert: Alert, by: str = "anna", minut
     body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": minutes}
     async with CoreClient(env.core.url, env.service_key) as bot:
         return await bot.as_user(by).run(body)
-
-
-def phone(env: FeatureEnvironment, name: str) -> list[str]:
-    """What this person's phone showed."""
-    return [str(shown["text"]) for shown in env[name].live_view.notifications]
-
-
-def on_phone(words: str, number: int = 1) -> Any:
-    """Looks for so many notifications with these words; returns the last."""
-
-    def look(view: EmulatorView) -> str | None:
-        found = [str(shown["text"]) for shown in view.notifications if words in str(shown["text"])]
-        return found[-1] if len(found) >= number else None
-
-    return look
-
-
-def asked(words: str = "asks · ") -> Any:
-    def look(view: EmulatorView) -> dict[str, Any] | None:
-        return next((m for m in direct(view) if words in text_of(m)), None)
-
-    return look
 
 
 def calls(env: FeatureEnvironment) -> Counter[str]:
@@ -100,25 +81,24 @@ async def test_one_containment_with_undo_rings_each_approver_once_and_who_asked_
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben", *further]}, channels=CHANNELS[:1]) as env:
         alert, card = await env.alert_and_card("anna")
         await isolate(env, alert)
-        request = within_limits(await env.until("ben", asked()))
+        request = await env["ben"].sees(direct_message("asks · "))
         for name in further:
-            await env.until(name, asked())
-        here = await env["ben"].dm(env.emulator.bot_user_id)
-        await approve(env["ben"], here, request["ts"], action_id=button(request, ids.APPROVE))
-        told = await env.until("anna", on_phone("approved"))
+            await env[name].sees(direct_message("asks · "))
+        await env["ben"].confirms("Approve", request)
+        told = await env["anna"].sees(on_phone("approved"))
         assert told.startswith("ben approved: Isolate on ip 203[.]0[.]113[.]7 for 1 hour, done.")
-        shown = within_limits(await env.until("anna", asked("ben approved:")))
+        shown = await env["anna"].sees(direct_message("ben approved:"))
         assert "in force until" in text_of(shown)
         await all_sent(env.bot)
-        await env.until("ben", in_thread(card["ts"], "*Isolate* done"))
+        await env["ben"].sees(reply_to(card, "*Isolate* done"))
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").undo((await env.ended_run(alert)).id)
-        assert "ben undid Isolate on ip 203[.]0[.]113[.]7" in await env.until("anna", on_phone("undid"))
-        await env.until("ben", in_thread(card["ts"], "*Tell* done"))
+        assert "ben undid Isolate on ip 203[.]0[.]113[.]7" in await env["anna"].sees(on_phone("undid"))
+        await env["ben"].sees(reply_to(card, "*Tell* done"))
         await all_sent(env.bot)
         more = len(further)
         assert calls(env) == {"post": 4, "edit": 5, "direct post": 3 + more, "direct edit": 2 + more}
-        assert [len(phone(env, name)) for name in ("anna", "ben", *further)] == [2, 1, *(1 for _ in further)]
+        assert [len(env[name].phone) for name in ("anna", "ben", *further)] == [2, 1, *(1 for _ in further)]
 
 
 class Jumping:
@@ -134,19 +114,18 @@ class Jumping:
 async def test_each_who_may_decide_is_named_in_the_thread_and_gets_one_message(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
         alert = await env.create_alert(tlp=2)
-        card, elsewhere = await env.card_of("ben", alert), await env.card_of("ben", alert, OPEN)
+        card, elsewhere = await env["ben"].sees(card_of(alert)), await env["ben"].sees(card_of(alert, channel=OPEN))
         await isolate(env, alert)
-        told = [await env.until(name, asked()) for name in ("ben", "lea")]
-        request = await env.until("eve", in_thread(card["ts"], "asks · "))
+        told = [await env[name].sees(direct_message("asks · ")) for name in ("ben", "lea")]
+        request = await env["eve"].sees(reply_to(card, "asks · "))
         assert request["blocks"][0]["text"]["text"].startswith("ben, lea: *Isolate on ")
         assert request["text"] == told[0]["text"] == told[1]["text"]
         assert not [m for m in env["ben"].live_view.thread(OPEN, elsewhere["ts"]) if "lea" in text_of(m)]
-        here = await env["ben"].dm(env.emulator.bot_user_id)
-        await approve(env["ben"], here, told[0]["ts"], action_id=button(told[0], ids.APPROVE))
-        decided = await env.until("lea", asked("Approved by ben."))
-        assert (decided["ts"], ids.APPROVE in text_of(within_limits(decided))) == (told[1]["ts"], False)
+        await env["ben"].confirms("Approve", told[0])
+        decided = await env["lea"].sees(direct_message("Approved by ben."))
+        assert (decided["ts"], ids.APPROVE in text_of(decided)) == (told[1]["ts"], False)
         await all_sent(env.bot)
-        assert [len(phone(env, name)) for name in ("ben", "lea", "eve", "uma")] == [1, 1, 0, 0]
+        assert [len(env[name].phone) for name in ("ben", "lea", "eve", "uma")] == [1, 1, 0, 0]
         assert "lea" not in text_of(env["eve"].live_view.message(SOC, request["ts"]) or {})
 
 
@@ -156,16 +135,16 @@ async def test_a_user_group_of_the_settings_is_named_instead_and_reminded_in_the
         env.emulator.set_usergroup(ONCALL, ["U0LEA"])
         alert, card = await env.alert_and_card("anna")
         await isolate(env, alert)
-        await env.until("ben", asked())
-        request = await env.until("anna", in_thread(card["ts"], "asks · "))
+        await env["ben"].sees(direct_message("asks · "))
+        request = await env["anna"].sees(reply_to(card, "asks · "))
         assert request["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> <@U0EVE> ben: *Isolate on ")
         clock.ahead_ms = 31 * MINUTE_MS
-        reminder = await env.until("anna", in_thread(card["ts"], "Half of the time to decide is over"))
+        reminder = await env["anna"].sees(reply_to(card, "Half of the time to decide is over"))
         assert reminder["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> ⏰ Half of the time")
-        await env.until("ben", on_phone("Half of the time to decide is over. Approve or deny: Isolate"))
+        await env["ben"].sees(on_phone("Half of the time to decide is over. Approve or deny: Isolate"))
         await all_sent(env.bot)
-        assert [len(phone(env, name)) for name in ("lea", "eve", "ben")] == [2, 1, 2]  # eve may not decide
-        assert [m for m in direct(env["lea"].live_view) if not m.get("ephemeral")] == []
+        assert [len(env[name].phone) for name in ("lea", "eve", "ben")] == [2, 1, 2]  # eve may not decide
+        assert [m for m in direct_messages(env["lea"].live_view) if not m.get("ephemeral")] == []
 
 
 async def test_the_channel_is_asked_where_nobody_in_slack_may_decide(tmp_path: Path) -> None:
@@ -173,35 +152,35 @@ async def test_the_channel_is_asked_where_nobody_in_slack_may_decide(tmp_path: P
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["admin"]}, channels=channels) as env:
         alert, card = await env.alert_and_card("anna")
         await isolate(env, alert)
-        request = await env.until("anna", in_thread(card["ts"], "asks · "))
+        request = await env["anna"].sees(reply_to(card, "asks · "))
         assert request["blocks"][0]["text"]["text"].startswith("<@U0EVE> *Isolate on ")
         assert request in env["anna"].live_view.messages(SOC)  # also in the channel
         assert [m for m in env["anna"].live_view.messages(OPEN) if "needs approval" in m["text"]] == []
         await all_sent(env.bot)
-        assert (len(phone(env, "eve")), phone(env, "ben")) == (1, [])
+        assert (len(env["eve"].phone), env["ben"].phone) == (1, [])
 
 
 async def test_those_who_were_asked_are_asked_once_more_at_half_of_the_time(tmp_path: Path) -> None:
     clock = Jumping()
     async with asking(tmp_path, {**ISOLATE, "approval": 2}, clock_ms=clock) as env:
         alert = await env.create_alert()
-        await env.card_of("anna", alert)
+        await env["anna"].sees(card_of(alert))
         action = await isolate(env, alert)
-        await env.until("lea", asked())
+        await env["lea"].sees(direct_message("asks · "))
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve(action.id)
-        await env.until("lea", asked("approved by ben"))
-        own = await env.until("ben", asked("approved by ben"))  # who decided elsewhere
-        assert ids.APPROVE not in text_of(within_limits(own))
+        await env["lea"].sees(direct_message("approved by ben"))
+        own = await env["ben"].sees(direct_message("approved by ben"))  # who decided elsewhere
+        assert ids.APPROVE not in text_of(own)
         clock.ahead_ms = 29 * MINUTE_MS
         await env.bot.outbox.finish([RefreshRequest(alert.id)])
         clock.ahead_ms = 31 * MINUTE_MS
-        await env.until("lea", on_phone("Half of the time to decide is over."))
+        await env["lea"].sees(on_phone("Half of the time to decide is over."))
         await env.client.deny(action.id, "no")
-        await env.until("lea", asked("Denied by admin"))
+        await env["lea"].sees(direct_message("Denied by admin"))
         await all_sent(env.bot)
-        assert [len([t for t in phone(env, name) if t.startswith("Half")]) for name in ("lea", "ben")] == [1, 0]
-        assert len([m for m in direct(env["lea"].live_view) if ids.APPROVE in text_of(m)]) == 0
+        assert [len([t for t in env[name].phone if t.startswith("Half")]) for name in ("lea", "ben")] == [1, 0]
+        assert len([m for m in direct_messages(env["lea"].live_view) if ids.APPROVE in text_of(m)]) == 0
 
 
 async def test_of_forty_requests_each_is_asked_about_ten_and_one_message_counts_the_rest(tmp_path: Path) -> None:
@@ -209,12 +188,12 @@ async def test_of_forty_requests_each_is_asked_about_ten_and_one_message_counts_
         alerts = [await env.create_alert(sourceRef=str(n), title=f"Beacon {n}") for n in range(40)]
         for alert in alerts:
             await isolate(env, alert)
-        await env.until("ben", asked("30 more requests for approval* since"))
+        await env["ben"].sees(direct_message("30 more requests for approval* since"))
         await all_sent(env.bot)
         for name in ("ben", "lea"):
-            messages = [m for m in direct(env[name].live_view) if not m.get("ephemeral")]
+            messages = [m for m in direct_messages(env[name].live_view) if not m.get("ephemeral")]
             assert (len([m for m in messages if "asks · " in text_of(m)]), len(messages)) == (AT_MOST, AT_MOST + 1)
-            assert len(phone(env, name)) == AT_MOST + 1
+            assert len(env[name].phone) == AT_MOST + 1
         here = await env["ben"].dm(env.emulator.bot_user_id)
         posts = [body for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]
         assert len([body for body in posts if body["channel"] == here]) == AT_MOST + 1
@@ -244,16 +223,13 @@ async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: 
     async with asking(tmp_path, audited=False) as env:
         alert = await env.create_alert()
         await isolate(env, alert)
-        await env.until("ben", asked())
+        await env["ben"].sees(direct_message("asks · "))
         await expire(env)
-        told = await env.until("anna", asked("Nobody answered"))
+        told = await env["anna"].sees(direct_message("Nobody answered"))
         assert told["text"].startswith("Nobody answered: Isolate on ip 203[.]0[.]113[.]7 for 1 hour was not run. HIGH")
-        assert "Ask again" in text_of(within_limits(told))
-        here = await env["anna"].dm(env.emulator.bot_user_id)
-        await env["anna"].click(here, told["ts"], action_id=button(told, ids.RUN_AGAIN))
-        form = await env.until("anna", topmost("start"))
-        await env["anna"].submit(form["id"], {})
-        assert await env.until("ben", on_phone("Approve or deny", 2))
+        assert "Ask again" in text_of(told)
+        await env["anna"].confirms("Ask again", told)
+        assert await env["ben"].sees(on_phone("Approve or deny", 2))
 
 
 async def expire(env: FeatureEnvironment) -> None:
@@ -275,7 +251,7 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
         action = await isolate(env, alert, minutes=15)
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve(action.id)
-            await env.until("anna", on_phone("ben approved"))
+            await env["anna"].sees(on_phone("ben approved"))
             at = (await env.ended_run(alert)).undo.at or 0  # type: ignore[union-attr]  # it can be undone
             await bot.as_user("anna").extend_measure(action.id, at + 45 * MINUTE_MS)
         what = (
@@ -283,14 +259,14 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
         )
         by_now, of = what.split(" · ")
         asks = f"Alert closed by anna. Approve or deny: {what}"  # the run closed it
-        assert await env.until("ben", on_phone("Approve or deny: keep")) == asks
+        assert await env["ben"].sees(on_phone("Approve or deny: keep")) == asks
         clock.ahead_ms = 8 * MINUTE_MS
-        await env.until("ben", on_phone(f"Half of the time to decide is over. {asks}"))
+        await env["ben"].sees(on_phone(f"Half of the time to decide is over. {asks}"))
         await expire(env)
-        await env.until("anna", on_phone(f"Nobody answered in time: {by_now}; its end stays as it is · {of}"))
+        await env["anna"].sees(on_phone(f"Nobody answered in time: {by_now}; its end stays as it is · {of}"))
         await all_sent(env.bot)
-        assert len([text for text in phone(env, "ben") if "keep" in text]) == 2
-        assert not [text for name in ("anna", "ben", "lea") for text in phone(env, name) if "<!date" in text]
+        assert len([text for text in env["ben"].phone if "keep" in text]) == 2
+        assert not [text for name in ("anna", "ben", "lea") for text in env[name].phone if "<!date" in text]
 
 
 async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_why_and_when_it_ends(
@@ -303,21 +279,19 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
             await bot.as_user("ben").approve(action.id)
             at = (await env.ended_run(alert)).undo.at or 0  # type: ignore[union-attr]  # it can be undone
             await bot.as_user("anna").extend_measure(action.id, None)
-        request = await env.until("ben", asked("asks to keep"))
-        waits = await env.until("ben", lambda view: card_in(view, SOC, alert.id, "asks to keep"))
-        assert {button(waits, what) for what in (ids.APPROVE, ids.DENY, ids.UNDO)}  # as a run that waits has them
-        here = await env["ben"].dm(env.emulator.bot_user_id)
-        await env["ben"].click(here, request["ts"], action_id=button(request, ids.DENY))
-        form = await env.until("ben", topmost(ids.DENY_VIEW, "and everybody who sees the card"))
-        await env["ben"].submit(form["id"], {"reason": {"value:reason": "one hour is <enough>."}})
-        told = await env.until("anna", on_phone("with no end"))
+        request = await env["ben"].sees(direct_message("asks to keep"))
+        waits = await env["ben"].sees(card_of(alert, "asks to keep"))
+        assert {"Keep with no end", "Deny", "Undo now"} <= {*labels_of(waits)}  # as a run that waits has them
+        form = await env["ben"].confirms("Deny", request, reason="one hour is <enough>.")
+        assert "and everybody who sees the card" in text_of(form)
+        told = await env["anna"].sees(on_phone("with no end"))
         kept = "keep Isolate on ip 203[.]0[.]113[.]7 with no end; its end stays as it is"
         assert told == f"Denied by ben: {kept} · HIGH {alert.title} ({alert.id}), asked by anna"
         why = "one hour is &lt;enough&gt;"
         said = f"Denied by ben: {why}. It ends <!date^{at // 1000}^"
-        assert said in text_of(within_limits(await env.until("anna", asked(said))))
-        assert said in text_of(within_limits(await env.until("lea", in_thread(card["ts"], said))))
-        await env.until("lea", lambda view: card_in(view, SOC, alert.id, f"More time was denied by ben: {why}"))
+        assert said in text_of(await env["anna"].sees(direct_message(said)))
+        assert said in text_of(await env["lea"].sees(reply_to(card, said)))
+        await env["lea"].sees(card_of(alert, f"More time was denied by ben: {why}"))
 
 
 async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_their_own_cancelling(
@@ -333,13 +307,13 @@ async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_the
             body = {"objectType": "alert", "objectId": alert.id}
             await bot.as_user("anna").run({**body, "responderId": "Tell_1_0"})
             await bot.as_user("anna").run({**body, "responderId": "Fail_1_0"})
-        shown = text_of(await env.until("anna", asked("Denied by ben: *Isolate on ip")))
+        shown = text_of(await env["anna"].sees(direct_message("Denied by ben: *Isolate on ip")))
         assert "a lab host" in shown
-        assert "The firewall said no." in text_of(await env.until("anna", asked("*Fail* failed")))
-        await env.until("anna", asked("Withdrawn by lea"))
-        await env.until("anna", lambda view: card_in(view, SOC, alert.id, "*Tell*"))
+        assert "The firewall said no." in text_of(await env["anna"].sees(direct_message("*Fail* failed")))
+        await env["anna"].sees(direct_message("Withdrawn by lea"))
+        await env["anna"].sees(card_of(alert, "*Tell*"))
         await all_sent(env.bot)
-        assert len(phone(env, "anna")) == 3
+        assert len(env["anna"].phone) == 3
 
 
 async def test_who_can_t_decide_any_more_reads_it_in_the_message(tmp_path: Path) -> None:
@@ -348,13 +322,13 @@ async def test_who_can_t_decide_any_more_reads_it_in_the_message(tmp_path: Path)
         alert = await env.create_alert()
         action = await isolate(env, alert)
         for name in ("ben", "lea"):
-            await env.until(name, asked())
+            await env[name].sees(direct_message("asks · "))
         clock.ahead_ms = CACHE_MS
         await env.core.core.people.set_profile("ben", "read-only")
         async with CoreClient(env.core.url, await env.core.core.people.add("dora", "analyst")) as dora:
             await dora.approve(action.id)
-        lost = await env.until("ben", asked("You can't decide on it any more."))
-        assert ids.APPROVE not in text_of(within_limits(lost))
+        lost = await env["ben"].sees(direct_message("You can't decide on it any more."))
+        assert ids.APPROVE not in text_of(lost)
 
 
 async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_half_of_the_time(tmp_path: Path) -> None:
@@ -366,7 +340,7 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
             bulk = await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
             on = "ip 203[.]0[.]113[.]7 and 2 more"
             what = f"Approve or deny: Isolate on {on} for 1 hour · up to CRITICAL, asked by anna"
-            assert await env.until("ben", on_phone("Approve or deny")) == what
+            assert await env["ben"].sees(on_phone("Approve or deny")) == what
             await all_sent(env.bot)
             for channel in (SOC, OPEN):
                 (ts,) = [m["ts"] for m in env["ben"].live_view.messages(channel) if "3 wait" in text_of(m)]
@@ -374,25 +348,25 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
                 assert "ben: *Isolate* on 3 targets for 1 hour · up to CRITICAL." in text_of(reply)
             clock.ahead_ms = 31 * MINUTE_MS
             again = f"Half of the time to decide is over. {what}"
-            assert await env.until("ben", on_phone("Half of the time")) == again
+            assert await env["ben"].sees(on_phone("Half of the time")) == again
             await bot.as_user("ben").approve_bulk(bulk.id, [entry.action.id for entry in bulk.actions if entry.action])
-        over = await env.until("anna", on_phone("3 of 3 succeeded"))
+        over = await env["anna"].sees(on_phone("3 of 3 succeeded"))
         assert over == "*Isolate* on 3 targets: 3 of 3 succeeded, 3 in force."
-        (told,) = [m for m in direct(env["anna"].live_view) if "3 of 3 succeeded" in text_of(m)]
+        (told,) = [m for m in direct_messages(env["anna"].live_view) if "3 of 3 succeeded" in text_of(m)]
         assert "3 of 3 succeeded, 3 in force until <!date^" in text_of(within_limits(told))
         assert ".\\nApproved by ben." in text_of(told)
         dm = await env["anna"].dm(env.emulator.bot_user_id)
-        await env["anna"].click(dm, told["ts"], action_id=ids.BULK_UNDO)
-        form = await env.until("anna", topmost(ids.UNDO_ALL_VIEW))
+        await env["anna"].presses("Undo all", told)
+        form = await env["anna"].sees(modal("Undo Isolate (3)?"))
         assert "*anna* asked for it · approved by ben" in text_of(form)
-        await env["anna"].submit(form["id"], {})
-        await env.told("anna", "Undo started on 3 targets.", dm)
+        await env["anna"].submits(form)
+        await env["anna"].reads("Undo started on 3 targets.", dm)
         await all_sent(env.bot)
-        asked_twice = [m for m in direct(env["ben"].live_view) if "Isolate* on 3 targets" in text_of(m)]
+        asked_twice = [m for m in direct_messages(env["ben"].live_view) if "Isolate* on 3 targets" in text_of(m)]
         assert [ids.BULK_REVIEW in text_of(within_limits(m)) for m in asked_twice] == [False, False]
         assert "Half of the time" not in text_of(asked_twice[-1])
-        assert phone(env, "ben")[:2] == [what, again]
-        assert len([text for text in phone(env, "ben") if "<!date" in text]) == 0
+        assert env["ben"].phone[:2] == [what, again]
+        assert len([text for text in env["ben"].phone if "<!date" in text]) == 0
 
 
 async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_and_not_who_asks(tmp_path: Path) -> None:
@@ -402,15 +376,15 @@ async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_an
         alerts = [await env.create_alert(sourceRef=str(number)) for number in range(2)]
         dm = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].command(dm, f"/responder run isolate {' '.join(alert.id for alert in alerts)}")
-        question = await env.until("anna", topmost(ids.NOTICE_VIEW, "Isolate"))
-        await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
-        await env.until("anna", on_phone("Waits for approval: Isolate on ip 203[.]0[.]113[.]7 and 1 more"))
-        await env.until("ben", on_phone("Approve or deny"))
+        question = await env["anna"].sees(modal("Isolate"))
+        await env["anna"].presses("Ask to isolate (2)", question)
+        await env["anna"].sees(on_phone("Waits for approval: Isolate on ip 203[.]0[.]113[.]7 and 1 more"))
+        await env["ben"].sees(on_phone("Approve or deny"))
         clock.ahead_ms = 31 * MINUTE_MS
-        await env.until("ben", on_phone("Half of the time"))
+        await env["ben"].sees(on_phone("Half of the time"))
         await all_sent(env.bot)
-        assert not [text for text in phone(env, "anna") if "Approve or deny" in text]
-        assert [len(phone(env, name)) for name in ("ben", "lea")] == [2, 1]
+        assert not [text for text in env["anna"].phone if "Approve or deny" in text]
+        assert [len(env[name].phone) for name in ("ben", "lea")] == [2, 1]
         (message,) = [m for m in env["lea"].live_view.messages(SOC) if "2 wait for approval" in text_of(m)]
         (_, reply) = env["lea"].live_view.thread(SOC, message["ts"])
         assert reply["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> ben: *Isolate*")
@@ -425,7 +399,7 @@ async def test_who_asked_for_a_bulk_reads_all_who_decided_on_it(tmp_path: Path) 
             runs = [entry.action.id for entry in bulk.actions if entry.action]
             await bot.as_user("ben").approve_bulk(bulk.id, runs[:-1])
             await bot.as_user("lea").deny_bulk(bulk.id, runs[-1:], "the mail server")
-        told = await env.until("anna", asked("20 of 21 succeeded, 1 denied"))
+        told = await env["anna"].sees(direct_message("20 of 21 succeeded, 1 denied"))
         assert ".\\nApproved by ben.\\nDenied by lea.\\n>the mail server" in text_of(told)
 
 
@@ -456,31 +430,26 @@ async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_
         await clear_ben_for(2)
         bulk, alerts = await bulk_of(env, "anna", [1, 4, 2, 3, 3])
         on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]3, ip 203[.]0[.]113[.]4 and 2 more"
-        push = await env.until("ben", on_phone("Approve or deny"))
+        push = await env["ben"].sees(on_phone("Approve or deny"))
         assert push == f"Approve or deny: Isolate on {on} for 1 hour · up to CRITICAL, asked by anna"
-        shown = within_limits(await env.until("ben", asked("5 wait for approval")))
+        shown = await env["ben"].sees(direct_message("5 wait for approval"))
         lines = [
             f"• {sign} ip `203[.]0[.]113[.]{n}`, for {word} {alerts[n].title} ({alerts[n].id})"
             for sign, word, n in (("🔴", "CRITICAL", 1), ("🟠", "HIGH", 3), ("🟠", "HIGH", 4), ("🟡", "MEDIUM", 2))
         ]
         assert "\\n".join(lines) in text_of(shown)
 
-        def without(address: str, words: str = "") -> Any:
-            return lambda view: next(
-                (m for m in direct(view) if address not in str(m) and words in text_of(m) and "Isolate" in str(m)), None
-            )
-
         await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
-        shown = within_limits(await env.until("ben", without("113[.]1", "and 1 more")))
+        shown = await env["ben"].sees(direct_message("Isolate", "and 1 more", without="113[.]1"))
         assert alerts[1].id not in str(shown)
         assert text_of(shown).index("113[.]3`") < text_of(shown).index("113[.]0`")
         await clear_ben_for(1)
-        assert "5 wait for approval" in text_of(await env.until("ben", without("113[.]")))
+        assert "5 wait for approval" in text_of(await env["ben"].sees(direct_message("Isolate", without="113[.]")))
         await clear_ben_for(3)
-        await env.until("ben", asked("113[.]1`"))
+        await env["ben"].sees(direct_message("113[.]1`"))
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").deny_bulk(bulk.id)
-        await env.until("ben", without("113[.]", "nothing was run"))
+        await env["ben"].sees(direct_message("Isolate", "nothing was run", without="113[.]"))
 
 
 async def test_a_bulks_request_names_nothing_more_once_a_level_rose_unseen_or_its_reader_is_unlinked(
@@ -490,7 +459,7 @@ async def test_a_bulks_request_names_nothing_more_once_a_level_rose_unseen_or_it
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, clock_ms=clock) as env:
         await env.core.core.people.set_clearance("ben", 2)
         _, alerts = await bulk_of(env, "anna", [2, 4])
-        await env.until("ben", asked("113[.]1`"))
+        await env["ben"].sees(direct_message("113[.]1`"))
         await env.bot.close()
         await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
         await env.core.prune_events(-1)
@@ -500,14 +469,18 @@ async def test_a_bulks_request_names_nothing_more_once_a_level_rose_unseen_or_it
         ):
 
             def shown(view: EmulatorView, *without: str) -> list[dict[str, Any]]:
-                return [m for m in direct(view) if "Isolate" in str(m) and not any(one in str(m) for one in without)]
+                return [
+                    m
+                    for m in direct_messages(view)
+                    if "Isolate" in str(m) and not any(one in str(m) for one in without)
+                ]
 
-            (left,) = await env.until("ben", lambda view: shown(view, "113[.]1"))
+            (left,) = await env["ben"].sees(lambda view: shown(view, "113[.]1"))
             assert "113[.]0`" in text_of(left)
             await env.core.core.people.unlink("ben")
             clock.ahead_ms += CACHE_MS
             bot.channels.refreshed.set()
-            await env.until("ben", lambda view: all("113[.]" not in str(m) for m in direct(view)))
+            await env["ben"].sees(lambda view: all("113[.]" not in str(m) for m in direct_messages(view)))
 
 
 async def test_why_a_bulk_was_denied_is_read_no_longer_by_who_may_not_see_its_alerts(tmp_path: Path) -> None:
@@ -518,38 +491,39 @@ async def test_why_a_bulk_was_denied_is_read_no_longer_by_who_may_not_see_its_al
             bulk, alerts = await bulk_of(env, "anna", [2, 4])
             async with CoreClient(env.core.url, env.service_key) as bot:
                 await bot.as_user("ben").deny_bulk(bulk.id, None, f"the laptop of {alerts[0].id}")
-            shown = await env.until("anna", asked(f"the laptop of {alerts[0].id}"))
+            shown = await env["anna"].sees(direct_message(f"the laptop of {alerts[0].id}"))
             assert "nothing was run, 2 denied.\\nDenied by ben.\\n>the laptop" in text_of(shown)
             return alerts
 
         def none_says(words: str) -> Any:
-            return lambda view: all(words not in str(message) for message in direct(view))
+            return lambda view: all(words not in str(message) for message in direct_messages(view))
 
         first, second = await denied()
         await env.client.request("PATCH", f"/api/alert/{first.id}", {"tlp": 3})
         await env.client.request("PATCH", f"/api/alert/{second.id}", {"tlp": 3})
-        await env.until("anna", none_says(f"the laptop of {first.id}"))
+        await env["anna"].sees(none_says(f"the laptop of {first.id}"))
         first, _ = await denied()
         await env.core.core.people.set_clearance("anna", 1)
         clock.ahead_ms += CACHE_MS
         env.bot.channels.refreshed.set()
-        await env.until("anna", none_says(f"the laptop of {first.id}"))
-        assert len([m for m in direct(env["anna"].live_view) if "nothing was run" in text_of(m)]) == 2
+        await env["anna"].sees(none_says(f"the laptop of {first.id}"))
+        assert len([m for m in direct_messages(env["anna"].live_view) if "nothing was run" in text_of(m)]) == 2
 
 
 async def test_after_a_week_the_request_of_a_bulk_in_a_direct_message_gets_new_buttons(tmp_path: Path) -> None:
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}) as env:
         await bulk_of(env, "anna", [3, 3])
-        old = await env.until("ben", asked("2 wait for approval"))
-        review = button(old, ids.BULK_REVIEW)
+        old = await env["ben"].sees(direct_message("2 wait for approval"))
         stores.rows(env.folder / "core.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
         dm = await env["ben"].dm(env.emulator.bot_user_id)
-        await env["ben"].click(dm, old["ts"], action_id=review)
-        await env.told("ben", "This button is too old", dm)
+        await env["ben"].presses("Review", old)
+        await env["ben"].reads("This button is too old", dm)
         value = old["blocks"][-1]["elements"][0]["value"]
-        await env.until("ben", lambda view: [m for m in direct(view) if "2 wait" in str(m) and value not in str(m)])
-        await env["ben"].click(dm, old["ts"], action_id=review)
-        await env.until("ben", topmost(ids.BULK_APPROVE_VIEW, "Deny all 2"))
+        await env["ben"].sees(
+            lambda view: [m for m in direct_messages(view) if "2 wait" in str(m) and value not in str(m)]
+        )
+        await env["ben"].presses("Review", old)
+        await env["ben"].sees(modal("Deny all 2"))
 
 
 async def test_who_may_not_see_a_target_of_a_bulk_reads_nothing_of_it_in_the_request(tmp_path: Path) -> None:
@@ -560,27 +534,27 @@ async def test_who_may_not_see_a_target_of_a_bulk_reads_nothing_of_it_in_the_req
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
         both = "Isolate on ip 203[.]0[.]113[.]7, ip 203[.]0[.]113[.]9 for 1 hour"
-        assert both in await env.until("lea", on_phone("Approve or deny"))
-        assert "For few eyes" in text_of(await env.until("lea", asked("2 wait for approval")))
-        push = await env.until("anna", on_phone("Approve or deny"))
+        assert both in await env["lea"].sees(on_phone("Approve or deny"))
+        assert "For few eyes" in text_of(await env["lea"].sees(direct_message("2 wait for approval")))
+        push = await env["anna"].sees(on_phone("Approve or deny"))
         assert "Isolate on ip 203[.]0[.]113[.]9 and 1 more for 1 hour" in push
-        shown = within_limits(await env.until("anna", asked("2 wait for approval")))
+        shown = await env["anna"].sees(direct_message("2 wait for approval"))
         assert "and 1 more" in text_of(shown)
         for hidden in ("For few eyes", "113[.]7", red.id):
             assert hidden not in str(shown)
-            assert hidden not in str(phone(env, "anna"))
+            assert hidden not in str(env["anna"].phone)
 
 
 async def test_a_shared_channel_does_not_read_how_severe_a_hidden_alert_of_a_bulk_is(tmp_path: Path) -> None:
     shared = {**CHANNELS[0], "id": "C0SHARED", "clearance": "clear"}
     async with asking(tmp_path, channels=[CHANNELS[0], shared], shared=("C0SHARED",)) as env:
         alerts = [await env.create_alert(sourceRef=str(tlp), severity=2 + tlp, tlp=tlp) for tlp in (0, 2)]
-        await env.card_of("ben", alerts[0], "C0SHARED")
+        await env["ben"].sees(card_of(alerts[0], channel="C0SHARED"))
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
-        assert "up to CRITICAL" in await env.until("ben", on_phone("Approve or deny"))
-        await env.until("ben", message_with("C0SHARED", "2 wait for approval"))
+        assert "up to CRITICAL" in await env["ben"].sees(on_phone("Approve or deny"))
+        await env["ben"].sees(message_in("C0SHARED", "2 wait for approval"))
         await all_sent(env.bot)
         sent = [str(body) for _, _, body, _ in env.emulator.traffic if body.get("channel") == "C0SHARED"]
         assert [text for text in sent if "Approve or deny: Isolate on 2 targets for 1 hour, asked by anna" in text]

@@ -4,24 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bot.block_kit import ids
 from bot.block_kit.notices import CHANGED
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import MINUTE_MS
-from tests.bot.features.approvals.test_asking import Jumping, asked, asking, isolate, on_phone
-from tests.bot.features.approvals.test_decisions import button, direct, in_thread
+from tests.bot.features.approvals.test_asking import Jumping, asking, isolate
 from tests.bot.features.bulks.test_bulks import alerts, reviewed, shown, start
-from tests.bot.features.environment import (
-    FeatureEnvironment,
-    card_in,
-    feature_environment,
-    fine,
-    text_of,
-    topmost,
-    within_limits,
-)
-from tests.bot.running import OPEN, SOC, approve, until_asked_to_approve
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.people import app_home, card_of, direct_message, direct_messages, modal, on_phone, reply_to, text_of
+from tests.bot.running import OPEN, SOC
 
 CLOSED = "⚠️ *Alert closed by anna, <!date^"
 WHY = 'since this was asked*: \\"A scanner at 203[.]0[.]113[.]9\\"\\n'
@@ -41,24 +32,23 @@ async def test_who_decides_reads_first_that_the_alert_was_closed_since_this_was_
     clock = Jumping()
     async with asking(tmp_path, clock_ms=clock) as env:
         alert = await env.create_alert(tlp=2)
-        card, elsewhere = await env.card_of("ben", alert), await env.card_of("ben", alert, OPEN)
+        card, elsewhere = await env["ben"].sees(card_of(alert)), await env["ben"].sees(card_of(alert, channel=OPEN))
         await isolate(env, alert)
-        told = await env.until("ben", asked())
-        request = await env.until("ben", in_thread(card["ts"], "asks · "))
-        here = await env["ben"].dm(env.emulator.bot_user_id)
-        await env["ben"].click(here, told["ts"], action_id=button(told, ids.APPROVE))
-        form = await until_asked_to_approve(env["ben"])
+        told = await env["ben"].sees(direct_message("asks · "))
+        request = await env["ben"].sees(reply_to(card, "asks · "))
+        await env["ben"].presses("Approve", told)
+        form = await env["ben"].sees(modal("Isolate?"))
         await close(env, alert.id)
 
-        now = within_limits(await env.until("ben", asked(CLOSED)))
-        in_channel = within_limits(await env.until("ben", in_thread(card["ts"], CLOSED)))
+        now = await env["ben"].sees(direct_message(CLOSED))
+        in_channel = await env["ben"].sees(reply_to(card, CLOSED))
         assert (now["ts"], in_channel["ts"]) == (told["ts"], request["ts"])
         assert first_line(now).startswith(CLOSED)
         assert first_line(in_channel).startswith(f"ben, lea: {CLOSED}")
         assert all(WHY in text_of(one) for one in (now, in_channel))
         assert "anna" not in str(env["ben"].live_view.thread(OPEN, elsewhere["ts"]))
-        await env["ben"].submit(form["id"], {})
-        again = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, CHANGED)))
+        await env["ben"].submits(form)
+        again = await env["ben"].sees(modal(CHANGED))
         assert f"{CLOSED}" in str(again["blocks"][1])
         assert WHY in text_of(again)
         (action,) = await env.client.actions("alert", alert.id)
@@ -67,27 +57,26 @@ async def test_who_decides_reads_first_that_the_alert_was_closed_since_this_was_
         await env["ben"].close(again["id"])
 
         await env["ben"].command(SOC, "/responder pending")
-        listed = await env.told("ben", CLOSED)
+        listed = await env["ben"].reads(CLOSED)
         assert first_line({"blocks": listed["blocks"][1:]}).startswith(CLOSED)
         await env["ben"].open_home()
-        await env.until("ben", lambda view: view.home if CLOSED in text_of(view.home or {}) else None)
+        await env["ben"].sees(app_home(CLOSED))
         clock.ahead_ms = 31 * MINUTE_MS
-        await env.until(
-            "ben", on_phone("Half of the time to decide is over. Alert closed by anna. Approve or deny: Is")
-        )
+        await env["ben"].sees(on_phone("Half of the time to decide is over. Alert closed by anna. Approve or deny: Is"))
 
         await env.client.mark_alert_unread(alert.id)
 
-        def is_open_again(view: EmulatorView) -> bool | None:
-            shown_ = [*direct(view), *view.thread(SOC, card["ts"])]
-            return True if not any("closed by" in text_of(one) for one in shown_) else None
+        def is_open_again(view: EmulatorView) -> bool:
+            shown = [*direct_messages(view), *view.thread(SOC, card["ts"])]
+            return not any("closed by" in text_of(one) for one in shown)
 
-        await env.until("ben", is_open_again)
-        await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
-        await env.until("ben", topmost(ids.NOTICE_VIEW, "it starts now"))
+        await env["ben"].sees(is_open_again)
+        await env["ben"].confirms("Approve", request)
+        await env["ben"].sees(modal("it starts now"))
         await close(env, alert.id)
-        await env.until("ben", lambda view: card_in(view, SOC, alert.id, "*closed* by anna"))
-        assert "closed by" not in text_of(await env.until("ben", asked("Approved by ben.")))  # that was afterwards
+        await env["ben"].sees(card_of(alert, "*closed* by anna"))
+        decided = await env["ben"].sees(direct_message("Approved by ben."))
+        assert "closed by" not in text_of(decided)  # that was afterwards
 
 
 async def test_a_later_end_is_shown_again_to_who_decides_once_its_alert_is_reopened(tmp_path: Path) -> None:
@@ -99,18 +88,18 @@ async def test_a_later_end_is_shown_again_to_who_decides_once_its_alert_is_reope
             at = (await env.ended_run(alert)).undo.at or 0  # type: ignore[union-attr]  # it can be undone
             await close(env, alert.id, why="")
             await bot.as_user("anna").extend_measure(action.id, at + 45 * MINUTE_MS)
-        wanted = await env.until("ben", in_thread(card["ts"], "asks to keep"))
+        wanted = await env["ben"].sees(reply_to(card, "asks to keep"))
         assert first_line(wanted).endswith(", before this was asked*")
         assert CLOSED in first_line(wanted)
-        await env.until("lea", on_phone("Alert closed by anna. Approve or deny: keep Isolate"))
-        await env["ben"].click(SOC, wanted["ts"], action_id=button(wanted, ids.APPROVE))
-        form = fine(await env.until("ben", topmost(ids.APPROVE_VIEW, CLOSED)))
+        await env["lea"].sees(on_phone("Alert closed by anna. Approve or deny: keep Isolate"))
+        await env["ben"].presses("Approve", wanted)
+        form = await env["ben"].sees(modal(CLOSED))
         await env.client.mark_alert_unread(alert.id)
-        await env["ben"].submit(form["id"], {})
-        again = await env.until("ben", topmost(ids.APPROVE_VIEW, CHANGED))
+        await env["ben"].submits(form)
+        again = await env["ben"].sees(modal(CHANGED))
         assert "closed by" not in text_of(again)
-        await env["ben"].submit(again["id"], {})
-        await env.until("ben", topmost(ids.NOTICE_VIEW, "You approved more time for *Isolate*"))
+        await env["ben"].submits(again)
+        await env["ben"].sees(modal("You approved more time for *Isolate*"))
 
 
 async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None:
@@ -120,32 +109,32 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         message = await shown(env, "3 wait for approval")
         view = await reviewed(env, "ben", message, "Deny all 3")
         assert "closed" not in text_of(view)
-        told = await env.until("ben", asked("3 wait for approval"))
+        told = await env["ben"].sees(direct_message("3 wait for approval"))
         await close(env, alert_ids[1])
-        now = within_limits(await env.until("ben", asked("*1 of 3 are closed by now*\\n⏳ ")))
+        now = await env["ben"].sees(direct_message("*1 of 3 are closed by now*\\n⏳ "))
         assert (now["ts"], now["text"].startswith("1 of 3 are closed by now. Approve or deny: ")) == (told["ts"], True)
         assert f"{WHY}• 🟠 ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({alert_ids[1]})" in text_of(
             now
         )
-        await env["ben"].submit(view["id"], {})
-        again = fine(await env.until("ben", topmost(ids.BULK_APPROVE_VIEW, CHANGED)))
+        await env["ben"].submits(view)
+        again = await env["ben"].sees(modal(CHANGED))
         assert "⚠️ *1 of 3 are closed by now*\\n*Contain on 3 targets?*" in text_of(again)
         assert f"{WHY}• 🟠 ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({alert_ids[1]})" in text_of(
             again
         )
         await env["ben"].open_home()
-        await env.until("ben", lambda view: view.home if "*1 of 3 are closed" in text_of(view.home or {}) else None)
+        await env["ben"].sees(app_home("*1 of 3 are closed"))
 
 
 async def test_a_case_that_was_closed_says_so_too(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
         case = await env.client.create_case({"title": "Beacons", "description": "", "tlp": 2})
         await env.client.run({"responderId": "Quarantine_1_0", "objectType": "case", "objectId": case.id})
-        told = await env.until("ben", asked())
+        told = await env["ben"].sees(direct_message("asks · "))
         assert "closed" not in text_of(told)
         closed = {"status": "Resolved", "summary": "A drill"}
         await env.client.request("PATCH", f"/api/case/{case.id}", closed)
-        now = within_limits(await env.until("ben", asked('since this was asked*: \\"A drill\\"\\n')))
+        now = await env["ben"].sees(direct_message('since this was asked*: \\"A drill\\"\\n'))
         assert (now["ts"], first_line(now).startswith("⚠️ *Case closed, <!date^")) == (told["ts"], True)
         await env.client.request("PATCH", f"/api/case/{case.id}", {"status": "Open"})
-        await env.until("ben", lambda view: None if asked("Case closed")(view) else True)
+        await env["ben"].sees(lambda view: not direct_message("Case closed")(view))

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bot.slack_emulator import EmulatedUser, SlackEmulator
+from bot.slack_emulator import SlackEmulator
 from core.client import CoreClient
 from tests.bot.chaos import CHANNELS, SOURCES, installation, start_process
+from tests.bot.people import Person
 from tests.bot.running import ANNA, BEN, LEA, add_people_and_channels
 from tests.bot.storm import LOW, create
 from tests.core.core_process import until
@@ -43,9 +44,9 @@ async def test_each_is_asked_once_and_reminded_once_though_the_bot_is_killed(tmp
             await processes[-1].up()
 
         async with (
-            EmulatedUser(emulator.url, emulator.page_token, BEN) as ben,
-            EmulatedUser(emulator.url, emulator.page_token, LEA) as lea,
-            EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
+            Person(emulator.url, emulator.page_token, BEN) as ben,
+            Person(emulator.url, emulator.page_token, LEA) as lea,
+            Person(emulator.url, emulator.page_token, ANNA) as anna,
             CoreClient(installed.core_url, installed.keys["bot"]) as client,
         ):
             async with CoreClient(installed.core_url, installed.keys["lea"]) as own:

@@ -19,17 +19,9 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import BulkCounts
 from tests import stores
-from tests.bot.features.approvals.test_asking import on_phone, phone
-from tests.bot.features.approvals.test_decisions import button
-from tests.bot.features.environment import (
-    FeatureEnvironment,
-    feature_environment,
-    fine,
-    text_of,
-    topmost,
-    within_limits,
-)
-from tests.bot.running import SOC, UNLIMITED, undo
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.people import app_home, card_of, labels_of, message_in, modal, on_phone, reply_to, text_of, within_limits
+from tests.bot.running import SOC, UNLIMITED
 
 RULES: Mapping[str, Mapping[str, Any]] = {"Tell": {"only_on": {"tags": ["c2"]}}}
 
@@ -47,17 +39,18 @@ async def alerts(env: FeatureEnvironment, count: int, **more: Any) -> list[str]:
 async def asked(env: FeatureEnvironment, name: str, responder: str, alert_ids: list[str]) -> dict[str, Any]:
     """The question after the command."""
     await env[name].command(SOC, f"/responder run {responder} {' '.join(alert_ids)}")
-    return fine(await env.until(name, topmost(ids.NOTICE_VIEW, "Each is checked")))
+    return await env[name].sees(modal("Each is checked"))
 
 
 async def start(env: FeatureEnvironment, name: str, responder: str, alert_ids: list[str]) -> None:
     question = await asked(env, name, responder, alert_ids)
-    await env[name].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+    (label,) = labels_of(question)
+    await env[name].presses(label, question)
 
 
 async def shown(env: FeatureEnvironment, words: str) -> dict[str, Any]:
     """The message of a bulk, once it has these words."""
-    return within_limits(await env.until("anna", lambda view: next(iter(bulk_messages(view, words)), None)))
+    return await env["anna"].sees(lambda view: next(iter(bulk_messages(view, words)), None))
 
 
 async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp_path: Path) -> None:
@@ -75,8 +68,8 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
         assert secret not in text
         assert "Nobody here" not in text
         for _ in range(2):  # a double click
-            await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
-        told = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "8 started; 1 refused")))
+            await env["anna"].presses("Tell (8)", question)
+        told = text_of(await env["anna"].sees(modal("8 started; 1 refused")))
         assert f"{untagged}: " in told
         message = await shown(env, "8 of 9 succeeded, 1 refused")
         assert secret not in text_of(message)
@@ -86,18 +79,18 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
         for alert_id in (untagged, secret):
             assert await env.client.actions("alert", alert_id) == []
         for alert_id in alert_ids:  # each card tells of its run
-            await env.card_of("anna", await env.client.alert(alert_id))
-        await env.until(
-            "anna", lambda view: len([m for m in view.messages(SOC) if "*Tell* done" in text_of(m)]) == 8 or None
+            await env["anna"].sees(card_of(alert_id))
+        await env["anna"].sees(
+            lambda view: len([m for m in view.messages(SOC) if "*Tell* done" in text_of(m)]) == 8 or None
         )
-        await env.until("anna", lambda view: view.thread(SOC, message["ts"])[1:] or None)
+        await env["anna"].sees(reply_to(message))
         posts = posted_to(env, SOC)
         (end,) = [body for body in posts if body.get("thread_ts")]
         assert end["thread_ts"] == message["ts"]
         assert end["text"] == "*Tell* on 9 targets, asked for by anna: 8 of 9 succeeded, 1 refused."
         assert len(posts) == 10 + 2
-        await env["anna"].click(SOC, message["ts"], action_id=button(message, ids.BULK_DETAILS))
-        each = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "succeeded"))))
+        await env["anna"].presses("Show each", message)
+        each = text_of(await env["anna"].sees(modal("succeeded")))
         assert f"• 🟠 HIGH ET MALWARE Beacon to known C2 ({untagged}) · refused: " in each
         assert each.index(f"({untagged}) ") < each.index(f"({alert_ids[0]}) ")
         assert secret not in each
@@ -108,15 +101,14 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         alert_ids = await alerts(env, 3)
         await start(env, "anna", "fail", alert_ids)
         message = await shown(env, "0 of 3 succeeded, 3 failed")
-        retry = button(message, ids.BULK_RETRY)
-        await env["ben"].click(SOC, message["ts"], action_id=retry)
-        await env.told("ben", "or an administrator may run this again")
-        await env["eve"].click(SOC, message["ts"], action_id=retry)
-        await env.told("eve", "You can't run responders")
+        await env["ben"].presses("Retry failed", message)
+        await env["ben"].reads("or an administrator may run this again")
+        await env["eve"].presses("Retry failed", message)
+        await env["eve"].reads("You can't run responders")
         for _ in range(2):
-            await env["anna"].click(SOC, message["ts"], action_id=retry)
-        await env.told("anna", "Runs again on 3 targets; 0 refused")
-        await env.until("anna", lambda view: len(bulk_messages(view, "0 of 3 succeeded, 3 failed")) == 2 or None)
+            await env["anna"].presses("Retry failed", message)
+        await env["anna"].reads("Runs again on 3 targets; 0 refused")
+        await env["anna"].sees(lambda view: len(bulk_messages(view, "0 of 3 succeeded, 3 failed")) == 2)
         earlier = await shown(env, "What failed was run again as ~")
         assert earlier["ts"] == message["ts"]
         assert ids.BULK_RETRY not in text_of(earlier)
@@ -125,13 +117,13 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         assert len(bulk_messages(env["anna"].live_view)) == 2
         # Each bulk has one line wherever runs are listed.
         await env["anna"].command(SOC, "/responder failed")
-        listed = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Failed or expired in the last day* (2)")))
+        listed = await env["anna"].sees(modal("*Failed or expired in the last day* (2)"))
         assert text_of(listed).count("❌ *Fail* on 3 targets: 3 failed · 🟠 HIGH ") == 2
         await env["anna"].open_home()
-        home = fine(await env.until("anna", lambda view: view.home))
+        home = await env["anna"].sees(app_home())
         assert "*Failed or expired in the last day* (2)" in text_of(home)
-        await env["anna"].click(None, view_id=home["id"], action_id=button(home, ids.BULK_DETAILS))
-        each = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Fail* on 3 targets"))))
+        await env["anna"].presses("Show each", home, beside="*Fail* on 3 targets")
+        each = text_of(await env["anna"].sees(modal("*Fail* on 3 targets")))
         assert all(one in each for one in alert_ids)
 
 
@@ -140,24 +132,24 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         alert_ids = await alerts(env, 3)
         question = await asked(env, "anna", "report", alert_ids)
         assert "More than its limit of 2/1h: the others are refused." in text_of(question)
-        await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
-        told = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "2 started; 1 refused")))
+        await env["anna"].presses("Report (3)", question)
+        told = text_of(await env["anna"].sees(modal("2 started; 1 refused")))
         message = await shown(env, "2 of 3 succeeded, 1 refused")
         assert "The rate is free again <!date^" in text_of(message)
-        await env["anna"].click(SOC, message["ts"], action_id=button(message, ids.BULK_DETAILS))
-        each = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "refused: ")))
+        await env["anna"].presses("Show each", message)
+        each = text_of(await env["anna"].sees(modal("refused: ")))
         for text in (told, each):
             assert "Report can't run: " in text
         once = questions.reason_shown("It can't run; free again at 2026-11-28 15:31 UTC; ask again then.")
         assert once == f"It can't run; free again at {slack_date(1795879860000, DAY_AND_TIME)}; ask again then."
         for _ in range(2):
-            await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_RETRY)
-            await env.told("anna", "Nothing can run again now: ")
+            await env["anna"].presses("Retry failed", message)
+            await env["anna"].reads("Nothing can run again now: ")
         assert len(bulk_messages(env["anna"].live_view)) == 1
         # As if an hour had passed.
         stores.rows(env.folder / "core.db", "UPDATE action SET dispatched_at = dispatched_at - 3600000")
-        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_RETRY)
-        await env.told("anna", "Runs again on 1 target; 0 refused")
+        await env["anna"].presses("Retry failed", message)
+        await env["anna"].reads("Runs again on 1 target; 0 refused")
         await shown(env, "1 of 1 succeeded")
         assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [1, 1, 1]
 
@@ -167,12 +159,12 @@ async def test_after_a_week_the_message_gets_new_buttons_once_one_is_pressed(tmp
         await start(env, "anna", "tell", await alerts(env, 2))
         message = await shown(env, "2 of 2 succeeded")
         stores.rows(env.folder / "core.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
-        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
-        await env.told("anna", "This button is too old")
+        await env["anna"].presses("Show each", message)
+        await env["anna"].reads("This button is too old")
         old = message["blocks"][-1]["elements"][-1]["value"]
-        await env.until("anna", lambda view: [m for m in bulk_messages(view) if old not in text_of(m)] or None)
-        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
-        await env.until("anna", topmost(ids.NOTICE_VIEW, "succeeded"))
+        await env["anna"].sees(lambda view: [m for m in bulk_messages(view) if old not in text_of(m)])
+        await env["anna"].presses("Show each", message)
+        await env["anna"].sees(modal("succeeded"))
 
 
 async def test_after_a_week_what_told_its_end_to_who_asked_gets_new_buttons_too(tmp_path: Path) -> None:
@@ -184,12 +176,12 @@ async def test_after_a_week_what_told_its_end_to_who_asked_gets_new_buttons_too(
             found = [m for m in view.messages(conversation) if "0 of 2 succeeded, 2 failed" in text_of(m)]
             return found[0] if found and but not in text_of(found[0]) else {}
 
-        message = await env.until("anna", told)
+        message = await env["anna"].sees(told)
         stores.rows(env.folder / "core.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
-        await env["anna"].click(conversation, message["ts"], action_id=ids.BULK_DETAILS)
-        await env.told("anna", "This button is too old")
+        await env["anna"].presses("Show each", message)
+        await env["anna"].reads("This button is too old")
         old = message["blocks"][-1]["elements"][-1]["value"]
-        await env.until("anna", lambda view: told(view, but=old))
+        await env["anna"].sees(lambda view: told(view, but=old))
 
 
 async def test_the_message_goes_on_after_the_bot_was_down_in_the_middle(tmp_path: Path) -> None:
@@ -227,7 +219,7 @@ async def test_what_cannot_run_on_several_says_why(tmp_path: Path, name: str, co
     async with feature_environment(tmp_path, RULES) as env:
         alert_ids = await alerts(env, 2)
         await env[name].command(SOC, f"/responder {command.format(ids=' '.join(alert_ids))}")
-        await env.told(name, answer)
+        await env[name].reads(answer)
         assert [await env.client.actions("alert", one) for one in alert_ids] == [[], []]
         assert bulk_messages(env[name].live_view) == []
 
@@ -240,48 +232,32 @@ def posted_to(env: FeatureEnvironment, channel: str) -> list[dict[str, Any]]:
 
 async def reviewed(env: FeatureEnvironment, name: str, message: dict[str, Any], words: str) -> dict[str, Any]:
     """What Review shows this person."""
-    await env[name].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
-    return fine(await env.until(name, topmost(ids.BULK_APPROVE_VIEW, words)))
-
-
-async def deny(env: FeatureEnvironment, name: str, view: Mapping[str, Any], reason: str = "") -> dict[str, Any]:
-    """Open the form that denies all that was reviewed, and send it; returns the form."""
-    await env[name].click(None, view_id=view["id"], action_id=ids.BULK_DENY)
-    form = fine(await env.until(name, topmost(ids.BULK_DENY_VIEW)))
-    await env[name].submit(form["id"], {"reason": {"value:reason": reason}})
-    return form
-
-
-async def undo_all(env: FeatureEnvironment, name: str, channel: str, ts: str) -> dict[str, Any]:
-    """Read what Undo all ends, and end it; returns the form."""
-    await env[name].click(channel, ts, action_id=ids.BULK_UNDO)
-    form = fine(await env.until(name, topmost(ids.UNDO_ALL_VIEW)))
-    await env[name].submit(form["id"], {})
-    return form
+    await env[name].presses("Review", message)
+    return await env[name].sees(modal(words))
 
 
 async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         alert_ids = await alerts(env, 12)
-        cards = [await env.card_of("anna", await env.client.alert(one)) for one in alert_ids]
+        cards = [await env["anna"].sees(card_of(one)) for one in alert_ids]
         await start(env, "anna", 'vendor ban reason="C2 <seen>" list=inbound', alert_ids)
         message = await shown(env, "12 wait for approval")
         assert "12 wait for approval" in text_of(message)
         assert "Nobody reaches it" not in text_of(message)  # inputs and policy are for those who may see all of it
         own = await reviewed(env, "anna", message, "You asked for it, so somebody else decides.")
         assert own["submit"] is None
-        await env["eve"].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
-        await env.told("eve", "You can't run responders")
+        await env["eve"].presses("Review", message)
+        await env["eve"].reads("You can't run responders")
 
         # Everybody who decides is told once: in the channel, in one direct message, and with one entry in Home.
         direct = await env["lea"].dm(env.emulator.bot_user_id)
-        await env.until("lea", lambda view: [m for m in view.messages(direct) if "12 wait for approval" in text_of(m)])
+        await env["lea"].sees(message_in(direct, "12 wait for approval"))
         assert len(posted_to(env, direct)) == 1
         await env["ben"].open_home()
-        home = await env.until("ben", lambda view: view.home if "on 12 targets" in text_of(view.home or {}) else None)
+        home = await env["ben"].sees(app_home("on 12 targets"))
         assert text_of(home).count("*Ban an address on 12 targets?* · anna") == 1
         await env["ben"].command(SOC, "/responder pending")
-        await env.told("ben", "*Ban an address on 12 targets?* · anna")
+        await env["ben"].reads("*Ban an address on 12 targets?* · anna")
 
         view = await reviewed(env, "ben", message, "Deny all 12")
         assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address (12)?", "Ban an address (12)")
@@ -296,8 +272,8 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
             assert words in text
         assert all(f" ({one})" in text for one in alert_ids)
         assert text.count("ET MALWARE Beacon") == len(alert_ids)
-        await env["ben"].submit(view["id"], {})
-        await env.until("ben", topmost(ids.NOTICE_VIEW, "You approved 12 runs: Ban an address on "))
+        await env["ben"].submits(view)
+        await env["ben"].sees(modal("You approved 12 runs: Ban an address on "))
         ended = await shown(env, "12 of 12 succeeded")
         assert ended["ts"] == message["ts"]
         assert ids.BULK_REVIEW not in text_of(ended)
@@ -307,7 +283,7 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
             assert [one.partition("@")[0] for one in action.approval.approved_by] == ["ben"]
             assert '"reason":"C2 <seen>"' in (action.parameters or "").replace(" ", "").replace("C2<", "C2 <")
             assert not env["anna"].live_view.thread(SOC, card["ts"])[1:]
-        await env.until("anna", lambda view: view.thread(SOC, ended["ts"])[2:] or None)
+        await env["anna"].sees(reply_to(ended, number=2))
         assert len(posted_to(env, SOC)) == 12 + 3  # the cards, the bulk, and in its thread the question and the end
         assert len(posted_to(env, direct)) == 1
 
@@ -319,23 +295,23 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         message = await shown(env, "3 wait for approval")
         late = await reviewed(env, "lea", message, "Deny all 3")
         view = await reviewed(env, "ben", message, "Deny all 3")
-        form = await deny(env, "ben", view, "Wrong <hosts>")
+        form = await env["ben"].confirms("Deny all 3", view, reason="Wrong <hosts>")
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
         assert "*Deny Contain on 3 targets?*\\n*anna* asks" in text_of(form)
-        await env.told("ben", "You denied 3 runs: Contain on ")
+        await env["ben"].reads("You denied 3 runs: Contain on ")
         for alert_id in alert_ids:
             assert "Wrong <hosts>" in ((await env.client.actions("alert", alert_id))[0].report or "")
-        told = await env.until("anna", on_phone("nothing was run"))
+        told = await env["anna"].sees(on_phone("nothing was run"))
         assert told == "*Contain* on 3 targets: nothing was run, 3 denied."
         dm = await env["anna"].dm(env.emulator.bot_user_id)
         (end,) = [m for m in await env["anna"].messages(dm) if "nothing was run" in text_of(m)]
         assert "nothing was run, 3 denied.\\nDenied by ben.\\n>Wrong &lt;hosts&gt;" in text_of(within_limits(end))
         denied = await shown(env, "nothing was run, 3 denied")
-        await env["anna"].click(SOC, denied["ts"], action_id=ids.BULK_DETAILS)
-        await env.until("anna", topmost(ids.NOTICE_VIEW, "· denied by ben: Wrong &lt;hosts&gt;"))
+        await env["anna"].presses("Show each", denied)
+        await env["anna"].sees(modal("· denied by ben: Wrong &lt;hosts&gt;"))
         assert ids.BULK_RETRY not in text_of(denied)  # core runs nothing again that somebody denied
-        await env["lea"].submit(late["id"], {})
-        assert CHANGED in text_of(await env.told("lea", "Nothing of it waits any more."))
+        await env["lea"].submits(late)
+        assert CHANGED in text_of(await env["lea"].reads("Nothing of it waits any more."))
 
         (red,) = await alerts(env, 1, tlp=3, title="For few eyes")
         await start(env, "ben", "contain", [alert_ids[0], red])
@@ -348,8 +324,8 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         # Its level may rise after it was read: then core leaves it.
         await env.client.request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3})
         await env.core.core.people.set_clearance("lea", 2)
-        await env["lea"].submit(view["id"], {})
-        await env.told("lea", "You may see up to TLP:AMBER. Ben can open this. Nothing was done.")
+        await env["lea"].submits(view)
+        await env["lea"].reads("You may see up to TLP:AMBER. Ben can open this. Nothing was done.")
         for alert_id in (alert_ids[0], red):
             assert (await env.client.actions("alert", alert_id))[0].status == "Waiting"
 
@@ -361,15 +337,15 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         message = await shown(env, "2 wait for approval")
         view = await reviewed(env, "anna", message, "Deny all 1")
         assert view["submit"]["text"] == "Contain (1)"
-        await env["anna"].submit(view["id"], {})
-        done = text_of(await env.told("anna", "You approved 1 run: Contain on "))
+        await env["anna"].submits(view)
+        done = text_of(await env["anna"].reads("You approved 1 run: Contain on "))
         assert "It was not shown with those that were decided, so it goes on waiting." in done
         assert "For few eyes" not in done
         await shown(env, "1 waits for approval, 1 of 2 succeeded")
         assert (await env.client.actions("alert", red))[0].status == "Waiting"
         view = await reviewed(env, "lea", message, "Deny all 1")
-        await deny(env, "lea", view)
-        await env.told("lea", "You denied 1 run: Contain on ")
+        await env["lea"].confirms("Deny all 1", view)
+        await env["lea"].reads("You denied 1 run: Contain on ")
 
 
 async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> None:
@@ -377,15 +353,15 @@ async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> Non
         alert_ids = await alerts(env, 2)
         conversation = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].command(conversation, f"/responder run fail {' '.join(alert_ids)}")
-        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
-        await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+        question = await env["anna"].sees(modal("Each is checked"))
+        await env["anna"].presses("Fail (2)", question)
 
         def told(view: EmulatorView) -> list[dict[str, Any]] | None:
             return [m for m in view.messages(conversation) if "0 of 2 succeeded, 2 failed" in text_of(m)] or None
 
-        (message,) = await env.until("anna", told)
-        await env["anna"].click(conversation, message["ts"], action_id=button(message, ids.BULK_RETRY))
-        await env.until("anna", lambda view: len(told(view) or ()) == 2 or None)
+        (message,) = await env["anna"].sees(told)
+        await env["anna"].presses("Retry failed", message)
+        await env["anna"].sees(lambda view: len(told(view) or ()) == 2)
         assert bulk_messages(env["anna"].live_view) == []
 
 
@@ -394,7 +370,7 @@ async def test_an_alert_and_its_observable_are_not_several(tmp_path: Path) -> No
         alert = await env.create_alert()
         artifact = alert.artifacts[0].id
         await env["anna"].command(SOC, f"/responder run fail {alert.id} {artifact}")
-        await env.until("anna", lambda view: "The firewall said no" in str(view.messages(SOC)) or None)
+        await env["anna"].sees(message_in(SOC, "The firewall said no"))
         (action,) = await env.client.actions("case_artifact", artifact)
         assert action.object_id == artifact
         assert action.bulk is None
@@ -407,55 +383,54 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
     }
     async with feature_environment(tmp_path, rules) as env:
         alert_ids = await alerts(env, 3)
-        cards = [await env.card_of("anna", await env.client.alert(one)) for one in alert_ids]
+        cards = [await env["anna"].sees(card_of(one)) for one in alert_ids]
         question = await asked(env, "anna", "shun", alert_ids)
         assert "Each ends after 1 hour, by Tell." in text_of(question)
-        await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+        await env["anna"].presses("Shun (3)", question)
         message = await shown(env, "3 in force until")
         (*_, action) = [run for one in alert_ids for run in await env.client.actions("alert", one)]
         last = max(
             [run.undo.at or 0 for one in alert_ids for run in await env.client.actions("alert", one) if run.undo]
         )
         assert f"🔒 *3 in force until <!date^{last // 1000}^" in text_of(message)
-        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
-        each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Undo now")))
+        await env["anna"].presses("Show each", message)
+        each = await env["anna"].sees(modal("Undo now"))
         assert text_of(each).count('"Undo now"') == 3
-        await undo(env["anna"], None, view_id=each["id"], action_id=ids.numbered(ids.UNDO, action.id))
+        await env["anna"].confirms("Undo now", each, beside=alert_ids[2])
         await shown(env, "2 in force until")
         undoing = [one for one in await env.client.actions("alert", alert_ids[2]) if one.undoes]
         assert [one.undoes for one in undoing] == [action.id]
         assert [env["anna"].live_view.thread(SOC, card["ts"])[1:] for card in cards] == [[], [], []]
 
         message = await shown(env, "2 in force until")
-        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_EXTEND)
-        form = fine(await env.until("anna", topmost(ids.EXTEND_ALL_VIEW, "on 2 targets")))
+        await env["anna"].presses("Extend all", message)
+        form = await env["anna"].sees(modal("on 2 targets"))
         assert "The settings allow" not in text_of(form)
-        await env["anna"].submit(form["id"], {"longer": {"value:longer": "15"}})
-        refused = await env.until("anna", topmost(ids.NOTICE_VIEW, "More time on 2 targets."))
+        await env["anna"].submits(form, longer="15")
+        refused = await env["anna"].sees(modal("More time on 2 targets."))
         assert "Refused" not in text_of(refused)
         timed = [run.undo for one in alert_ids[:2] for run in await env.client.actions("alert", one) if run.undo]
         assert all(undo.changed and undo.at and undo.at > last for undo in timed)
         message = await shown(env, "2 in force until")
-        view = await undo_all(env, "ben", SOC, message["ts"])
+        view = await env["ben"].confirms("Undo all", message)
         assert (view["title"]["text"], view["submit"]["text"]) == ("Undo Shun (2)?", "Tell (2)")
         assert "*Undo Shun on 2 targets?*\\n*anna* asked for it" in text_of(view)
         assert all(f" ({one}) · in force until <!date^" in text_of(view) for one in alert_ids[:2])
         assert "🔓 *Tell* runs on each, and ends it there." in text_of(view)
         assert "anna hears of it." in text_of(view)
-        await env.told("ben", "Undo started on 2 targets.")
-        await env.until("anna", lambda view: [m for m in bulk_messages(view) if "in force until" not in text_of(m)])
+        await env["ben"].reads("Undo started on 2 targets.")
+        await env["anna"].sees(lambda view: [m for m in bulk_messages(view) if "in force until" not in text_of(m)])
         assert await env.client.measures() == []
 
         # What could not be undone is told once, below the bulk's message.
         await start(env, "anna", "report", alert_ids)
         message = await shown(env, "*Report* on 3 targets: 3 of 3 succeeded")
-        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
-        each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, '"Undo"')))
-        newest = (await env.client.actions("alert", alert_ids[0]))[0]
-        await undo(env["anna"], None, view_id=each["id"], action_id=ids.numbered(ids.UNDO, newest.id))
+        await env["anna"].presses("Show each", message)
+        each = await env["anna"].sees(modal('"Undo"'))
+        await env["anna"].confirms("Undo", each, beside=alert_ids[0])
         await shown(env, "⚠️ *1 not undone*")
         told = "1 of 3 were to be undone and were not"
-        await env.until("anna", lambda view: told in str(view.thread(SOC, message["ts"])) or None)
+        await env["anna"].sees(lambda view: told in str(view.thread(SOC, message["ts"])))
         assert [env["anna"].live_view.thread(SOC, card["ts"])[1:] for card in cards] == [[], [], []]
 
 
@@ -466,20 +441,20 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         await start(env, "anna", "isolate", await alerts(env, 2))
         message = await shown(env, "2 wait for approval")
         assert "⏳ *2 targets with no end · up to HIGH*" in text_of(message)
-        await env.until("ben", on_phone(" with no end · up to HIGH, asked by anna"))
+        await env["ben"].sees(on_phone(" with no end · up to HIGH, asked by anna"))
         view = await reviewed(env, "ben", message, "*Isolate on 2 targets with no end?*")
-        await env["ben"].submit(view["id"], {})
-        await env.told("ben", "They start now. *Undo all* is on its message.")
-        told = await env.until("anna", on_phone("2 of 2 succeeded"))
+        await env["ben"].submits(view)
+        await env["ben"].reads("They start now. *Undo all* is on its message.")
+        told = await env["anna"].sees(on_phone("2 of 2 succeeded"))
         assert told == "*Isolate* on 2 targets: 2 of 2 succeeded, 2 in force with no end."
         message = await shown(env, "2 of 2 succeeded")
         assert "🔒 *2 in force with no end*" in text_of(message)
         assert ids.BULK_EXTEND not in text_of(message)
-        view = await undo_all(env, "ben", SOC, message["ts"])
+        view = await env["ben"].confirms("Undo all", message)
         assert text_of(view).count(" · in force until somebody undoes it") == 2
         assert "in force" not in text_of(await shown(env, "2 of 2 succeeded, 2 undone"))
         dm = await env["anna"].dm(env.emulator.bot_user_id)
-        await env.until("anna", lambda view: "2 undone.\\nben undid Isolate on " in str(view.messages(dm)) or None)
+        await env["anna"].sees(message_in(dm, "2 undone.\\nben undid Isolate on "))
 
 
 async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undone_all(tmp_path: Path) -> None:
@@ -492,18 +467,18 @@ async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undon
         await start(env, "anna", "isolate", alert_ids)
         message = await shown(env, "5 wait for approval")
         view = await reviewed(env, "lea", message, "Deny all 5")
-        await env["lea"].submit(view["id"], {})
+        await env["lea"].submits(view)
         message = await shown(env, "5 in force with no end*. *Show each* names them.")
-        form = await undo_all(env, "ben", SOC, message["ts"])
+        form = await env["ben"].confirms("Undo all", message)
         assert "anna and lea hear of it." in text_of(form)
         for name in ("anna", "lea"):
-            told = await env.until(name, on_phone(" undid "))
+            told = await env[name].sees(on_phone(" undid "))
             on = "🟠 HIGH ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]2 and 2 more"
             assert told == f"ben undid Isolate on {on}."
         await shown(env, "5 of 5 succeeded, 5 undone")
         await env["anna"].command(SOC, "/responder mine")
-        await env.told("anna", "*Isolate* on 5 targets: 5 undone")
-        assert not any("undid" in text for text in phone(env, "ben"))
+        await env["anna"].reads("*Isolate* on 5 targets: 5 undone")
+        assert not any("undid" in text for text in env["ben"].phone)
 
 
 async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Path) -> None:
@@ -515,8 +490,8 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
         ]
         await start(env, "ben", "shun", [first, second, red])
         message = await shown(env, "3 in force until")
-        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_UNDO)
-        view = fine(await env.until("anna", topmost(ids.UNDO_ALL_VIEW)))
+        await env["anna"].presses("Undo all", message)
+        view = await env["anna"].sees(modal("Undo Shun (2)?"))
         text = text_of(view)
         assert text.index("🔴 ip `203[.]0[.]113[.]4`, for CRITICAL") < text.index(
             "🟡 ip `203[.]0[.]113[.]2`, for MEDIUM"
@@ -528,13 +503,13 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
         (run,) = await env.client.actions("alert", second)
         later = (run.undo.at or 0) + 900_000 if run.undo else 0
         await env.client.extend_measure(run.id, later)
-        await env["anna"].submit(view["id"], {})
-        again = fine(await env.until("anna", topmost(ids.UNDO_ALL_VIEW, CHANGED)))
+        await env["anna"].submits(view)
+        again = await env["anna"].sees(modal(CHANGED))
         assert f"in force until <!date^{later // 1000}^" in text_of(again)
         await env.client.undo((await env.client.actions("alert", first))[0].id)
         await shown(env, "3 of 3 succeeded, 1 undone")
-        await env["anna"].submit(again["id"], {})
-        await env.told("anna", "Undo started on 1 target.")
+        await env["anna"].submits(again)
+        await env["anna"].reads("Undo started on 1 target.")
         await shown(env, "3 of 3 succeeded, 2 undone")
         (left,) = await env.client.measures()
         assert left.root_id == red
@@ -547,18 +522,18 @@ async def test_undo_all_says_what_else_it_ends(tmp_path: Path) -> None:
         await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": other})
         await start(env, "anna", "shun", alert_ids)
         message = await shown(env, "2 in force with no end")
-        await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_UNDO)
-        view = fine(await env.until("anna", topmost(ids.UNDO_ALL_VIEW)))
+        await env["anna"].presses("Undo all", message)
+        view = await env["anna"].sees(modal("Undo Shun (2)?"))
         also = f"⚠️ It also ends *Shun* on `203[.]0[.]113[.]4` with no end by admin, for {other}. admin hears of it."
         assert also in text_of(view)
         # What came since is read first.
         again = await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": other})
         while again.end_date is None:
             again = await env.client.action(again.id, wait_s=10)
-        await env["anna"].submit(view["id"], {})
-        shown_again = fine(await env.until("anna", topmost(ids.UNDO_ALL_VIEW, CHANGED)))
+        await env["anna"].submits(view)
+        shown_again = await env["anna"].sees(modal(CHANGED))
         assert text_of(shown_again).count(also) == 2 * text_of(view).count(also)
-        await env["anna"].submit(shown_again["id"], {})
+        await env["anna"].submits(shown_again)
         await shown(env, "2 of 2 succeeded, 2 undone")
         assert await env.client.measures() == []
 
@@ -568,9 +543,9 @@ async def test_undo_all_says_what_waits_for_approval(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, rules) as env:
         await start(env, "anna", "shun", await alerts(env, 2))
         message = await shown(env, "2 in force with no end")
-        form = await undo_all(env, "anna", SOC, message["ts"])
+        form = await env["anna"].confirms("Undo all", message)
         assert "🔓 *Tell* runs on each, after 1 approval, and ends it there." in text_of(form)
-        told = await env.told("anna", "Asked for on 2 targets: it waits for approval.")
+        told = await env["anna"].reads("Asked for on 2 targets: it waits for approval.")
         assert "started" not in text_of(told)
         assert len(await env.client.measures()) == 2
 
@@ -596,11 +571,11 @@ async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: P
         question = await asked(env, "anna", "isolate", [high, critical])
         assert "*Runs on 2 targets*\\n" + "\\n".join(lines) in text_of(question)
         assert "Each starts after 1 approval by " in text_of(question)
-        await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
+        await env["anna"].presses("Ask to isolate (2)", question)
         message = await shown(env, "2 wait for approval")
         view = await reviewed(env, "ben", message, "Deny all 2")
         assert "\\n".join(lines) in text_of(view)
-        form = await deny(env, "ben", view)
+        form = await env["ben"].confirms("Deny all 2", view)
         assert "\\n".join(lines) in text_of(form)
 
 

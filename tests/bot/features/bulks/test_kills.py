@@ -9,17 +9,17 @@ from typing import Any, BinaryIO, Literal
 
 import pytest
 
-from bot.block_kit import ids
-from bot.slack_emulator import EmulatedUser, EmulatorView, SlackEmulator
+from bot.slack_emulator import EmulatorView, SlackEmulator
 from core.client import CoreClient
 from tests.bot.chaos import CHANNELS, BotProcess, Installation, installation, start_process
-from tests.bot.features.environment import text_of, topmost
+from tests.bot.people import Person, message_in, modal, text_of
 from tests.bot.running import ANNA, add_people_and_channels
 from tests.bot.storm import LOW, create
 from tests.core.core_process import until
 
 SOC = CHANNELS[0]
 MANY = 100
+ALL = f"Runs on {MANY} targets"
 FREE = MANY // 4
 """How many runs end before the second kill; the others wait until it is over."""
 COMMANDS: tuple[Literal["core", "bot"], ...] = ("core", "bot")
@@ -50,21 +50,14 @@ def runs(installed: Installation) -> int:
     return len(list(installed.counts.glob("Quick *")))
 
 
-def question_of_many(view: EmulatorView) -> dict[str, Any]:
-    """Where the question is, if it is: in a window, or in a message where the bot needed over 3 s to open one."""
-    words = f"Runs on {MANY} targets"
-    if (modal := topmost(ids.NOTICE_VIEW, words)(view)) is not None:
-        return {"channel": None, "view_id": modal["id"]}
-    asked = [message["ts"] for message in view.messages(SOC) if words in text_of(message)]
-    return {"channel": SOC, "message_ts": asked[0]} if asked else {}
-
-
 def asked_or_refused(before: int) -> Callable[[EmulatorView], dict[str, Any]]:
     """The question, or how often it was refused by now, if that is more than `before`."""
 
     def seen(view: EmulatorView) -> dict[str, Any]:
         refusals = sum("isn't answering. Nothing was run" in text_of(message) for message in view.ephemerals(SOC))
-        return question_of_many(view) or ({"refusals": refusals} if refusals > before else {})
+        # In a message where the bot needed over 3 s to open a window.
+        question = modal(ALL)(view) or message_in(SOC, ALL)(view)
+        return question or ({"refusals": refusals} if refusals > before else {})
 
     return seen
 
@@ -95,7 +88,7 @@ async def test_of_a_hundred_each_runs_once_and_one_message_tells_it_though_core_
         stack.push_async_callback(lambda: asyncio.gather(*(process.stop() for process in processes)))
         await emulator.wait_connected()
         async with (
-            EmulatedUser(emulator.url, emulator.page_token, ANNA) as anna,
+            Person(emulator.url, emulator.page_token, ANNA) as anna,
             CoreClient(installed.core_url, installed.keys["lea"]) as client,
         ):
             alert_ids = await asyncio.gather(
@@ -107,7 +100,7 @@ async def test_of_a_hundred_each_runs_once_and_one_message_tells_it_though_core_
                 await anna.command(SOC, f"/responder run quick {' '.join(alert_ids)}")
                 question = await anna.until(asked_or_refused(question["refusals"]), timeout_s=60)
             for _ in range(2):
-                await anna.click(**question, action_id=ids.BULK_START)
+                await anna.presses(f"Quick ({MANY})", question)
 
             async def kill_once(enough: Callable[[], bool]) -> None:
                 await until(enough, "enough runs")

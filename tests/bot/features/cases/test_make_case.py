@@ -2,10 +2,8 @@
 
 from pathlib import Path
 
-from bot.block_kit import ids
-from tests.bot.features.approvals.test_decisions import button
-from tests.bot.features.environment import card_in, feature_environment, fine, text_of, topmost
-from tests.bot.running import SOC
+from tests.bot.features.environment import feature_environment
+from tests.bot.people import card_of, modal, text_of
 from tests.responder_folders import write_responder
 
 PROGRAM = """
@@ -22,18 +20,16 @@ async def test_what_needs_a_case_makes_it_and_goes_on(tmp_path: Path) -> None:
     write_responder(tmp_path / "responders", name, PROGRAM, dataTypeList=["thehive:case_artifact"])
     async with feature_environment(tmp_path) as env:
         alert = await env.create_alert(artifacts=[{"dataType": "hostname", "data": "srv-7"}])
-        card = await env.card_of("anna", alert)
-        (host,) = alert.artifacts
-        menu = {"action_id": ids.numbered(ids.MENU, host.id)}
-        ((group, *_),) = [await env["anna"].options(SOC, card["ts"], query="isolate", **menu)]
-        ((value, about),) = [(one["value"], one["description"]["text"]) for one in group["options"]]
-        assert "needs a case" in about
-        await env["anna"].click(SOC, card["ts"], **menu, value=value)
-        refused = await env.told("anna", "it reads the case, and there is none; make a case of the alert")
-        await env["anna"].click(None, view_id=refused["id"], action_id=button(refused, ids.MAKE_CASE))
-        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Takes the host off the network")))
+        card = await env["anna"].sees(card_of(alert))
+        group, *_ = await env["anna"].searches(card, "isolate", beside="srv-7")
+        (option,) = group["options"]
+        assert "needs a case" in option["description"]["text"]
+        await env["anna"].chooses(option["text"]["text"], card, beside="srv-7")
+        refused = await env["anna"].reads("it reads the case, and there is none; make a case of the alert")
+        await env["anna"].presses("Make a case", refused)
+        question = await env["anna"].sees(modal("Takes the host off the network"))
         assert "srv-7" in text_of(question)
         case_id = (await env.client.alert(alert.id)).case
         assert case_id is not None
-        await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.RUN))
-        await env.until("anna", lambda view: card_in(view, SOC, alert.id, f"Isolated for case {case_id}"))
+        await env["anna"].presses("MS Defender Isolate Machine", question)
+        await env["anna"].sees(card_of(alert, f"Isolated for case {case_id}"))

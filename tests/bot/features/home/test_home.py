@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from bot.block_kit import ids
 from tests.bot.features.alert_groups.test_alert_groups import group_card, grouping_bot, post
-from tests.bot.features.environment import fine, text_of, topmost
+from tests.bot.people import app_home, modal, text_of
 
 
 async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -> None:
@@ -15,7 +14,7 @@ async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -
         await post(env, range(60, 75), severity=2)
         await group_card(anna, 75)
         await anna.open_home()
-        home = fine(await anna.until(lambda view: view.home or {}))
+        home = await anna.sees(app_home())
         shown = text_of(home)
         assert "*Nobody works on* (76)" in shown
         assert "Lemur" not in shown
@@ -24,7 +23,5 @@ async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -
         assert line.startswith("🟠 60 HIGH, 15 medium: Logon failed … times from … (one group)")
         assert shown.index(f"|Wazuh 92052 on LT-0231> ({critical})") < shown.index("60 HIGH")
         assert "🔴 CRITICAL <" in shown
-        group = next(b["accessory"] for b in home["blocks"] if "one group" in text_of({"blocks": b}))
-        await anna.click(None, view_id=home["id"], action_id=group["action_id"])
-        found = topmost(ids.NOTICE_VIEW, "of 75 alerts, worst first")
-        assert await anna.until(found)
+        await anna.presses("Show alerts", home, beside="one group")
+        await anna.sees(modal("of 75 alerts, worst first"))

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from bot.block_kit import ids
 from bot.clearance import Subject
 from bot.features.undos import views as undos
 from core.models import Alert, MeasureOfRun, TargetArtifact, Undo
 from core.settings import ProtectSection, ResponderSection
 from tests.bot import samples
-from tests.bot.features.approvals.test_decisions import button, in_thread
-from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
-from tests.bot.running import SOC, approve
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.people import card_of, field_of, modal, reply_to, text_of
+from tests.bot.running import SOC
 
 HOSTS = [
     {"dataType": "hostname", "data": "srv-dc01", "message": "host inside"},
@@ -34,15 +33,6 @@ async def env(tmp_path: Path) -> AsyncIterator[FeatureEnvironment]:
         yield environment
 
 
-def target_field(form: dict[str, Any]) -> dict[str, Any]:
-    """The field that asks what to act on."""
-    return next(block for block in form["blocks"] if str(block["block_id"]).startswith("target:"))
-
-
-def chosen(field: dict[str, Any], *artifact_ids: str) -> dict[str, Any]:
-    return {field["block_id"]: {field["element"]["action_id"]: list(artifact_ids)}}
-
-
 def by_data(alert: Alert) -> dict[str, str]:
     return {artifact.data or "": artifact.id for artifact in alert.artifacts}
 
@@ -58,8 +48,8 @@ async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver
 ) -> None:
     alert, card = await env.alert_and_card("anna", artifacts=HOSTS)
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-    form = fine(await env.until("anna", topmost(ids.START_VIEW, "What should it act on?")))
-    field = target_field(form)
+    form = await env["anna"].sees(modal("What should it act on?"))
+    field = field_of(form, "target")
     options = [(option["text"]["text"], option["description"]["text"]) for option in field["element"]["options"]]
     assert options == [
         ("`srv-dc01`", "hostname · host inside"),
@@ -68,25 +58,25 @@ async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver
     ]
     assert "initial_options" not in field["element"]
     assert "SRV-SECRET" not in text_of(form)
-    refused = await env["anna"].submit(form["id"], {})
+    refused = await env["anna"].submits(form)
     assert field["block_id"] in refused["errors"]
-    await env["anna"].submit(form["id"], chosen(field, by_data(alert)["srv-dc01"]))
-    request = await env.until("ben", in_thread(card["ts"], "asks · "))
+    await env["anna"].submits(form, target=[by_data(alert)["srv-dc01"]])
+    request = await env["ben"].sees(reply_to(card, "asks · "))
     assert await acted_on(env, alert) == ["srv-dc01"]
     assert "on hostname srv-dc01?*" in text_of(request)
     assert "on hostname srv-dc01 · " in request["text"]  # what a locked phone shows
-    asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
+    asked = text_of(await env["ben"].confirms("Approve", request))
     assert "\\nhostname `srv-dc01` · host inside\\n" in asked
     assert "203[.]0[.]113[.]7" not in asked
-    await env.until("anna", in_thread(card["ts"], f"on hostname srv-dc01, for {alert.id}, started by anna"))
+    await env["anna"].sees(reply_to(card, f"on hostname srv-dc01, for {alert.id}, started by anna"))
 
 
 async def test_how_long_and_what_happens_stand_above_boxes_that_say_where_each_is_from(env: FeatureEnvironment) -> None:
     found = [{"dataType": "ip", "data": data} for data in ("192.0.2.17", "192.0.2.1")]
     alert = await env.create_alert(title="Beacon from 192[.]0[.]2[.]17", artifacts=[*HOSTS[:1], *found])
     await env["anna"].command(SOC, f"/responder run shun {alert.id}")
-    form = fine(await env.until("anna", topmost(ids.START_VIEW, "What should it act on?")))
-    options = target_field(form)["element"]["options"]
+    form = await env["anna"].sees(modal("What should it act on?"))
+    options = field_of(form, "target")["element"]["options"]
     assert [one["description"]["text"] for one in options] == [
         "hostname · host inside",
         "ip · named in the title",
@@ -109,13 +99,13 @@ async def test_a_command_names_what_to_act_on_in_any_spelling(
 ) -> None:
     alert = await env.create_alert(artifacts=HOSTS)
     await env["anna"].command(SOC, f"/responder run shun {alert.id} target={typed}")
-    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "It can be undone there")))
+    question = await env["anna"].sees(modal("It can be undone there"))
     assert question["title"]["text"] == "Shun"
     assert "It lasts until somebody undoes it, by Drop traffic." in text_of(question)
     assert text_of(question).casefold().count("srv-dc01") == ("srv-dc01" in data)
-    await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
+    await env["anna"].presses("Shun", question)
     on = ", ".join(f"{'hostname' if 'srv' in one else 'ip'} {one.replace('.', '[.]')}" for one in data)
-    await env.told("anna", f"Started Shun on {on} ({alert.id}).")
+    await env["anna"].reads(f"Started Shun on {on} ({alert.id}).")
     assert await acted_on(env, alert) == data
 
 
@@ -124,11 +114,11 @@ async def test_a_command_chooses_nothing_that_is_only_alike(tmp_path: Path) -> N
         urls = [{"dataType": "url", "data": f"{scheme}://files.example/a"} for scheme in ("http", "https")]
         alert = await env.create_alert(artifacts=urls)
         await env["anna"].command(SOC, f"/responder run shun {alert.id} target=https://files.example/A")
-        await env.told("anna", "is none of what it can act on.")
+        await env["anna"].reads("is none of what it can act on.")
         await env["anna"].command(SOC, f"/responder run shun {alert.id} target=hxxps://files[.]example/a")
-        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "It can be undone there")))
-        await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-        await env.told("anna", f"Started Shun on url hxxps[://]files[.]example/a ({alert.id}).")
+        question = await env["anna"].sees(modal("It can be undone there"))
+        await env["anna"].presses("Shun", question)
+        await env["anna"].reads(f"Started Shun on url hxxps[://]files[.]example/a ({alert.id}).")
         assert await acted_on(env, alert) == ["https://files.example/a"]
 
 
@@ -138,7 +128,7 @@ async def test_what_does_not_fit_or_may_not_be_seen_is_refused_with_what_fits(
 ) -> None:
     alert = await env.create_alert(artifacts=HOSTS)
     await env["anna"].command(SOC, f"/responder run tell {alert.id} target={typed}")
-    told = text_of(await env.told("anna", "is none of what it can act on"))
+    told = text_of(await env["anna"].reads("is none of what it can act on"))
     assert "hostname `srv-dc01` · host inside" in told
     assert "SRV-SECRET" not in told
     assert await env.client.actions("alert", alert.id) == []
@@ -146,12 +136,12 @@ async def test_what_does_not_fit_or_may_not_be_seen_is_refused_with_what_fits(
 
 async def test_run_again_acts_on_the_same(env: FeatureEnvironment) -> None:
     alert = await env.create_alert(artifacts=HOSTS)
-    await env.card_of("anna", alert)
+    await env["anna"].sees(card_of(alert))
     await env["anna"].command(SOC, f"/responder run fail {alert.id} target=srv-dc01")
-    failed = await env.until("anna", lambda view: card_in(view, SOC, alert.id, "*Fail* on hostname srv-dc01 failed"))
+    failed = await env["anna"].sees(card_of(alert, "*Fail* on hostname srv-dc01 failed"))
     first = (await env.ended_run(alert)).id
-    await env["anna"].click(SOC, failed["ts"], action_id=button(failed, ids.RUN_AGAIN))
-    await env.until("anna", lambda view: card_in(view, SOC, alert.id, "*Fail* on hostname srv-dc01 2 runs"))
+    await env["anna"].presses("Run again", failed)
+    await env["anna"].sees(card_of(alert, "*Fail* on hostname srv-dc01 2 runs"))
     assert (await env.ended_run(alert)).id != first
     assert await acted_on(env, alert) == ["srv-dc01"]
 
@@ -162,19 +152,19 @@ async def test_for_several_alerts_one_chooses_for_each_and_reads_it_in_the_quest
         for n, artifacts in enumerate((HOSTS, HOSTS, HOSTS[:1]))
     ]
     await env["anna"].command(SOC, f"/responder run tell {first.id} {second.id} {third.id}")
-    form = fine(await env.until("anna", topmost(ids.SEVERAL_VIEW, "What should it act on?")))
-    field = target_field(form)
+    form = await env["anna"].sees(modal("What should it act on?"))
+    field = field_of(form, "target")
     labels = [group["label"]["text"] for group in field["element"]["option_groups"]]
     assert [label.partition(" ")[0] for label in labels] == [first.id, second.id]
-    assert field["block_id"] in (await env["anna"].submit(form["id"], {}))["errors"]
-    await env["anna"].submit(form["id"], chosen(field, by_data(first)["203.0.113.7"]))
-    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
+    assert field["block_id"] in (await env["anna"].submits(form))["errors"]
+    await env["anna"].submits(form, target=[by_data(first)["203.0.113.7"]])
+    question = await env["anna"].sees(modal("Each is checked"))
     text = text_of(question)
     assert f"• 🟠 ip `203[.]0[.]113[.]7` · C2, for HIGH {first.title} ({first.id})" in text
     assert f"• 🟠 hostname `srv-dc01` · host inside, for HIGH {third.title} ({third.id})" in text
     assert f"*Will be refused on 1 target*\\n• {second.id}: several observables fit" in text
-    await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
-    await env.until("anna", topmost(ids.NOTICE_VIEW, "2 started; 1 refused."))
+    await env["anna"].presses("Tell (2)", question)
+    await env["anna"].sees(modal("2 started; 1 refused."))
     assert [await acted_on(env, alert) for alert in (first, third)] == [["203.0.113.7"], ["srv-dc01"]]
     assert await env.client.actions("alert", second.id) == []
 
@@ -182,20 +172,20 @@ async def test_for_several_alerts_one_chooses_for_each_and_reads_it_in_the_quest
 async def test_a_command_for_several_names_the_same_on_each(env: FeatureEnvironment) -> None:
     alerts = [await env.create_alert(sourceRef=str(n), artifacts=HOSTS) for n in range(2)]
     await env["anna"].command(SOC, f"/responder run tell {' '.join(one.id for one in alerts)} target=srv-dc01")
-    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
-    await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
-    await env.until("anna", topmost(ids.NOTICE_VIEW, "2 started."))
+    question = await env["anna"].sees(modal("Each is checked"))
+    await env["anna"].presses("Tell (2)", question)
+    await env["anna"].sees(modal("2 started."))
     assert [await acted_on(env, alert) for alert in alerts] == [["srv-dc01"], ["srv-dc01"]]
 
 
 async def test_what_may_act_on_anything_says_so(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna", artifacts=HOSTS[:3])
     await env["anna"].command(SOC, f"/responder run contain {alert.id}")
-    question = await env.until("anna", topmost(ids.NOTICE_VIEW, "Cuts the host off."))
+    question = await env["anna"].sees(modal("Cuts the host off."))
     assert f" · {alert.id}\\nIt gets the alert's 3 observables, and may act on any." in text_of(question)
-    await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-    request = await env.until("ben", in_thread(card["ts"], "asks · "))
-    form = await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))
+    await env["anna"].presses("Ask to contain", question)
+    request = await env["ben"].sees(reply_to(card, "asks · "))
+    form = await env["ben"].confirms("Approve", request)
     assert "It may act on any of 3 observables:" in text_of(form)
 
 
@@ -206,19 +196,19 @@ async def test_what_only_tells_says_where_and_acts_on_nothing(tmp_path: Path) ->
     async with feature_environment(tmp_path, responder=sections) as env:
         alert, card = await env.alert_and_card("anna", artifacts=HOSTS[:3])
         await env["anna"].command(SOC, f'/responder run "Close As False Positive" {alert.id}')
-        form = text_of(fine(await env.until("anna", topmost(ids.START_VIEW, "Reopen in its menu"))))
+        form = text_of(await env["anna"].sees(modal("Reopen in its menu")))
         assert "It gets the alert's 3 observables, and acts on none." in form
         assert "It leaves nothing in force." in form
         assert "No button" not in form
         await env["anna"].command(SOC, f"/responder run webhook {alert.id}")
-        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Opens a ticket.")))
+        question = await env["anna"].sees(modal("Opens a ticket."))
         assert "It gets the alert's 3 observables.\"" in text_of(question)
         assert ">Opens a ticket.\\nIt sends what it gets to `tickets.example`." in text_of(question)
         assert not re.search("No button|k3y|8443|services|s3cret", text_of(question))
         assert "It leaves nothing in force." in text_of(question)
-        await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-        request = await env.until("ben", in_thread(card["ts"], "asks · "))
-        form = text_of(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE)))
+        await env["anna"].presses("Ask to webhook", question)
+        request = await env["ben"].sees(reply_to(card, "asks · "))
+        form = text_of(await env["ben"].confirms("Approve", request))
         assert "It gets 3 observables:" in form
         assert "It leaves nothing in force." in form
         assert "Opens a ticket.\\nIt sends what it gets to `tickets.example`." in form
@@ -258,13 +248,13 @@ async def test_what_is_protected_has_no_box_but_a_line(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, rules, protect=ProtectSection(artifacts=[f"file:{entries}"])) as env:
         alert = await env.create_alert(artifacts=HOSTS)
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-        form = fine(await env.until("anna", topmost(ids.START_VIEW, "What should it act on?")))
-        field = target_field(form)
+        form = await env["anna"].sees(modal("What should it act on?"))
+        field = field_of(form, "target")
         descriptions = [option["description"]["text"] for option in field["element"]["options"]]
         assert descriptions == ["hostname · host inside", "ip · C2"]
         assert re.findall(r"Not offered: ([^ ]+)", text_of(form)) == ["10[.]20[.]1[.]50"]
         entries.write_text("10.20.0.0/16\nSRV-SECRET\n203.0.113.7\n")  # while the form is open
-        refused = await env["anna"].submit(form["id"], chosen(field, by_data(alert)["203.0.113.7"]))
+        refused = await env["anna"].submits(form, target=[by_data(alert)["203.0.113.7"]])
         why = (
             f"Isolate can't run on {alert.id}: 203[.]0[.]113[.]7 is protected; an administrator may "
             "override it, with a reason and another administrator's approval. Nothing was run."
@@ -272,6 +262,6 @@ async def test_what_is_protected_has_no_box_but_a_line(tmp_path: Path) -> None:
         assert refused["errors"] == {field["block_id"]: why}
         assert await env.client.actions("alert", alert.id) == []
         await env["anna"].command(SOC, f"/responder list {alert.id}")
-        listed = text_of(await env.until("anna", topmost(ids.NOTICE_VIEW, "Can run (")))
+        listed = text_of(await env["anna"].sees(modal("Can run (")))
         assert "10[.]20[.]1[.]50 is protected (10.20.0.0/16)" in listed
         assert not re.search("secret is protected", listed, re.IGNORECASE)

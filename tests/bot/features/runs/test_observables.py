@@ -6,11 +6,9 @@ from typing import Any
 
 from bot.block_kit import ids
 from core.models import Action, Alert
-from tests.bot.features.approvals.test_decisions import button, in_thread
-from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost, within_limits
-from tests.bot.features.runs.test_inputs import shown_in
-from tests.bot.features.runs.test_runs import menu_block
-from tests.bot.running import SOC, approve
+from tests.bot.features.environment import FeatureEnvironment
+from tests.bot.people import card_of, filled_in, modal, reply_to, text_of, within_limits
+from tests.bot.running import SOC
 
 BLOCK = "Block_Address_1_0"
 ADDRESS, DEFANGED = "198.51.100.7", "ip 198[.]51[.]100[.]7"
@@ -47,101 +45,95 @@ async def newest_ended(env: FeatureEnvironment, artifact_id: str) -> Action:
 async def test_an_address_is_blocked_in_three_clicks_and_keeps_its_history_in_a_case(env: FeatureEnvironment) -> None:
     anna = env["anna"]
     alert, address, _ = await alert_with_observables(env)
-    card = within_limits(await env.card_of("anna", alert))
-    menu = {"action_id": ids.numbered(ids.MENU, address)}
-    groups = beside_block(await anna.options(SOC, card["ts"], **menu))  # the first click
-    assert [g["label"]["text"] for g in groups][:1] == [DEFANGED]
-    value = next(o["value"] for o in groups[0]["options"] if o["text"]["text"] == "Block Address")
-    await anna.click(SOC, card["ts"], value=value, **menu)  # the second
-    form = fine(await env.until("anna", topmost(ids.START_VIEW, SHOWN)))
-    assert shown_in(form)["minutes"] == "60"
+    card = await env["anna"].sees(card_of(alert))
+    groups = beside_block(await anna.searches(card, beside=SHOWN))  # the first click
+    assert groups[0]["label"]["text"] == DEFANGED
+    await anna.chooses("Block Address", card, beside=SHOWN)  # the second
+    form = await env["anna"].sees(modal(SHOWN))
+    assert filled_in(form)["minutes"] == "60"
     assert alert.title in text_of(form)
-    await anna.submit(form["id"], {})  # the third
+    await anna.submits(form)  # the third
     line = f"✅ *Block Address* on {DEFANGED} (Minutes: 60) done"
-    await env.until("anna", lambda s: card_in(s, SOC, alert.id, line))
+    await env["anna"].sees(card_of(alert, line))
     (run,) = await env.client.actions("case_artifact", address)
-    reply = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
-    assert "*Block Address* done" in text_of(reply[0])
-    assert f"on {DEFANGED}, started by anna" in text_of(reply[0])
-    assert reply[0]["text"].startswith(f"Block Address on {DEFANGED} done")
-    assert reply[0]["text"].endswith(f" · HIGH {alert.title} ({alert.id})")
+    reply = await env["ben"].sees(reply_to(card))
+    assert "*Block Address* done" in text_of(reply)
+    assert f"on {DEFANGED}, started by anna" in text_of(reply)
+    assert reply["text"].startswith(f"Block Address on {DEFANGED} done")
+    assert reply["text"].endswith(f" · HIGH {alert.title} ({alert.id})")
 
     case = await env.client.create_case_from_alert(alert.id)
     assert [a.id for a in await env.client.actions("case_artifact", address)] == [run.id]
-    kept = await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"made into case {case.id}"))
-    assert f"✅ *Block Address* on {DEFANGED}" in text_of(within_limits(kept))
+    kept = await env["anna"].sees(card_of(alert, f"made into case {case.id}"))
+    assert f"✅ *Block Address* on {DEFANGED}" in text_of(kept)
     await anna.command(SOC, f"/responder run Release Address {address}")
-    await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"✅ *Release Address* on {DEFANGED} done"))
+    await env["anna"].sees(card_of(alert, f"✅ *Release Address* on {DEFANGED} done"))
     assert len(await env.client.actions("case_artifact", address)) == 2
 
 
 async def test_a_command_names_an_observable_by_its_data_or_id(env: FeatureEnvironment) -> None:
     anna = env["anna"]
     alert, address, hidden = await alert_with_observables(env)
-    await env.card_of("anna", alert)
+    await env["anna"].sees(card_of(alert))
     for typed in (f"{alert.id} {ADDRESS}", f"{alert.id} 198[.]51[.]100[.]7", f"{alert.id} {address}", address):
         await anna.command(SOC, f"/responder run block address {typed} minutes=5")
-        await env.told("anna", f"on {DEFANGED}")
+        await env["anna"].reads(f"on {DEFANGED}")
         assert (await newest_ended(env, address)).status == "Success"
     assert len(await env.client.actions("case_artifact", address)) == 4
     body: dict[str, Any] = {"responderId": BLOCK, "objectType": "case_artifact", "objectId": address}
     assert (await env.client.run({**body, "parameters": {"minutes": 60}})).object_id == address
 
     await anna.command(SOC, f"/responder run block address {alert.id}")
-    told = await env.told("anna", f"Block Address can't run on {alert.id} itself, but on")
+    told = await env["anna"].reads(f"Block Address can't run on {alert.id} itself, but on")
     assert f"/responder run Block Address {address}" in text_of(told)
     assert hidden not in text_of(told)
     for data in ("203.0.113.99", "203.0.113.98"):  # one that she may not see, and one that isn't there
         await anna.command(SOC, f"/responder run block address {alert.id} {data}")
-        await env.told("anna", f"{alert.id} shows you no observable '{data}'")
+        await env["anna"].reads(f"{alert.id} shows you no observable '{data}'")
     await anna.command(SOC, f"/responder run block address {hidden}")
-    assert not re.search(r"\b203\b", text_of(await env.told("anna", "You may see up to TLP:AMBER")))
+    assert not re.search(r"\b203\b", text_of(await env["anna"].reads("You may see up to TLP:AMBER")))
 
 
 async def test_menu_list_and_details_show_all_observables_that_one_may_see(env: FeatureEnvironment) -> None:
     alert, address, hidden = await alert_with_observables(env)
-    card = await env.card_of("anna", alert)
-    place = {"action_id": ids.MENU, "block_id": menu_block(card)}
+    card = await env["anna"].sees(card_of(alert))
     for name, addresses in (("anna", [DEFANGED]), ("ben", [DEFANGED, "ip 203[.]0[.]113[.]99"])):
-        groups = beside_block(await env[name].options(SOC, card["ts"], **place))
+        groups = beside_block(await env[name].searches(card))
         labels = [label for g in groups if not (label := g["label"]["text"]).startswith(("Contain · ", "Undo · "))]
         assert labels[: 1 + len(addresses)] == [f"Alert {alert.id}", *addresses]
-        found = await env[name].options(SOC, card["ts"], query="block 203.0.113.99", **place)
+        found = await env[name].searches(card, "block 203.0.113.99")
         found = [g for g in found if g["options"] and not g["label"]["text"].startswith("Undo · ")]
         assert [g["label"]["text"] for g in found] == addresses[1:]
     assert "withheld (TLP:RED)" in text_of(card)
     await env["anna"].command(SOC, f"/responder list {alert.id}")
-    listed = fine(await env.told("anna", f"• {DEFANGED} ({address}): Block"))
-    await env["anna"].click(SOC, card["ts"], action_id=ids.DETAILS)
-    details = fine(await env.told("anna", "updates[.]evil[.]example"))
+    listed = await env["anna"].reads(f"• {DEFANGED} ({address}): Block")
+    await env["anna"].presses("Details", card)
+    details = await env["anna"].reads("updates[.]evil[.]example")
     menus = [e["action_id"] for b in details["blocks"] if (e := b.get("accessory"))]
     assert menus == [ids.numbered(ids.MENU, a.id) for a in sorted(alert.artifacts[:3], key=lambda a: not a.ioc)]
     for shown in (listed, details):
         assert hidden not in text_of(shown)
         assert not re.search(r"113(\[\.\]|\.)99", text_of(shown))
-    menu = {"view_id": details["id"], "action_id": ids.numbered(ids.MENU, address)}
-    groups = beside_block(await env["anna"].options(None, **menu))
-    value = next(o["value"] for o in groups[0]["options"] if o["text"]["text"] == "Block Address")
-    await env["anna"].click(None, view_id=details["id"], action_id=ids.numbered(ids.MENU, address), value=value)
-    form = fine(await env.until("anna", topmost(ids.START_VIEW, SHOWN)))
-    await env["anna"].submit(form["id"], {})
-    await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"*Block Address* on {DEFANGED}"))
+    await env["anna"].chooses("Block Address", details, beside=SHOWN)
+    form = await env["anna"].sees(modal("Minutes", SHOWN))
+    await env["anna"].submits(form)
+    await env["anna"].sees(card_of(alert, f"*Block Address* on {DEFANGED}"))
 
 
 async def test_what_a_hidden_observable_masks_in_its_alert_is_masked_in_its_case(env: FeatureEnvironment) -> None:
     hidden = "203.0.113.99"
     alert = await env.create_alert(title=f"Relay of {hidden}", artifacts=OBSERVABLES)
     address = next(a.id for a in alert.artifacts if a.data == ADDRESS)
-    card = await env.card_of("anna", alert)
+    card = await env["anna"].sees(card_of(alert))
     body: dict[str, Any] = {"responderId": "Quarantine_1_0", "objectType": "case_artifact", "objectId": address}
     before = (await env.client.run({**body, "parameters": {"reason": f"before: talks to {hidden}"}})).object_id
     assert before == address
-    await env.until("anna", in_thread(card["ts"], "before"))
+    await env["anna"].sees(reply_to(card, "before"))
     case = await env.client.create_case_from_alert(alert.id)
     for on, name in ((address, "case_artifact"), (case.id, "case")):
         asked = {"responderId": "Quarantine_1_0", "objectType": name, "objectId": on}
         await env.client.run({**asked, "parameters": {"reason": f"later on {on}: talks to {hidden}"}})
-    await env.until("anna", in_thread(card["ts"], f"on {case.id}"))
+    await env["anna"].sees(reply_to(card, f"on {case.id}"))
     shown = [text_of(within_limits(m)) for m in env["anna"].live_view.thread(SOC, card["ts"])]
     assert [one for one in shown if re.search(r"113(\[\.\]|\.)99", one)] == []
     replies = [one for one in shown if "HIGH case" not in one[:20]]  # its card shows runs on the case alone
@@ -150,7 +142,7 @@ async def test_what_a_hidden_observable_masks_in_its_alert_is_masked_in_its_case
 
 async def test_what_ran_on_an_observable_is_listed_for_its_alert_and_its_case(env: FeatureEnvironment) -> None:
     alert, address, hidden = await alert_with_observables(env)
-    await env.card_of("anna", alert)
+    await env["anna"].sees(card_of(alert))
     for target in (address, hidden):
         run = {"responderId": BLOCK, "objectType": "case_artifact", "objectId": target, "parameters": {"minutes": 5}}
         await env.client.run(run)
@@ -158,7 +150,7 @@ async def test_what_ran_on_an_observable_is_listed_for_its_alert_and_its_case(en
     case_id = (await env.client.create_case_from_alert(alert.id)).id
     for root in (alert.id, case_id):
         await env["anna"].command(SOC, f"/responder actions {root}")
-        told = text_of(await env.told("anna", f"*2 runs on {root}*"))
+        told = text_of(await env["anna"].reads(f"*2 runs on {root}*"))
         assert f"*Block Address* on {DEFANGED}" in told
         assert "A run: done" in told
         assert "203[.]0[.]113[.]99" not in told
@@ -176,65 +168,59 @@ async def test_a_command_takes_its_target_from_what_names_one(env: FeatureEnviro
     ]
     alert = await env.create_alert(artifacts=observables)
     ip = alert.artifacts[0].id
-    await env.card_of("anna", alert)
+    await env["anna"].sees(card_of(alert))
     say = env["anna"].command
     await say(SOC, f"/responder run block address {alert.id}")
-    await env.told("anna", f"Block Address can't run on {alert.id} itself, but on")
+    await env["anna"].reads(f"Block Address can't run on {alert.id} itself, but on")
     await say(SOC, f"/responder run tell {link} {alert.id}")
-    await env.told("anna", "*Tell* can't run on url hxxp[://]evil[.]example")
+    await env["anna"].reads("*Tell* can't run on url hxxp[://]evil[.]example")
     for data in ("Invoice 7.exe", '"Invoice 7[.]exe"'):
         await say(SOC, f"/responder run tell {alert.id} {data}")
-        await env.told("anna", "*Tell* can't run on filename Invoice 7.exe")
+        await env["anna"].reads("*Tell* can't run on filename Invoice 7.exe")
     await say(SOC, f'/responder run tell {alert.id} "http://evil.example/?a=b c"')
-    await env.told("anna", "*Tell* can't run on url hxxp[://]evil[.]example/?a=b c")
+    await env["anna"].reads("*Tell* can't run on url hxxp[://]evil[.]example/?a=b c")
     for target in (f"~{'1' * 18}", "~99999"):
         await say(SOC, f"/responder run tell {alert.id} {target}")
-        await env.told("anna", f"{alert.id} shows you no observable {target!r}")
+        await env["anna"].reads(f"{alert.id} shows you no observable {target!r}")
     await say(SOC, f"/responder run tell {alert.id} {other.id}")
-    await env.told("anna", "*Tell* on *2 targets*")  # it asks
+    await env["anna"].reads("*Tell* on *2 targets*")  # it asks
     assert await env.client.actions("alert", alert.id) == await env.client.actions("alert", other.id) == []
     await say(SOC, f'/responder run block address {ip} minutes=5 reason=“it\'s \\"x\\"”')
-    await env.told("anna", "Started Block Address")
+    await env["anna"].reads("Started Block Address")
     assert (await newest_ended(env, ip)).parameters == '{"minutes":5,"reason":"it\'s \\"x\\""}'
 
 
 async def test_runs_on_an_observable_collide_wait_for_approval_stop_and_run_again(env: FeatureEnvironment) -> None:
     alert, address, _ = await alert_with_observables(env)
-    card = await env.card_of("anna", alert)
-
-    async def pick(name: str, responder: str) -> None:
-        menu = {"action_id": ids.numbered(ids.MENU, address)}
-        (group,) = await env[name].options(SOC, card["ts"], query=responder, **menu)
-        await env[name].click(SOC, card["ts"], value=group["options"][0]["value"], **menu)
-
-    await pick("anna", "Wait")
-    running = await env.until("ben", lambda s: card_in(s, SOC, alert.id, f"*Wait* on {DEFANGED} running"))
-    await pick("ben", "Wait")
-    collision = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "anna started it")))
+    card = await env["anna"].sees(card_of(alert))
+    await env["anna"].chooses("Wait", card, beside=SHOWN)
+    running = await env["ben"].sees(card_of(alert, f"*Wait* on {DEFANGED} running"))
+    await env["ben"].chooses("Wait", card, beside=SHOWN)
+    collision = await env["ben"].sees(modal("anna started it"))
     assert DEFANGED in text_of(collision)
-    await env["anna"].click(SOC, running["ts"], action_id=button(running, ids.CANCEL))
-    await env.until("ben", lambda s: card_in(s, SOC, alert.id, f"🛑 *Wait* on {DEFANGED} stopped by anna"))
-    await env["ben"].click(None, view_id=collision["id"], action_id=ids.RUN_ANYWAY)
-    asked = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "The run that you were asked about has ended")))
+    await env["anna"].presses("Stop", running)
+    await env["ben"].sees(card_of(alert, f"🛑 *Wait* on {DEFANGED} stopped by anna"))
+    await env["ben"].presses("Run anyway", collision)
+    asked = await env["ben"].sees(modal("The run that you were asked about has ended"))
     await env["ben"].close(asked["id"])
     assert [a.outcome for a in await env.client.actions("case_artifact", address)] == ["stopped"]
 
-    await pick("anna", "Fail")
-    failed = await env.until("ben", in_thread(card["ts"], "Run again"))
-    assert f"on {DEFANGED}" in text_of(within_limits(failed))
-    await env["ben"].click(SOC, failed["ts"], action_id=button(failed, ids.RUN_AGAIN))
-    await env.until("ben", lambda s: card_in(s, SOC, alert.id, f"*Fail* on {DEFANGED} 2 runs failed"))
+    await env["anna"].chooses("Fail", card, beside=SHOWN)
+    failed = await env["ben"].sees(reply_to(card, "Run again"))
+    assert f"on {DEFANGED}" in text_of(failed)
+    await env["ben"].presses("Run again", failed)
+    await env["ben"].sees(card_of(alert, f"*Fail* on {DEFANGED} 2 runs failed"))
 
-    await pick("anna", "Quarantine")
-    await env.told("anna", "needs 2 approvals, answer by")
-    request = within_limits(await env.until("ben", in_thread(card["ts"], "asks · ")))
+    await env["anna"].chooses("Quarantine", card, beside=SHOWN)
+    await env["anna"].reads("needs 2 approvals, answer by")
+    request = await env["ben"].sees(reply_to(card, "asks · "))
     assert f"*Quarantine on {DEFANGED}?*" in text_of(request)
-    await env["anna"].click(SOC, request["ts"], action_id=button(request, ids.APPROVE))
-    await env.told("anna", "somebody else must approve or deny it")
+    await env["anna"].presses("Approve", request)
+    await env["anna"].reads("somebody else must approve or deny it")
     for name, then in (("ben", "it needs 1 more approval"), ("lea", "it starts now")):
-        await approve(env[name], SOC, request["ts"], action_id=button(request, ids.APPROVE))
-        await env.told(name, f"You approved Quarantine on {DEFANGED}; {then}.")
-    await env.until("anna", lambda s: card_in(s, SOC, alert.id, f"✅ *Quarantine* on {DEFANGED} done"))
+        await env[name].confirms("Approve", request)
+        await env[name].reads(f"You approved Quarantine on {DEFANGED}; {then}.")
+    await env["anna"].sees(card_of(alert, f"✅ *Quarantine* on {DEFANGED} done"))
     ran = await env.client.actions("case_artifact", address)
     assert [a.responder_name for a in ran] == ["Quarantine_1_0", "Fail_1_0", "Fail_1_0", "Wait_1_0"]
     assert ran[1].created_by == "ben@responder-bot.local"
@@ -244,22 +230,22 @@ async def test_runs_on_an_observable_collide_wait_for_approval_stop_and_run_agai
 async def test_all_cards_with_an_observable_of_a_case_change_by_either_id(env: FeatureEnvironment) -> None:
     first, second = [await env.create_alert(sourceRef=ref, artifacts=OBSERVABLES[2:3]) for ref in ("1", "2")]
     kept, merged = first.artifacts[0].id, second.artifacts[0].id
-    cards = {alert.id: await env.card_of("anna", alert) for alert in (first, second)}
+    cards = {alert.id: await env["anna"].sees(card_of(alert)) for alert in (first, second)}
     case = await env.client.create_case_from_alert(first.id)
     assert (await env.core.send("POST", f"/api/alert/{second.id}/merge/{case.id}", {})).status_code == 200
     runs = [("Block Address", merged), ("Release Address", kept)]
     for title, object_id in runs:
         await env["anna"].command(SOC, f"/responder run {title} {object_id}")
         for alert_id in cards:
-            within_limits(await env.until("ben", on_card(alert_id, f"✅ *{title}* on {DEFANGED}")))
-        replies = [in_thread(card["ts"], f"*{title}* done") for card in cards.values()]
-        await env.until("ben", any_of(replies))
+            await env["ben"].sees(card_of(alert_id, f"✅ *{title}* on {DEFANGED}"))
+        replies = [reply_to(card, f"*{title}* done") for card in cards.values()]
+        await env["ben"].sees(any_of(replies))
     assert len(await env.client.actions("case_artifact", merged)) == 2
     changed = await env.core.send("PATCH", f"/api/case/artifact/{merged}", {"tlp": 3})
     assert changed.status_code == 200
     for alert_id in cards:
-        shown = await env.until("anna", on_card(alert_id, "withheld (TLP:RED)"))
-        assert DEFANGED not in text_of(within_limits(shown))
+        shown = await env["anna"].sees(card_of(alert_id, "withheld (TLP:RED)"))
+        assert DEFANGED not in text_of(shown)
 
 
 async def test_reports_of_runs_in_an_alert_stay_withheld_on_all_cards_of_its_case(env: FeatureEnvironment) -> None:
@@ -272,13 +258,9 @@ async def test_reports_of_runs_in_an_alert_stay_withheld_on_all_cards_of_its_cas
     assert (await env.core.send("POST", f"/api/alert/{second.id}/merge/{case.id}", {})).status_code == 200
     await env["anna"].command(SOC, f"/responder run Release Address {address}")
     for alert in (first, second):
-        card = text_of(await env.until("anna", on_card(alert.id, f"*Release Address* on {DEFANGED} done")))
+        card = text_of(await env["anna"].sees(card_of(alert.id, f"*Release Address* on {DEFANGED} done")))
         assert "details withheld (TLP:RED)" in card
         assert "is blocked until" not in card
-
-
-def on_card(alert_id: str, words: str) -> Any:
-    return lambda view: card_in(view, SOC, alert_id, words)
 
 
 def any_of(looks: Sequence[Any]) -> Any:

@@ -5,12 +5,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.block_kit import ids
 from bot.features.runs.views.request import RunRequest
 from core.models import KINDS, RunTarget
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.bulks.test_bulks import alerts
-from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, topmost
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.people import card_of, modal
 from tests.bot.running import SOC
 
 words = st.text(max_size=20)
@@ -52,24 +52,24 @@ async def test_what_was_confirmed_is_sent_before_anything_is_read(tmp_path: Path
     proxy = CoreProxy()
     async with feature_environment(tmp_path, core_proxy=proxy.serve) as env:
         alert = await env.create_alert()
-        await env.card_of("anna", alert)
+        await env["anna"].sees(card_of(alert))
         await env["anna"].command(SOC, f"/responder run shun {alert.id}")
-        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Blocks the host")))
+        question = await env["anna"].sees(modal("Blocks the host"))
         proxy.hold("GET /api/document")
-        await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-        await env.until("ben", lambda view: card_in(view, SOC, alert.id, "*Shun* done"))
+        await env["anna"].presses("Shun", question)
+        await env["ben"].sees(card_of(alert, "*Shun* done"))
         proxy.release()
-        await env.told("anna", f"Started Shun on {alert.id}")
+        await env["anna"].reads(f"Started Shun on {alert.id}")
 
 
 async def test_a_question_runs_once_however_often_it_is_confirmed(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     for number in (1, 2):
         await env["anna"].command(SOC, f"/responder run shun {alert.id}")
-        question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Blocks the host")))
+        question = await env["anna"].sees(modal("Blocks the host"))
         for _ in range(2):  # a double click
-            await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-        await env.told("anna", f"on {alert.id} (~")
+            await env["anna"].presses("Shun", question)
+        await env["anna"].reads(f"on {alert.id} (~")
         await env.ended_run(alert)
         assert len(await env.client.actions("alert", alert.id)) == number  # a new question is a new run
 
@@ -78,9 +78,9 @@ async def test_of_several_objects_the_only_visible_one_is_asked_about(env: Featu
     (open_id,) = await alerts(env, 1)
     secret = await alerts(env, 2, tlp=3, title="Nobody here reads this")
     await env["anna"].command(SOC, f"/responder run tell {open_id} {' '.join(secret)}")
-    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "1 of 3 targets, those that you may see")))
+    question = await env["anna"].sees(modal("1 of 3 targets, those that you may see"))
     assert await env.client.actions("alert", open_id) == []
-    await env["anna"].click(None, view_id=question["id"], action_id=ids.BULK_START)
-    await env.told("anna", f"on {open_id}")
+    await env["anna"].presses("Tell (1)", question)
+    await env["anna"].reads(f"on {open_id}")
     (action,) = await env.client.actions("alert", open_id)
     assert action.created_by == "anna@responder-bot.local"

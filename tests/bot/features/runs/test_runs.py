@@ -6,37 +6,18 @@ from typing import Any
 from bot.block_kit import ids
 from bot.message import Intent
 from bot.slack_emulator import EmulatorView
+from bot.slack_emulator.elements import all_blocks
 from core.models import Alert
-from tests.bot.features.environment import FeatureEnvironment, card_in, fine, text_of, topmost, within_limits
+from tests.bot.features.environment import FeatureEnvironment
+from tests.bot.people import button_of, card_of, ephemeral, menu_block, modal, reply_to, text_of
 from tests.bot.running import SOC
-
-
-async def choose(env: FeatureEnvironment, name: str, card: dict[str, Any], responder: str) -> None:
-    """Open the menu on a card, type the responder's name, choose it."""
-    person = env[name]
-    place = {"action_id": ids.MENU, "block_id": menu_block(card)}
-    groups = await person.options(SOC, card["ts"], query=responder, **place)
-    value = next(o["value"] for g in groups for o in g["options"] if o["text"]["text"].startswith(responder))
-    await person.click(SOC, card["ts"], value=value, **place)
-
-
-def menu_block(card: dict[str, Any]) -> str:
-    """The id of the block that holds the menu of the alert and its observables."""
-    return next(
-        str(b["block_id"]) for b in blocks(card) if ids.MENU in [e.get("action_id") for e in b.get("elements") or []]
-    )
-
-
-def blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
-    inner = [b for a in message.get("attachments") or [] for b in a.get("blocks") or []]
-    return [*(message.get("blocks") or []), *inner]
 
 
 async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
     assert (await env["anna"].command(SOC, f"/responder list {alert.id[1:]}"))["ok"]
-    shown = text_of(fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Can run"))))
+    shown = text_of(await env["anna"].sees(modal("*Can run")))
     assert "\\n✓ *Tell*\\n" in shown
     assert "✓ *Ban an address* · needs 1 approval · asks for 8 inputs\\n" in shown
     assert "⏳ *Isolate* · needs 1 approval\\n    ◦ already waiting for approval, started by admin\\n" in shown
@@ -46,44 +27,44 @@ async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnviro
 
 async def test_run_command_shows_the_result_on_card_and_thread(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    card = within_limits(await env.card_of("anna", alert))
+    card = await env["anna"].sees(card_of(alert))
     await env["anna"].command(SOC, f"/responder run tell {alert.id}")
-    await env.ephemeral("anna", f"on {alert.id}")
+    await env["anna"].sees(ephemeral(f"on {alert.id}"))
     assert (await env.ended_run(alert)).created_by == "anna@responder-bot.local"
-    done = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "✅ *Tell* done"))
-    assert within_limits(done)["ts"] == card["ts"]
+    done = await env["ben"].sees(card_of(alert, "✅ *Tell* done"))
+    assert done["ts"] == card["ts"]
     assert "Told the firewall." in text_of(done)
     assert "*closed* by anna (Tell)" in text_of(done)
-    reply = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
-    assert "closed the alert" in text_of(within_limits(reply[0]))
+    reply = await env["ben"].sees(reply_to(card))
+    assert "closed the alert" in text_of(reply)
 
 
 async def test_second_click_is_told_who_started_the_run(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
-    await choose(env, "anna", card, "Wait")
-    running = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*Wait* running"))
-    await choose(env, "ben", running, "Wait")
-    told = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "anna started it")))
+    await env["anna"].chooses("Wait", card)
+    running = await env["ben"].sees(card_of(alert, "*Wait* running"))
+    await env["ben"].chooses("Wait", running)
+    told = await env["ben"].sees(modal("anna started it"))
     assert len(await env.client.actions("alert", alert.id)) == 1
-    await env["ben"].click(None, view_id=told["id"], action_id=ids.RUN_ANYWAY)
-    await env.until("ben", lambda s: len(lines_of("Wait", s, alert.id)) == 2)
+    await env["ben"].presses("Run anyway", told)
+    await env["ben"].sees(lambda s: len(lines_of("Wait", s, alert.id)) == 2)
     await cancel_open(env, alert)
     assert len(await env.client.actions("alert", alert.id)) == 2
 
 
 async def test_run_anyway_asks_anew_once_the_run_has_ended(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
-    await choose(env, "anna", card, "Wait")
-    running = await env.until("ben", lambda s: card_in(s, SOC, alert.id, "*Wait* running"))
-    await choose(env, "ben", running, "Wait")
-    told = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "anna started it")))
+    await env["anna"].chooses("Wait", card)
+    running = await env["ben"].sees(card_of(alert, "*Wait* running"))
+    await env["ben"].chooses("Wait", running)
+    told = await env["ben"].sees(modal("anna started it"))
     await env.release_responder()
     await env.ended_run(alert)
-    await env["ben"].click(None, view_id=told["id"], action_id=ids.RUN_ANYWAY)
-    asked = await env.until("ben", topmost(ids.NOTICE_VIEW, "The run that you were asked about has ended"))
+    await env["ben"].presses("Run anyway", told)
+    asked = await env["ben"].sees(modal("The run that you were asked about has ended"))
     assert len(await env.client.actions("alert", alert.id)) == 1
-    await env["ben"].click(None, view_id=asked["id"], action_id=ids.RUN)
-    await env.told("ben", f"Started Wait on {alert.id}")
+    await env["ben"].presses("Wait", asked)
+    await env["ben"].reads(f"Started Wait on {alert.id}")
     await env.release_responder()
     assert (await env.ended_run(alert)).created_by == "ben@responder-bot.local"
 
@@ -94,11 +75,10 @@ async def test_run_again_keeps_the_inputs_also_past_a_question(env: FeatureEnvir
     body = {"responderId": "Fail_1_0", "objectType": "alert", "objectId": alert.id}
     await env.client.run({**body, "parameters": given})
     first = await env.ended_run(alert)
-    failed = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
-    button = next(e for b in blocks(failed[0]) for e in b.get("elements") or [] if "confirm" in e)
-    assert "boss@responder-bot.local" in button["confirm"]["text"]["text"]
-    await env["ben"].click(SOC, failed[0]["ts"], action_id=again(failed[0]))
-    await env.until("ben", lambda s: s.thread(SOC, card["ts"])[2:])
+    failed = await env["ben"].sees(reply_to(card))
+    assert "boss@responder-bot.local" in button_of(failed, "Run again")["confirm"]["text"]["text"]
+    await env["ben"].presses("Run again", failed)
+    await env["ben"].sees(reply_to(card, number=2))
     second = await env.ended_run(alert)
     assert (second.id != first.id, json.loads(second.parameters or "")) == (True, given)
 
@@ -109,12 +89,12 @@ async def test_run_anyway_keeps_the_inputs_of_the_run_that_is_repeated(env: Feat
     await env.client.run({**body, "parameters": {"to": "boss"}})
     await env.release_responder()
     await env.ended_run(alert)
-    failed = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
+    failed = await env["ben"].sees(reply_to(card))
     await env.client.run(body)
-    await env["ben"].click(SOC, failed[0]["ts"], action_id=again(failed[0]))
-    told = fine(await env.until("ben", topmost(ids.NOTICE_VIEW, "already")))
-    await env["ben"].click(None, view_id=told["id"], action_id=ids.RUN_ANYWAY)
-    await env.until("ben", lambda s: len(lines_of("Stall", s, alert.id)) == 3)
+    await env["ben"].presses("Run again", failed)
+    told = await env["ben"].sees(modal("already"))
+    await env["ben"].presses("Run anyway", told)
+    await env["ben"].sees(lambda s: len(lines_of("Stall", s, alert.id)) == 3)
     newest = (await env.client.actions("alert", alert.id))[0]
     assert (newest.created_by, newest.parameters) == ("ben@responder-bot.local", '{"to":"boss"}')
     await cancel_open(env, alert)
@@ -125,22 +105,16 @@ async def test_inputs_that_had_a_secret_are_not_repeated_without_it(env: Feature
     body = {"responderId": "Fail_1_0", "objectType": "alert", "objectId": alert.id}
     await env.client.run({**body, "parameters": {"password": "correct horse battery"}})
     await env.ended_run(alert)
-    failed = await env.until("ben", lambda s: s.thread(SOC, card["ts"])[1:])
-    await env["ben"].click(SOC, failed[0]["ts"], action_id=again(failed[0]))
-    await env.told("ben", "its inputs had a secret, which isn't kept, or you may")
+    failed = await env["ben"].sees(reply_to(card))
+    await env["ben"].presses("Run again", failed)
+    await env["ben"].reads("its inputs had a secret, which isn't kept, or you may")
     assert len(await env.client.actions("alert", alert.id)) == 1
-
-
-def again(message: dict[str, Any]) -> str:
-    """The action_id of Run again."""
-    elements = [e for b in blocks(message) for e in b.get("elements") or []]
-    return next(str(e["action_id"]) for e in elements if ids.family(str(e.get("action_id"))) == ids.RUN_AGAIN)
 
 
 def lines_of(responder: str, view: EmulatorView, alert_id: str) -> list[Any]:
     """The lines of a responder's runs on the card."""
-    card = card_in(view, SOC, alert_id) or {}
-    return [b for b in blocks(card) if str(b.get("block_id")).startswith("run:") and responder in str(b)]
+    blocks = all_blocks(card_of(alert_id)(view) or {})
+    return [one for one in blocks if str(one.get("block_id")).startswith("run:") and responder in str(one)]
 
 
 async def cancel_open(env: FeatureEnvironment, alert: Alert) -> None:
@@ -152,7 +126,7 @@ async def cancel_open(env: FeatureEnvironment, alert: Alert) -> None:
 async def test_confirmation_repeats_what_runs_on_what_in_a_modal(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env["anna"].command(SOC, f"/responder run Shun {alert.id}")
-    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Blocks the host at the firewall.")))
+    question = await env["anna"].sees(modal("Blocks the host at the firewall."))
     assert "ET MALWARE Beacon" in text_of(question)
     assert question["close"]["text"] == "Cancel"
     assert "Starts at once; *Stop* is on the card while it runs. No button undoes it." in text_of(question)
@@ -160,9 +134,9 @@ async def test_confirmation_repeats_what_runs_on_what_in_a_modal(env: FeatureEnv
     await env["anna"].close(question["id"])
     assert await env.client.actions("alert", alert.id) == []
     await env["anna"].command(SOC, f"/responder run Shun {alert.id}")
-    question = await env.until("anna", topmost(ids.NOTICE_VIEW, "Blocks the host at the firewall."))
-    await env["anna"].click(None, view_id=question["id"], action_id=ids.RUN)
-    started = await env.until("anna", topmost(ids.NOTICE_VIEW, f"Started Shun on {alert.id}"))
+    question = await env["anna"].sees(modal("Blocks the host at the firewall."))
+    await env["anna"].presses("Shun", question)
+    started = await env["anna"].sees(modal(f"Started Shun on {alert.id}"))
     assert started["id"] == question["id"]
     assert (await env.ended_run(alert)).status == "Success"
 
@@ -171,16 +145,16 @@ async def test_question_is_an_ephemeral_message_where_no_modal_opens(env: Featur
     alert = await env.create_alert()
     env.emulator.faults.error("views.open", "expired_trigger_id")
     await env["anna"].command(SOC, f"/responder run Shun {alert.id}")
-    question = await env.ephemeral("anna", "Blocks the host at the firewall. It can be undone there.")
-    await env["anna"].click(SOC, question["ts"], action_id=ids.DISMISS)
-    await env.until("anna", lambda s: not s.ephemerals(SOC))
+    question = await env["anna"].sees(ephemeral("Blocks the host at the firewall. It can be undone there."))
+    await env["anna"].presses("Cancel", question)
+    await env["anna"].sees(lambda view: not view.ephemerals(SOC))
     assert await env.client.actions("alert", alert.id) == []
 
 
 async def test_responder_that_cannot_run_shows_the_reason(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    await choose(env, "anna", await env.card_of("anna", alert), "Secret")
-    await env.until("anna", topmost(ids.NOTICE_VIEW, "Nothing was run."))
+    await env["anna"].chooses("Secret", await env["anna"].sees(card_of(alert)))
+    await env["anna"].sees(modal("Nothing was run."))
     assert await env.client.actions("alert", alert.id) == []
 
 
@@ -188,14 +162,8 @@ async def test_menu_is_reset_after_a_choice_and_its_old_id_stays_valid(env: Feat
     """Slack keeps showing the chosen option while the block of the menu keeps its id."""
     alert, card = await env.alert_and_card("anna")
     before = menu_block(card)
-    await choose(env, "anna", card, "Secret")
-
-    def rendered_again(view: EmulatorView) -> dict[str, Any] | None:
-        now = card_in(view, SOC, alert.id)
-        return now if now and menu_block(now) != before else None
-
-    after = await env.until("ben", rendered_again)
-    assert menu_block(within_limits(after)) != before
+    await env["anna"].chooses("Secret", card)
+    await env["ben"].sees(card_of(alert, without=before))
     old = before.removeprefix(ids.MENU_BLOCK)
     intent = await env.bot.outbox.buttons.resolve(old, channel=SOC, message_ts=card["ts"], user="U0BEN")
     assert intent == Intent("menu", alert.id, "alert")
@@ -203,12 +171,12 @@ async def test_menu_is_reset_after_a_choice_and_its_old_id_stays_valid(env: Feat
 
 async def test_long_report_is_a_file_in_the_thread(env: FeatureEnvironment) -> None:
     _alert, card = await env.alert_and_card("anna")
-    await choose(env, "anna", card, "Report")
+    await env["anna"].chooses("Report", card)
 
     def with_file(view: Any) -> Any:
         return [f for m in view.thread(SOC, card["ts"]) for f in m.get("files") or []]
 
-    file = (await env.until("anna", with_file))[0]
+    (file,) = await env["anna"].sees(with_file)
     text = (await env["anna"].file(file["id"])).decode()
     assert "line 199 of the report" in text
 
@@ -228,7 +196,7 @@ async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvi
         f"alert {alert.id}": "host web-3 beacons",
     }.items():
         await env["anna"].command(SOC, f"/responder {typed}")
-        await env.told("anna", words)
+        await env["anna"].reads(words)
 
 
 CANNOT = "You can't run responders. Ask admin or lea."
@@ -237,22 +205,22 @@ CANNOT = "You can't run responders. Ask admin or lea."
 async def test_whoever_may_only_read_is_told_once_why_and_whom_to_ask(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env["eve"].command(SOC, f"/responder run tell {alert.id}")
-    await env.told("eve", CANNOT)
+    await env["eve"].reads(CANNOT)
     assert await env.client.actions("alert", alert.id) == []
     await env["eve"].command(SOC, f"/responder list {alert.id}")
-    listed = text_of(await env.told("eve", CANNOT))
+    listed = text_of(await env["eve"].reads(CANNOT))
     assert "manageAction" not in listed
     assert listed.count("Fail") == 1
-    card = await env.card_of("eve", alert)
-    ((group,),) = [await env["eve"].options(SOC, card["ts"], action_id=ids.MENU, block_id=menu_block(card))]
+    card = await env["eve"].sees(card_of(alert))
+    (group,) = await env["eve"].searches(card)
     assert [option["text"]["text"] for option in group["options"]] == [CANNOT]
 
 
 async def test_help_shows_permitted_commands_with_ids_of_the_channel(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    await env.card_of("eve", alert)
+    await env["eve"].sees(card_of(alert))
     await env["eve"].command(SOC, "/responder help")
-    told = text_of(await env.ephemeral("eve", "What you can do with"))
+    told = text_of(await env["eve"].sees(ephemeral("What you can do with")))
     assert f"/responder list {alert.id}" in told
     assert "/responder run" not in told
     assert "/responder template" not in told
@@ -261,7 +229,7 @@ async def test_help_shows_permitted_commands_with_ids_of_the_channel(env: Featur
 
 async def test_help_offers_unlinked_people_only_what_they_may_do(env: FeatureEnvironment) -> None:
     await env["uma"].command(SOC, "/responder help")
-    told = text_of(await env.ephemeral("uma", "What you can do with"))
+    told = text_of(await env["uma"].sees(ephemeral("What you can do with")))
     assert "You're not linked yet" in told
     assert [verb for verb in ("list", "alert", "actions", "run") if f"/responder {verb}" in told] == []
     assert "/responder doctor" in told
@@ -273,24 +241,20 @@ async def test_task_log_is_shown_with_a_menu_of_responders(env: FeatureEnvironme
     task = await env.client.add_task(case.id, {"title": "Look into it"})
     log = await env.client.add_log(task.id, {"message": "called the owner of web-3"})
 
-    def shown(view: Any) -> Any:
-        replies = [m for m in view.thread(SOC, card["ts"]) if f"*Task log* {log.id}" in text_of(m)]
-        return replies[0] if replies else None
-
-    before = within_limits(await env.until("anna", shown))
-    await choose(env, "anna", before, "Tell")
-    await env["anna"].until(lambda s: "✅ *Tell* done" in text_of(shown(s) or {}))
-    assert menu_block(shown_now := await env.until("anna", shown)) != menu_block(before)
-    assert shown_now["ts"] == before["ts"]
+    before = await env["anna"].sees(reply_to(card, f"*Task log* {log.id}"))
+    await env["anna"].chooses("Tell", before)
+    after = await env["anna"].sees(reply_to(card, f"*Task log* {log.id}", "✅ *Tell* done"))
+    assert menu_block(after) != menu_block(before)
+    assert after["ts"] == before["ts"]
     await env["anna"].command(SOC, f"/responder list {log.id}")
-    assert "called the owner" in text_of(await env.told("anna", f"{log.id} · called the owner"))
+    assert "called the owner" in text_of(await env["anna"].reads(f"{log.id} · called the owner"))
 
 
 async def test_unlinked_person_is_told_the_command_that_links_them(env: FeatureEnvironment) -> None:
     await env["uma"].command(SOC, "/responder list ~1")
-    assert "--slack-id T0LOCAL:U0UMA" in text_of(await env.ephemeral("uma", "You're not linked yet"))
+    assert "--slack-id T0LOCAL:U0UMA" in text_of(await env["uma"].sees(ephemeral("You're not linked yet")))
 
 
 async def test_command_in_a_channel_without_settings_is_refused(env: FeatureEnvironment) -> None:
     await env["anna"].command("C0STRANGE", "/responder list ~1")
-    await env.ephemeral("anna", "not set up", channel="C0STRANGE")
+    await env["anna"].sees(ephemeral("not set up", channel="C0STRANGE"))

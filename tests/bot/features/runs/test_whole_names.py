@@ -7,10 +7,9 @@ import pytest
 
 from bot.block_kit import ids
 from bot.block_kit.text import clip_apart
-from tests.bot.features.approvals.test_decisions import button, in_thread
-from tests.bot.features.environment import FeatureEnvironment, card_in, feature_environment, fine, text_of, topmost
-from tests.bot.features.runs.test_chosen_targets import chosen, target_field
-from tests.bot.running import SOC, approve
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.people import card_of, message_in, modal, options_of, reply_to, text_of
+from tests.bot.running import SOC
 
 START, END = "srv-files-of-the-finance-department-emea-headquarters", "building-7-floor-3-of-the-tower.corp"
 ENCRYPTING, BACKUP = (f"{START}-{what}-{END}" for what in ("encrypting-node", "healthy0-backup"))
@@ -36,42 +35,39 @@ def plain(name: str) -> str:
 async def test_a_form_an_approval_and_the_card_name_the_target_whole(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna", artifacts=HOSTS)
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-    form = fine(await env.until("anna", topmost(ids.START_VIEW, "What should it act on?")))
-    field = target_field(form)
-    first, second = field["element"]["options"]
-    assert first["text"]["text"] != second["text"]["text"]
+    form = await env["anna"].sees(modal("What should it act on?"))
+    first, second = options_of(form, "target")
+    assert first != second
     for host in HOSTS:
         assert f"• hostname `{plain(host['data'])}` · {host['message']}" in text_of(form)
-    await env["anna"].submit(form["id"], chosen(field, first["value"]))
-    request = await env.until("ben", in_thread(card["ts"], "asks · "))
+    await env["anna"].submits(form, target=[first])
+    request = await env["ben"].sees(reply_to(card, "asks · "))
     assert plain(ENCRYPTING) in request["text"]
-    assert await env.until("anna", lambda view: card_in(view, SOC, alert.id, plain(ENCRYPTING)))
-    asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
+    assert await env["anna"].sees(card_of(alert, plain(ENCRYPTING)))
+    asked = text_of(await env["ben"].confirms("Approve", request))
     assert f"hostname `{plain(ENCRYPTING)}` · encrypts its shares" in asked
     assert plain(BACKUP) not in asked
 
 
 async def test_the_question_the_review_and_the_list_of_a_bulk_name_each_target_whole(env: FeatureEnvironment) -> None:
     alerts = [await env.create_alert(sourceRef=str(n), artifacts=[host]) for n, host in enumerate(HOSTS)]
-    await env.card_of("ben", alerts[0])
+    await env["ben"].sees(card_of(alerts[0]))
     await env["anna"].command(SOC, f"/responder run isolate {alerts[0].id} {alerts[1].id}")
-    question = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "Each is checked")))
+    question = await env["anna"].sees(modal("Each is checked"))
     lines = [f"hostname `{plain(host['data'])}` · {host['message']}" for host in HOSTS]
     for line in lines:
         assert line in text_of(question)
-    await env["anna"].click(None, view_id=question["id"], action_id=button(question, ids.BULK_START))
-    message = await env.until(
-        "ben", lambda view: next((m for m in view.messages(SOC) if ids.BULK_REVIEW in text_of(m)), None)
-    )
-    await env["ben"].click(SOC, message["ts"], action_id=ids.BULK_REVIEW)
-    review = text_of(fine(await env.until("ben", topmost(ids.BULK_APPROVE_VIEW))))
+    await env["anna"].presses("Ask to isolate (2)", question)
+    message = await env["ben"].sees(message_in(SOC, ids.BULK_REVIEW))
+    await env["ben"].presses("Review", message)
+    review = text_of(await env["ben"].sees(modal("Isolate (2)?")))
     for line in lines:
         assert line in review
     await env["ben"].command(SOC, "/responder pending")
     names = ", ".join(f"hostname {plain(host['data'])}" for host in HOSTS)
-    await env.until("ben", topmost(ids.NOTICE_VIEW, f"🟠 HIGH {names} · 1 approval, answer by"))
-    await env["anna"].click(SOC, message["ts"], action_id=ids.BULK_DETAILS)
-    each = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "*Isolate* on 2 targets")))
+    await env["ben"].sees(modal(f"🟠 HIGH {names} · 1 approval, answer by"))
+    await env["anna"].presses("Show each", message)
+    each = await env["anna"].sees(modal("*Isolate* on 2 targets"))
     assert each["title"]["text"] == "Isolate (2)"
     for alert, line in zip(alerts, lines, strict=True):
         assert f"• 🟠 {line}, for HIGH {alert.title} ({alert.id}) · " in text_of(each)
@@ -81,12 +77,12 @@ async def test_what_the_alert_says_of_a_target_stays_once_the_alert_is_a_case(en
     inside = {"dataType": "hostname", "data": "LT-0198", "message": "Host inside"}
     alert, card = await env.alert_and_card("anna", artifacts=[inside])
     await env["anna"].command(SOC, f"/responder run contain {alert.id}")
-    form = fine(await env.until("anna", topmost(ids.NOTICE_VIEW, "LT-0198")))
+    form = await env["anna"].sees(modal("LT-0198"))
     assert "hostname `LT-0198` · Host inside" in text_of(form)
-    await env["anna"].click(None, view_id=form["id"], action_id=ids.RUN)
-    request = await env.until("ben", in_thread(card["ts"], "asks · "))
+    await env["anna"].presses("Ask to contain", form)
+    request = await env["ben"].sees(reply_to(card, "asks · "))
     await env.client.create_case_from_alert(alert.id)
-    asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
+    asked = text_of(await env["ben"].confirms("Approve", request))
     assert "hostname `LT-0198` · Host inside" in asked
 
 
@@ -94,12 +90,12 @@ async def test_a_run_on_an_observable_of_a_case_shows_what_its_alert_said(tmp_pa
     async with feature_environment(tmp_path, {"Quarantine": {"approval": 1}}) as env:
         inside = {"dataType": "ip", "data": "10.20.1.50", "message": "Host inside"}
         alert = await env.create_alert(artifacts=[inside])
-        card = await env.card_of("anna", alert)
+        card = await env["anna"].sees(card_of(alert))
         await env.client.create_case_from_alert(alert.id)
         artifact = (await env.client.alert(alert.id)).artifacts[0]
         await env["anna"].command(SOC, f"/responder run quarantine {artifact.id}")
-        request = await env.until("ben", in_thread(card["ts"], "asks · "))
-        asked = text_of(fine(await approve(env["ben"], SOC, request["ts"], action_id=button(request, ids.APPROVE))))
+        request = await env["ben"].sees(reply_to(card, "asks · "))
+        asked = text_of(await env["ben"].confirms("Approve", request))
         assert "ip `10[.]20[.]1[.]50` · Host inside" in asked
 
 
