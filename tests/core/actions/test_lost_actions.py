@@ -45,13 +45,14 @@ async def test_a_new_action_runs_its_own_program_beside_the_folder_of_a_lost_one
     assert len(list((tmp_path / "jobs").glob("local-*"))) == 2
 
 
-async def test_the_report_of_a_lost_run_does_not_end_the_action_with_its_number(tmp_path: Path) -> None:
+async def test_a_lost_run_neither_begins_nor_ends_the_action_with_its_number(tmp_path: Path) -> None:
     async with open_harness(tmp_path) as harness:
         put_back = stores.kept(tmp_path / "core.db")
         lost, run_of_lost = await started_run(harness)
         put_back()
         new = (await harness.actions.start(ANNA, run_input(harness))).action
         assert new.id == lost.id
+        await run_of_lost.begin()
         run_of_lost.finish(Report(True, message="of the lost one"))
         while harness.runner.followed():
             await harness.database.transaction(lambda tx: None)
