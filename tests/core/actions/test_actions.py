@@ -92,11 +92,13 @@ async def test_a_repeated_key_starts_nothing_and_refuses_another_body(tmp_path: 
         theirs = await harness.actions.start(BEN, run_input(harness), key="k", body="b")
         harness.clock.now_ms += 24 * 3_600_000 + 1
         later = await harness.actions.start(ANNA, run_input(harness), key="k", body="other")
+        again = await harness.actions.start(ANNA, run_input(harness), key="k", body="other")
     assert len({started.action.id for started in many}) == 1
     assert [started.new for started in many].count(True) == 1
     assert caught.value.code == "key_reused"
     assert theirs.new
     assert later.new
+    assert (again.action.id, again.new) == (later.action.id, False)
 
 
 async def test_only_if_idle_accepts_one_of_64_requests(tmp_path: Path) -> None:

@@ -366,7 +366,7 @@ async def test_a_key_goes_after_a_day(soc: Soc) -> None:
     await soc.parts.actions.start(ANNA, request, key="first")
     soc.later(0.9)
     await soc.parts.actions.start(ANNA, request, key="second")
-    soc.later(0.2)
+    soc.later(0.7)
     await soc.retention().prune()
     assert stores.rows(soc.parts.location, "SELECT key FROM idempotency") == [("second",)]
 
