@@ -13,6 +13,7 @@ import pytest
 from core.authorization import COMMAND_LINE
 from core.common.clock import now_ms
 from core.common.database import Transaction
+from core.common.leases import Leases
 from core.engines.base import Report
 from core.hosts.hosts import LEASE_MS
 from core.models import Action
@@ -73,7 +74,8 @@ async def test_a_taken_over_job_that_may_run_needs_no_free_slot(tmp_path: Path) 
             own = (await core.actions.start(ANNA, run_input(harness))).action
             await silence(harness.clock, LEASE_MS, core)
             adopted = await next_run(other)
-            assert (adopted.job.action_id, adopted.job.resumed) == (action.id, True)
+            job = adopted.job
+            assert (job.action_id, job.resumed, job.seen_running) == (action.id, True, True)
             assert other.taken.empty()
             other.runs[0].finish(Report(True))
             assert other.taken.empty()  # the one that was taken over has its slot
@@ -90,6 +92,18 @@ async def test_taking_over_renews_the_lease_at_once(tmp_path: Path) -> None:
             assert (await next_run(other)).job.action_id == action.id
             await late.runner.tick()
             assert late.runner.followed() == 0
+
+
+async def test_a_lease_lasts_from_before_the_commit_that_renews_it(tmp_path: Path) -> None:
+    async with open_harness(tmp_path) as harness:
+        leases = Leases(harness.database, "owner", LEASE_MS, harness.clock, harness.clock)
+
+        def renew_slowly(tx: Transaction) -> None:
+            leases.take(tx, leases.holder, "here", host_id="here")
+            harness.clock.now_ms += 4_000
+
+        await leases.hold(renew_slowly)
+        assert leases.left_ms() == LEASE_MS - 4_000
 
 
 @pytest.mark.slow
