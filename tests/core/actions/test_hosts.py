@@ -208,6 +208,20 @@ async def test_a_core_that_renews_its_lease_at_the_last_moment_keeps_its_actions
         assert (await harness.action(action.id)).status == "InProgress"
 
 
+async def test_a_core_that_has_lost_its_own_lease_takes_nothing_over(tmp_path: Path) -> None:
+    engine = ScriptedEngine()
+    async with open_harness(tmp_path) as harness, host(harness, "web2", engine) as other:
+        action, _ = await started_run(harness)
+        holder = await lose_lease(harness, other)
+
+        def take_over(tx: Transaction) -> Sequence[Row]:
+            stored.remove(tx, other.hosts.holder)
+            return other.lifecycle.take_over(tx, holder)
+
+        assert await harness.database.transaction(take_over) == []
+        assert (await harness.action(action.id)).status == "InProgress"
+
+
 async def test_a_core_that_dispatches_before_its_lease_ends_keeps_it(tmp_path: Path) -> None:
     engine = ScriptedEngine()
     async with open_harness(tmp_path) as harness, host(harness, "web2", engine) as other:
@@ -288,6 +302,19 @@ async def test_a_frozen_core_records_no_run_as_its_own(tmp_path: Path) -> None:
     assert frozen.runs == []
 
 
+async def test_a_core_that_was_frozen_after_a_dispatch_does_not_start_what_was_given_up(tmp_path: Path) -> None:
+    engine, without = ScriptedEngine(at_once=1), ScriptedEngine(offered=())
+    async with open_harness(tmp_path, engine=engine) as harness, host(harness, "web2", without) as other:
+        await started_run(harness)
+        waits = (await harness.actions.start(ANNA, run_input(harness))).action
+        [(number, job)] = await harness.database.transaction(lambda tx: harness.lifecycle.claim(tx, "local", None, 1))
+        await lose(harness, other)
+        assert (await harness.action(waits.id)).status == "Failure"
+        harness.runner.follow(number, "local", None, job)
+        await until(lambda: harness.runner.followed() == 1, "the end of what it does not start")
+        assert len(engine.runs) == 1
+
+
 @pytest.mark.parametrize("turns", range(4))
 async def test_a_run_that_is_recorded_as_the_core_finds_its_lease_lost_is_run(tmp_path: Path, turns: int) -> None:
     """`turns` of the event loop lie between both; after some of them they share a commit."""
@@ -313,6 +340,25 @@ async def test_a_stopped_core_leaves_to_any_other_what_it_has_claimed_and_not_be
         await harness.runner.close()
         owners = [row["owner"] for row in await rows(harness, "SELECT owner FROM action ORDER BY id")]
         assert owners == [holder, None]
+
+
+async def test_what_began_since_it_was_read_stays_with_its_core(tmp_path: Path) -> None:
+    engine = ScriptedEngine(at_once=1)
+    async with open_harness(tmp_path, engine=engine) as harness, host(harness, "web2", ScriptedEngine()) as other:
+        action, _ = await started_run(harness)
+        await harness.lifecycle.give_back(action.number)
+        assert not await other.lifecycle.claim_one(action.number)
+        assert [row["owner"] for row in await rows(harness, "SELECT owner FROM action")] == [harness.hosts.holder]
+
+
+async def test_a_run_that_a_tick_has_found_first_is_followed_once(tmp_path: Path) -> None:
+    async with open_harness(tmp_path) as harness:
+        action, run = await started_run(harness)
+        harness.runner.follow(action.number, "local", None, None)
+        await look(harness)
+        run.finish(Report(True))
+        await harness.ended(action.id)
+        assert len(harness.engine.runs) == 1
 
 
 async def test_a_stopped_core_leaves_its_programs_to_the_next_of_its_host_for_a_minute(tmp_path: Path) -> None:
