@@ -20,7 +20,7 @@ from core.models import Profile
 from core.people import People
 from tests import stores
 from tests.bot.running import ANNA, BEN, LEA
-from tests.bot.test_serve import ROOT
+from tests.bot.serving import ROOT
 from tests.responder_folders import write_responder
 
 CHANNELS = tuple(f"C0SOC{number}" for number in range(6))

@@ -1,10 +1,13 @@
 """Run the bot for tests: Slack's emulator, core and the bot in one event loop, over Socket Mode or signed HTTP."""
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import httpx
 
 from bot.app import Bot, running
 from bot.app.transports import EVENTS_PATH, HttpTransport
@@ -206,3 +209,27 @@ def bot_settings(
         },
         folder,
     )
+
+
+@asynccontextmanager
+async def another(env: BotEnvironment) -> AsyncIterator[Bot]:
+    """A second bot on the same database."""
+    async with (
+        CoreClient(env.core.url, env.service_key) as core,
+        running(env.settings, core, clock_ms=now_ms) as bot,
+    ):
+        await env.emulator.wait_connected(2)
+        yield bot
+
+
+async def calls_to_core(env: BotEnvironment) -> Counter[str]:
+    """Requests that core has answered, apart from long polls and scrapes of its metrics."""
+    async with httpx.AsyncClient() as http:
+        text = (await http.get(f"{env.core.url}/metrics")).text
+    counts: Counter[str] = Counter()
+    for line in text.splitlines():
+        if line.startswith("responder_bot_requests_total{"):
+            labels, _, value = line.partition("{")[2].rpartition("} ")
+            if '"/api/event"' not in labels and '"/metrics"' not in labels:
+                counts[labels] += int(float(value))
+    return counts

@@ -8,9 +8,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from bot.features.alerts.views.card import alert_card
 from bot.features.runs.views.request import RunRequest
-from bot.message import ButtonIds, Intent
+from bot.message import ButtonIds, Intent, Message
 from bot.settings import BotSettings, bot_settings
+from bot.slack_emulator.limits import problems
 from core.common.settings_file import read_sections
 from core.models import Action, Alert, Approval, Artifact, Case, InputTitle, OfferedResponder, Policy, RunTarget
 
@@ -254,3 +256,30 @@ def intents_in(render: Callable[[ButtonIds], object]) -> tuple[Intent, ...]:
 def load(file: Path | None, environment: Mapping[str, str]) -> BotSettings:
     """The bot's settings of a file (None: the default one, if it exists) and of the environment."""
     return bot_settings(read_sections(file, environment))
+
+
+def card(*actions: Any, clearance: int = 2, **more: Any) -> Message:
+    return alert_card(alert(**more), actions, clearance=clearance, button=button)
+
+
+def texts_of(message: Message) -> list[str]:
+    """The texts of a message's blocks, without those of buttons."""
+    found: list[str] = []
+    for block in message.blocks:
+        parts = [block.get("text"), *block.get("fields", []), *block.get("elements", [])]
+        found += [
+            p["text"]
+            for p in parts
+            if "action_id" not in (p or {}) and isinstance(p, dict) and isinstance(p.get("text"), str)
+        ]
+    return found
+
+
+def fine(message: Message) -> None:
+    assert message.text.strip()
+    assert len(message.text) <= 4000
+    assert problems("message", message.payload()) == []
+
+
+def fine_view(view: Mapping[str, Any]) -> None:
+    assert problems("modal", view) == []

@@ -29,7 +29,7 @@ from core.common.errors import ResponderBotError
 from tests.bot.chaos import CHANNELS, SOURCES, BotProcess, Installation, installation, start_process
 from tests.bot.people import Person, menu_block
 from tests.bot.running import ALERT, ANNA, add_people_and_channels
-from tests.bot.test_serve import ROOT
+from tests.bot.serving import ROOT
 
 STORM, QUIET = CHANNELS[0], CHANNELS[1]
 DONE = runs.MARKS["succeeded"]

@@ -4,7 +4,6 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-import httpx
 import pytest
 
 from bot.block_kit import ids
@@ -15,7 +14,7 @@ from tests import stores
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.outbox.harness import all_sent, until_read
 from tests.bot.people import card_of, find_card, menu_block
-from tests.bot.running import ANNA, CHANNELS, OPEN, SOC, BotEnvironment, running_bot
+from tests.bot.running import ANNA, CHANNELS, OPEN, SOC, BotEnvironment, calls_to_core, running_bot
 from tests.responder_folders import write_responder
 
 PERSON = 'method="GET",route="/api/user/by-slack/{team}/{user}",status="200"'
@@ -95,16 +94,3 @@ def commits_of(env: BotEnvironment, folder: Path) -> int:
         for table in ("owner", "replica")
     )
     return env.core.core.database.commits + env.bot.outbox.commits - int(renewed)
-
-
-async def calls_to_core(env: BotEnvironment) -> Counter[str]:
-    """Requests that core has answered, apart from long polls and scrapes of its metrics."""
-    async with httpx.AsyncClient() as http:
-        text = (await http.get(f"{env.core.url}/metrics")).text
-    counts: Counter[str] = Counter()
-    for line in text.splitlines():
-        if line.startswith("responder_bot_requests_total{"):
-            labels, _, value = line.partition("{")[2].rpartition("} ")
-            if '"/api/event"' not in labels and '"/metrics"' not in labels:
-                counts[labels] += int(float(value))
-    return counts

@@ -23,8 +23,8 @@ from core.common.database.location import PostgresqlUrl
 from core.models import RunInput
 from core.settings import ResponderSection
 from tests import programs, stores, templates
-from tests.bot.features.alert_groups.test_alert_groups import CHANNELS, group_card, group_cards
-from tests.bot.features.alert_groups.test_alert_groups import post as post_alike
+from tests.bot.features.alert_groups.grouping import CHANNELS, group_card, group_cards
+from tests.bot.features.alert_groups.grouping import post as post_alike
 from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
 from tests.core.core_process import until
 from tests.core.test_cli import Ended

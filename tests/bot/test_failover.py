@@ -28,7 +28,7 @@ from tests.bot.core_proxy import CoreProxy
 from tests.bot.people import Person, card_of, modal
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, add_users
 from tests.bot.running import PEOPLE as EVERYBODY
-from tests.bot.test_serve import ROOT, output_after
+from tests.bot.serving import ROOT, output_after
 from tests.core.core_process import until
 from tests.core.running import running_core
 

@@ -17,7 +17,7 @@ from bot.demo.transcript import text_of
 from bot.slack_emulator import EmulatorView, SlackEmulator
 from tests import programs
 from tests.bot.people import Person, card_of, modal
-from tests.bot.test_serve import output_after
+from tests.bot.serving import output_after
 from tests.documents import ROOT, blocks, prose
 
 ANNA, SOC, BLOCK = "U0ANNA", "C0SOC", "ResponderBot_Block_1_0"

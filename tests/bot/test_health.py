@@ -18,7 +18,7 @@ from core.common.errors import ResponderBotError
 from tests import programs
 from tests.bot.people import Person, card_of
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, running_bot
-from tests.bot.test_serve import SETTINGS, output_after, serving, started, user_added
+from tests.bot.serving import SETTINGS, output_after, serving, started, user_added
 
 
 async def test_worker_is_restarted_however_it_ends() -> None:

@@ -3,31 +3,18 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-from bot.app import Bot, running
+from bot.app import running
 from bot.outbox import RefreshRequest
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import now_ms
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.features.environment import feature_environment
 from tests.bot.outbox.harness import until_read
 from tests.bot.people import app_home, card_of, ephemeral, menu_block, text_of
-from tests.bot.running import SOC, running_bot
-
-
-@asynccontextmanager
-async def another(env: FeatureEnvironment) -> AsyncIterator[Bot]:
-    """A second bot on the same database."""
-    async with (
-        CoreClient(env.core.url, env.service_key) as core,
-        running(env.settings, core, clock_ms=now_ms) as bot,
-    ):
-        await env.emulator.wait_connected(2)
-        yield bot
+from tests.bot.running import SOC, another, running_bot
 
 
 def sees_collision(view: EmulatorView) -> bool:

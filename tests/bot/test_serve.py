@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import os
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,48 +12,12 @@ import pytest
 
 from bot.slack_emulator import SlackEmulator
 from core.client import CoreClient
-from tests import programs, stores
+from tests import stores
 from tests.bot.people import Person, card_of
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels
+from tests.bot.serving import SETTINGS, output_after, script, serving, started, user_added
 from tests.core.running import running_core
-from tests.programs import PIPE, AnyProcess, Program
-
-ROOT = Path(__file__).parents[2]
-SETTINGS = """
-[core]
-port = 0
-
-[[channel]]
-id = "C0SOC"
-clearance = "amber"
-alerts = {}
-"""
-
-
-async def script(folder: Path, *args: str, **environment: str) -> Program:
-    return await started(folder, args, environment, asyncio.subprocess.DEVNULL)
-
-
-async def started(folder: Path, args: Sequence[str], environment: Mapping[str, str], stderr: int) -> Program:
-    return await programs.start(
-        "bot.cli", *args, cwd=folder, env={**os.environ, **environment}, stdout=PIPE, stderr=stderr
-    )
-
-
-async def output_after(process: AnyProcess, start: str) -> str:
-    """The rest of the first line of output that starts with `start`."""
-    assert process.stdout is not None
-    while line := (await process.stdout.readline()).decode():
-        if line.startswith(start):
-            return line.removeprefix(start).strip()
-    raise AssertionError(f"ended without the output {start!r}")
-
-
-async def user_added(folder: Path, login: str, profile: str, *more: str) -> str:
-    process = await script(folder, "user", "add", login, "--profile", profile, *more)
-    out, _ = await process.communicate()
-    assert process.returncode == 0
-    return out.decode().strip()
+from tests.programs import AnyProcess
 
 
 async def test_bot_exits_at_once_if_core_refuses_its_key(tmp_path: Path) -> None:
@@ -91,34 +53,6 @@ async def test_a_bot_alone_follows_the_level_of_the_log(tmp_path: Path) -> None:
             process.terminate()
             _, err = await process.communicate()
             assert [json.loads(line)["event"] for line in err.splitlines()] == events
-
-
-@asynccontextmanager
-async def serving(
-    folder: Path, *, fault: Callable[[SlackEmulator], None], **changes: str
-) -> AsyncIterator[tuple[SlackEmulator, CoreClient, AnyProcess]]:
-    """Run `serve` with an emulator that has a fault from the start; core's client is Anna's."""
-    (folder / "responder-bot.toml").write_text(SETTINGS)
-    emulator = SlackEmulator(rates=False)
-    add_people_and_channels(emulator)
-    async with emulator:
-        fault(emulator)
-        slack = {
-            "SLACK_BOT_TOKEN": emulator.bot_token,
-            "SLACK_APP_TOKEN": emulator.app_token,
-            "SLACK_API_URL": emulator.api_url,
-        }
-        key = await user_added(folder, "anna", "analyst", "--slack-id", ANNA)
-        process = await started(folder, ["serve"], {**slack, **changes}, asyncio.subprocess.PIPE)
-        try:
-            async with CoreClient(await output_after(process, "core: "), key) as client:
-                yield emulator, client, process
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
 
 
 async def logged(process: AnyProcess, event: str) -> dict[str, Any]:

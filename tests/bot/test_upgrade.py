@@ -9,7 +9,7 @@ from core.client import CoreClient
 from tests.bot import upgrade
 from tests.bot.people import Person, card_of, find_card
 from tests.bot.running import ALERT, LEA, SOC
-from tests.bot.test_serve import script, user_added
+from tests.bot.serving import script, user_added
 from tests.bot.upgrade import CLOSE, WAIT
 
 RELEASES = sorted((Path(__file__).parent / "releases").glob("v*"))

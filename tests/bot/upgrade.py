@@ -20,7 +20,7 @@ from bot.slack_emulator import SlackEmulator
 from core.client import CoreClient
 from tests.bot.people import Person, card_of
 from tests.bot.running import ALERT, ANNA, LEA, SOC, add_people_and_channels
-from tests.bot.test_serve import output_after, started, user_added
+from tests.bot.serving import output_after, started, user_added
 from tests.core.core_process import stepwise, write_pipe
 
 DATABASE = "responder-bot.db"

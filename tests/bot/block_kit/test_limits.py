@@ -20,7 +20,6 @@ from bot.features.runs.views import inputs, questions, run_form, runs
 from bot.features.runs.views.request import RunRequest
 from bot.features.templates import views as templates
 from bot.features.undos import views as undos
-from bot.message import Message
 from bot.slack_emulator.limits import problems
 from core.models import (
     Action,
@@ -39,20 +38,10 @@ from core.models import (
     Undo,
 )
 from tests.bot import samples
-from tests.bot.samples import NOW, button
+from tests.bot.samples import NOW, button, fine, fine_view
 
 NO_MARKS: Mapping[int, str] = dict.fromkeys(range(4), "")
 ANNA = Person(login="anna@soc.example", profile="analyst", permissions=["manageAction"], clearance=2)
-
-
-def fine(message: Message) -> None:
-    assert message.text.strip()
-    assert len(message.text) <= 4000
-    assert problems("message", message.payload()) == []
-
-
-def fine_view(view: Mapping[str, Any]) -> None:
-    assert problems("modal", view) == []
 
 
 @given(samples.alerts(NO_MARKS), st.lists(samples.actions(), max_size=10), samples.levels)

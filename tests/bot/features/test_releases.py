@@ -7,7 +7,7 @@ from typing import Any
 from bot.block_kit import ids
 from core.client import CoreClient
 from tests import stores
-from tests.bot.features.bulks.test_bulks import shown, start
+from tests.bot.features.bulks.bulk import shown, start
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import all_sent
 from tests.bot.people import card_of, direct_message, modal, reply_to, text_of, updated

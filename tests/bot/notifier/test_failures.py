@@ -18,8 +18,7 @@ from tests import stores
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.outbox.harness import ManualClock, all_sent, until, until_read
 from tests.bot.people import card_of, message_in, reply_to
-from tests.bot.running import ANNA, CHANNELS, NINA, SOC, BotEnvironment, running_bot
-from tests.bot.test_budget import calls_to_core
+from tests.bot.running import ANNA, CHANNELS, NINA, SOC, BotEnvironment, calls_to_core, running_bot
 
 EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 DOCUMENTS = "/api/document"

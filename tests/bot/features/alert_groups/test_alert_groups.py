@@ -3,8 +3,6 @@
 import json
 import re
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,54 +14,13 @@ from bot.features.alert_groups.handlers import until_morning
 from bot.outbox.alert_groups import SAMPLE
 from bot.storms import masked
 from core.models import Case, RunInput
-from core.settings import EngineSection
 from tests import stores
-from tests.bot.features.environment import write_responders
+from tests.bot.features.alert_groups.grouping import choose_responder, group_card, group_cards, grouping_bot, post
 from tests.bot.outbox.harness import ManualClock, all_sent
-from tests.bot.people import Person, card_of, find_card, message_in, modal, options_of, reply_to, updated
-from tests.bot.running import ANNA, OPEN, ROB, SOC, BotEnvironment, running_bot
+from tests.bot.people import card_of, find_card, message_in, modal, reply_to, updated
+from tests.bot.running import OPEN, ROB, SOC
 
 TITLE = "Logon failed 17 times from 198.51.100.7"
-CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}}, {"id": OPEN, "clearance": "clear", "alerts": {}}]
-
-
-@asynccontextmanager
-async def grouping_bot(folder: Path, **more: Any) -> AsyncIterator[tuple[BotEnvironment, Person]]:
-    responders = write_responders(folder)
-    engine = EngineSection(name="local", responders=(folder / "responders",))
-    parts = {"channels": CHANNELS, "engine": (engine,), "responder": responders, **more}
-    async with running_bot(folder, **parts) as env:
-        yield env, await env.person(ANNA)
-
-
-async def post(env: BotEnvironment, numbers: range, **changes: Any) -> list[str]:
-    """Alerts that say the same; only numbers and addresses in their titles differ."""
-    posted = []
-    for n in numbers:
-        artifacts = [{"dataType": "ip", "data": f"198.51.100.{n % 3}"}]
-        title = f"Logon failed {n} times from 198.51.100.{n}"
-        alert = {"sourceRef": f"ref-{n}", "title": title, "severity": 1, "artifacts": artifacts, **changes}
-        posted.append(await env.post_alert(**alert))
-    return posted
-
-
-def group_cards(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [message for message in messages if "alerts that say the same" in message["text"]]
-
-
-async def group_card(anna: Person, count: int, channel: str = SOC) -> dict[str, Any]:
-    """The card of the group once it counts so many alerts."""
-    return await anna.until(
-        lambda view: (
-            next((m for m in group_cards(view.messages(channel)) if m["text"].startswith(f"{count} ")), None) or {}
-        )
-    )
-
-
-async def choose_responder(anna: Person, asked: dict[str, Any], title: str) -> set[str]:
-    """Choose a responder for the alerts of a group; the titles of all that were offered."""
-    await anna.submits(asked, responder=title)
-    return {*options_of(asked, "responder")}
 
 
 @pytest.mark.parametrize(

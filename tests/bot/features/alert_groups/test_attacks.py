@@ -9,13 +9,7 @@ from bot.outbox import RateLimiter
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import RunInput
-from tests.bot.features.alert_groups.test_alert_groups import (
-    choose_responder,
-    group_card,
-    group_cards,
-    grouping_bot,
-    post,
-)
+from tests.bot.features.alert_groups.grouping import choose_responder, group_card, group_cards, grouping_bot, post
 from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.people import card_of, find_card, modal, reply_to
 from tests.bot.running import OPEN, SOC, UNLIMITED

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.bot.features.approvals.test_asking import ISOLATE, isolate
+from tests.bot.features.approvals.asking import ISOLATE, isolate
 from tests.bot.features.environment import feature_environment
 from tests.bot.people import card_of, modal, text_of
 from tests.bot.running import SOC

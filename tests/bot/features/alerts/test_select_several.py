@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from core.models import Alert
-from tests.bot.features.alert_groups import test_alert_groups as groups
+from tests.bot.features.alert_groups.grouping import group_card, grouping_bot, post
 from tests.bot.features.environment import FeatureEnvironment
 from tests.bot.people import app_home, modal, text_of
 from tests.bot.running import SOC
@@ -65,10 +65,10 @@ async def test_the_home_selects_among_all_open_alerts(env: FeatureEnvironment) -
 
 
 async def test_several_of_a_group_are_chosen_among_those_that_the_person_may_see(tmp_path: Path) -> None:
-    async with groups.grouping_bot(tmp_path) as (env, anna):
-        alert_ids = await groups.post(env, range(5))
-        (secret,) = await groups.post(env, range(5, 6), tlp=3)
-        card = await groups.group_card(anna, 6)
+    async with grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await post(env, range(5))
+        (secret,) = await post(env, range(5, 6), tlp=3)
+        card = await group_card(anna, 6)
         await anna.presses("Show alerts", card)
         page = await anna.sees(modal("1 to 6 of 6"))
         await anna.presses("Select several", page)

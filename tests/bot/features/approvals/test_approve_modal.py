@@ -12,11 +12,10 @@ from bot.features.alerts.views.card import alert_card
 from bot.features.approvals.views import approval_request, approve_view, approved
 from bot.features.runs.views.runs import awaits_approval
 from core.models import Action, OfferedResponder, Override, Policy, Refusal, TargetArtifact, Undo
-from tests.bot.block_kit.test_limits import fine_view
 from tests.bot.features.environment import FeatureEnvironment
 from tests.bot.people import modal, reply_to, text_of
 from tests.bot.running import SOC
-from tests.bot.samples import NOW, alert, artifact, awaiting, responder
+from tests.bot.samples import NOW, alert, artifact, awaiting, fine_view, responder
 from tests.bot.samples import button as token
 
 HOST = artifact(1, data_type="hostname", data="SRV-DC01", message="host inside")

@@ -2,8 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,13 @@ from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import MINUTE_MS, now_ms
 from core.common.database import Transaction
-from core.models import Action, Alert, BulkAnswer, BulkInput, RunTarget
+from core.models import Alert, BulkAnswer, BulkInput, RunTarget
 from core.store import due
 from tests import stores
 from tests.bot import samples
-from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.outbox.harness import all_sent
+from tests.bot.features.approvals.asking import ISOLATE, asking, isolate
+from tests.bot.features.environment import FeatureEnvironment
+from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.people import (
     card_of,
     direct_message,
@@ -40,24 +40,7 @@ from tests.bot.people import (
 )
 from tests.bot.running import CHANNELS, OPEN, SOC, UNLIMITED
 
-ISOLATE: Mapping[str, Any] = {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}
 ONCALL = "S0ONCALL"
-
-
-@asynccontextmanager
-async def asking(folder: Path, rules: Mapping[str, Any] = ISOLATE, **options: Any) -> AsyncIterator[FeatureEnvironment]:
-    """With everybody's phone on."""
-    async with feature_environment(folder, {"Isolate": rules}, **options) as env:
-        for person in env.people.values():
-            await person.connect()
-        yield env
-
-
-async def isolate(env: FeatureEnvironment, alert: Alert, by: str = "anna", minutes: int = 60) -> Action:
-    """Have somebody ask to isolate it."""
-    body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": minutes}
-    async with CoreClient(env.core.url, env.service_key) as bot:
-        return await bot.as_user(by).run(body)
 
 
 def calls(env: FeatureEnvironment) -> Counter[str]:
@@ -101,16 +84,6 @@ async def test_one_containment_with_undo_rings_each_approver_once_and_who_asked_
         assert [len(env[name].phone) for name in ("anna", "ben", *further)] == [2, 1, *(1 for _ in further)]
 
 
-class Jumping:
-    """The bot's clock, which a test sets forward."""
-
-    def __init__(self) -> None:
-        self.ahead_ms = 0
-
-    def __call__(self) -> int:
-        return now_ms() + self.ahead_ms
-
-
 async def test_each_who_may_decide_is_named_in_the_thread_and_gets_one_message(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
         alert = await env.create_alert(tlp=2)
@@ -130,7 +103,7 @@ async def test_each_who_may_decide_is_named_in_the_thread_and_gets_one_message(t
 
 
 async def test_a_user_group_of_the_settings_is_named_instead_and_reminded_in_the_thread(tmp_path: Path) -> None:
-    clock = Jumping()
+    clock = ManualClock()
     async with asking(tmp_path, {**ISOLATE, "ask": [ONCALL, "U0EVE", "U0BEN"]}, clock_ms=clock) as env:
         env.emulator.set_usergroup(ONCALL, ["U0LEA"])
         alert, card = await env.alert_and_card("anna")
@@ -161,7 +134,7 @@ async def test_the_channel_is_asked_where_nobody_in_slack_may_decide(tmp_path: P
 
 
 async def test_those_who_were_asked_are_asked_once_more_at_half_of_the_time(tmp_path: Path) -> None:
-    clock = Jumping()
+    clock = ManualClock()
     async with asking(tmp_path, {**ISOLATE, "approval": 2}, clock_ms=clock) as env:
         alert = await env.create_alert()
         await env["anna"].sees(card_of(alert))
@@ -245,7 +218,7 @@ async def expire(env: FeatureEnvironment) -> None:
 
 
 async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path: Path) -> None:
-    clock = Jumping()
+    clock = ManualClock()
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, audited=False, clock_ms=clock) as env:
         alert, _ = await env.alert_and_card("anna")
         action = await isolate(env, alert, minutes=15)
@@ -317,7 +290,7 @@ async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_the
 
 
 async def test_who_can_t_decide_any_more_reads_it_in_the_message(tmp_path: Path) -> None:
-    clock = Jumping()
+    clock = ManualClock()
     async with asking(tmp_path, {**ISOLATE, "approval": 2}, clock_ms=clock) as env:
         alert = await env.create_alert()
         action = await isolate(env, alert)
@@ -332,7 +305,7 @@ async def test_who_can_t_decide_any_more_reads_it_in_the_message(tmp_path: Path)
 
 
 async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_half_of_the_time(tmp_path: Path) -> None:
-    clock = Jumping()
+    clock = ManualClock()
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, clock_ms=clock) as env:
         alerts = [await env.create_alert(sourceRef=str(n), tlp=0, severity=s) for n, s in enumerate((2, 4, 3))]
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
@@ -370,7 +343,7 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
 
 
 async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_and_not_who_asks(tmp_path: Path) -> None:
-    clock = Jumping()
+    clock = ManualClock()
     async with asking(tmp_path, {**ISOLATE, "ask": [ONCALL, "U0BEN"]}, clock_ms=clock) as env:
         env.emulator.set_usergroup(ONCALL, ["U0LEA"])
         alerts = [await env.create_alert(sourceRef=str(number)) for number in range(2)]
@@ -419,7 +392,7 @@ async def bulk_of(env: FeatureEnvironment, by: str, levels: Sequence[int]) -> tu
 async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_see_them_or_it_is_decided(
     tmp_path: Path,
 ) -> None:
-    clock = Jumping()
+    clock = ManualClock()
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, clock_ms=clock) as env:
 
         async def clear_ben_for(level: int) -> None:
@@ -455,7 +428,7 @@ async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_
 async def test_a_bulks_request_names_nothing_more_once_a_level_rose_unseen_or_its_reader_is_unlinked(
     tmp_path: Path,
 ) -> None:
-    clock = Jumping()
+    clock = ManualClock()
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, clock_ms=clock) as env:
         await env.core.core.people.set_clearance("ben", 2)
         _, alerts = await bulk_of(env, "anna", [2, 4])
@@ -484,7 +457,7 @@ async def test_a_bulks_request_names_nothing_more_once_a_level_rose_unseen_or_it
 
 
 async def test_why_a_bulk_was_denied_is_read_no_longer_by_who_may_not_see_its_alerts(tmp_path: Path) -> None:
-    clock = Jumping()
+    clock = ManualClock()
     async with asking(tmp_path, clock_ms=clock) as env:
 
         async def denied() -> list[Alert]:

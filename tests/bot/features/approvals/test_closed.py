@@ -8,9 +8,10 @@ from bot.block_kit.notices import CHANGED
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import MINUTE_MS
-from tests.bot.features.approvals.test_asking import Jumping, asking, isolate
-from tests.bot.features.bulks.test_bulks import alerts, reviewed, shown, start
+from tests.bot.features.approvals.asking import asking, isolate
+from tests.bot.features.bulks.bulk import alerts, reviewed, shown, start
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.outbox.harness import ManualClock
 from tests.bot.people import app_home, card_of, direct_message, direct_messages, modal, on_phone, reply_to, text_of
 from tests.bot.running import OPEN, SOC
 
@@ -29,7 +30,7 @@ async def close(env: FeatureEnvironment, *alert_ids: str, why: str = "A scanner 
 
 
 async def test_who_decides_reads_first_that_the_alert_was_closed_since_this_was_asked(tmp_path: Path) -> None:
-    clock = Jumping()
+    clock = ManualClock()
     async with asking(tmp_path, clock_ms=clock) as env:
         alert = await env.create_alert(tlp=2)
         card, elsewhere = await env["ben"].sees(card_of(alert)), await env["ben"].sees(card_of(alert, channel=OPEN))

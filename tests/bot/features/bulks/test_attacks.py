@@ -8,12 +8,11 @@ import pytest
 
 from core.settings import ProtectSection
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.features.bulks.test_bulks import alerts, asked, bulk_messages, posted_to, shown, start
+from tests.bot.features.bulks.bulk import alerts, asked, bulk_messages, posted_to, shown, start
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.people import message_in, modal, text_of
-from tests.bot.running import OPEN, SOC
-from tests.bot.test_replicas import another
+from tests.bot.running import OPEN, SOC, another
 
 TITLE = "Beacon to known C2"
 

@@ -1,6 +1,5 @@
 """A responder on several targets: one question, one message that tells how far it is, and what failed again."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,38 +18,12 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import BulkCounts
 from tests import stores
-from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import app_home, card_of, labels_of, message_in, modal, on_phone, reply_to, text_of, within_limits
+from tests.bot.features.bulks.bulk import alerts, asked, bulk_messages, posted_to, reviewed, shown, start
+from tests.bot.features.environment import feature_environment
+from tests.bot.people import app_home, card_of, message_in, modal, on_phone, reply_to, text_of, within_limits
 from tests.bot.running import SOC, UNLIMITED
 
 RULES: Mapping[str, Mapping[str, Any]] = {"Tell": {"only_on": {"tags": ["c2"]}}}
-
-
-def bulk_messages(view: EmulatorView, words: str = "") -> list[dict[str, Any]]:
-    """Those that have these words, with no further count behind them."""
-    wanted = re.compile(re.escape(words) + r"(?!, \d)")
-    return [m for m in view.messages(SOC) if "Show each" in text_of(m) and wanted.search(text_of(m))]
-
-
-async def alerts(env: FeatureEnvironment, count: int, **more: Any) -> list[str]:
-    return [(await env.create_alert(sourceRef=f"{n}-{more}", **more)).id for n in range(count)]
-
-
-async def asked(env: FeatureEnvironment, name: str, responder: str, alert_ids: list[str]) -> dict[str, Any]:
-    """The question after the command."""
-    await env[name].command(SOC, f"/responder run {responder} {' '.join(alert_ids)}")
-    return await env[name].sees(modal("Each is checked"))
-
-
-async def start(env: FeatureEnvironment, name: str, responder: str, alert_ids: list[str]) -> None:
-    question = await asked(env, name, responder, alert_ids)
-    (label,) = labels_of(question)
-    await env[name].presses(label, question)
-
-
-async def shown(env: FeatureEnvironment, words: str) -> dict[str, Any]:
-    """The message of a bulk, once it has these words."""
-    return await env["anna"].sees(lambda view: next(iter(bulk_messages(view, words)), None))
 
 
 async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp_path: Path) -> None:
@@ -222,18 +195,6 @@ async def test_what_cannot_run_on_several_says_why(tmp_path: Path, name: str, co
         await env[name].reads(answer)
         assert [await env.client.actions("alert", one) for one in alert_ids] == [[], []]
         assert bulk_messages(env[name].live_view) == []
-
-
-def posted_to(env: FeatureEnvironment, channel: str) -> list[dict[str, Any]]:
-    """What the bot posted there, also in threads."""
-    found = [body for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]
-    return [body for body in found if body["channel"] == channel]
-
-
-async def reviewed(env: FeatureEnvironment, name: str, message: dict[str, Any], words: str) -> dict[str, Any]:
-    """What Review shows this person."""
-    await env[name].presses("Review", message)
-    return await env[name].sees(modal(words))
 
 
 async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.bot.features.alert_groups.test_alert_groups import group_card, grouping_bot, post
+from tests.bot.features.alert_groups.grouping import group_card, grouping_bot, post
 from tests.bot.people import app_home, modal, text_of
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.bot.features.bulks.test_bulks import alerts
+from tests.bot.features.bulks.bulk import alerts
 from tests.bot.features.environment import FeatureEnvironment
 from tests.bot.people import app_home, card_of, field_of, filled_in, modal, reply_to, text_of
 from tests.bot.running import SOC

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bot.features.runs.views.request import RunRequest
 from core.models import KINDS, RunTarget
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.features.bulks.test_bulks import alerts
+from tests.bot.features.bulks.bulk import alerts
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.people import card_of, modal
 from tests.bot.running import SOC

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.bot.features.bulks.test_bulks import alerts, asked, shown
+from tests.bot.features.bulks.bulk import alerts, asked, shown
 from tests.bot.features.environment import feature_environment
 from tests.bot.people import Person, card_of, field_of, modal, text_of
 from tests.bot.running import SOC

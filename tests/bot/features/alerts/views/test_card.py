@@ -6,26 +6,9 @@ from typing import Any
 from bot.block_kit import ids
 from bot.block_kit.subjects import safe_link
 from bot.features.alerts.views.card import alert_card
-from bot.message import Intent, Message
+from bot.message import Intent
 from core.models import Action, Approval, Policy, Undo
-from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, ended, intents_in
-
-
-def card(*actions: Any, clearance: int = 2, **more: Any) -> Message:
-    return alert_card(alert(**more), actions, clearance=clearance, button=button)
-
-
-def texts_of(message: Message) -> list[str]:
-    """The texts of a message's blocks, without those of buttons."""
-    found: list[str] = []
-    for block in message.blocks:
-        parts = [block.get("text"), *block.get("fields", []), *block.get("elements", [])]
-        found += [
-            p["text"]
-            for p in parts
-            if "action_id" not in (p or {}) and isinstance(p, dict) and isinstance(p.get("text"), str)
-        ]
-    return found
+from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, card, ended, intents_in, texts_of
 
 
 def test_a_card_has_severity_title_facts_description_and_observables() -> None:

@@ -11,8 +11,7 @@ from bot.features.alerts.views.replies import end_reply, report_file, told
 from bot.features.approvals.views import approval_request, whole_request
 from bot.message import Intent
 from core.models import Action, Approval, Artifact, Policy, Undo
-from tests.bot.features.alerts.views.test_card import texts_of
-from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, ended, intents_in, report
+from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, ended, intents_in, report, texts_of
 
 SUBJECT = Subject.alert(alert())
 

@@ -23,8 +23,7 @@ from core.models import (
     Undo,
 )
 from tests.bot import samples
-from tests.bot.block_kit.test_limits import fine, fine_view
-from tests.bot.samples import HOSTILE, NOW, button
+from tests.bot.samples import HOSTILE, NOW, button, fine, fine_view
 
 MANY = 100
 IDS = [f"~{10**17 + n}" for n in range(MANY)]

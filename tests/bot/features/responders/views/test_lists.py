@@ -8,8 +8,7 @@ from bot.features.alerts.views.details import alert_in_full, found_alerts
 from bot.features.responders.views import responder_list, responder_options
 from bot.features.runs.views.runs import action_list
 from core.models import Alert
-from tests.bot.features.alerts.views.test_card import card, texts_of
-from tests.bot.samples import NOW, alert, artifact, awaiting, button, ended, responder
+from tests.bot.samples import NOW, alert, artifact, awaiting, button, card, ended, responder, texts_of
 
 SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
