@@ -54,7 +54,8 @@ def titled_as(action: Action, other: Action | None) -> Action:
     undo = action.undo
     if undo is not None and other.undo is not None:
         undo = undo.model_copy(update={"title": other.undo.title})
-    whole = {key: getattr(other, key) for key in ("responder_title", "inputs", "artifacts", "only_tells", "already")}
+    only_there = ("responder_title", "inputs", "artifacts", "only_tells", "already", "denied_before")
+    whole = {key: getattr(other, key) for key in only_there}
     return action.model_copy(update={**whole, "undo": undo})
 
 

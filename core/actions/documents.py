@@ -133,6 +133,7 @@ class Documents:
             "inputs": _object(inputs),
             "asked": _object(document.asked),
             "already": _object(document.already),
+            "denied": _object(document.denied),
             "mayDecide": _object(document.may_decide),
             "responders": _object(document.responders),
             "artifactResponders": _object(document.artifact_responders),
@@ -164,6 +165,7 @@ class _Document:
     """Objects and actions whose stored JSON is damaged."""
     asked: dict[str, str] = field(default_factory=dict)
     already: dict[str, str] = field(default_factory=dict)
+    denied: dict[str, str] = field(default_factory=dict)
     may_decide: dict[str, str] = field(default_factory=dict)
     responder_names: set[str] = field(default_factory=set)
     responders: dict[str, str] = field(default_factory=dict)
@@ -406,10 +408,18 @@ class _DocumentReader:
         before = measures.already(self._reads, action, self._sees_up_to, self._registry)
         document.already[action.id] = _array(one.to_json() for one in before)
 
+    def _put_denied(self, document: _Document, action: Action, texts: Iterable[str]) -> None:
+        for text in texts:
+            with suppress(ValueError):  # damaged
+                if Action.model_validate_json(text).target == action.target:
+                    document.denied[action.id] = text
+                    self.chars += len(text)
+                    return
+
     def _put_decision(self, document: _Document, number: int) -> None:
         """Add who may decide on a run that waits for approval, or on its extension, and what they decide by.
 
-        That is what an alert's run gets, and what is in force on its targets.
+        That is what an alert's run gets, what is in force on its targets, and that somebody denied the same before.
         """
         row, approval = stored.find(self._reads, number), stored_approvals.waiting_of(self._reads, number)
         if row is None or approval is None:
@@ -418,10 +428,12 @@ class _DocumentReader:
             text = json.dumps(targets.asked_artifacts(self._reads, row), ensure_ascii=False)
             document.asked[f"~{number}"] = text
             self.chars += len(text)
+        action = Action.model_validate_json(row["doc"])
+        if approval.is_of_run:
+            self._put_denied(document, action, stored.denied_on(self._reads, row))
         clearance = level_of(self._reads, number)
         if clearance > self._sees_up_to:  # the key of the reader, with which they would decide, binds them too
             return
-        action = Action.model_validate_json(row["doc"])
         if approval.is_of_run:
             self._put_already(document, action)
         # The runs of a bulk, up to a hundred, differ in nothing that counts here.

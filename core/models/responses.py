@@ -476,6 +476,8 @@ class Action(Identified):
     """Whether its responder only reads or tells what it gets; set in documents only."""
     already: SkipJsonSchema[list["Measure"]] = Field(default_factory=list, exclude=True)
     """What else is in force on its targets, while it waits for approval or is; set in documents only."""
+    denied_before: SkipJsonSchema["Action | None"] = Field(None, exclude=True)
+    """The same that was denied before this was asked for, while this waits for approval; set in documents only."""
     responder_definition: str
     engine_id: str
     engine_job_id: str
@@ -813,6 +815,8 @@ class Document(ApiModel):
     """By action on an alert that waits for approval: the artifacts that it gets, even if the alert has changed."""
     already: dict[ObjectId, list[Measure]] = Field(default_factory=dict)
     """By action that waits for approval or is in force: what else is on its targets, for what its undo undoes too."""
+    denied: dict[ObjectId, Action] = Field(default_factory=dict)
+    """By action that waits for approval: the newest before it that was denied, of its responder on its target."""
     may_decide: dict[ObjectId, list[SlackUsers]] = Field(default_factory=dict)
     """By action that waits for approval, or whose extension does: who in Slack may decide, at most ten."""
     responders: dict[ObjectId, list[OfferedResponder]] = Field(default_factory=dict)
@@ -833,6 +837,7 @@ class Document(ApiModel):
             object.__setattr__(action, "only_tells", policy is not None and policy.sends_to is not None)
             object.__setattr__(action, "artifacts", self.asked.get(action.id, []))
             object.__setattr__(action, "already", self.already.get(action.id, []))
+            object.__setattr__(action, "denied_before", self.denied.get(action.id))
         return self
 
 

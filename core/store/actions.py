@@ -135,6 +135,16 @@ def shown_of(reads: Reads, kind: str, object_id: int, limit: int) -> tuple[list[
     return reads.rows(f"SELECT {_SHOWN} FROM action WHERE id IN ({ids}) ORDER BY id DESC", values), total["total"]
 
 
+def denied_on(reads: Reads, row: Row) -> list[str]:
+    """The response JSON of the newest actions before this one that were denied, of its responder on its object."""
+    rows = reads.rows(
+        "SELECT doc FROM action WHERE object_id = :object_id AND kind = :kind AND id < :id"
+        " AND responder_name = :responder_name AND outcome = 'denied' ORDER BY id DESC LIMIT 10",
+        {name: row[name] for name in ("object_id", "kind", "id", "responder_name")},
+    )
+    return [one["doc"] for one in rows]
+
+
 def open_on(reads: Reads, object_id: int) -> list[Row]:
     """The actions on an object that have not ended, newest first."""
     return reads.rows(

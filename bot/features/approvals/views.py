@@ -179,9 +179,19 @@ def _note(action: Action, view: RedactedView) -> str:
 
 
 def _warned(action: Action, view: RedactedView) -> str:
-    """What whoever decides reads before the question: that the alert is closed, and that this overrides a rule."""
+    """What whoever decides reads before the question; that this overrides a rule last."""
     override = "🔴 *Override*: " if action.override is not None else ""
-    return f"{closed(view, action.created_at) if runs.awaits_approval(action) else ''}{override}"
+    return f"{happened(action, view) if runs.awaits_approval(action) else ''}{override}"
+
+
+def happened(action: Action, view: RedactedView) -> str:
+    """Lines on that the alert or case was closed, and on who denied the same before, when and why; mrkdwn."""
+    was_closed, denied = closed(view, action.created_at), action.denied_before
+    if denied is None or denied.end_date is None or not view.is_open:
+        return was_closed
+    why = runs.result_text(denied, view, WHY_LIMIT)
+    said = f"Denied by {person_name(denied.ended_by or '')}, {slack_date(denied.end_date)}"
+    return f"{was_closed}🚫 *{said}*{f': {why}' if why else ''}\n"
 
 
 def closed(view: RedactedView, asked_at: int) -> str:

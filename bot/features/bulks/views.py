@@ -399,7 +399,7 @@ def _asks(what: str, bulk: BulkCounts, waiting: Listed) -> list[Block]:
 
 
 def _row(action: Action, view: RedactedView, most: int) -> str:
-    return f"{approvals.closed(view, action.created_at)}{_target_line(action, view, most)}"
+    return f"{approvals.happened(action, view)}{_target_line(action, view, most)}"
 
 
 def _target_line(action: Action | None, view: RedactedView, most: int) -> str:

@@ -123,7 +123,7 @@ async def test_a_page_has_what_its_events_are_about_once_and_as_single_reads_sho
     assert [(a["id"], a["status"], a["report"]) for a in document["actions"]] == [
         (action["id"], "Success", action["report"])
     ]
-    assert document["policies"] == {CLOSE: {"confirm": "Close it?", "approval": 0}}
+    assert document["policies"] == {CLOSE: {"confirm": "Close it?", "approval": 0, "sendsTo": []}}
     assert document["deleted"] is False
     await assert_equals_single_reads(core, [document])
     assert (await of_ids(core, alert))["documents"] == [document]
@@ -367,7 +367,7 @@ async def test_the_client_reads_both(tmp_path: Path) -> None:
             assert found.documents is not None
             (document,) = found.documents
             assert document.alert == await client.alert(alert)
-            words = {"responder_title": document.titles[CLOSE], "inputs": document.inputs[CLOSE]}
+            words = {"responder_title": document.titles[CLOSE], "inputs": document.inputs[CLOSE], "only_tells": True}
             assert document.actions == [Action.model_validate(action).model_copy(update=words)]
             listed = await client.documents([alert, "~999999999"], responders=True)
             assert (listed.missing, listed.as_of) == (["~999999999"], found.as_of)

@@ -107,6 +107,15 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     await env["ben"].command(SOC, f"/responder deny {(await env.ended_run(alert)).id}")
     await env["ben"].reads("denied")
 
+    await env["anna"].command(SOC, f"/responder run quarantine {alert.id}")
+    other = await env.until("ben", in_thread(card["ts"], "*Quarantine on"))
+    assert "🚫" not in text_of(other)
+    await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+    again = await env.until("ben", in_thread(card["ts"], "🚫 *Denied by ben, <!date^"))
+    assert "*: It is the &lt;backup&gt; server\\n*Isolate on" in text_of(again)
+    await env["ben"].click(SOC, again["ts"], action_id=button(again, ids.APPROVE))
+    assert "It is the &lt;backup&gt; server" in text_of(await until_asked_to_approve(env["ben"]))
+
 
 async def test_waiting_run_can_be_cancelled_from_its_card(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
