@@ -108,13 +108,13 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     await env["ben"].reads("denied")
 
     await env["anna"].command(SOC, f"/responder run quarantine {alert.id}")
-    other = await env.until("ben", in_thread(card["ts"], "*Quarantine on"))
+    other = await env["ben"].sees(reply_to(card, "*Quarantine on"))
     assert "🚫" not in text_of(other)
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-    again = await env.until("ben", in_thread(card["ts"], "🚫 *Denied by ben, <!date^"))
+    again = await env["ben"].sees(reply_to(card, "🚫 *Denied by ben, <!date^"))
     assert "*: It is the &lt;backup&gt; server\\n*Isolate on" in text_of(again)
-    await env["ben"].click(SOC, again["ts"], action_id=button(again, ids.APPROVE))
-    assert "It is the &lt;backup&gt; server" in text_of(await until_asked_to_approve(env["ben"]))
+    await env["ben"].presses("Approve", again)
+    await env["ben"].sees(modal("It is the &lt;backup&gt; server"))
 
 
 async def test_waiting_run_can_be_cancelled_from_its_card(env: FeatureEnvironment) -> None:
