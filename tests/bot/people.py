@@ -139,9 +139,9 @@ def updated(message: Mapping[str, Any], *words: str, without: str = "") -> Look[
     return lambda view: _first(filter(None, [view.message(c, ts) for c in view.channels]), *words, without=without)
 
 
-def message_in(channel: str, *words: str) -> Look[Json]:
+def message_in(channel: str, *words: str, without: str = "") -> Look[Json]:
     """Looks for the newest message of a channel with all these words."""
-    return lambda view: _first(reversed(view.messages(channel)), *words)
+    return lambda view: _first(reversed(view.messages(channel)), *words, without=without)
 
 
 def direct_message(*words: str, without: str = "") -> Look[Json]:
@@ -149,7 +149,7 @@ def direct_message(*words: str, without: str = "") -> Look[Json]:
     return lambda view: _first(direct_messages(view), *words, without=without)
 
 
-def ephemeral(words: str, channel: str = SOC) -> Look[Json]:
+def ephemeral(words: str = "", channel: str = SOC) -> Look[Json]:
     """Looks for the newest ephemeral message with these words."""
     return lambda view: _first(reversed(view.ephemerals(channel)), words)
 

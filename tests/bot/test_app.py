@@ -6,7 +6,6 @@ import hmac
 import re
 import time
 from collections.abc import Collection
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -23,13 +22,13 @@ from bot.app.interactions import INTERACTION_TYPES, entry_of, parse
 from bot.app.transports import EVENTS_PATH, HttpTransport
 from bot.outbox import RateLimiter
 from bot.settings import parse as parse_settings
-from bot.slack_emulator import EmulatorView, SlackEmulator
+from bot.slack_emulator import SlackEmulator
 from core.app import serving
 from core.client import CoreClient
 from core.common.clock import now_ms
 from tests.bot.features.environment import MANIFEST
 from tests.bot.outbox.harness import until_read
-from tests.bot.people import card_of, ephemeral, find_card, modal, updated
+from tests.bot.people import card_of, ephemeral, modal, reply_to, updated
 from tests.bot.running import (
     ANNA,
     BEN,
@@ -76,10 +75,10 @@ async def test_channel_without_settings_says_that_it_is_not_set_up(tmp_path: Pat
 
 async def test_command_delivered_twice_starts_one_run(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
-        anna, alert_id, _ = await env.first_card()
+        anna, alert_id, card = await env.first_card()
         env.emulator.faults.deliver_twice("slash_commands")
         await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
-        await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
+        await anna.sees(reply_to(card, "done"))
         assert len(await env.client.actions("alert", alert_id)) == 1
 
 
@@ -87,7 +86,7 @@ async def test_end_of_a_run_is_shown_on_the_card_and_in_its_thread(tmp_path: Pat
     async with running_bot(tmp_path) as env:
         anna, alert_id, card = await env.first_card()
         await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
-        await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
+        await anna.sees(reply_to(card, "done"))
         await anna.sees(updated(card, "done"))
         assert len(await anna.messages(SOC)) - len(await anna.ephemerals(SOC)) == 1
 
@@ -271,15 +270,6 @@ async def test_health_and_metrics_are_served(tmp_path: Path, transport: Literal[
             assert not [line for line in counted if "_created" in line]
 
 
-def done_replies(view: EmulatorView, alert_id: str) -> list[dict[str, Any]]:
-    return [message for message in replies(view, alert_id) if "done" in str(message)]
-
-
-def replies(view: EmulatorView, alert_id: str) -> list[dict[str, Any]]:
-    card = find_card(view.messages(SOC), alert_id)
-    return view.thread(SOC, card["ts"])[1:] if card else []
-
-
 @given(
     interaction_type=st.sampled_from(INTERACTION_TYPES),
     body=st.recursive(
@@ -314,11 +304,11 @@ async def test_two_replicas_post_each_card_once_and_each_accepts_commands(tmp_pa
             await env.emulator.wait_connected(2)
             anna = await env.person(ANNA)
             ids = [await env.post_alert(sourceRef=f"eve-{n}") for n in range(4)]
+            cards = {alert_id: await anna.sees(card_of(alert_id)) for alert_id in ids}
             for alert_id in ids:
-                await anna.sees(card_of(alert_id))
                 await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
-            for alert_id in ids:
-                await anna.until(partial(done_replies, alert_id=alert_id))
+            for card in cards.values():
+                await anna.sees(reply_to(card, "done"))
         messages = [m for m in await anna.messages(SOC) if not m.get("ephemeral")]
         assert len(messages) == len(ids)
         for message in messages:

@@ -1,12 +1,11 @@
 """What people see who ask the bot for something while core doesn't answer."""
 
-import json
 from pathlib import Path
 
 from aiohttp import web
 
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.people import card_of
+from tests.bot.people import app_home, card_of, direct_messages, ephemeral, text_of
 from tests.bot.running import SOC, running_bot
 
 EXTRACT = "ResponderBot_ExtractIndicators_1_0"
@@ -18,13 +17,11 @@ async def test_a_home_that_was_never_opened_says_that_core_is_away(tmp_path: Pat
         await env.stop_core()
         anna = await env.person()
         await anna.open_home()
-        view = await anna.until(lambda view: view if view.home else None)
-        assert view is not None  # `until` waits for it
-        home = json.dumps(view.home)
+        home = text_of(await anna.sees(app_home()))
         assert "The responder service isn't answering." in home
         assert "Open this page again" in home
         assert env.settings.bot.core_url not in home
-        assert [m for channel in view.channels if channel.startswith("D") for m in view.messages(channel)] == []
+        assert direct_messages(anna.live_view) == []
 
 
 async def test_doctor_says_nothing_but_that_core_is_away_to_whoever_it_cannot_identify(tmp_path: Path) -> None:
@@ -32,7 +29,7 @@ async def test_doctor_says_nothing_but_that_core_is_away_to_whoever_it_cannot_id
         await env.stop_core()
         anna = await env.person()
         await anna.command(SOC, "/responder doctor")
-        told = json.dumps(await anna.until(lambda view: view.ephemerals(SOC)), ensure_ascii=False)
+        told = text_of(await anna.sees(ephemeral()))
         assert "The responder service isn't answering." in told
         assert "`responder-bot doctor` on its machine shows every check." in told
         assert [words for words in ("✓", "✗", "TLP", SOC, "token", env.settings.bot.core_url) if words in told] == []
@@ -64,6 +61,6 @@ async def test_nobody_in_slack_reads_where_the_database_is(tmp_path: Path) -> No
         answer = {"type": "UnavailableError", "message": WHERE}
         proxy.replace(lambda _: web.json_response(answer, status=503))
         await anna.command(SOC, f"/responder list {alert_id}")
-        told = json.dumps(await anna.until(lambda view: view.ephemerals(SOC)), ensure_ascii=False)
+        told = text_of(await anna.sees(ephemeral()))
         assert "The responder service isn't answering." in told
         assert "10.1.2.3" not in told

@@ -2,18 +2,15 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
 
-from bot.block_kit import ids
 from bot.features.retries import UNKNOWN_DECISION
 from bot.settings import Route
-from bot.slack_emulator import EmulatorView
 from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.people import ephemeral, modal
+from tests.bot.people import ephemeral, modal, reply_to
 from tests.bot.running import ANNA, BEN, NINA, SOC, UNCONFIGURED, running_bot
 from tests.bot.test_hostile_input import TEAM, http_bot
 
@@ -53,8 +50,8 @@ async def test_internal_error_is_reported_with_the_number_in_the_log(tmp_path: P
             anna = await env.person(ANNA)
             env.emulator.faults.error("views.open", "fatal_error")
             await anna.command(SOC, "/responder")
-            responses = await anna.until(lambda s: [m["text"] for m in s.ephemerals(SOC) if "on our side" in m["text"]])
-    number = re.search(r"number ([0-9a-f]{8})", responses[0])
+            response = await anna.sees(ephemeral("on our side"))
+    number = re.search(r"number ([0-9a-f]{8})", response["text"])
     assert number is not None
     assert number[1] in [entry.get("number") for entry in logs]
 
@@ -74,8 +71,8 @@ async def test_run_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) ->
         alert_id = await env.post_alert()
         proxy.drop_responses(RUN, times=2)
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
-        responses = await anna.until(lambda view: view.ephemerals(SOC))
-        assert responses[0]["text"].startswith((f"{TITLE} done", f"Started {TITLE}"))
+        response = await anna.sees(ephemeral())
+        assert response["text"].startswith((f"{TITLE} done", f"Started {TITLE}"))
         assert len(await env.client.actions("alert", alert_id)) == 1
 
 
@@ -87,9 +84,9 @@ async def test_run_without_any_answer_is_reported_as_maybe_started(tmp_path: Pat
         alert_id = await env.post_alert()
         proxy.drop_responses(RUN, times=100)
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
-        responses = await anna.until(lambda view: view.ephemerals(SOC))
-        assert f"{TITLE} may have started on {alert_id}" in responses[0]["text"]
-        assert f"/responder actions {alert_id}" in responses[0]["text"]
+        response = await anna.sees(ephemeral())
+        assert f"{TITLE} may have started on {alert_id}" in response["text"]
+        assert f"/responder actions {alert_id}" in response["text"]
         assert len(await env.client.actions("alert", alert_id)) == 1
 
 
@@ -99,12 +96,7 @@ async def test_an_approval_without_an_answer_does_not_say_that_nothing_was_run(t
         anna, ben = await env.person(ANNA), await env.person(BEN)
         alert_id, card = await env.new_card(anna)
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
-
-        def request(view: EmulatorView) -> dict[str, Any] | None:
-            return next((m for m in view.thread(SOC, card["ts"])[1:] if ids.APPROVE in str(m)), None)
-
-        approval = await ben.until(request)
-        assert approval is not None
+        approval = await ben.sees(reply_to(card, "Approve"))
         proxy.drop_responses("/approve", times=100)
         await ben.confirms("Approve", approval)
         await ben.sees(modal(UNKNOWN_DECISION))

@@ -27,9 +27,8 @@ from bot.block_kit import ids
 from bot.message import Intent
 from core.common.clock import boot_ms, now_ms
 from core.models import Action
-from tests.bot.people import card_of, message_in, modal
+from tests.bot.people import card_of, message_in, modal, reply_to
 from tests.bot.running import ANNA, BEN, LEA, NINA, OPEN, ROB, SOC, UNCONFIGURED, BotEnvironment, running_bot
-from tests.bot.test_app import replies
 
 EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 TEAM, GUEST, BOT = "T0LOCAL", "T0OTHER", "B0BOT"
@@ -316,14 +315,14 @@ async def test_what_waited_while_the_bot_was_frozen_is_not_carried_out(tmp_path:
     async with running_bot(tmp_path, boot_ms=lambda: boot_ms() + frozen_ms) as env:
         anna = await env.person(ANNA)
         alert_id = await env.post_alert()
-        await anna.sees(card_of(alert_id))
+        card = await anna.sees(card_of(alert_id))
         frozen_ms = 30_000
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
         await anna.sees(message_in(SOC, "Slack has told you that it failed"))
         assert await env.client.search(Action, ACTIONS) == []
         frozen_ms += 2_500  # less than what Slack waits
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
-        await anna.until(lambda view: [m for m in replies(view, alert_id) if "done" in str(m)])
+        await anna.sees(reply_to(card, "done"))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from core.settings import ResponderSection
 from tests import stores, templates
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.outbox.harness import ManualClock, all_sent, until
-from tests.bot.people import message_in, modal
+from tests.bot.people import ephemeral, message_in, modal
 from tests.bot.running import ANNA, LEA, SOC, running_bot
 
 MINUTE_MS = 60_000
@@ -53,8 +53,8 @@ async def test_pending_command_is_replayed_unless_it_is_too_old(tmp_path: Path, 
     await leave_pending(tmp_path, command(f"run {EXTRACT} ~404"), minutes)
     async with running_bot(tmp_path) as env:
         anna = await env.person(ANNA)
-        responses = await anna.until(lambda view: view.ephemerals(SOC))
-    assert answer in responses[0]["text"]
+        response = await anna.sees(ephemeral())
+    assert answer in response["text"]
 
 
 async def test_what_takes_over_a_minute_is_not_carried_out_a_second_time_meanwhile(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_what_takes_over_a_minute_is_not_carried_out_a_second_time_meanwhi
         now = clock()
         await until(lambda: stores.clicks(tmp_path / "core.db", "SELECT leased_until FROM inbox")[0][0] > now)
         proxy.release()
-        await anna.until(lambda view: view.ephemerals(SOC))
+        await anna.sees(ephemeral())
         await env.bot.close()  # it finishes first what it has accepted
         (response,) = await anna.ephemerals(SOC)
         assert "Nothing has the id ~404" in response["text"]
@@ -93,8 +93,8 @@ async def test_a_click_that_the_database_did_not_take_in_time_is_never_carried_o
         await all_sent(env.bot)
         with closing(stores.hold(stores.inbox(tmp_path / "core.db"), bots=True)):
             await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
-            responses = await anna.until(lambda view: view.ephemerals(SOC))
-        assert "database can't be used now, so nothing was done" in responses[0]["text"]
+            response = await anna.sees(ephemeral())
+        assert "database can't be used now, so nothing was done" in response["text"]
 
         def is_withdrawn() -> bool:
             return stores.clicks(tmp_path / "core.db", "SELECT done_at > 0, payload FROM inbox") == [(True, "")]

@@ -21,7 +21,7 @@ from core.models import RunInput
 from core.settings import CoreSettings, ResponderSection
 from core.store.database.backup import copy, restore_backup
 from tests import templates
-from tests.bot.people import card_of, find_card, modal
+from tests.bot.people import card_of, modal, reply_to, text_of
 from tests.bot.running import SOC, UNLIMITED, BotEnvironment, running_bot
 
 pytestmark = pytest.mark.sqlite  # databases on PostgreSQL are backed up and restored by its own tools
@@ -65,15 +65,9 @@ async def test_a_restore_shows_what_was_interrupted_and_a_newer_message_runs_not
             async with serving(settings, grace_s=0):
                 pass
         await start_again(scene, settings, stack)
-        replies = await anna.until(
-            lambda view: [
-                m
-                for m in view.thread(SOC, (find_card(view.messages(SOC), alert_id) or {"ts": ""})["ts"])
-                if "restored from a backup of" in str(m)
-            ]
-        )
-        assert "it may have run" in str(replies)
-        await anna.until(lambda view: "failed" in str(find_card(view.messages(SOC), alert_id)).lower())
+        card = await anna.sees(card_of(alert_id))
+        assert "it may have run" in text_of(await anna.sees(reply_to(card, "restored from a backup of")))
+        await anna.sees(card_of(alert_id, "failed"))
         button = buttons(lost)[0]
         await anna.click(SOC, lost["ts"], action_id=button["action_id"], value=button["value"])
         await anna.sees(modal("is from before a restore of"))

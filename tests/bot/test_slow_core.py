@@ -4,9 +4,8 @@ from pathlib import Path
 
 from bot.block_kit import ids
 from bot.block_kit.text import readable_name
-from bot.slack_emulator import EmulatorView
 from tests.bot.core_proxy import CoreProxy
-from tests.bot.people import card_of, find_card, modal
+from tests.bot.people import card_of, ephemeral, modal
 from tests.bot.running import ANNA, LEA, NINA, SOC, running_bot
 
 EXTRACT = "ResponderBot_ExtractIndicators_1_0"
@@ -71,11 +70,7 @@ async def test_card_shows_a_run_before_core_has_answered_the_request(tmp_path: P
         proxy.hold("POST /api/connector/engine/action", response=True)
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
         await proxy.request_held.wait()
-
-        def run_line(view: EmulatorView) -> bool:
-            return f"*{readable_name(EXTRACT)}*" in str(find_card(view.messages(SOC), alert_id))
-
-        await anna.until(run_line)
+        await anna.sees(card_of(alert_id, f"*{readable_name(EXTRACT)}*"))
         assert not await anna.ephemerals(SOC)
         proxy.release()
-        await anna.until(lambda view: view.ephemerals(SOC))
+        await anna.sees(ephemeral())

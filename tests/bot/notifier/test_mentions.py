@@ -8,7 +8,7 @@ from bot.outbox import RateLimiter
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from tests.bot.outbox.harness import ManualClock, all_sent
-from tests.bot.people import card_of
+from tests.bot.people import card_of, message_in
 from tests.bot.running import ANNA, BEN, SOC, UNLIMITED, running_bot
 
 ONCALL = "<!subteam^S0ONCALL>"
@@ -52,10 +52,7 @@ async def test_a_group_mentions_as_often_and_no_more_after_a_restart(tmp_path: P
         anna = await env.person(ANNA)
         for n in range(20):
             await env.post_alert(sourceRef=f"{n}", severity=4, title=f"Note {n}")
-        group = await anna.until(
-            lambda view: next((m for m in view.messages(SOC) if m["text"].startswith("20 ")), None)
-        )
-        assert group is not None
+        group = await anna.sees(message_in(SOC, '"20 '))
         assert len(mentions(anna.live_view)) == 3
         await env.bot.close()
         limiter = RateLimiter(**UNLIMITED)

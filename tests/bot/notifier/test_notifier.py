@@ -1,26 +1,18 @@
 """Core's feed makes the bot post cards where the settings say, and replies in their threads."""
 
 from pathlib import Path
-from typing import Any
 
-from bot.block_kit import ids
 from bot.notifier import FeedChanges
-from bot.slack_emulator import EmulatorView
 from core.models import Event, RunInput
 from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.outbox.harness import until, until_read
-from tests.bot.people import card_of, find_card, modal
+from tests.bot.people import card_of, find_card, modal, reply_to
 from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, running_bot
 
 EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 WEBHOOK = "ResponderBot_Webhook_1_0"
 NOBODY = {"url": "http://127.0.0.1:9/"}
-
-
-def thread(view: EmulatorView, alert_id: str, channel: str = SOC) -> list[dict[str, Any]]:
-    card = find_card(view.messages(channel), alert_id)
-    return view.thread(channel, card["ts"])[1:] if card else []
 
 
 def event(seq: int, type: str, object_id: str, root_id: str, object_type: str = "Action") -> Event:
@@ -67,9 +59,9 @@ async def test_a_card_shows_changes_of_its_alert(tmp_path: Path) -> None:
 
 async def test_a_log_is_shown_in_the_thread_of_its_alert(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as scene:
-        anna, alert_id, _ = await scene.first_card()
+        anna, alert_id, card = await scene.first_card()
         log_id = await log_of(scene, (await scene.client.create_case_from_alert(alert_id)).id)
-        await anna.until(lambda view: [m for m in thread(view, alert_id) if log_id in m["text"]])
+        await anna.sees(reply_to(card, log_id))
 
 
 async def test_a_log_of_a_case_without_an_alert_is_posted_in_the_routed_channel(tmp_path: Path) -> None:
@@ -77,7 +69,7 @@ async def test_a_log_of_a_case_without_an_alert_is_posted_in_the_routed_channel(
         anna = await scene.person(ANNA)
         case = await scene.client.create_case({"title": "Lost laptop", "description": "Train, this morning."})
         log_id = await log_of(scene, case.id)
-        await anna.until(lambda view: [m for m in thread(view, case.id) if log_id in m["text"]])
+        await anna.sees(reply_to(await anna.sees(card_of(case.id)), log_id))
 
 
 async def test_news_of_a_case_reaches_the_thread_of_an_alert_that_is_as_new(tmp_path: Path) -> None:
@@ -99,17 +91,16 @@ async def test_news_of_a_case_reaches_the_thread_of_an_alert_that_is_as_new(tmp_
         open_ones = "SELECT 1 FROM action WHERE status <> 'Failure'"
         await until_read(lambda: scene.core.core.database.fetch_in_background(open_ones), lambda rows: not rows)
         proxy.release()
-        await anna.until(
-            lambda view: all(
-                any(part in m["text"] for m in thread(view, alert_id)) for alert_id, *parts in wanted for part in parts
-            )
-        )
+        for alert_id, *parts in wanted:
+            card = await anna.sees(card_of(alert_id))
+            for part in parts:
+                await anna.sees(reply_to(card, part))
 
 
 async def test_an_approval_is_requested_although_other_news_of_its_case_follows_at_once(tmp_path: Path) -> None:
     proxy, responder = CoreProxy(), {WEBHOOK: ResponderSection(config=NOBODY, approval=1)}
     async with running_bot(tmp_path, responder=responder, core_proxy=proxy.serve) as scene:
-        anna, alert_id, _ = await scene.first_card()
+        anna, alert_id, card = await scene.first_card()
         case_id = (await scene.client.create_case_from_alert(alert_id)).id
         task = await scene.client.add_task(case_id, {"title": "Look"})
         await hold_feed(scene, proxy, response=True)
@@ -118,7 +109,7 @@ async def test_an_approval_is_requested_although_other_news_of_its_case_follows_
         await proxy.request_held.wait()
         await scene.client.add_task(case_id, {"title": "Tell"})  # in the page after that
         proxy.release()
-        await anna.until(lambda view: [m for m in thread(view, alert_id) if ids.APPROVE in str(m)])
+        await anna.sees(reply_to(card, "Approve"))
 
 
 async def test_the_end_of_a_run_does_not_wait_for_new_alerts_that_came_with_it(tmp_path: Path) -> None:
@@ -160,14 +151,14 @@ async def test_approval_is_requested_in_the_thread_and_given_by_another_person(t
     policy = {EXTRACT: ResponderSection(approval=1)}
     async with running_bot(tmp_path, responder=policy) as scene:
         anna, ben = await scene.person(ANNA), await scene.person(BEN)
-        alert_id, _ = await scene.new_card(anna)
+        alert_id, card = await scene.new_card(anna)
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
-        requests = await ben.until(lambda view: [m for m in thread(view, alert_id) if ids.APPROVE in str(m)])
-        await anna.presses("Approve", requests[0])
+        request = await ben.sees(reply_to(card, "Approve"))
+        await anna.presses("Approve", request)
         await anna.sees(modal("somebody else must"))
-        await ben.confirms("Approve", requests[0])
-        await ben.until(lambda view: [m for m in thread(view, alert_id) if "done" in m["text"]])
-        await ben.until(lambda view: "Approved by" in str(thread(view, alert_id)))
+        await ben.confirms("Approve", request)
+        await ben.sees(reply_to(card, "done"))
+        await ben.sees(reply_to(card, "Approved by"))
 
 
 async def test_after_a_gap_in_the_feed_recent_cards_are_rendered_again(tmp_path: Path) -> None:

@@ -55,9 +55,7 @@ async def test_an_alert_that_was_raised_gets_a_card_where_it_was_too_low_before(
 async def test_an_alert_of_a_group_that_becomes_critical_gets_a_card_of_its_own(tmp_path: Path) -> None:
     async with fed(tmp_path) as (env, anna):
         ids = [await send(env, number, severity=1) for number in range(3)]
-        await anna.until(
-            lambda view: [m for m in view.messages(SOC) if m["text"].startswith("3 alerts that say the same")]
-        )
+        await anna.sees(message_in(SOC, "3 alerts that say the same"))
         assert find_card(await anna.messages(SOC), ids[2]) is None
         await send(env, 2, severity=3)
         await anna.sees(card_of(ids[2], channel=HIGH))

@@ -14,7 +14,7 @@ from bot.outbox import RateLimiter
 from bot.outbox.alert_groups import Card
 from tests import stores
 from tests.bot.outbox.harness import ManualClock, until
-from tests.bot.people import app_home, find_card, updated
+from tests.bot.people import app_home, card_of, find_card, message_in, updated
 from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
 from tests.bot.storm import storm
 
@@ -94,7 +94,7 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
             (counted,) = [line for line in (await answer.text()).splitlines() if line.startswith("responder_bot_storm")]
             assert float(counted.split()[1]) >= 140
         clock.ahead_ms += 11 * MINUTE_MS
-        await anna.until(lambda view: "The storm is over" in digest_in(view.messages(SOC)))
+        await anna.sees(message_in(SOC, " alerts in ", "The storm is over"))
         assert all(check.name != f"storm in #{SOC[2:].lower()}" for check in await env.bot.checks())
         assert not [answer for *_, answer in env.emulator.traffic if "ratelimited" in str(answer)]
 
@@ -111,10 +111,11 @@ async def test_alerts_of_a_digest_follow_on_cards_of_their_own_when_there_is_tim
         await env.client.close_alerts([closed])
         open_ones = [one for one in alerts if one != closed]
         release.set()
-        await anna.until(lambda view: all(find_card(view.messages(SOC), alert_id) for alert_id in open_ones))
+        for alert_id in open_ones:
+            await anna.sees(card_of(alert_id))
         await until(lambda: {card for *_, card in channel_alerts(tmp_path)} == {Card.OWN, Card.NEVER})
         assert find_card(await anna.messages(SOC), closed) is None
-        await anna.until(lambda view: "of them also on a card" in digest_in(view.messages(SOC)))
+        await anna.sees(message_in(SOC, " alerts in ", "of them also on a card"))
         # What may no longer be seen goes from the digest too.
         last = distinct(69)
         assert last in digest_in(await anna.messages(SOC))

@@ -7,10 +7,11 @@ from typing import Any
 
 from core.settings import EngineSection
 from tests.bot.features.environment import write_responders
-from tests.bot.people import Person, options_of
+from tests.bot.people import Person, message_in, options_of
 from tests.bot.running import ANNA, OPEN, SOC, BotEnvironment, running_bot
 
 CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}}, {"id": OPEN, "clearance": "clear", "alerts": {}}]
+SAME = "alerts that say the same"
 
 
 @asynccontextmanager
@@ -34,16 +35,12 @@ async def post(env: BotEnvironment, numbers: range, **changes: Any) -> list[str]
 
 
 def group_cards(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [message for message in messages if "alerts that say the same" in message["text"]]
+    return [message for message in messages if SAME in message["text"]]
 
 
 async def group_card(anna: Person, count: int, channel: str = SOC) -> dict[str, Any]:
     """The card of the group once it counts so many alerts."""
-    return await anna.until(
-        lambda view: (
-            next((m for m in group_cards(view.messages(channel)) if m["text"].startswith(f"{count} ")), None) or {}
-        )
-    )
+    return await anna.sees(message_in(channel, f'"{count} {SAME}'))
 
 
 async def choose_responder(anna: Person, asked: dict[str, Any], title: str) -> set[str]:

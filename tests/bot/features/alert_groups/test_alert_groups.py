@@ -15,7 +15,7 @@ from bot.outbox.alert_groups import SAMPLE
 from bot.storms import masked
 from core.models import Case, RunInput
 from tests import stores
-from tests.bot.features.alert_groups.grouping import choose_responder, group_card, group_cards, grouping_bot, post
+from tests.bot.features.alert_groups.grouping import SAME, choose_responder, group_card, group_cards, grouping_bot, post
 from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.people import card_of, find_card, message_in, modal, reply_to, updated
 from tests.bot.running import OPEN, ROB, SOC
@@ -67,7 +67,7 @@ async def test_the_card_of_a_group_names_its_worst_open_alerts_and_says_which_ar
         alert_ids = await post(env, range(4))
         high, *_ = await post(env, range(30, 31), severity=3)
         worst = f"🟠 *HIGH* Logon failed 30 times from 198[.]51[.]100[.]30 ({high})\\n🔵 *LOW* Logon failed 3 times"
-        card = await anna.until(lambda view: next((m for m in group_cards(view.messages(SOC)) if high in str(m)), {}))
+        card = await anna.sees(message_in(SOC, SAME, high))
         assert worst in json.dumps(card["blocks"], ensure_ascii=False)
         await env.client.close_alerts([high], "An exercise")
         await anna.sees(updated(card, "*1 closed or in a case*"))
@@ -109,12 +109,12 @@ async def test_a_group_shows_nothing_above_the_clearance_of_its_channel(tmp_path
         own = "192[.]0[.]2[.]44"
         artifacts = [{"dataType": "ip", "data": "192.0.2.44", "tlp": 0}]
         (alert_id,) = await post(env, range(4, 5), tlp=0, artifacts=artifacts)
-        await anna.until(lambda view: own in str(group_cards(view.messages(OPEN))))
+        await anna.sees(message_in(OPEN, SAME, own))
         await env.client.request("PATCH", f"/api/alert/{alert_id}", {"tlp": 3})
         await anna.until(lambda view: own not in str(view.messages(OPEN)))
-        await anna.until(lambda view: own not in str(group_cards(view.messages(SOC))))
+        await anna.sees(message_in(SOC, SAME, without=own))
         await env.client.request("PATCH", f"/api/alert/{alert_id}", {"tlp": 0})
-        await anna.until(lambda view: own in str(group_cards(view.messages(OPEN))))
+        await anna.sees(message_in(OPEN, SAME, own))
 
 
 async def test_a_run_on_a_grouped_alert_gives_it_a_card_of_its_own(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ async def test_a_run_on_a_grouped_alert_gives_it_a_card_of_its_own(tmp_path: Pat
         card = await anna.sees(card_of(alert_ids[5]))
         await anna.sees(reply_to(card))
         assert find_card(await anna.messages(SOC), alert_ids[6]) is None
-        await anna.until(lambda view: "4 of them also" in str(group_cards(view.messages(SOC))))
+        await anna.sees(message_in(SOC, SAME, "4 of them also"))
 
 
 async def test_a_bulk_on_a_group_gives_none_of_its_alerts_a_card(tmp_path: Path) -> None:

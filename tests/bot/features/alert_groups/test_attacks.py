@@ -9,9 +9,9 @@ from bot.outbox import RateLimiter
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import RunInput
-from tests.bot.features.alert_groups.grouping import choose_responder, group_card, group_cards, grouping_bot, post
+from tests.bot.features.alert_groups.grouping import SAME, choose_responder, group_card, grouping_bot, post
 from tests.bot.outbox.harness import ManualClock, all_sent
-from tests.bot.people import card_of, find_card, modal, reply_to
+from tests.bot.people import card_of, find_card, message_in, modal, reply_to
 from tests.bot.running import OPEN, SOC, UNLIMITED
 
 
@@ -35,9 +35,7 @@ async def test_an_alert_that_changes_while_it_is_grouped_changes_the_card_and_st
         alert_ids = await post(env, range(6))
         await group_card(anna, 6)
         await env.client.request("PATCH", f"/api/alert/{alert_ids[5]}", {"title": "Renamed", "severity": 3})
-        card = await anna.until(
-            lambda view: next((m for m in group_cards(view.messages(SOC)) if "1 high" in str(m)), None) or {}
-        )
+        card = await anna.sees(message_in(SOC, SAME, "1 high"))
         assert "6 × Renamed" in str(card)
         await env.client.close_alerts([alert_ids[4]])
         clock.ahead_ms -= 3_600_000  # the clock is set back
@@ -61,7 +59,7 @@ async def test_what_is_hidden_in_their_case_is_masked_in_the_texts_of_grouped_al
         source = await env.post_alert(sourceRef="source", title="Something else", artifacts=hidden)
         case = await env.client.create_case_from_alert(source)
         await env.client.merge_alerts(alert_ids, case.id)
-        await anna.until(lambda view: "4 × Logon of [withheld] failed" in str(group_cards(view.messages(SOC))))
+        await anna.sees(message_in(SOC, SAME, "4 × Logon of [withheld] failed"))
         await anna.presses("Show alerts", card)
         listed = await anna.sees(modal("Logon of"))
         assert "zebra" not in str(listed)
