@@ -327,11 +327,8 @@ class Lifecycle:
 
     def asked_run(self, row: Row, target: Target) -> AskedRun:
         """A recorded run as the rules see it."""
-        name, undoes, merged = (
-            row["responder_name"],
-            row["undoes"] is not None,
-            self._registry.find(row["responder_name"]),
-        )
+        name, undoes = row["responder_name"], row["undoes"] is not None
+        merged = self._registry.find(name)
         types = self._registry.parameter_types(merged) if merged is not None else {}
         return AskedRun(name, row["created_by"], target, json.loads(row["parameters"]), row["id"], undoes, types)
 

@@ -721,6 +721,8 @@ class OfferedResponder(ApiModel):
     """Why it can't run, besides `refusals`; or notes, if it can."""
     refusals: list[Refusal] | None = None
     """The rules that block it; absent without any."""
+    open_run: str | None = None
+    """How far its open run on the object is, such as `already running, started by anna`; absent without any."""
     lacks: list[str] | None = None
     """What it reads and this object has not: `case`, or custom fields."""
     policy: Policy | None = None

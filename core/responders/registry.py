@@ -513,7 +513,7 @@ class Registry:
         if not any(self._is_up(name, merged.name) for name, _ in merged.by_engine):
             names = ", ".join(name for name, _ in merged.by_engine)
             reasons = [*reasons, f"its engine {names} does not answer"]
-        notes = [open_run] if open_run else []
+        notes = list[str]()
         if is_fit and not refusals:
             unfit = targets.unfit(target, self.target_types(merged), clearance).values()
             lifts = ("" if one.lift == targets.CHOOSE else f"; {one.lift}" for one in unfit)
@@ -534,6 +534,7 @@ class Registry:
                 "target": acts_on,
                 "verdict": "can_run" if can_run else "cannot_run",
                 "reasons": [*reasons, *notes],
+                "open_run": open_run,
                 "lacks": list(lacking(merged.name, target)) or None,
                 "refusals": refusals or None,
                 "policy": self.policy(merged.name),

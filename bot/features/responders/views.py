@@ -115,12 +115,12 @@ def _on_artifacts(
 def _can_line(responder: OfferedResponder, view: RedactedView) -> str:
     """`✓ *Isolate Host*: takes it off the network · needs 1 approval`, and what to know of it on lines of their own."""
     about, policy = foreign(responder.description, 160), responder.policy
-    waits = any(reason.startswith("already ") for reason in responder.reasons or ())
-    sign = "⏳" if waits else "⚠️" if responder.reasons else "✓"
+    sign = "⏳" if responder.open_run else "⚠️" if responder.reasons else "✓"
     parts = [f"{sign} *{names.shown(responder)}*{f': {about}' if about else ''}"]
     parts += [f"needs {count(policy.approval, 'approval')}"] if policy is not None and policy.approval else []
     parts += [f"asks for {count(len(responder.parameters), 'input')}"] if responder.parameters else []
-    notes = [view.text(with_names(reason, view)) for reason in responder.reasons or ()]
+    told = [*filter(None, [responder.open_run]), *(responder.reasons or ())]
+    notes = [view.text(with_names(reason, view)) for reason in told]
     return "\n    ◦ ".join([" · ".join(parts), *(in_own_time(foreign(defang_indicators(note), 400)) for note in notes)])
 
 

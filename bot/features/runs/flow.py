@@ -184,26 +184,18 @@ class Question:
             here, object_id = target.responder(responder.id), target.view.subject.id
             if here is not None and object_id in undecided:
                 refused.append((object_id, NONE_CHOSEN))
-            elif here is not None and here.can_run and not (already := _open_already(here)):
+            elif here is not None and here.can_run and not here.open_run:
                 ready.append(target.view)
                 chosen = acts_on.chosen(wanted[object_id], here)
                 acting[object_id] = ", ".join(runs.target_lines(chosen, target.view))
             else:
-                reason = (
-                    f"{title(responder)} doesn't take it" if here is None else already or reasons(here, target.view)
-                )
+                why_not = f"{title(responder)} doesn't take it"
+                reason = why_not if here is None else here.open_run or reasons(here, target.view)
                 refused.append((target.view.subject.id, reason))
         objects = self.on or on_so_many(len(self.targets), len(request.targets))
         return questions.confirm_several(
             request, responder, ready, refused, objects, button=button, targets=acting, in_force=in_force
         )
-
-
-def _open_already(responder: OfferedResponder) -> str:
-    """Why core starts no second run beside an open one of several; "" where none is open."""
-    return next(
-        (reason for reason in responder.reasons or () if reason.startswith(("already wait", "already run"))), ""
-    )
 
 
 async def ask(context: Context, question: Question) -> None:

@@ -156,8 +156,8 @@ async def test_a_run_that_waits_for_approval_is_told_apart_from_one_that_runs(co
     run = {"responderId": "Everywhere_1_0", "objectType": "alert", "objectId": alert["id"]}
     await made(core, f"{ENGINE}/action", run)
     explained = await offered(core, "alert", alert["id"], "?explain=true")
-    reasons = next(one for one in explained if one["name"] == "Everywhere_1_0")["reasons"]
-    assert reasons[-1] == "already waiting for approval, started by org-admin"
+    open_run = next(one for one in explained if one["name"] == "Everywhere_1_0")["openRun"]
+    assert open_run == "already waiting for approval, started by org-admin"
 
 
 async def test_a_missing_permission_is_a_reason(core: RunningCore) -> None:

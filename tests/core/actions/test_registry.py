@@ -63,9 +63,9 @@ async def test_a_responder_below_the_object_s_tlp_is_explained_and_not_offered(t
         explained = registry.explained(RED, may_run=True, open_runs={"Notify_2_1": "already running, started by anna"})
         unable = registry.explained(ALERT, may_run=False, open_runs={})
     assert offered == ["Notify_2_1"]
-    assert [(o.name, o.verdict, o.reasons) for o in explained] == [
-        ("BlockHost_1_0", "cannot_run", ["TLP:RED is above the TLP:AMBER that it may see"]),
-        ("Notify_2_1", "can_run", ["already running, started by anna"]),
+    assert [(o.name, o.verdict, o.reasons, o.open_run) for o in explained] == [
+        ("BlockHost_1_0", "cannot_run", ["TLP:RED is above the TLP:AMBER that it may see"], None),
+        ("Notify_2_1", "can_run", [], "already running, started by anna"),
     ]
     assert explained[0].policy is not None
     assert (explained[0].policy.confirm, explained[0].policy.approval) == ("It cuts the host off.", 1)

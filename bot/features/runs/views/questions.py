@@ -214,7 +214,7 @@ def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = 
 def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool = False) -> list[Block]:
     """What core notes of a run that contains; where somebody chooses what it acts on, also what of it is protected."""
     seen = tuple(f"the observable {one.id} " for one in view.artifacts() if is_choosing)
-    reasons, elsewhere = responder.reasons or (), ("already ", "the observable ")
+    reasons, elsewhere = responder.reasons or (), "the observable "
     shown = [f"not offered: {note}" for note in reasons if note.startswith(seen)]
     if responder.policy is not None and responder.policy.contains:
         shown += [note for note in reasons if not note.startswith(elsewhere) and undo_state.LATER_COUNTS not in note]

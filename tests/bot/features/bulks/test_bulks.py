@@ -521,6 +521,17 @@ async def test_what_waits_already_is_not_promised_again(tmp_path: Path) -> None:
         assert refused in text
 
 
+async def test_each_of_several_is_refused_for_its_own_reason(tmp_path: Path) -> None:
+    """An alert without an address is not said to have the open run of the one before it."""
+    async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
+        (waiting, other), (bare,) = await alerts(env, 2), await alerts(env, 1, artifacts=[])
+        await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": waiting})
+        text = text_of(await asked(env, "anna", "isolate", [waiting, bare, other]))
+        assert f"• {waiting}: already waiting for approval, started by admin" in text
+        assert f"• {bare}: " in text
+        assert f"• {bare}: already" not in text
+
+
 async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
         (high,), (critical,) = await alerts(env, 1), await alerts(env, 1, severity=4)
