@@ -123,6 +123,7 @@ class Setup:
             + f'[[channel]]\nid = "{channel["id"]}"  # #{channel["name"]}\n'
             + f'clearance = "{clearance}"  # the highest TLP that it shows\n'
             + f'alerts = {{ severity_at_least = {severity}, sources = ["*"] }}\n'
+            + f'mention = {{ critical = "{person}" }}  # whose phone rings: a person, or a user group (S0123456789)\n'
         )
         keys = self._runner.run(self._try(tomllib.loads(text), channel, severity, login, person))
         try:

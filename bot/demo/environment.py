@@ -53,7 +53,7 @@ PEOPLE = (  # Slack id, name, real name, profile, clearance
     (TOM, "tom", "Tom (may only read)", "read-only", 0),
 )
 CHANNELS: tuple[Mapping[str, Any], ...] = (
-    {"id": ALERTS, "clearance": "amber", "alerts": {}},
+    {"id": ALERTS, "clearance": "amber", "alerts": {}, "mention": {"critical": LEA}},
     {"id": SHARED, "clearance": "clear", "alerts": {"severity_at_least": 2}},
     {"id": NIGHT, "clearance": "red", "alerts": {"severity_at_least": 4}},
 )
@@ -177,7 +177,7 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
         return f"run {readable_name(responder)} {on}"
 
     return [
-        pointer("See what came in", "Three alerts. Anna may not see the second: it is TLP:RED."),
+        pointer("See what came in", "Three alerts. The second rang Lea. Anna may not see it: it is TLP:RED."),
         pointer("See what can be done", "And why the rest can't.", f"list {first}", done=r"\*Can run \("),
         pointer("Try to block the victim", "Its address is protected.", run(BLOCK, f"{first} {VICTIM}"),
                 done=r"\*Block\* can't run on.{0,200} protected"),

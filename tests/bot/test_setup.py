@@ -156,6 +156,7 @@ async def test_every_answer_may_be_wrong_once(tmp_path: Path) -> None:
         (channel,) = settings.channel
         assert channel.alerts is not None
         assert (channel.id, channel.clearance, channel.alerts.severity_at_least) == ("C0SOC", 1, 3)
+        assert channel.mention == {"critical": ANNA}
         assert settings.slack.app_token == app
         assert load_core(slack.file, {}).core.confinement == "landlock"
         assert re.search(r"The key of siem, .*:\n   \S{43}\n   The key of firewall, .*:\n   \S{43}$", said, re.M)

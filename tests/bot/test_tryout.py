@@ -48,7 +48,7 @@ async def test_the_scripted_demo_succeeds(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_try_serves_until_interrupted(tmp_path: Path) -> None:
+async def test_try_serves_until_interrupted_and_rings_for_a_critical_alert(tmp_path: Path) -> None:
     state = tmp_path / "state"
     process = await started(tmp_path, "--state", str(state))
     assert process.stdout is not None
@@ -62,6 +62,9 @@ async def test_try_serves_until_interrupted(tmp_path: Path) -> None:
             assert answer.status == 200
         async with session.get(f"{core}/health") as answer:
             assert (await answer.json())["status"] == "ok"
+    url, _, token = page.partition("/?token=")
+    async with Person(url, token, "U0LEA") as lea:
+        await lea.until(lambda view: "New: CRITICAL" in str(view.notifications))
     process.send_signal(signal.SIGINT)
     assert await process.wait() == 0
     assert await process.stdout.read() == b""

@@ -43,6 +43,7 @@ async def test_critical_alerts_ring_whoever_is_on_call_three_times_in_ten_minute
         red = await env.post_alert(sourceRef="5", severity=4, title="Secret words", tlp=3)
         await anna.until(lambda view: len(mentions(view)) == 4)
         withheld = next(message for message in mentions(anna.live_view) if red in message["text"])
+        assert withheld["text"] == f"New: CRITICAL alert, details withheld (TLP:RED) ({red})"
         assert "Secret words" not in str(withheld)
 
 

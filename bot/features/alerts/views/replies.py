@@ -27,7 +27,7 @@ from bot.features.runs.views.reports import ReportView, read_report
 from bot.features.runs.views.runs import run_again_button
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
-from core.models import Action, Log, Policy
+from core.models import SEVERITY_NAMES, Action, Log, Policy
 
 MAX_REPORT_LINES = 24  # less than a screen, without a file
 FIRST_REPORT_LINES = 8  # of a longer one
@@ -201,7 +201,8 @@ def undone(action: Action, by: str, subject: Subject, *, clearance: int, button:
 
 def mention_reply(view: RedactedView, mention: str) -> Message:
     """Tells `mention`, such as whoever is on call, of a new alert."""
-    what = runs.of_root(view.subject, view)
+    hidden = "" if view.is_open else f"{SEVERITY_NAMES[view.subject.severity].upper()} alert, "
+    what = f"{hidden}{runs.of_root(view.subject, view)}"
     shown = f"{runs.sign(view)}{what}" if view.is_open else what
     return Message(f"New: {what}", (section(f"{mention} {shown}".strip()),))
 
