@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -30,7 +30,7 @@ from bot.block_kit.text import (
 from bot.clearance import RedactedView, Subject, artifact_title, defang, may_see, refanged
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count, some_of
-from core.models import OBJECT_TYPES, OfferedResponder
+from core.models import OBJECT_TYPES, OfferedResponder, Policy
 
 NOT_ITS_KIND = "it is not for this kind of target"  # begins a reason of core's
 _NAMED = re.compile(r"(the observable ~[0-9]+|its target)( is protected)?(?(2)(?: \(([^()]*)\))?)")
@@ -41,13 +41,20 @@ CONTAIN = "Contain · "
 
 
 def split(offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], list[OfferedResponder]]:
-    """Those that can run and those that can't, each by title."""
-    ordered = _by_title(offered)
+    """Those that can run and those that can't, each in the order of menus."""
+    ordered = sorted(offered, key=_in_order)
     return [r for r in ordered if r.can_run], [r for r in ordered if not r.can_run]
 
 
-def _by_title(offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
-    return sorted(offered, key=lambda r: (names.title(r).casefold(), r.name))
+def _in_order(responder: OfferedResponder) -> tuple[int, int, str, str]:
+    """By kind, then what runs most first."""
+    return _kind(responder), -(responder.recent_runs or 0), names.title(responder).casefold(), responder.name
+
+
+def _kind(responder: OfferedResponder) -> int:
+    """0 for what leaves something in force, such as an isolated host, 2 for what undoes that, 1 for the others."""
+    policy = responder.policy or Policy()
+    return 0 if policy.undo else 2 if policy.is_undo else 1
 
 
 def responder_list(
@@ -89,21 +96,20 @@ def responder_list(
     blocks += listed(f"*Can't run ({len(cannot)})*", why_not)
     if can or elsewhere:
         blocks.append(menu_block(view, button, channel))
-        first = next(filter(_contains, can), None)
-        if first is not None:
-            blocks.append(context(f"Or type {code(f'{command} run {names.example(first)} {subject.id}', 200)}."))
+        if can and _kind(can[0]) == 0:
+            blocks.append(context(f"Or type {code(f'{command} run {names.example(can[0])} {subject.id}', 200)}."))
     return Message(text, tuple(blocks))
 
 
 def _on_artifacts(
     offered: Sequence[OfferedResponder], by_artifact: Mapping[str, Sequence[str]], view: RedactedView
 ) -> tuple[list[str], set[str]]:
-    """A line for each artifact that may be shown and that something can run on, and the names of those responders."""
+    """A line for each artifact that may be shown and that something can act on, and the names of those responders."""
     lines: list[str] = []
     elsewhere: set[str] = set()
-    shown = {r.name: names.shown(r) for r in _by_title(offered)}
+    shown = {r.name: names.shown(r) for r in sorted(offered, key=_in_order)}
     for artifact in by_ioc(view.artifacts()):
-        runnable = set(by_artifact.get(artifact.id, ()))
+        runnable = {*by_artifact.get(artifact.id, ()), *(r.name for r in acting_through(offered, artifact.id))}
         titles = [title for name, title in shown.items() if name in runnable]
         if titles:
             line = foreign(view.text(artifact_title(artifact)), 120)
@@ -113,11 +119,10 @@ def _on_artifacts(
 
 
 def _can_line(responder: OfferedResponder, view: RedactedView) -> str:
-    """`✓ *Isolate Host*: takes it off the network · needs 1 approval`, and what to know of it on lines of their own."""
-    about, policy = foreign(responder.description, 160), responder.policy
-    sign = "⏳" if responder.open_run else "⚠️" if responder.reasons else "✓"
+    """`✓ *Isolate Host*: LT-0198 · needs 1 approval`, and what to know of it on lines of their own."""
+    about = foreign(_about_option(responder, None if view.subject.kind == "case_artifact" else view), 240)
+    sign = "⏳" if responder.open_run else "⚠️" if responder.reasons else "🔓" if _kind(responder) == 2 else "✓"
     parts = [f"{sign} *{names.shown(responder)}*{f': {about}' if about else ''}"]
-    parts += [f"needs {count(policy.approval, 'approval')}"] if policy is not None and policy.approval else []
     parts += [f"asks for {count(len(responder.parameters), 'input')}"] if responder.parameters else []
     told = [*filter(None, [responder.open_run]), *(responder.reasons or ())]
     notes = [view.text(with_names(reason, view)) for reason in told]
@@ -233,12 +238,10 @@ def _groups(
     own = refanged(label).casefold()
     if is_artifact:  # as in the menu of its alert; whoever chooses one is led to the case
         can += [r for r in cannot if r.lacks == ["case"] and len(r.reasons or ()) == 1]
-    undoes = {r.policy.undo for r in offered if r.policy is not None}
-    groups = _by_kind(label, _with(own, can), undoes, view=None if is_artifact else view)
+    groups = _by_kind(label, _with(own, can), view=None if is_artifact else view)
     elsewhere = {r.name for r in can}
     through = [r for r in through if r.name not in elsewhere]
-    groups += _by_kind(label, _with(own, through), undoes, f"{subject.root_id}={subject.id}:")
-    ordered = _by_title(offered)
+    groups += _by_kind(label, _with(own, through), f"{subject.root_id}={subject.id}:")
     once = {(r.name, one.id) for r in can if r.target and not words for one in r.target.artifacts}
     shown = by_ioc(view.artifacts()) if by_artifact else []
     headings = clip_apart([view.text(artifact_title(artifact)) for artifact in shown], HEADING_LIMIT)
@@ -246,8 +249,8 @@ def _groups(
         runnable = set(by_artifact.get(artifact.id, ()))
         elsewhere |= runnable
         target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
-        responders = [r for r in ordered if r.name in runnable and (r.name, artifact.id) not in once]
-        groups += _by_kind(heading, _with(target, responders), undoes, f"{artifact.id}:")
+        responders = [r for r in offered if r.name in runnable and (r.name, artifact.id) not in once]
+        groups += _by_kind(heading, _with(target, responders), f"{artifact.id}:")
     if is_artifact:  # nobody who asks about an address needs to know why it can't take a domain
         cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
     cannot = [r for r in cannot if r.name not in elsewhere]
@@ -258,27 +261,20 @@ def _groups(
 def _by_kind(
     label: str,
     entries: Sequence[tuple[OfferedResponder, str]],
-    undoes: Collection[str | None],
     target: str = "",
     view: RedactedView | None = None,
 ) -> list[_Entries]:
-    """What contains, what looks something up or tells somebody, and what undoes, each with what runs most first."""
-    entries = sorted(entries, key=lambda entry: -(entry[0].recent_runs or 0))
-    contains = [entry for entry in entries if _contains(entry[0])]
-    undoing = [entry for entry in entries if entry[0].name in undoes and not _contains(entry[0])]
-    others = [entry for entry in entries if entry not in contains and entry not in undoing]
-    named = {f"{CONTAIN}{label}": contains, label: others, f"Undo · {label}": undoing}
-    about = partial(_about_option, view=view)
-    return [_Entries(clip(head, OPTION_LIMIT), of_kind, target, about) for head, of_kind in named.items() if of_kind]
-
-
-def _contains(responder: OfferedResponder) -> bool:
-    """Whether a run of it leaves something in force, such as an isolated host."""
-    return responder.policy is not None and bool(responder.policy.undo)
+    """What contains, what looks something up or tells somebody, and what undoes."""
+    about, heads = partial(_about_option, view=view), (f"{CONTAIN}{label}", label, f"Undo · {label}")
+    of_kinds = [[entry for entry in entries if _kind(entry[0]) == kind] for kind in range(len(heads))]
+    return [
+        _Entries(clip(head, OPTION_LIMIT), of, target, about) for head, of in zip(heads, of_kinds, strict=True) if of
+    ]
 
 
 def _with(target: str, responders: Sequence[OfferedResponder]) -> list[tuple[OfferedResponder, str]]:
-    return [(r, f"{target}\n{' '.join([*names.typed_names(r), r.description]).casefold()}") for r in responders]
+    ordered = sorted(responders, key=_in_order)
+    return [(r, f"{target}\n{' '.join([*names.typed_names(r), r.description]).casefold()}") for r in ordered]
 
 
 def _option(responder: OfferedResponder, about: str, target: str) -> dict[str, Any]:

@@ -181,7 +181,8 @@ def test_a_menu_says_at_its_end_why_others_cannot_run() -> None:
 def test_a_menu_has_what_contains_first_and_says_what_needs_approval() -> None:
     view = RedactedView(Subject.alert(samples.alert()), 2)
     isolate = samples.responder("Isolate_1_0", policy=Policy(approval=1, undo="Release_1_0"))
-    offered = [samples.responder("Lookup_1_0"), samples.responder("Release_1_0"), isolate]
+    release = samples.responder("Release_1_0", policy=Policy(is_undo=True))
+    offered = [samples.responder("Lookup_1_0"), release, isolate]
     groups = responders.responder_options(offered, {}, view, "")["option_groups"]
     assert [(g["label"]["text"], g["options"][0]["text"]["text"]) for g in groups] == [
         ("Contain · Alert ~12", "Isolate"),

@@ -1,6 +1,7 @@
 """Running responders from Slack: command, menu, confirmation, duplicate, failure."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from bot.block_kit import ids
@@ -8,7 +9,7 @@ from bot.message import Intent
 from bot.slack_emulator import EmulatorView
 from bot.slack_emulator.elements import all_blocks
 from core.models import Alert
-from tests.bot.features.environment import FeatureEnvironment
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.people import button_of, card_of, ephemeral, menu_block, modal, reply_to, text_of
 from tests.bot.running import SOC
 
@@ -19,10 +20,24 @@ async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnviro
     assert (await env["anna"].command(SOC, f"/responder list {alert.id[1:]}"))["ok"]
     shown = text_of(await env["anna"].sees(modal("*Can run")))
     assert "\\n✓ *Tell*\\n" in shown
-    assert "✓ *Ban an address* · needs 1 approval · asks for 8 inputs\\n" in shown
-    assert "⏳ *Isolate* · needs 1 approval\\n    ◦ already waiting for approval, started by admin\\n" in shown
+    assert "✓ *Ban an address*: needs 1 approval · asks for 8 inputs\\n" in shown
+    assert "⏳ *Isolate*: needs 1 approval\\n    ◦ already waiting for approval, started by admin\\n" in shown
     assert "• *Secret*: " in shown
     assert "TLP" in shown.partition("*Secret*")[2]
+
+
+async def test_list_is_in_the_order_of_the_menu_what_contains_first_and_on_which_target(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"undo": "Tell_1_0", "target": "ip"}}) as env:
+        alert, card = await env.alert_and_card("anna")
+        own = [group for group in await env["anna"].searches(card) if f"lert {alert.id}" in group["label"]["text"]]
+        await env["anna"].command(SOC, f"/responder list {alert.id}")
+        listed = text_of(await env["anna"].sees(modal("*Can run")))
+        lines = [line for line in listed.split("\\n") if line[:1] in "✓⏳⚠🔓"]
+        assert [line.split("*")[1] for line in lines] == [o["text"]["text"] for group in own for o in group["options"]]
+        assert own[0]["label"]["text"] == f"Contain · Alert {alert.id}"
+        assert "✓ *Isolate*: 203[.]0[.]113[.]7 · needs 1 approval" in lines[: len(own[0]["options"])]
+        assert ["🔓" in line for line in lines[-3:]] == [False, True, True]  # nothing that these undo may be in force
+        assert "ip 203[.]0[.]113[.]7 (~2): Block, Isolate, " in listed
 
 
 async def test_run_command_shows_the_result_on_card_and_thread(env: FeatureEnvironment) -> None:
