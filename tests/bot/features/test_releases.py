@@ -17,6 +17,7 @@ RULES: Mapping[str, Mapping[str, Any]] = {
     "Isolate": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "run_by": ["anna", "lea"]},
     "Tell": {"target": "ip"},
 }
+UNDONE = "↩️ *Isolate* on ip 203[.]0[.]113[.]7 · undone by anna, <!date^"
 
 
 async def isolated(env: FeatureEnvironment) -> tuple[dict[str, Any], str]:
@@ -86,8 +87,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
             asked = await bot.as_user("lea").run(longer)
             await bot.as_user("ben").approve(asked.id)
         until = (await env.ended_run(second)).undo
-        (run,) = [one.id for one in await env.client.actions("alert", first)]
-        both = f", by {asked.id} until <!date^{(until.at or 0) // 1000}^{{time}}|" if until is not None else ""
+        both = f", also for {second.id} until <!date^{(until.at or 0) // 1000}^{{time}}|" if until is not None else ""
         await env["anna"].sees(card_of(first, both))
         told = await env["lea"].sees(direct_message("ben approved: ", "in force until", "Undo now"))
         assert until is not None
@@ -95,7 +95,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
 
         await env["anna"].command(SOC, "/responder active")
         listed = await env["anna"].sees(modal("*In force: 1 measure*"))
-        assert f", by {run} until <!date^" in text_of(listed)
+        assert f", also for {first} until <!date^" in text_of(listed)
 
         third = await env.create_alert(sourceRef="third")
         await env["ben"].command(SOC, f"/responder run tell {third.id}")
@@ -109,12 +109,13 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         receipt = await env["anna"].sees(direct_message("ben approved: ", first, "Undo now"))
         question = text_of(await env["anna"].confirms("Undo now", card))
         assert f"⚠️ It also ends {of_lea}" in question
-        assert f", by {asked.id} until" not in question
+        assert f", also for {second.id} until" not in question
         assert f"by lea, approved by ben, for {second.id}. lea and ben hear of it." in question
         assert question.index("It also ends") < question.index("It ends:")
-        for alert_id, words in ((first, "🔓 *Tell*"), (second.id, " · undone")):
+        for alert_id, words in ((first, "🔓 *Tell*"), (second.id, UNDONE)):
             shown = await env["lea"].sees(card_of(alert_id, words))
             assert "in force" not in text_of(shown)
+            assert "Isolate on ip 203[.]0[.]113[.]7 done" not in text_of(shown)
             assert "Undo now" not in text_of(shown)
         elsewhere = await env["lea"].sees(reply_to(await env["lea"].sees(card_of(second)), "was undone by *anna*"))
         assert "<@U0BEN> <@U0LEA>" in text_of(elsewhere)
@@ -289,7 +290,7 @@ async def test_an_undo_of_one_of_two_containments_of_the_same_people_says_once_w
             await env["ben"].sees(modal(longer))
             await bot.as_user("ben").approve(asked.id)
         await env.ended_run(second)
-        card = await env["lea"].sees(card_of(first, f", by {asked.id} until"))
+        card = await env["lea"].sees(card_of(first, f", also for {second.id} until"))
         await env["lea"].presses("Undo now", card)
         form = await env["lea"].sees(modal("⚠️ It also ends *Isolate*"))
         assert text_of(form).count("anna and ben hear of it.") == 1

@@ -311,8 +311,8 @@ def state_of(action: Action) -> State:
 
 def mark(action: Action, view: RedactedView) -> str:
     """The sign of its state; a run that has left something in force, or has undone that, is not just done."""
-    if view.is_open and undo_state.is_in_force(action):
-        return "🔒"
+    if view.is_open and (undo_state.is_in_force(action) or undo_state.is_undone(action)):
+        return "↩️" if undo_state.is_undone(action) else "🔒"
     return "🔓" if view.is_open and action.undoes and action.outcome == "succeeded" else MARKS[state_of(action)]
 
 
@@ -356,8 +356,10 @@ def run_line(action: Action, view: RedactedView) -> str:
         return f"{mark(action, view)} A run: {state(action, view)} · {at} · {withheld(view.subject.tlp)}"
     values = inputs_in_brackets(action, view)
     lasts = undo_state.for_how_long(action) if awaits_approval(action) else ""
-    what = f"{mark(action, view)} *{name(action)}*{on_target(action, view)}{lasts}{values} {state(action)}"
-    return f"{what}{answer_by(action)} · {_by_whom(action)}, {at}{_tail(action, view)}"
+    what = f"{mark(action, view)} *{name(action)}*{on_target(action, view)}{lasts}{values}"
+    if undo_state.is_undone(action):
+        return f"{what}{undo_state.summary(action, view)} · {_by_whom(action)}, {at}{approved_by(action)}"
+    return f"{what} {state(action)}{answer_by(action)} · {_by_whom(action)}, {at}{_tail(action, view)}"
 
 
 def answer_by(action: Action) -> str:
@@ -420,7 +422,7 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     counts = f"{len(actions)} runs{f' on {objects} targets' if objects > 1 else ''} {ended}"
     at = slack_date(newest.start_date)
     last = f"the last{'' if on else on_target(newest, view)} {_by_whom(newest)}, {at}"
-    result = result_text(newest, view)
+    result = result_text(newest, view) if not undo_state.is_undone(newest) else ""
     override = next((override_text(action, view) for action in actions if action.override is not None), "")
     ended = f" · {result}" if result else ""
     undone = undo_state.summary(newest, view)
@@ -546,8 +548,9 @@ def plain_line(action: Action, view: RedactedView) -> str:
     """Name, state and result without markup, for a push notification."""
     if not view.is_open:
         return f"A run {state(action, view)}."
-    result = result_text(action, view)
-    return f"{name(action)}{on_target(action, view)} {state(action)}" + (f": {result}" if result else ".")
+    is_undone, result = undo_state.is_undone(action), result_text(action, view)
+    now = "undone" if is_undone else state(action)
+    return f"{name(action)}{on_target(action, view)} {now}" + (f": {result}" if result and not is_undone else ".")
 
 
 def summary(actions: Sequence[Action], total: int, noun: str = "run", on: str = "") -> str:

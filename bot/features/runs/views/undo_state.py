@@ -55,8 +55,21 @@ def summary(action: Action, view: RedactedView) -> str:
     if undo.status is None:  # it has not ended yet, or did nothing
         length = undo.after_minutes if action.status in OPEN_STATUSES else None
         return f" · ends {minutes(length)} after it succeeded" if length else ""
-    ended = {"undone": _readers(action), "replaced": "a later run decides when it ends"}
+    ended = {"undone": undone(action), "replaced": "a later run decides when it ends"}
     return f" · {ended.get(undo.status) or in_force(action, view)}"
+
+
+def is_undone(action: Action) -> bool:
+    return action.undo is not None and action.undo.status == "undone"
+
+
+def undone(action: Action) -> str:
+    """`undone by lea, 14:44`; of a Block also who still has it; mrkdwn."""
+    ended = action.measure
+    if ended is None or ended.ended_at is None:
+        return _readers(action)
+    by = f" by {person_name(ended.ended_by)}" if ended.ended_by else ""
+    return f"{_readers(action)}{by}, {slack_date(ended.ended_at)}"
 
 
 def for_how_long(action: Action) -> str:
@@ -92,7 +105,7 @@ def _readers(action: Action) -> str:
     """` · read by edge-fw 14:32 · not read yet by dc-fw` of a Block in force; of what was undone, who still has it."""
     readers = action.readers or ()
     has_read = [reader for reader in readers if reader.at is not None]
-    if action.undo is not None and action.undo.status == "undone":
+    if is_undone(action):
         names = ", ".join(foreign(reader.name, NAME_LIMIT) for reader in has_read)
         return f"released · {names} still {'has' if len(has_read) == 1 else 'have'} it" if has_read else "undone"
     by = [f"{foreign(reader.name, NAME_LIMIT)} {slack_date(reader.at, '{time}')}" for reader in has_read if reader.at]
@@ -239,11 +252,11 @@ def in_force_already(action: Action, view: RedactedView) -> list[Measure]:
 
 
 def _also(action: Action, view: RedactedView) -> str:
-    """`, by ~20 until 17:00`: what else keeps its target contained, and nothing that its levels may withhold later."""
+    """`, also for ~20 until 17:00`: what else contains its target, and nothing that its levels may withhold later."""
     own, lines = {(one.kind, one.data) for one in action.target or ()}, list[str]()
     for one in in_force_already(action, view):
         if one.state != "starting" and own >= {(target.kind, target.data) for target in one.target or ()}:
-            lines.append(f", by {one.actions[-1]} {until(one)}")
+            lines.append(f", also for {one.root_id} {until(one)}")
     return "".join(lines)
 
 
