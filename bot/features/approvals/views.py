@@ -377,9 +377,9 @@ def approve_view(
     `responder` is the run's, None if it isn't there any more; `undone` ran on its targets since.
     `has_changed`: somebody has read something else before.
     """
-    label, title = names.in_view(runs.title(action)), names.in_view(runs.title(action), "?")
+    deed = runs.title(action) if extension is None else undo_state.keep(action, extension)
+    label, title = names.in_view(deed), names.in_view(deed, "?")
     if extension is not None:
-        label, title = undo_state.keep(extension), f"{undo_state.keep(extension)}?"
         targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
         who = f"*{person_name(action.created_by)}* asked for it{runs.approved_by(action)}."
         follows = f"{who} If you deny more time, it {undo_state.ends(action)}."

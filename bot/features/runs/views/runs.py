@@ -103,7 +103,7 @@ def can_be_approved(action: Action, view: RedactedView) -> bool:
 def decision_buttons(action: Action, button: ButtonIds, extension: Extension | None = None) -> list[dict[str, Any]]:
     """What opens a modal with all that is decided on a run, or on a later end of it, and Deny."""
     contains, of = (action.undo is not None, "") if extension is None else (extension.at is None, extension.id)
-    label = undo_state.keep(extension) if extension is not None and contains else "Approve"
+    label = undo_state.keep(action, extension) if extension is not None and contains else "Approve"
     approve, deny = (button(Intent(what, action.id, of)) for what in ("approve", "deny"))
     return [
         button_element(label, ids.APPROVE, approve, of=of or action.id, style="danger" if contains else "primary"),

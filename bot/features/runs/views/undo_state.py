@@ -277,20 +277,20 @@ def later_end(action: Action) -> Extension | None:
     return extension if extension is not None and extension.outcome is None else None
 
 
-def keep(extension: Extension) -> str:
-    """What the button that approves it is called."""
-    return "Keep with no end" if extension.at is None else "Extend"
+def keep(action: Action, extension: Extension) -> str:
+    """`Keep 45 minutes longer`, what the button that approves it is called; a button formats no time."""
+    return f"Keep {longer(action, extension).removeprefix('for ')}"
 
 
 def longer(action: Action, extension: Extension) -> str:
-    """`for 45 minutes more`, or `with no end`; for a locked phone, which formats no time."""
+    """`for 45 minutes longer`, or `with no end`; for a locked phone, which formats no time."""
     undo = action.undo
     at = undo.at if undo is not None else None
     if undo is not None and undo.changed is not None and at == extension.at:  # it was approved
         at = undo.changed.before
     if extension.at is None or at is None:
-        return "with no end" if extension.at is None else "for a time"
-    return f"for {minutes(max(1, round((extension.at - at) / MINUTE_MS)))} more"
+        return "with no end" if extension.at is None else "until a set time"
+    return f"for {minutes(max(1, round((extension.at - at) / MINUTE_MS)))} longer"
 
 
 def needed(extension: Extension) -> str:

@@ -227,10 +227,9 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
             await env["anna"].sees(on_phone("ben approved"))
             at = (await env.ended_run(alert)).undo.at or 0  # type: ignore[union-attr]  # it can be undone
             await bot.as_user("anna").extend_measure(action.id, at + 45 * MINUTE_MS)
-        what = (
-            f"keep Isolate on ip 203[.]0[.]113[.]7 for 45 minutes more · HIGH {alert.title} ({alert.id}), asked by anna"
-        )
-        by_now, of = what.split(" · ")
+        of = f"HIGH {alert.title} ({alert.id}), asked by anna"
+        what = f"keep Isolate on ip 203[.]0[.]113[.]7 for 45 minutes longer · {of}"
+        by_now, _ = what.split(" · ")
         asks = f"Alert closed by anna. Approve or deny: {what}"  # the run closed it
         assert await env["ben"].sees(on_phone("Approve or deny: keep")) == asks
         clock.ahead_ms = 8 * MINUTE_MS

@@ -247,7 +247,8 @@ async def test_who_has_approved_more_time_is_refused_before_the_modal(tmp_path: 
         await extend(env, "anna", shown, "+45 minutes")
         asked = await env["ben"].sees(reply_to(card, "2 approvals, answer by"))
         await env["ben"].presses("Approve", asked)
-        form = await env["ben"].sees(modal("Extend?"))
+        form = await env["ben"].sees(modal("Keep 45 minutes longer?"))
+        assert form["submit"]["text"] == "Keep 45 minutes longer"
         await env["ben"].submits(form)
         await env["ben"].reads("It needs 1 approval, answer by")
         await env["ben"].presses("Approve", asked)
