@@ -12,11 +12,11 @@ from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.people import ephemeral, modal, reply_to
 from tests.bot.running import ANNA, BEN, NINA, SOC, UNCONFIGURED, running_bot
-from tests.bot.test_hostile_input import TEAM, http_bot
+from tests.bot.signed_requests import http_bot
 
 EXTRACT, TITLE = "ResponderBot_ExtractIndicators_1_0", "Extract Indicators"
 RUN = "POST /api/connector/engine/action"
-COMMAND = {"command": "/responder", "team_id": TEAM, "user_id": ANNA, "channel_id": SOC}
+COMMAND = {"command": "/responder", "team_id": "T0LOCAL", "user_id": ANNA, "channel_id": SOC}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -154,3 +154,6 @@ async def flows(demo: RunningDemo, chromium: Browser) -> AsyncIterator[FlowEnvir
         yield flows
         await close_windows(chromium)
     assert flows.console_errors == []
+
+
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")

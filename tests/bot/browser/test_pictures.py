@@ -4,7 +4,6 @@ import time
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import pytest
 from playwright.async_api import Locator, Page, expect
@@ -12,7 +11,7 @@ from playwright.async_api import Locator, Page, expect
 from bot.demo.environment import CLOSE, EXTRACT, ISOLATE, MAIL
 from bot.features.alert_groups.views import group_card
 from bot.storms import GroupContent
-from tests.bot.browser.conftest import BrowserEnvironment, documented, screenshot
+from tests.bot.browser.conftest import SCHEMES, BrowserEnvironment, documented, screenshot
 from tests.bot.browser.flows import (
     BEN,
     RUN_ENDS_MS,
@@ -28,7 +27,6 @@ from tests.bot.browser.flows import (
 )
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 WIDTHS = (1280, 420)
 NOW = int(time.time() * 1000)  # so that the pictures say "today"
 ALIKE = GroupContent(

@@ -9,10 +9,9 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from bot.outbox import RateLimiter
-from tests.bot.browser.conftest import close_windows, documented, open_window
-from tests.bot.browser.test_pictures import SCHEMES
-from tests.bot.notifier.test_storms import MINUTE_MS, channel_alerts, second, seconds_until
-from tests.bot.outbox.harness import ManualClock, until
+from core.common.clock import MINUTE_MS
+from tests.bot.browser.conftest import SCHEMES, close_windows, documented, open_window
+from tests.bot.outbox.harness import ManualClock, channel_alerts, second, seconds_until, until
 from tests.bot.running import SOC, BotEnvironment, running_bot
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]

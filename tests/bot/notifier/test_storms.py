@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,14 @@ import pytest
 
 from bot.outbox import RateLimiter
 from bot.outbox.alert_groups import Card
-from tests import stores
-from tests.bot.outbox.harness import ManualClock, until
+from core.common.clock import MINUTE_MS
+from tests.bot.outbox.harness import ManualClock, channel_alerts, seconds_until, until
 from tests.bot.people import app_home, card_of, find_card, message_in, updated
 from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
 from tests.bot.storm import storm
 
 CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}}]
 WORDS = ("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel", "india", "juliet", "kilo", "lima")
-SECOND_MS, MINUTE_MS = 1_000, 60_000
 CARD = re.compile(r"alert (~\d+):")
 
 
@@ -31,22 +29,6 @@ def distinct(number: int) -> str:
 
 def posts(env: BotEnvironment) -> list[str]:
     return [body["text"] for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]
-
-
-async def second(env: BotEnvironment, clock: ManualClock) -> None:
-    """Let a second pass, and the bot do what it can do in it."""
-    clock.ahead_ms += SECOND_MS
-    before = -1
-    while before != len(env.emulator.traffic):
-        before = len(env.emulator.traffic)
-        env.bot.outbox.sender.wake()
-        await asyncio.sleep(0.15)  # longer than calls wait for each other to share a commit
-
-
-async def seconds_until(env: BotEnvironment, clock: ManualClock, claim: Callable[[], object]) -> None:
-    """Let seconds pass until the claim holds."""
-    while not claim():
-        await second(env, clock)
 
 
 async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> None:
@@ -152,9 +134,3 @@ async def test_nothing_is_lost_or_posted_twice_when_core_and_bot_are_killed_in_a
     assert (figures.twice, figures.refused) == (0, 0)
     assert figures.posts_a_minute <= 60
     assert figures.posts <= 10  # three cards, a group, the critical one; and what began before the kill
-
-
-def channel_alerts(folder: Path) -> list[tuple[str, str, str]]:
-    """Alert, where it stands, and whether it has a card of its own."""
-    rows = stores.rows(folder / "core.db", "SELECT root_id, group_key, card FROM channel_alert")
-    return [(root_id, group.partition(":")[0] or "alone", card) for root_id, group, card in rows]

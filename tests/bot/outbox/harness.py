@@ -18,7 +18,7 @@ from core.common.clock import now_ms
 from core.common.database.location import Location
 from tests import stores, templates
 from tests.bot.people import Person
-from tests.bot.running import UNLIMITED
+from tests.bot.running import UNLIMITED, BotEnvironment
 
 T = TypeVar("T")
 SOC = "C0SOC"
@@ -135,3 +135,25 @@ async def files_in(anna: Person) -> list[dict[str, Any]]:
     roots = await anna.messages(SOC)
     threads = [await anna.thread(SOC, root["ts"]) for root in roots]
     return [file for thread in threads for message in thread for file in message.get("files") or []]
+
+
+def channel_alerts(folder: Path) -> list[tuple[str, str, str]]:
+    """Alert, where it stands, and whether it has a card of its own."""
+    rows = stores.rows(folder / "core.db", "SELECT root_id, group_key, card FROM channel_alert")
+    return [(root_id, group.partition(":")[0] or "alone", card) for root_id, group, card in rows]
+
+
+async def second(env: BotEnvironment, clock: ManualClock) -> None:
+    """Let a second pass, and the bot do what it can do in it."""
+    clock.ahead_ms += 1_000
+    before = -1
+    while before != len(env.emulator.traffic):
+        before = len(env.emulator.traffic)
+        env.bot.outbox.sender.wake()
+        await asyncio.sleep(0.15)  # longer than calls wait for each other to share a commit
+
+
+async def seconds_until(env: BotEnvironment, clock: ManualClock, claim: Callable[[], object]) -> None:
+    """Let seconds pass until the claim holds."""
+    while not claim():
+        await second(env, clock)

@@ -17,26 +17,9 @@ from slack_sdk.signature import SignatureVerifier
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack_emulator import EmulatedUser, Faults, SlackEmulator
+from tests.bot.slack_emulator.apps import Heard
 from tests.bot.slack_emulator.conftest import http_requests, socket_mode
 from tests.bot.slack_emulator.starter_app import BUTTON
-
-
-class Heard:
-    """What an app heard, and a way to wait for it."""
-
-    def __init__(self) -> None:
-        self.things: list[Any] = []
-        self._changed = asyncio.Condition()
-
-    async def add(self, thing: Any) -> None:
-        async with self._changed:
-            self.things.append(thing)
-            self._changed.notify_all()
-
-    async def wait(self, count: int) -> list[Any]:
-        async with self._changed:
-            await self._changed.wait_for(lambda: len(self.things) >= count)
-            return list(self.things)
 
 
 @pytest.fixture

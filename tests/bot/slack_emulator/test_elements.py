@@ -9,9 +9,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.slack_emulator import EmulatedUser, SlackEmulator
 from bot.slack_emulator.elements import VALUE_KEYS
 from bot.slack_emulator.limits import ELEMENTS
+from tests.bot.slack_emulator.apps import Heard
+from tests.bot.slack_emulator.apps import heard as heard
 from tests.bot.slack_emulator.starter_app import modal, plain
-from tests.bot.slack_emulator.test_delivery import Heard
-from tests.bot.slack_emulator.test_user_actions import heard as heard
 
 Json = dict[str, Any]
 ONE, TWO = ({"text": plain(name), "value": name} for name in ("one", "two"))

@@ -7,7 +7,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack_emulator import EmulatedUser, Faults, Pointer, Refused, SlackEmulator
-from tests.bot.slack_emulator.test_web_api import MANIFEST
+from tests.bot.slack_emulator.apps import MANIFEST
 
 
 @pytest.fixture

@@ -1,51 +1,16 @@
 """What people do, and the payloads that the app gets for it."""
 
-import re
 from typing import Any
 
 import pytest
-from slack_bolt.app.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack_emulator import EmulatedUser, Refused, SlackEmulator
+from tests.bot.slack_emulator.apps import Heard, option
+from tests.bot.slack_emulator.apps import heard as heard
 from tests.bot.slack_emulator.starter_app import BUTTON, modal, plain
-from tests.bot.slack_emulator.test_delivery import Heard
 
 Json = dict[str, Any]
-
-
-@pytest.fixture
-def heard(app: AsyncApp, connected: object) -> Heard:
-    """Every payload that the app gets, acknowledged."""
-    heard = Heard()
-
-    @app.middleware
-    async def hear(body: Json, next: Any) -> None:  # Bolt's name for it
-        await heard.add(body)
-        await next()
-
-    async def ack(ack: Any) -> None:
-        await ack()
-
-    anything = re.compile(".*")
-    app.command(anything)(ack)
-    app.action(anything)(ack)
-    app.shortcut(anything)(ack)
-    app.view(anything)(ack)
-
-    @app.options(anything)
-    async def options(ack: Any) -> None:
-        await ack(option_groups=[{"label": plain("Can run"), "options": [option("one"), option("two")]}])
-
-    @app.event(anything)
-    async def event(ack: Any) -> None:
-        await ack()
-
-    return heard
-
-
-def option(value: str) -> Json:
-    return {"text": plain(value.title()), "value": value}
 
 
 async def only(heard: Heard, kind: str) -> Json:

@@ -13,6 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.slack_emulator import EmulatedUser, Faults, SlackEmulator
 from bot.slack_emulator.manifest import EVENT_SCOPES, Manifest
 from bot.slack_emulator.web_api import METHODS
+from tests.bot.slack_emulator.apps import MANIFEST
 from tests.bot.slack_emulator.conftest import fill
 
 ROOT = Path(__file__).parents[3]
@@ -27,17 +28,6 @@ async def refusal(call: Awaitable[Any]) -> dict[str, Any]:
 
 def client_of(emulator: SlackEmulator, token: str | None) -> AsyncWebClient:
     return AsyncWebClient(token=token, base_url=emulator.api_url)
-
-
-MANIFEST = {
-    "features": {
-        "bot_user": {"display_name": "Responder"},
-        "slash_commands": [{"command": "/responder", "description": "Alerts", "usage_hint": "list ~id"}],
-        "shortcuts": [{"name": "Show", "type": "message", "callback_id": "show"}],
-    },
-    "oauth_config": {"scopes": {"bot": ["chat:write", "commands", "channels:read", "app_mentions:read"]}},
-    "settings": {"event_subscriptions": {"bot_events": ["app_mention"]}},
-}
 
 
 @pytest.fixture

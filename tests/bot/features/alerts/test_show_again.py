@@ -4,7 +4,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from bot.block_kit import ids
 from core.common.clock import DAY_MS, now_ms
 from core.common.settings_file import RetentionSection
 from core.retention.pruning import Retention
@@ -20,19 +19,13 @@ async def old_card(env: BotEnvironment, anna: Person, **alert: Any) -> tuple[str
     """A closed alert and its card, as Slack shows it."""
     alert_id, _ = await env.new_card(anna, **alert)
     await env.client.close_alerts([alert_id])
-
     card = await anna.sees(card_of(alert_id, "*closed*"))
     await all_sent(env.bot)
     return alert_id, card
 
 
-async def click(anna: Person, card: dict[str, Any]) -> None:
-    option = card["blocks"][0]["accessory"]["options"][0]["value"]
-    await anna.click(SOC, card["ts"], action_id=ids.MORE, value=option)
-
-
 async def show_again(anna: Person, card: dict[str, Any]) -> None:
-    await click(anna, card)
+    await anna.chooses("Details", card)
     old = await anna.sees(modal("from long ago"))
     assert "Nothing was run" in str(old)
     assert "Show again" in str(old)
@@ -58,7 +51,7 @@ async def test_an_old_card_is_shown_again(tmp_path: Path) -> None:
         await anna.sees(modal("gets a new card"))
         assert alert_id in again[0]["text"]
         assert (await anna.messages(SOC))[0] == card
-        await click(anna, again[0])  # its buttons work
+        await anna.chooses("Details", again[0])  # its buttons work
         await anna.sees(modal("command and control"))
 
 
@@ -86,7 +79,7 @@ async def test_the_deletion_of_an_alert_changes_no_message(tmp_path: Path) -> No
         await anna.sees(card_of(await env.post_alert(sourceRef="next", title="Next")))  # the feed was followed beyond
         await all_sent(env.bot)
         assert (await anna.messages(SOC))[0] == card
-        await click(anna, card)  # its buttons are known, but core no longer knows the alert
+        await anna.chooses("Details", card)  # its buttons are known, but core no longer knows the alert
         await anna.sees(modal("There is no alert"))
 
 
