@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from bot.block_kit import ids, modals
 from bot.block_kit.elements import actions, button_element, pages
@@ -157,8 +157,7 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
         button_element("Run on all", ids.GROUP_RUN, button(Intent("group_run", key))),
     ]
     if content.closed < content.count or not content.count:
-        style: Literal["", "danger"] = "danger" if content.severity >= 3 else ""
-        elements.append(button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key)), style=style))
+        elements.append(button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key))))
     entries = [(CASE, Intent("group_case", key))]
     if not content.is_digest:
         mutes = [("Mute for 1 h", "1"), ("Mute for 8 h", "8"), ("Mute until morning", "morning")]
