@@ -121,7 +121,7 @@ def _on_artifacts(
 def _can_line(responder: OfferedResponder, view: RedactedView) -> str:
     """`✓ *Isolate Host*: LT-0198 · needs 1 approval`, and what to know of it on lines of their own."""
     about = foreign(_about_option(responder, None if view.subject.kind == "case_artifact" else view), 240)
-    sign = "⏳" if responder.open_run else "⚠️" if responder.reasons else "🔓" if _kind(responder) == 2 else "✓"
+    sign = "⏳" if responder.open_run else "⚠️" if responder.reasons else "•" if _kind(responder) == 2 else "✓"
     parts = [f"{sign} *{names.shown(responder)}*{f': {about}' if about else ''}"]
     parts += [f"asks for {count(len(responder.parameters), 'input')}"] if responder.parameters else []
     told = [*filter(None, [responder.open_run]), *(responder.reasons or ())]
@@ -186,8 +186,10 @@ class _Entries:
 
 
 def acting_through(offered: Sequence[OfferedResponder], artifact_id: str) -> list[OfferedResponder]:
-    """The responders that can run on an alert and act on this one of its artifacts."""
-    return [r for r in offered if r.can_run and r.target and any(one.id == artifact_id for one in r.target.artifacts)]
+    """The responders that can run on an alert and act on this one of its artifacts, where it is not protected."""
+    on_it = [r for r in offered if r.can_run and r.target and any(one.id == artifact_id for one in r.target.artifacts)]
+    protected = f"the observable {artifact_id} is protected"
+    return [r for r in on_it if not any(reason.startswith(protected) for reason in r.reasons or ())]
 
 
 def responder_options(

@@ -265,3 +265,5 @@ async def test_what_is_protected_has_no_box_but_a_line(tmp_path: Path) -> None:
         listed = text_of(await env["anna"].sees(modal("Can run (")))
         assert "10[.]20[.]1[.]50 is protected (10.20.0.0/16)" in listed
         assert not re.search("secret is protected", listed, re.IGNORECASE)
+        acting = [line.partition(" (~")[0] for line in listed.split("\\n") if re.match(r"• .* \(~.*Isolate", line)]
+        assert acting == ["• hostname srv-dc01"]
