@@ -66,8 +66,8 @@ async def proceed(
         return False
     policy = responder.policy
     ends = await ended_by(context, request, responder, targets) if not confirmed else []
-    is_asked = policy is not None and bool(policy.confirm or policy.contains) and not confirmed
-    needs_confirmation = is_asked or bool(ends)
+    is_asked = policy is not None and bool(policy.confirm or policy.contains or policy.is_undo)
+    needs_confirmation = is_asked and not confirmed
     choices = to_choose(request, targets)
     if (choices or _wants_form(request, responder, is_complete, needs_confirmation)) and responder.can_run:
         await show_form(context, request, responder, view, choices=choices)

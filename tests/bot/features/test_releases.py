@@ -241,6 +241,12 @@ async def test_a_question_names_a_host_as_the_alert_writes_it(tmp_path: Path) ->
     rules: Mapping[str, Mapping[str, Any]] = {"Isolate": timed, "Tell": {"target": "hostname"}}
     async with feature_environment(tmp_path, rules) as env:
         alert = await env.create_alert(artifacts=[{"dataType": "hostname", "data": "LT-0198"}])
+        await env["anna"].command(SOC, f"/responder run tell {alert.id}")
+        unknown = await env["anna"].sees(modal("⚠️ responder-bot knows of nothing that this would end."))
+        assert await env.client.actions("alert", alert.id) == []
+        await env["anna"].presses("Tell", unknown)
+        await env["anna"].reads("Started Tell on")
+        await env.ended_run(alert)
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
         form = await env["anna"].sees(modal("How long"))
         await env["anna"].submits(form)

@@ -67,7 +67,7 @@ def confirm(
     blocks += [
         *on_what(request, responder, view),
         *policy_words(responder.policy or Policy()),
-        *in_force_lines(in_force, responder, view),
+        *(in_force_lines(in_force, responder, view) or nothing_known(responder)),
         *_inputs("*Inputs*", request, responder, view),
         *notes(responder, view),
         *effect(responder, request),
@@ -100,7 +100,7 @@ def confirm_several(
     if ready:
         blocks += _inputs("*Inputs of each*", request, responder, ready[0])
         blocks += _listed(f"*Runs on {count(len(ready), 'target')}*", ready, targets or {})
-        blocks += in_force_lines(in_force, responder, ready[0])
+        blocks += in_force_lines(in_force, responder, ready[0]) or nothing_known(responder)
     if refused:
         blocks.append(section(why_refused(f"*Will be refused on {count(len(refused), 'target')}*", refused)))
     if not ready:
@@ -135,6 +135,12 @@ def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponde
         lines.append(undo_state.ended(one, on, root_id, verb="🔓 It ends"))
         lines += [undo_state.ended(run, on, root_id) for run in one.others[::-1]]
     return sections(lines)
+
+
+def nothing_known(responder: OfferedResponder) -> list[Block]:
+    """What a run that undoes says if it finds nothing in force: somebody else may have contained the target."""
+    is_undo = responder.policy is not None and responder.policy.is_undo
+    return [section("⚠️ responder-bot knows of nothing that this would end.")] if is_undo else []
 
 
 def _inputs(head: str, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> list[Block]:
