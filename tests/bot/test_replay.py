@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
+from structlog.testing import capture_logs
 
 from bot.outbox import MessageOutbox
 from bot.outbox.store import open_stores
@@ -104,6 +105,22 @@ async def test_a_click_that_the_database_did_not_take_in_time_is_never_carried_o
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
         await anna.sees(message_in(SOC, "Extract Indicators done"))
         assert len(await env.client.actions("alert", alert_id)) == 1
+
+
+@pytest.mark.sqlite
+async def test_what_was_done_while_the_database_was_away_is_noted_at_once_when_it_is_back(tmp_path: Path) -> None:
+    proxy, inbox = CoreProxy(), stores.inbox(tmp_path / "core.db")
+    async with running_bot(tmp_path, core_proxy=proxy.serve) as env:
+        anna = await env.person(ANNA)
+        proxy.hold("/api/document")
+        await anna.command(SOC, f"/responder run {EXTRACT} ~404")
+        await proxy.request_held.wait()
+        await env.bot.outbox.inbox._store.transaction(lambda tx: tx.rows("PRAGMA busy_timeout = 100"))
+        with closing(stores.hold(inbox, bots=True)), capture_logs() as logs:
+            proxy.release()
+            await until(lambda: "store_unwritable" in [line["event"] for line in logs])
+        async with asyncio.timeout(30):  # it is replayed after a minute
+            await until(lambda: stores.clicks(tmp_path / "core.db", "SELECT done_at > 0 FROM inbox") == [(True,)])
 
 
 async def test_a_submission_that_was_acknowledged_late_is_carried_out_by_the_next_bot(tmp_path: Path) -> None:
