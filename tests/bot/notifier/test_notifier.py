@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+from bot.app import running
 from bot.notifier import FeedChanges
+from core.client import CoreClient
+from core.common.clock import now_ms
 from core.models import Event, RunInput
 from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
@@ -162,9 +165,20 @@ async def test_approval_is_requested_in_the_thread_and_given_by_another_person(t
 
 
 async def test_after_a_gap_in_the_feed_recent_cards_are_rendered_again(tmp_path: Path) -> None:
+    proxy = CoreProxy()
     async with running_bot(tmp_path) as scene:
         anna, alert_id, _ = await scene.first_card()
-        await scene.core.prune_events(-1)
-        await scene.bot.outbox.commit_page([], 0)
+        await scene.bot.close()
         await scene.client.close_alerts([alert_id])
-        await anna.sees(card_of(alert_id, "*closed* by"))
+        await scene.core.prune_events(-1)
+        proxy.hold("/api/document")
+        async with (
+            proxy.serve(scene.core.url) as url,
+            CoreClient(url, scene.service_key) as core,
+            running(scene.settings, core, clock_ms=now_ms),
+        ):
+            await proxy.request_held.wait()
+            meanwhile = await scene.post_alert(sourceRef="meanwhile")
+            proxy.release()
+            await anna.sees(card_of(alert_id, "*closed* by"))
+            await anna.sees(card_of(meanwhile))
