@@ -2,13 +2,17 @@
 
 import asyncio
 import os
+from contextlib import closing
 from pathlib import Path
 
+import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.outbox import MessageOutbox, RateLimiter, RefreshRequest
 from bot.outbox.replicas import LEASE_MS
 from bot.outbox.store import open_stores
+from core.common.errors import ResponderBotError
+from tests import stores
 from tests.bot.outbox.harness import (
     SOC,
     cancelled,
@@ -43,7 +47,19 @@ async def test_a_click_in_hand_is_not_taken_from_a_replica_that_has_no_lease_yet
         assert await other.inbox.take_over_abandoned() == []
         env.clock.ahead_ms = 61_000  # and it has not come to it
         assert [left.key for left in await other.inbox.take_over_abandoned()] == ["k1"]
+        await other.release()  # as it ends
+        assert [left.key for left in await env.outbox.inbox.take_over_abandoned()] == ["k1"]
         await other.close()
+
+
+@pytest.mark.sqlite
+async def test_a_click_is_not_done_before_what_people_wait_to_see_is_stored(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, send=False) as env:
+        await env.outbox.inbox.accept("k1", {"n": 1})
+        await env.outbox._store.transaction(lambda tx: tx.rows("PRAGMA busy_timeout = 100"))
+        with closing(stores.hold(env.location, bots=True)), pytest.raises(ResponderBotError):
+            await env.outbox.finish([RefreshRequest("~1")], key="k1")
+        assert await env.outbox.inbox.holds("k1")
 
 
 async def test_only_one_of_two_replicas_holds_the_lease(tmp_path: Path) -> None:

@@ -49,6 +49,22 @@ async def test_what_a_person_waits_for_is_due_at_once_when_its_event_comes(tmp_p
         assert await env.outbox.refresh_requests(10) == []
 
 
+async def test_what_is_asked_for_while_it_is_rendered_is_rendered_again(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, send=False) as env:
+        env.clock.stop()
+        await env.outbox.commit_page([], 7, reminders=[("~1", env.clock() + 60_000)])
+        await env.outbox.finish([RefreshRequest("~1")])
+        requests = await env.outbox.refresh_requests(10)
+        await env.outbox.finish([RefreshRequest("~1")])
+        await env.outbox.commit_refresh([], requests)
+        await env.outbox.commit_page([], 8)
+        (again,) = await env.outbox.refresh_requests(10)
+        await env.outbox.commit_refresh([], [again])
+        assert await env.outbox.refresh_requests(10) == []
+        env.clock.advance(60_000)
+        assert [request.is_reminder for request in await env.outbox.refresh_requests(10)] == [True]
+
+
 async def test_a_card_is_updated_before_the_reply_that_came_with_its_change_is_posted(tmp_path: Path) -> None:
     async with outbox_environment(tmp_path) as env:
         await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
