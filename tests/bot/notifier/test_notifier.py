@@ -4,9 +4,10 @@ from pathlib import Path
 
 from bot.app import running
 from bot.notifier import FeedChanges
+from bot.notifier.changes import HeldEvents
 from core.client import CoreClient
 from core.common.clock import now_ms
-from core.models import Event, RunInput
+from core.models import Document, Event, EventPage, RunInput
 from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.outbox.harness import until, until_read
@@ -41,6 +42,13 @@ def test_changes_name_each_object_once() -> None:
         changed=frozenset({"~1", "~7", "~8"}),
         logs=(("~9", "~7"),),
     )
+
+
+def test_a_document_of_two_pages_is_as_new_as_its_older_part() -> None:
+    held = HeldEvents()
+    for last in (5, 9):
+        held.add(EventPage(events=[], last=last, as_of=last, database="", documents=[Document(id="~1")]))
+    assert held.documents["~1"].as_of == 5  # what was rendered from a newer one must not go back
 
 
 async def test_an_alert_goes_to_the_channels_whose_route_takes_it(tmp_path: Path) -> None:
