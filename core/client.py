@@ -300,6 +300,10 @@ class CoreClient:
         body = {"until": until, "note": note}
         return await self._ask(Action, "POST", f"{_ENGINE}/measure/{_quoted(measure_id)}/extend", body)
 
+    async def extend_measures(self, ends: Mapping[str, int | None], note: str = "") -> BulkAnswer:
+        """Have several measures last longer likewise, as one request; the outcome for each."""
+        return await self._ask(BulkAnswer, "POST", f"{_ENGINE}/measure/_extend", {"ends": dict(ends), "note": note})
+
     async def end_measure(self, measure_id: str, reason: str) -> list[Action]:
         """Mark a measure as ended, without running anything."""
         return await self._ask(list[Action], "POST", f"{_ENGINE}/measure/{_quoted(measure_id)}/end", {"reason": reason})

@@ -109,8 +109,14 @@ async def responder(core: CoreClient, subject: Subject, name: str) -> OfferedRes
 
 async def policy(core: CoreClient, subject: Subject, name: str) -> Policy:
     """That of the responder with this name, or an empty one."""
+    return (await policy_and_able(core, subject, name))[0]
+
+
+async def policy_and_able(core: CoreClient, subject: Subject, name: str) -> tuple[Policy, Sequence[str]]:
+    """Likewise, and who may approve, if that is known."""
     found = await responder(core, subject, name)
-    return (found.policy if found is not None else None) or Policy()
+    of_responder = (found.policy if found is not None else None) or Policy()
+    return of_responder, (found.approvers if found is not None else None) or of_responder.approve_by or ()
 
 
 async def visible_run(context: Context, action_id: str) -> tuple[Action, RedactedView]:

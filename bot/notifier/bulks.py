@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from core.client import CoreClient
 
 
+_Runs = Sequence[tuple[Action, Subject]]
+"""Runs of a bulk, each with what it is on."""
+
+
 class BulkMessages:
     """Renders them from counts, which name no object.
 
@@ -61,6 +65,9 @@ class BulkMessages:
         posted = {one.key: one.root_id for one in await self._outbox.messages_named(f"{BULK}:{bulk.id}:")}
         asks = await self._outbox.messages_named(f"{BULK}ask:{bulk.id}:")
         replies: list[DesiredMessage] = []
+        found = await self._found(bulk, posted)
+        asked_later = [one for one in destinations if "~" in one]
+        destinations = [one for one in destinations if one not in asked_later]
         people = {_user(key) for key in posted if is_person(_user(key))}  # whoever asks in Home has a message too
         was_asked = bool(asks) or bool(people and people - {await self._slack_user(bulk.created_by)})
         if bulk.awaiting:
@@ -70,30 +77,63 @@ class BulkMessages:
             direct = [one for one in rung if is_person(_user(one))]
             destinations = [*channels, *direct]
             if has_run and not was_asked:
-                readers = [await self._recipient(*one.split(":")) for one in direct]
-                who = mentions([one for one in rung if one not in direct], sorted(one.login for one in readers if one))
+                who = await self._named([one for one in rung if one not in direct], direct)
                 replies = [await self._ask(bulk, one, who, asking, is_asked=bool(asked)) for one in channels]
                 asking.remind(f"{BULK}:{bulk.id}", bulk.created_at, bulk.expires_at or bulk.created_at)
-        keys = {bulk_key(bulk.id, destination): None for destination in destinations}
+        before = [*posted, *(message.key for message in asks)]
+        more_time, in_threads = await self._more_time(bulk, found, before, asked_later, asking)
+        keys = {bulk_key(bulk.id, destination): None for destination in [*destinations, *more_time]}
+        replies += in_threads
         if as_of < self._as_of.get(bulk.id, 0):
             keys = {key: None for key in keys if key not in posted}
         else:
             self._as_of.pop(bulk.id, None)
             keys |= {key: None for key in sorted(posted) if has_run or posted[key]}
-        waiting = await self._waiting(bulk)
-        rendered = [message for key in keys for message in await self._messages(key, bulk, waiting)]
+        rendered = [message for key in keys for message in await self._messages(key, bulk, found)]
         is_news = bulks.has_ended(bulk) and (was_asked or bool(bulk.outcomes))
         is_told = has_run or bool(await self._outbox.messages_named(f"{BULK_TOLD}:{bulk.id}:"))
         kinds = [*([BULK_TOLD] if is_news and is_told else []), *([BULK_UNDONE] if bulk.undone and has_run else [])]
         return [*rendered, *replies, *[message for kind in kinds for message in await self._told(kind, bulk)]]
 
-    async def _ask(self, bulk: BulkCounts, channel: str, who: str, asking: Asking, *, is_asked: bool) -> DesiredMessage:
+    async def _more_time(
+        self, bulk: BulkCounts, found: _Runs, posted: Sequence[str], asked: Sequence[str], asking: Asking
+    ) -> tuple[list[str], list[DesiredMessage]]:
+        """Where requests for more time go that are new, or once they are over, and what says so in threads."""
+        destinations, replies, known = list[str](), list[DesiredMessage](), set(map(_request, posted))
+        channels = {_user(key): None for key in posted if not is_person(_user(key))}
+        for request, of_request in bulks.by_request(found).items():
+            extensions = [extension for *_, extension in of_request]
+            waiting = [one for one in extensions if one.outcome is None]
+            if not waiting:
+                user = await self._slack_user(extensions[0].asked_by)
+                is_news = user and any(one.outcome != "lapsed" for one in extensions)
+                destinations += [f"{self._access.team()}:{request}:{user}"] if is_news else []
+            elif request not in known:
+                able = [one for one in asked if request in one.split(":")]
+                rung = [one for one in able if await asking.may_ask(_user(one), one.rpartition(f":{request}:")[0])]
+                direct = [one for one in rung if is_person(_user(one))]
+                who = await self._named([_user(one) for one in rung if one not in direct], direct)
+                for channel in channels:
+                    replies.append(await self._ask(bulk, channel, who, asking, is_asked=bool(able), request=request))
+                destinations += direct
+                expires_at = min(one.approval.expires_at for one in waiting)
+                asking.remind(f"{BULK}:{bulk.id}", waiting[0].asked_at, expires_at)
+        return destinations, replies
+
+    async def _named(self, groups: Iterable[str], direct: Iterable[str]) -> str:
+        """Those who are asked: mentions of user groups, and the names of those who get a direct message."""
+        readers = [await self._recipient(one.split(":")[0], _user(one)) for one in direct]
+        return mentions(groups, sorted(one.login for one in readers if one))
+
+    async def _ask(
+        self, bulk: BulkCounts, channel: str, who: str, asking: Asking, *, is_asked: bool, request: str = ""
+    ) -> DesiredMessage:
         """The reply that says in a channel `who` is asked; it mentions without any who the channel mentions."""
         is_broadcast = not is_asked and await asking.may_ask(channel)
         who = mentions(self._access.mention(channel, 1)) if is_broadcast else who
-        content = bulks.ask(self._shown(bulk, channel), who, is_broadcast=is_broadcast)
-        thread_of = bulk_key(bulk.id, channel)
-        return DesiredMessage(f"{BULK}ask:{bulk.id}:{channel}", channel, content, thread_of=thread_of)
+        content = bulks.ask(self._shown(bulk, channel), who, is_broadcast=is_broadcast, is_later_end=bool(request))
+        key = f"{BULK}ask:{bulk.id}:{f'{request}:' if request else ''}{channel}"
+        return DesiredMessage(key, channel, content, thread_of=bulk_key(bulk.id, channel))
 
     def _shown(self, bulk: BulkCounts, channel: str) -> BulkCounts:
         """Another company reads in a shared channel not even how severe an alert is that it may not see."""
@@ -129,10 +169,10 @@ class BulkMessages:
                 desired.append(_naming(DesiredMessage(key, user, content, buttons=buttons), bulk, named))
         return desired
 
-    async def _waiting(self, bulk: BulkCounts) -> list[tuple[Action, Subject]]:
-        """Those of its runs that wait for approval; none where they can't be read, so that nothing names them."""
-        found = await isolated(self._runs(bulk.id), bulk.id, otherwise=[]) if bulk.awaiting else []
-        return [(run, subject) for run, subject in found if runs.awaits_approval(run)]
+    async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Runs:
+        """Its runs, if its messages may name some; none where they can't be read, so that nothing names them."""
+        is_named = bulk.awaiting or bulk.later_ends or any(map(_request, keys))
+        return await isolated(self._runs(bulk.id), bulk.id, otherwise=[]) if is_named else []
 
     async def _runs(self, bulk_id: str) -> list[tuple[Action, Subject]]:
         """Its runs, on the most severe objects first."""
@@ -163,16 +203,16 @@ class BulkMessages:
             of_bulk.setdefault(key.split(":")[1], []).append(key)
         async for response in self._core.documents_in_pages(of_bulk):
             for bulk in response.bulks:
-                self._as_of[bulk.id], waiting = response.as_of, await self._waiting(bulk)
+                self._as_of[bulk.id], found = response.as_of, await self._found(bulk, of_bulk[bulk.id])
                 for key in of_bulk[bulk.id]:
                     if (kind := key.partition(":")[0]) != BULK:
                         desired += [one for one in await self._told(kind, bulk) if one.key == key]
-                    elif bulk.awaiting or not only_waiting:
-                        desired += await self._messages(key, bulk, waiting, by_person=by_person)
+                    elif not only_waiting or bulks.waiting(found, _request(key)):
+                        desired += await self._messages(key, bulk, found, by_person=by_person)
         return desired
 
     async def _messages(
-        self, key: str, bulk: BulkCounts, waiting: Sequence[tuple[Action, Subject]], *, by_person: bool = False
+        self, key: str, bulk: BulkCounts, found: _Runs, *, by_person: bool = False
     ) -> list[DesiredMessage]:
         """The message for one destination, and in a channel the replies in its thread."""
         channel, is_progress = _user(key), not bulks.has_ended(bulk)
@@ -181,10 +221,18 @@ class BulkMessages:
             return []
 
         buttons = await self._outbox.buttons.prepare(channel, key)
-        views = [(run, RedactedView(subject, person.clearance)) for run, subject in waiting] if person else []
+        views = [(run, RedactedView(subject, person.clearance)) for run, subject in found] if person else []
+        if person is not None and (request := _request(key)):
+            views = [(run, view) for run, view, _ in bulks.by_request(views).get(request, ())]
+            content = bulks.more_time(bulk, request, views, person, button=buttons, is_reminder=":again:" in key)
+            message = DesiredMessage(key, channel, content, by_person=by_person, buttons=buttons)
+            return [_naming(message, bulk, [view for _, view in views])] if found else []
+        views = [(run, view) for run, view, _ in bulks.waiting(views)]
         named = [(run, view) for run, view in views if approvals.sees_all(view.clearance, view.subject)]
         is_own = person is not None and person.login == bulk.created_by
-        content = bulks.progress(self._shown(bulk, channel), named, button=buttons, is_own=is_own)
+        content = bulks.progress(
+            self._shown(bulk, channel), named, bulks.by_request(found), button=buttons, is_own=is_own
+        )
         if ":again:" in key and bulk.awaiting:
             content = notices.reminded(content.text, content.blocks)
         message = DesiredMessage(key, channel, content, by_person=by_person, is_progress=is_progress, buttons=buttons)
@@ -205,6 +253,11 @@ def _naming(message: DesiredMessage, bulk: BulkCounts, views: Sequence[RedactedV
         return message
     view = RedactedView(Subject("alert", bulk.id, "", CLEAR), views[0].clearance)
     return replace(message, root_id=bulk.id, view=view, fingerprint=digest("".join(one.fingerprint for one in views)))
+
+
+def _request(key: str) -> str:
+    """The id of the request for more time for several runs that the message with this key is of, or ""."""
+    return next((part for part in key.split(":")[2:] if part.startswith("~")), "")
 
 
 def _user(destination: str) -> str:

@@ -201,7 +201,8 @@ class Renderer:
         """Where the message of a bulk goes because of one of its runs.
 
         While it waits for approval: the channels that show its object, and those who are asked to decide, people as
-        `team:user`, user groups by their id.
+        `team:user`, user groups by their id. Of several later ends, asked for at once, those who are asked, with the id
+        of that request: `team:request:user`.
         """
         subject, destinations = timeline.target(action), list[str]()
         if runs.awaits_approval(action):
@@ -212,6 +213,12 @@ class Renderer:
             asked = self._asked(action, timeline)
             destinations += [who for who in asked if who.startswith("S")]
             destinations += [f"{self._access.team()}:{who}" for who in await self._able(asked, action, subject)]
+        later = undo_state.later_end(action)
+        if later is not None and later.request:
+            asked = self._asked(action, timeline)
+            able, team = await self._able(asked, action, subject, later), self._access.team()
+            destinations += [f"{later.request}:{who}" for who in asked if who.startswith("S")]
+            destinations += [f"{team}:{later.request}:{who}" for who in able]
         return destinations
 
     async def _undo_changed(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
@@ -261,7 +268,7 @@ class Renderer:
         if action.approval is not None and not action.bulk:
             whole = await self._whole(action, timeline)
             desired += await self._request(whole, None, action.approval, timeline, asking)
-        if extension is not None:
+        if extension is not None and not (action.bulk and extension.request):
             desired += await self._request(action, extension, extension.approval, timeline, asking)
         return desired
 

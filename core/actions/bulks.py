@@ -150,8 +150,9 @@ class Bulks:
     ) -> BulkOutcomes:
         """Vote on each run that waits for approval and, with `shown`, is named there; returns the outcome of each.
 
-        All votes are one commit; a run that is refused or isn't named goes on waiting. Raises ResponderBotError:
-        not_found; conflict if none waits; the first reason if each is refused.
+        An extension is decided only if `shown` names it. All votes are one commit; a run that is refused or isn't named
+        goes on waiting. Raises ResponderBotError: not_found; conflict if none waits; the first reason if each is
+        refused.
         """
         number, asked = parse_id(bulk_id), f"{choice} an action"
         if choice == "approve" and number is not None:
@@ -160,7 +161,8 @@ class Bulks:
         def work(tx: Transaction) -> tuple[list[tuple[str, str | Refusal]], list[Action]]:
             number, row = self._find(tx, bulk_id)
             clearance.require(tx, caller, number, asked)
-            waiting = set(stored.awaiting(tx, number))
+            waiting = dict.fromkeys(stored.awaiting(tx, number), "")
+            waiting |= {action: id_ for action, id_ in stored.later_ends(tx, number).items() if id_ in (shown or ())}
             if not waiting:
                 raise ResponderBotError("conflict", "None of these runs waits for approval any more.")
             outcomes: list[tuple[str, str | Refusal]] = []
@@ -168,11 +170,12 @@ class Bulks:
             for target in json.loads(row["targets"]):
                 if target.get("action") not in waiting:
                     continue
-                id_ = f"~{target['action']}"
+                id_, extension_id = f"~{target['action']}", waiting[target["action"]]
+                vote = partial(self._approvals.vote, extension_id=extension_id, message=message)
                 outcome = (
                     NOT_SHOWN
-                    if shown is not None and id_ not in shown
-                    else _attempted(tx, partial(self._approvals.vote, tx, caller, id_, choice, message=message))
+                    if shown is not None and (extension_id or id_) not in shown
+                    else attempted(tx, partial(vote, tx, caller, id_, choice))
                 )
                 if isinstance(outcome, Refusal):
                     _audit(tx, self._clock(), "request.refused", caller, id_, outcome, bulk=bulk_id, asked=asked)
@@ -270,7 +273,7 @@ class Bulks:
     def _record(self, tx: Transaction, checked: _Checked, bulk_id: int) -> Action | Refusal:
         if isinstance(checked, Refusal):
             return checked
-        return _attempted(tx, lambda: self._runs.record(tx, *checked, bulk_id=bulk_id)[0])
+        return attempted(tx, lambda: self._runs.record(tx, *checked, bulk_id=bulk_id)[0])
 
     def _row(
         self, number: int, now: int, caller: Caller, request: BulkInput, outcomes: Sequence[Action | Refusal]
@@ -358,6 +361,7 @@ class _Counted:
     outcomes: dict[Outcome, int] = field(default_factory=dict)
     awaiting: int = 0
     expires_at: int | None = None
+    later_ends: int = 0
     severity: int | None = None
     undo_after_minutes: int | None = None
     timed: int = 0
@@ -375,6 +379,7 @@ class _Counted:
         if row["awaits"]:
             self.awaiting += number
             self.expires_at, self.severity = row["expires_at"], row["severity"]
+        self.later_ends += row["later_ends"]
         first = stored_actions.find(reads, row["first_id"])  # as long as it, last all
         undo = json.loads(first["doc"]).get("undo") if first is not None else None
         self.undo_after_minutes = undo.get("afterMinutes", 0) if undo is not None else None
@@ -403,7 +408,7 @@ def _states(reads: Reads, row: Row) -> list[TargetState]:
     ]
 
 
-def _attempted(tx: Transaction, work: Callable[[], T]) -> T | Refusal:
+def attempted(tx: Transaction, work: Callable[[], T]) -> T | Refusal:
     """What is done for one target, or why it is refused, so that it doesn't stop the others."""
     try:
         with tx.savepoint():

@@ -447,6 +447,8 @@ class End(NamedTuple):
     """None: not by itself (ms)."""
     note: str = ""
     """Why."""
+    request: str | None = None
+    """The id of the request, if it is one of several at once."""
 
 
 def set_time(
@@ -493,7 +495,7 @@ def _request_extensions(
         approvals.insert(tx, waiting)
         id_, of_rows, why = f"~{waiting.id}", [f"~{one['id']}" for one in rows], end.note or None
         about = {"id": id_, "asked_by": user, "asked_at": now, "at": end.at, "note": why, "targets": of_rows}
-        extension = Extension(**about, approval=waiting.shown())
+        extension = Extension(**about, request=end.request, approval=waiting.shown())
         entry = Entry("extension.requested", by=user, text=why, extension=id_, before=before, after=end.at)
         asked.append(_change(tx, row, {}, entry, user, now, extension=extension))
     return asked

@@ -1,10 +1,12 @@
 """What is in force right now: listed, undone, given another end, marked as ended (core/docs/in-force.md#measures)."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from core.actions import in_force, rights
+from core.actions.bulks import BulkOutcomes, Refusal, attempted
 from core.actions.in_force import End
 from core.actions.lifecycle import find, note
 from core.actions.undos import Undos
@@ -115,17 +117,32 @@ class Measures:
         not_found, forbidden, bad_request (not later than now, or not allowed), conflict.
         """
 
-        def work(tx: Transaction) -> Action:
-            lasts = [max(group, key=in_force.end_of) for group in self._changeable(tx, caller, measure_id)]
-            earlier = [one for one in lasts if one["ends_at"] is not None]
-            if not earlier:
-                raise ResponderBotError("conflict", "It has no end, so it can't be extended.")
-            later = [one for one in earlier if end.at is None or end.at > one["ends_at"]]
-            if not later:
-                raise ResponderBotError("bad_request", "That is no later than it ends anyway; give a later time.")
-            return self._set_time(tx, caller, later, end)
+        return await self._database.transaction(lambda tx: self._extended(tx, caller, measure_id, end))
+
+    async def extend_all(self, caller: Caller, ends: Mapping[str, int | None], note: str) -> BulkOutcomes:
+        """Have these measures last longer, each until its own time, in one commit; one that is refused stops no other.
+
+        What goes beyond what was approved is asked for as one request, whose id is that of the outcomes.
+        """
+
+        def work(tx: Transaction) -> BulkOutcomes:
+            request, outcomes = f"~{objects.next_id(tx)}", list[tuple[str, str | Refusal]]()
+            for id_, at in ends.items():
+                outcome = attempted(tx, partial(self._extended, tx, caller, id_, End(at, note, request)))
+                outcomes.append((id_, outcome if isinstance(outcome, Refusal) else outcome.to_json()))
+            return BulkOutcomes(request, outcomes)
 
         return await self._database.transaction(work)
+
+    def _extended(self, tx: Transaction, caller: Caller, measure_id: str, end: End) -> Action:
+        lasts = [max(group, key=in_force.end_of) for group in self._changeable(tx, caller, measure_id)]
+        earlier = [one for one in lasts if one["ends_at"] is not None]
+        if not earlier:
+            raise ResponderBotError("conflict", "It has no end, so it can't be extended.")
+        later = [one for one in earlier if end.at is None or end.at > one["ends_at"]]
+        if not later:
+            raise ResponderBotError("bad_request", "That is no later than it ends anyway; give a later time.")
+        return self._set_time(tx, caller, later, end)
 
     async def shorten(self, caller: Caller, measure_id: str, end: End) -> Action:
         """Have a measure end earlier, at this time. Raises as `extend` does."""

@@ -29,7 +29,7 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
     )
     async def run(request: Request) -> Response:
         key, body = idempotency_key(request)
-        return json_response(_answer(await bulks.start(request.caller, request.body, key=key, body=body)))
+        return json_response(answer(await bulks.start(request.caller, request.body, key=key, body=body)))
 
     @route("GET /{id}", "See how far a run on several objects is", response=Bulk, errors=(404,))
     async def get(request: Request) -> Response:
@@ -45,12 +45,12 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
     )
     async def retry(request: Request) -> Response:
         key, _ = idempotency_key(request)
-        return json_response(_answer(await bulks.retry(request.caller, request.path["id"], key=key)))
+        return json_response(answer(await bulks.retry(request.caller, request.path["id"], key=key)))
 
     async def decide(request: Request, choice: Choice) -> Response:
         asked: BulkDecision = request.body
         decided = bulks.decide(request.caller, request.path["id"], choice, shown=asked.actions, message=asked.message)
-        return json_response(_answer(await decided))
+        return json_response(answer(await decided))
 
     @route(
         "POST /{id}/approve",
@@ -73,7 +73,7 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
     return route
 
 
-def _answer(outcomes: BulkOutcomes) -> str:
+def answer(outcomes: BulkOutcomes) -> str:
     """The JSON of a BulkAnswer; that of its actions is sent as it is stored."""
     entries = [
         f'{{"objectId":{json.dumps(object_id)},"status":201,"action":{outcome}}}'

@@ -7,8 +7,9 @@ from starlette.responses import Response
 from core.actions.in_force import End
 from core.actions.measures import MeasureFilter, Measures
 from core.api.actions import idempotency_key
+from core.api.bulks import answer
 from core.api.http.endpoint import Endpoint, Request, Routes, json_list_response, json_response
-from core.models import Action, EndInput, MarkEndedInput, Measure
+from core.models import Action, BulkAnswer, EndInput, EndsInput, MarkEndedInput, Measure
 
 BASE = "/api/connector/engine/measure"
 
@@ -45,6 +46,11 @@ def endpoints(measures: Measures) -> list[Endpoint]:
     )
     async def extend(request: Request) -> Response:
         return json_response(await measures.extend(request.caller, request.path["id"], _end(request)))
+
+    @change("POST /_extend", "Have several measures last longer", body=EndsInput, response=BulkAnswer)
+    async def extend_all(request: Request) -> Response:
+        ends: EndsInput = request.body
+        return json_response(answer(await measures.extend_all(request.caller, ends.ends, ends.note.strip())))
 
     @change(
         "POST /{id}/shorten", "Have a measure end earlier", body=EndInput, response=Action, purpose="shorten a measure"

@@ -496,6 +496,15 @@ class EndInput(Input):
     note: str = Field("", max_length=NOTE_LIMIT, description="why, for whoever decides on it")
 
 
+class EndsInput(Input):
+    """`POST /api/connector/engine/measure/_extend`."""
+
+    ends: dict[str, Millis | None] = Field(
+        min_length=1, max_length=MAX_TARGETS, description="by id when core is to undo it; null for not by itself"
+    )
+    note: str = Field("", max_length=NOTE_LIMIT, description="why, for whoever decides on it")
+
+
 class MarkEndedInput(Input):
     """`POST /api/connector/engine/measure/{id}/end`."""
 

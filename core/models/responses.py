@@ -354,6 +354,8 @@ class Extension(ApiModel):
     """When core would undo it (ms); None: never."""
     note: str | None = None
     """Why, as who asked said."""
+    request: ObjectId | None = None
+    """The request of several at once that it is of."""
     approval: Approval
     targets: list[ObjectId] = Field(default_factory=list)
     """What it is for, of what the action has left in force."""
@@ -596,6 +598,8 @@ class BulkCounts(ApiModel):
     """Actions that wait for approval."""
     expires_at: Millis | None = None
     """When the first of them expires."""
+    later_ends: int = 0
+    """Actions whose extension waits for approval."""
     severity: int | None = None
     """The highest of the alerts and cases that they run on."""
     undo_after_minutes: int | None = None

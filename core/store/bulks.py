@@ -9,7 +9,9 @@ from core.common.database import Reads, Row, Transaction
 _COLUMNS = "id, created_by, created_at, responder_name, request, targets, total, refused, retried_by"
 
 
-_TOLD = "bulk_id IS NOT NULL AND (awaits_approval = 1 OR outcome = 'denied')"
+_IN_FORCE = "EXISTS (SELECT 1 FROM in_force WHERE in_force.action_id = action.id)"
+_TOLD = f"bulk_id IS NOT NULL AND (awaits_approval = 1 OR outcome = 'denied' OR {_IN_FORCE})"
+_LATER_END = "(SELECT id FROM approval WHERE action_id = action.id AND id <> action.id AND is_waiting = 1) AS later_end"
 
 
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
@@ -46,8 +48,17 @@ def awaiting(reads: Reads, bulk_id: int) -> list[int]:
     return [row["id"] for row in rows]
 
 
+def later_ends(reads: Reads, bulk_id: int) -> dict[int, str]:
+    """The ids of the extensions that wait for approval, by the actions of a bulk."""
+    rows = reads.rows(f"SELECT id, {_LATER_END} FROM action WHERE bulk_id = :id", {"id": bulk_id})
+    return {row["id"]: f"~{row['later_end']}" for row in rows if row["later_end"] is not None}
+
+
 def told_of(reads: Reads, root_id: int) -> set[int]:
-    """The bulks with runs that wait or were denied on an alert or a case, or on what an alert shares with its case."""
+    """The bulks with runs on an alert or a case, or on what an alert shares with its case, that messages may name.
+
+    They wait, were denied or left something in force.
+    """
     rows = reads.rows(
         f"SELECT bulk_id FROM action WHERE root_id = :id AND {_TOLD} UNION ALL SELECT bulk_id FROM alert_artifact"
         f" JOIN action ON object_id = artifact_id WHERE alert_id = :id AND {_TOLD}",
@@ -67,12 +78,14 @@ def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
     """How many actions of each bulk are in which state.
 
     `bulk_id, status, outcome` (of those that did not succeed), `awaits` (1: for approval), `count`, `expires_at` (the
-    first, ms), `severity` (the highest), `first_id` of the actions; `timed` (how many core undoes), `release_at` (the
-    last, ms), `endless` (how many are in force beside those), `undone`, `not_released` (their undo waits or failed).
+    first, ms), `later_ends` (how many extensions wait), `severity` (the highest), `first_id` of the actions; `timed`
+    (how many core undoes), `release_at` (the last, ms), `endless` (how many are in force beside those), `undone`,
+    `not_released` (their undo waits or failed).
     """
     return reads.rows(
         "SELECT bulk_id, status, outcome, awaits, count(*) AS count, min(expires_at) AS expires_at,"
-        " max(severity) AS severity, min(id) AS first_id, count(CASE undo WHEN 'available' THEN due_at END) AS timed,"
+        " count(later_end) AS later_ends, max(severity) AS severity, min(id) AS first_id,"
+        " count(CASE undo WHEN 'available' THEN due_at END) AS timed,"
         " max(CASE undo WHEN 'available' THEN due_at END) AS release_at,"
         " count(CASE WHEN undo = 'available' AND due_at IS NULL THEN active END) AS endless,"
         " count(CASE undo WHEN 'undone' THEN 1 END) AS undone,"
@@ -80,6 +93,7 @@ def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
         " FROM (SELECT action.id, bulk_id, status, awaits_approval AS awaits, approval.expires_at,"
         " CASE status WHEN 'Failure' THEN coalesce(outcome, 'failed') WHEN 'Deleted' THEN 'cancelled' END AS outcome,"
         " CASE status WHEN 'Success' THEN coalesce(undo_status, 'available') ELSE 'available' END AS undo,"
+        f" {_LATER_END},"
         " (SELECT severity FROM object WHERE object.id = action.root_id) AS severity,"
         " (SELECT max((SELECT at FROM due WHERE kind = 'undo' AND due.id = in_force.id)) FROM in_force"
         " WHERE action_id = action.id) AS due_at,"

@@ -235,11 +235,24 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
     """The requests of one bulk that somebody may see, which are decided together."""
     requested = [action for action, _ in waiting]
     action = requested[0]
-    value = button(Intent("bulk_review", action.bulk or ""))
+    extension = undo_state.later_end(action)
+    value = button(Intent("bulk_review", action.bulk or "", extension.request or "" if extension else ""))
     review = button_element("Review", ids.BULK_REVIEW, value, of=action.id, style="primary")
     what = f"{runs.name(action)} on {count(len(waiting), 'target')}{undo_state.for_how_long(action)}?"
+    if extension is not None:
+        what = asks_to_keep(action, extension, len(waiting))
+        asks = f"{closed_among(waiting)}{what} ({action.bulk})\n{runs.first_targets(waiting)}"
+        return section(f"{asks} · {undo_state.needed(extension)}", accessory=review)
     asks = f"{closed_among(waiting)}*{what}* · {person_name(action.created_by)} ({action.bulk})"
     return section(f"{asks}\n{runs.first_targets(waiting)} · {decision_on_all(requested)}", accessory=review)
+
+
+def asks_to_keep(action: Action, extension: Extension, number: int) -> str:
+    """`⏳ *anna* asks to keep *Isolate Host* on 4 targets *with no end*`: more time for runs of a bulk; mrkdwn."""
+    by = f"*{person_name(extension.asked_by)}*"
+    asks = f"⏳ {by} asks" if extension.outcome is None else f"{by} asked"
+    longer = undo_state.longer(action, extension)
+    return f"{asks} to keep *{runs.name(action)}* on {count(number, 'target')} *{longer}*"
 
 
 def direct_request(
@@ -473,11 +486,7 @@ def later_end_request(
     if undo_state.later_end(action) is None:
         until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
         asked = f"*{by}* asked to keep {runs.heading(action, view)} *{until}*."
-        decided = {
-            "approved": f"Approved by {approvers}",
-            "denied": f"Denied by {person_name(extension.ended_by or '')}",
-            "lapsed": "It was undone, or given another time, before that was approved",
-        }.get(extension.outcome or "", "Nobody answered in time")
+        decided = later_end_decision(extension)
         stays = "; its end stays as it is" if extension.outcome in ("denied", "expired") else ""
         ends = f" It {undo_state.ends(action)}." if stays and undo_state.is_in_force(action) else ""
         shown = section(f"{decided}{runs.why_denied(extension, view, REASON_LIMIT)}.{ends}")
@@ -488,6 +497,15 @@ def later_end_request(
     blocks = [section(asks), context(needs), *decide]
     text = _push(f"{what}{of}", "", view)
     return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
+
+
+def later_end_decision(extension: Extension) -> str:
+    """How a request for more time was decided; mrkdwn."""
+    return {
+        "approved": f"Approved by {people(extension.approval.approved_by)}",
+        "denied": f"Denied by {person_name(extension.ended_by or '')}",
+        "lapsed": "It was undone, or given another time, before that was approved",
+    }.get(extension.outcome or "", "Nobody answered in time")
 
 
 def deny_view(

@@ -21,6 +21,7 @@ from bot.features.runs.flow import UNKNOWN, masked
 from bot.features.runs.targets import within
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.run_form import SEVERAL_TITLE as TITLE
+from bot.features.undos.handlers import UNKNOWN_TIME
 from bot.message import ButtonIds, Message
 from bot.outbox import RefreshRequest
 from bot.outbox.models import bulk_key
@@ -68,8 +69,8 @@ async def on_review(context: Context) -> None:
 
     Always in a modal: a message takes less, and nobody is to approve what was left out of it.
     """
-    bulk = await _opened(context, REVIEW_TITLE)
-    await context.show_modal(await _review_view(context, bulk, await _runs(context, bulk)))
+    bulk, request = await _opened(context, REVIEW_TITLE)
+    await context.show_modal(await _review_view(context, bulk, await _runs(context, bulk), request))
 
 
 async def _runs(context: Context, bulk: Bulk) -> Listed:
@@ -77,33 +78,37 @@ async def _runs(context: Context, bulk: Bulk) -> Listed:
     return [(one.action, one.view) for one in await _shown(context, bulk.targets) if one.action is not None]
 
 
-async def _review_view(context: Context, bulk: Bulk, listed: Listed, *, has_changed: bool = False) -> dict[str, Any]:
-    waiting = [(run, view) for run, view in listed if runs.awaits_approval(run)]
-    login, responder = context.person.login, None
-    why_not = "You asked for it, so somebody else decides." if login == bulk.created_by else ""
-    if waiting:
+async def _review_view(
+    context: Context, bulk: Bulk, listed: Listed, request: str, *, has_changed: bool = False
+) -> dict[str, Any]:
+    """What waits of it; with a `request` the later ends that this asks for."""
+    waiting, login, responder = views.waiting(listed, request), context.person.login, None
+    asked_by = next((end.asked_by for *_, end in waiting if end is not None), bulk.created_by)
+    why_not = "You asked for it, so somebody else decides." if login == asked_by else ""
+    if waiting and all(approvals.has_voted(run, login, end) for run, _, end in waiting):
+        why_not = why_not or "You have approved it; it needs somebody else's approval as well."
+    if waiting and not request:
         responder = await subjects.responder(context.core, waiting[0][1].subject, bulk.responder_name)
-        if all(approvals.has_voted(run, login) for run, _ in waiting):
-            why_not = why_not or "You have approved it; it needs somebody else's approval as well."
-    readable = [(run, view) for run, view in waiting if approvals.sees_all(view.clearance, view.subject)]
-    hidden = max(bulk.awaiting - len(readable), 0)
+    readable = [(run, view) for run, view, _ in waiting if approvals.sees_all(view.clearance, view.subject)]
+    hidden = max((bulk.later_ends if request else bulk.awaiting) - len(readable), 0)
 
     def render(button: ButtonIds) -> dict[str, Any]:
-        return views.review_view(bulk, readable, hidden, why_not, responder, button=button, has_changed=has_changed)
+        asked = (bulk, readable, hidden, why_not, responder)
+        return views.review_view(*asked, button=button, request=request, has_changed=has_changed)
 
-    return await responses.with_buttons(context, f"bulk:{bulk.id}:review", render)
+    return await responses.with_buttons(context, f"bulk:{bulk.id}:review:{request}", render)
 
 
 async def on_approve_view(context: Context) -> Json:
     """Approve those of its runs that this person has read, if they still wait and are the same."""
     submitted = view_of(context)
     bulk = await context.core.bulk(str(view_metadata(submitted).get("id") or ""))
-    listed = await _runs(context, bulk)
-    shown = await _review_view(context, bulk, listed, has_changed=True)
+    listed, request = await _runs(context, bulk), str(view_metadata(submitted).get("request") or "")
+    shown = await _review_view(context, bulk, listed, request, has_changed=True)
     if shown["private_metadata"] != submitted.get("private_metadata"):
         return modals.update(shown)
     approved = await answered(context.core.approve_bulk(bulk.id, view_metadata(submitted)["runs"]))
-    done = views.decided(bulk, await masked(context, approved), "approved", listed)
+    done = views.decided(bulk, await masked(context, approved), "approved", listed, is_later_end=bool(request))
     return modals.update(modals.message_view("Done", done))
 
 
@@ -111,12 +116,12 @@ async def on_deny_button(context: Context) -> None:
     """Ask why those of its runs that this person has read are denied, which whoever asked for them reads."""
     intent = await responses.clicked_intent(context)
     read, bulk = view_metadata(view_of(context)).get("runs", []), await context.core.bulk(intent.object_id)
-    shown = [(run, view) for run, view in await _runs(context, bulk) if run.id in read]
-    waiting = [(run, view) for run, view in shown if runs.awaits_approval(run)]
+    listed, request = await _runs(context, bulk), intent.argument
+    waiting = [(run, view) for run, view, end in views.waiting(listed, request) if (end or run).id in read]
     if not waiting:
         await responses.respond(context, notices.notice("Nothing of it waits any more."), "Deny")
         return
-    await context.show_modal(views.deny_view(bulk, waiting))
+    await context.show_modal(views.deny_view(bulk, waiting, request))
 
 
 async def on_deny_view(context: Context) -> Json:
@@ -126,13 +131,14 @@ async def on_deny_view(context: Context) -> Json:
     bulk = await context.core.bulk(str(metadata.get("id")))
     listed = await _runs(context, bulk)
     denied = await answered(context.core.deny_bulk(bulk.id, metadata.get("runs", []), reason))
-    done = views.decided(bulk, await masked(context, denied), "denied", listed)
+    is_later_end = bool(metadata.get("request"))
+    done = views.decided(bulk, await masked(context, denied), "denied", listed, is_later_end=is_later_end)
     return modals.update(modals.message_view("Denied", done))
 
 
 async def on_undo_all(context: Context) -> None:
     """Ask, with all that ends."""
-    bulk = await _opened(context, UNDO_TITLE)
+    bulk, _ = await _opened(context, UNDO_TITLE)
     await context.show_modal(await _undo_view(context, bulk, await _in_force(context, bulk)))
 
 
@@ -165,13 +171,13 @@ async def on_undo_all_view(context: Context) -> Json:
 
 async def on_extend_all(context: Context) -> None:
     """Ask how much longer all of its runs are to last."""
-    bulk = await _opened(context, EXTEND_TITLE)
+    bulk, _ = await _opened(context, EXTEND_TITLE)
     timed = await _in_force(context, bulk, timed=True)
     if not timed:
         await context.show_modal(modals.notice(EXTEND_TITLE, "Nothing of it that you may see ends by itself."))
         return
-    policy = await subjects.policy(context.core, timed[0][1].subject, bulk.responder_name)
-    await context.show_modal(views.extend_all_view(bulk, timed, policy, context.services.clock_ms()))
+    policy, able = await subjects.policy_and_able(context.core, timed[0][1].subject, bulk.responder_name)
+    await context.show_modal(views.extend_all_view(bulk, timed, policy, context.services.clock_ms(), able))
 
 
 async def on_extend_all_view(context: Context) -> Json:
@@ -181,21 +187,33 @@ async def on_extend_all_view(context: Context) -> Json:
     if minutes is None:
         return modals.errors({"longer": "Choose how much longer."})
 
-    async def extend(action: Action) -> Action:
-        at = action.undo.at if action.undo is not None and minutes else None
-        return await context.core.extend_measure(action.id, at + minutes * MINUTE_MS if at is not None else None)
+    bulk = await context.core.bulk(str(metadata.get("id")))
+    timed = {run.id: (run, view) for run, view in await _in_force(context, bulk, timed=True)}
+    ends = {
+        id_: run.undo.at + minutes * MINUTE_MS if minutes and run.undo is not None and run.undo.at else None
+        for id_, (run, _) in timed.items()
+        if id_ in metadata.get("runs", ())
+    }
+    if not ends:
+        return modals.update(modals.notice(EXTEND_TITLE, "Nothing of it that you may see ends by itself."))
+    answer = await answered(context.core.extend_measures(ends, modals.values(view).get("note", "")), UNKNOWN_TIME)
+    changed = [entry.action for entry in answer.actions if entry.action is not None]
+    refused = [(timed[one.object_id][0].object_id, one.message or "") for one in answer.actions if one.action is None]
+    waiting = [end for end in map(undo_state.later_end, changed) if end is not None]
+    for run, _ in timed.values():
+        context.refresh(run.object_id)
+    _, able = await subjects.policy_and_able(context.core, timed[next(iter(ends))][1].subject, bulk.responder_name)
+    needs = f". It needs {undo_state.needed(waiting[0], able)}" if waiting else ""
+    done = views.changed_all("More time", len(changed) - len(waiting), len(waiting), refused, needs)
+    return modals.update(modals.message_view("Asked" if waiting else "Done", done))
 
-    timed = await _in_force(context, await context.core.bulk(str(metadata.get("id"))), timed=True)
-    shown = [(run, view) for run, view in timed if run.id in metadata.get("runs", ())]
-    return modals.update(modals.message_view("Done", await _changed(context, "More time", shown, extend)))
 
-
-async def _opened(context: Context, title: str) -> Bulk:
-    """The bulk of the clicked button, whose modal is open; what it shows takes longer than Slack waits."""
+async def _opened(context: Context, title: str) -> tuple[Bulk, str]:
+    """The bulk of the clicked button, and the request that it names; its modal is open, as this takes a while."""
     intent = await responses.clicked_intent(context)
     responses.require_permission(context, "manageAction")
     await responses.open_view(context, modals.loading(title), f"Press *{title}* again.")
-    return await context.core.bulk(intent.object_id)
+    return await context.core.bulk(intent.object_id), intent.argument
 
 
 async def _in_force(context: Context, bulk: Bulk, *, timed: bool = False) -> Listed:
@@ -224,7 +242,7 @@ async def _changed(
         context.refresh(action.object_id)
 
     await asyncio.gather(*(of(action) for action, _ in in_force))  # so that none has ended before all have begun
-    waiting = sum(runs.awaits_approval(one) or undo_state.later_end(one) is not None for one in changed)
+    waiting = sum(map(runs.awaits_approval, changed))
     return views.changed_all(verb, len(changed) - waiting, waiting, refused)
 
 

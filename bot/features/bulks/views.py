@@ -1,9 +1,9 @@
 """A responder on several objects: the question before it runs, what became of it, and how far it is."""
 
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import actions, button_element, confirmation, pages
@@ -18,6 +18,7 @@ from bot.block_kit.text import (
     section,
     sections,
     slack_date,
+    time_ahead,
 )
 from bot.clearance import RedactedView
 from bot.features.approvals import views as approvals
@@ -34,10 +35,13 @@ from core.models import (
     BulkAnswer,
     BulkCounts,
     BulkTarget,
+    Extension,
     Measure,
     OfferedResponder,
+    Person,
     Policy,
 )
+from core.models.inputs import NOTE_LIMIT
 
 REASONS = 10
 PAGE = 40  # objects in Show each
@@ -51,10 +55,39 @@ Listed = Sequence[tuple[Action, RedactedView]]
 """Runs of a bulk, each with what one person may see of what it is on."""
 
 
-def progress(bulk: BulkCounts, waiting: Listed = (), *, button: ButtonIds, is_own: bool = False) -> Message:
+T = TypeVar("T")
+_End = tuple[Action, RedactedView, Extension]
+
+
+def by_request(listed: Iterable[tuple[Action, T]]) -> dict[str, list[tuple[Action, T, Extension]]]:
+    """Those for which more time is, or was, asked for at once with others, by that request."""
+    found = dict[str, list[tuple[Action, T, Extension]]]()
+    for action, of_action in listed:
+        extension = action.undo.extension if action.undo is not None else None
+        if extension is not None and extension.request:
+            found.setdefault(extension.request, []).append((action, of_action, extension))
+    return found
+
+
+def waiting(listed: Iterable[tuple[Action, T]], request: str = "") -> list[tuple[Action, T, Extension | None]]:
+    """Those that wait for approval, or whose later end does for which this request asks."""
+    if request:
+        return [one for one in by_request(listed).get(request, ()) if one[2].outcome is None]
+    return [(action, of_action, None) for action, of_action in listed if runs.awaits_approval(action)]
+
+
+def progress(
+    bulk: BulkCounts,
+    waiting: Listed = (),
+    later: Mapping[str, Sequence[tuple[Action, Any, Extension]]] | None = None,
+    *,
+    button: ButtonIds,
+    is_own: bool = False,
+) -> Message:
     """How far a bulk is. It fits any channel, as it names only objects of `waiting`: what one person may see.
 
-    `is_own`: that person asked for it, so that nothing is asked of them.
+    `later` are the requests for more time that wait. `is_own`: that person asked for it, so that nothing is asked of
+    them.
     """
     blocks: list[Block] = [section(_head(bulk))]
     elements: list[dict[str, Any]] = []
@@ -65,6 +98,13 @@ def progress(bulk: BulkCounts, waiting: Listed = (), *, button: ButtonIds, is_ow
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
     if in_force := _in_force(bulk):
         blocks.append(section(f"🔒 *{in_force.removeprefix(', ')}*. *Show each* names them."))
+    for request, of_request in (later or {}).items():
+        if ends := [end for *_, end in of_request if end.outcome is None]:
+            review = button_element(
+                "Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id, request)), of=request
+            )
+            asks = approvals.asks_to_keep(of_request[0][0], ends[0], len(ends))
+            blocks.append(section(f"{asks}: *Review* names each.\n{undo_state.needed(ends[0])}", accessory=review))
     elements += _ends(bulk, button)
     if bulk.not_released:
         blocks.append(section(f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."))
@@ -151,26 +191,37 @@ def _in_force_lines(verb: str, bulk: BulkCounts, in_force: Listed, rows: Mapping
     return sections([f"{asks}\n{whose}", *rows.values()])
 
 
-def extend_all_view(bulk: BulkCounts, timed: Listed, policy: Policy, now_ms: int) -> dict[str, Any]:
-    """Asks how much longer these of its runs are to last. The metadata has them."""
+def extend_all_view(
+    bulk: BulkCounts, timed: Listed, policy: Policy, now_ms: int, able: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Asks how much longer these of its runs are to last, which `able` may approve. The metadata has them."""
     last = max((action.undo.at for action, _ in timed if action.undo is not None and action.undo.at), default=now_ms)
     field = undo_state.longer_field("longer", policy, max(0, -((now_ms - last) // MINUTE_MS)))
+    limits = [(action.undo.at or 0, action.undo.approved_until) for action, _ in timed if action.undo is not None]
+    is_asked = any(limit is not None for _, limit in limits)
+    is_all = is_asked and all(limit is not None and at >= limit for at, limit in limits)
+    begins = "It needs" if is_all else "Beyond what was approved it needs"
+    by = f"{count(policy.approval or 1, 'approval')}{undo_state.approval_by(able)}"
+    needs = f"{begins} {by}; until then each ends as it does now." if is_asked else ""
+    asks = [undo_state.note_field(), *([context(needs)] if needs else [])]
     return modals.modal(
         "Extend all",
         [
             *_in_force_lines("Extend", bulk, timed, in_force_rows(timed, (), (), "")),
-            *(field or [section(undo_state.no_later_end(policy))]),
+            *([*field, *asks] if field else [section(undo_state.no_later_end(policy))]),
         ],
         callback_id=ids.EXTEND_ALL_VIEW,
-        submit="Extend all" if field else "",
+        submit=("Ask to extend" if is_all else "Extend all") if field else "",
         metadata=json.dumps({"id": bulk.id, "runs": [action.id for action, _ in timed]}),
         close="Cancel",
     )
 
 
-def changed_all(verb: str, number: int, waiting: int, refused: Sequence[tuple[str, str]]) -> Message:
-    """How many runs of a bulk were changed, how many such requests wait for approval, and why others were refused."""
-    asked = f"Asked for on {count(waiting, 'target')}: it waits for approval." if waiting else ""
+def changed_all(
+    verb: str, number: int, waiting: int, refused: Sequence[tuple[str, str]], needs: str = ": it waits for approval."
+) -> Message:
+    """How many runs of a bulk were changed, how many such requests wait and for what, and why others were refused."""
+    asked = f"Asked for on {count(waiting, 'target')}{needs}" if waiting else ""
     done = f"{verb} on {count(number, 'target')}." if number or not waiting else ""
     return questions.with_reasons(" ".join(filter(None, [done, asked])), "*Refused*", refused)
 
@@ -209,10 +260,69 @@ def decisions(listed: Listed) -> str:
     return clip("\n".join(lines), LINES_LIMIT // 2)
 
 
-def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool) -> Message:
+def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = False) -> Message:
     """Mentions in the thread those who are asked to decide."""
+    if is_later_end:
+        shown = f"{who} More time for *{_name(bulk)}*. *Review* above shows for which targets.".strip()
+        return Message(f"Approve or deny: more time for {_name(bulk)}", (section(shown),), is_broadcast)
     shown = f"{who} *{_name(bulk)}* on {_asked(bulk)}. *Review* above shows each.".strip()
     return Message(_push(bulk), (section(shown),), is_broadcast)
+
+
+def more_time(
+    bulk: BulkCounts, request: str, listed: Listed, person: Person, *, button: ButtonIds, is_reminder: bool = False
+) -> Message:
+    """What asks `person` for more time for several runs of a bulk, or tells how that was decided.
+
+    `listed` are all of that request, each with what this person may see.
+    """
+    of_request = by_request(listed).get(request, [])
+    ends = [one for one in of_request if one[2].outcome is None] or of_request
+    if not ends:
+        return notices.notice(f"*{_name(bulk)}*: this request for more time was replaced by a later one.")
+    action, _, extension = ends[0]
+    seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
+    named = {runs.on_target(run, view).removeprefix(" on ") or runs.target(view): None for run, view, _ in seen}
+    on = some_of(list(named), runs.MAX_TARGETS, len(ends)) if named else count(len(ends), "target")
+    what = f"keep {_name(bulk)} on {on} {undo_state.longer(action, extension)}"
+    rows = [_later_row(*one) for one in seen[:MOST_NAMED]]
+    rows += [f"and {len(ends) - len(rows)} more"] if len(ends) > len(rows) else []
+    if extension.outcome is None:
+        decided, said = "Approve or deny", context(undo_state.needed(extension))
+    else:
+        decided = "; ".join({approvals.later_end_decision(end): None for *_, end in ends})
+        why = _said_of_all([runs.why_denied(end, view, approvals.REASON_LIMIT) for _, view, end in ends])
+        said = section(f"{decided}{why}.")
+        what += "" if all(end.outcome == "approved" for *_, end in ends) else "; its end stays as it is"
+    closed = approvals.closed_among([one[:2] for one in seen], is_on_phone=True) if extension.outcome is None else ""
+    text = clip(f"{closed}{decided}: {what}, asked by {person_name(extension.asked_by)}", MESSAGE_TEXT_LIMIT)
+    blocks = [*sections([_asks_to_keep(ends), *rows]), said]
+    if any(approvals.may_decide(run, person, view.subject, end) for run, view, end in ends if end.outcome is None):
+        value = button(Intent("bulk_review", bulk.id, request))
+        blocks.append(actions(button_element("Review", ids.BULK_REVIEW, value, style="primary")))
+    is_asked_again = is_reminder and extension.outcome is None
+    return notices.reminded(text, blocks) if is_asked_again else Message(text, tuple(blocks))
+
+
+def _asks_to_keep(ends: Sequence[_End]) -> str:
+    """Who asks to keep what, until when, and why; mrkdwn."""
+    action, _, extension = ends[0]
+    closed = approvals.closed_among([one[:2] for one in ends]) if extension.outcome is None else ""
+    why = _said_of_all([runs.quoted(end.note or "", NOTE_LIMIT, view) for _, view, end in ends])
+    return f"{closed}{approvals.asks_to_keep(action, extension, len(ends))}{f' · {why}' if why else ''}"
+
+
+def _later_row(action: Action, view: RedactedView, extension: Extension) -> str:
+    """The target, until when it is in force, and until when it is to be."""
+    then = f"until {time_ahead(extension.at, extension.asked_at)}" if extension.at is not None else "with no end"
+    row = f"{_target_line(action, view, REVIEW_TARGETS)} · now it {undo_state.ends(action)}"
+    closed = approvals.closed(view, extension.asked_at)
+    return f"{closed}{row}; then *{then}*" if extension.outcome is None else row
+
+
+def _said_of_all(texts: Sequence[str]) -> str:
+    """What was said of each, if all of them show the same of it."""
+    return texts[0] if len(set(texts)) == 1 else ""
 
 
 def _named(bulk: BulkCounts, waiting: Listed) -> list[Block]:
@@ -331,49 +441,58 @@ def review_view(
     responder: OfferedResponder | None,
     *,
     button: ButtonIds,
+    request: str = "",
     has_changed: bool = False,
 ) -> dict[str, Any]:
     """Asks to approve what waits of it, with each object, the inputs, how long it lasts and what it does.
 
-    `hidden` others they may not see, and don't decide on; `why_not`: why they decide on none. The metadata has the runs
-    and a digest of what is shown; `has_changed`: somebody has read something else before.
+    With a `request` to let it last longer, as that asks. `hidden` others they may not see, and don't decide on;
+    `why_not`: why they decide on none. The metadata has the runs and a digest of what is shown; `has_changed`: somebody
+    has read something else before.
     """
-    total, waits = len(waiting), [action for action, _ in waiting]
-    lasts = undo_state.for_how_long(waits[0]) if waits else ""
-    shown = _asks(f"{_name(bulk)} on {count(total, 'target')}{lasts}", bulk, waiting)
-    if waits:
+    waits, ends = [action for action, _ in waiting], by_request(waiting).get(request, [])
+    total, ids_ = len(waits), [end.id for *_, end in ends] or [action.id for action in waits]
+    keeps = "Keep with no end" if ends and ends[0][2].at is None else "Keep longer"
+    label = f"{keeps} ({total})" if ends else in_title(bulk, f" ({total})")
+    shown = _asks("", bulk, waiting, ends)
+    if waits and not ends:
         shown += _inputs(waits[0], [view for _, view in waiting])
         shown += [section(undo_state.planned(waits[0])), *approvals.effect(responder)]
     if hidden:
         shown.append(context(f"{count(hidden, 'more target')} that you may not see: somebody else decides."))
     more: list[Block] = [context(why_not or "Nothing of it waits any more.")]
     if may_decide := not why_not and bool(waits):
-        deny = button_element(f"Deny all {total}", ids.BULK_DENY, button(Intent("bulk_deny", bulk.id)))
+        deny = button_element(f"Deny all {total}", ids.BULK_DENY, button(Intent("bulk_deny", bulk.id, request)))
         policy = responder.policy if responder is not None else None
-        needs = [approvals.decision_on_all(waits), approvals.named_approvers(policy)]
-        more = [context(*filter(None, needs)), actions(deny)]
+        needs = undo_state.needed(ends[0][2]) if ends else approvals.decision_on_all(waits)
+        more = [context(*filter(None, [needs, approvals.named_approvers(policy)])), actions(deny)]
+    about = {"id": bulk.id, "runs": ids_, "request": request, "shown": approvals.digest(shown)}
     return modals.modal(
-        in_title(bulk, f" ({total})?"),
+        f"{label}?",
         [*notices.changed(has_changed), *shown, *more],
         callback_id=ids.BULK_APPROVE_VIEW,
-        submit=in_title(bulk, f" ({total})") if may_decide else "",
-        metadata=json.dumps({"id": bulk.id, "runs": [run.id for run in waits], "shown": approvals.digest(shown)}),
+        submit=label if may_decide else "",
+        metadata=json.dumps(about),
         close="Not now",
     )
 
 
-def deny_view(bulk: BulkCounts, waiting: Listed) -> dict[str, Any]:
-    """Asks why these runs of it are denied."""
-    hint = f"{person_name(bulk.created_by)} reads it, and everybody who sees a card."
+def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "") -> dict[str, Any]:
+    """Asks why these runs of it are denied, or that they last longer."""
+    ends = by_request(waiting).get(request, [])
+    asked_by, ids_ = bulk.created_by, [action.id for action, _ in waiting]
+    if ends:
+        asked_by, ids_ = ends[0][2].asked_by, [end.id for *_, end in ends]
+    hint = f"{person_name(asked_by)} reads it, and everybody who sees a card."
     return modals.modal(
         "Deny",
         [
-            *_asks(f"Deny {_name(bulk)} on {count(len(waiting), 'target')}", bulk, waiting),
+            *_asks("Deny ", bulk, waiting, ends),
             modals.text_field("reason", "Reason", multiline=True, hint=hint),
         ],
         callback_id=ids.BULK_DENY_VIEW,
         submit=f"Deny {count(len(waiting), 'run')}",
-        metadata=json.dumps({"id": bulk.id, "runs": [action.id for action, _ in waiting]}),
+        metadata=json.dumps({"id": bulk.id, "runs": ids_, "request": request}),
         close="Cancel",
     )
 
@@ -389,8 +508,15 @@ def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
     return [section(part) for part in notices.parts("\n".join(lines))] if lines else []
 
 
-def _asks(what: str, bulk: BulkCounts, waiting: Listed) -> list[Block]:
-    """The question and who asks; each target, whether that is closed, and what is in force there already."""
+def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End]) -> list[Block]:
+    """The question and who asks; each target, whether that is closed, and what is in force there already.
+
+    With `ends` what is in force, until when, and until when it is to be.
+    """
+    if ends:
+        return sections([_asks_to_keep(ends), *(_later_row(*one) for one in ends)])
+    lasts = undo_state.for_how_long(waiting[0][0]) if waiting and not verb else ""
+    what = f"{verb}{_name(bulk)} on {count(len(waiting), 'target')}{lasts}"
     lines = [f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks"]
     for action, view in waiting:
         lines.append(_row(action, view, REVIEW_TARGETS))
@@ -410,15 +536,19 @@ def _target_line(action: Action | None, view: RedactedView, most: int) -> str:
     return questions.target_line(view, acts_on)
 
 
-def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed) -> Message:
+def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, *, is_later_end: bool = False) -> Message:
     """What became of a decision on all of these."""
     refused = [(entry.object_id, questions.why_not(entry)) for entry in response.actions if questions.why_not(entry)]
     done = {
         entry.action.id: entry.action for entry in response.actions if entry.action and not questions.why_not(entry)
     }
     named = runs.first_targets([one for one in shown if one[0].id in done])
-    text = f"You {verb} {count(len(done), 'run')}{f': {_name(bulk)} on {named}' if named else ''}."
-    if done and verb == "approved":
+    what = f"{'more time for ' if is_later_end else ''}{count(len(done), 'run')}"
+    text = f"You {verb} {what}{f': {_name(bulk)} on {named}' if named else ''}."
+    if is_later_end:
+        waiting = sum(undo_state.later_end(action) is not None for action in done.values())
+        text += f" Still wait for approval: {waiting}." if waiting else ""
+    elif done and verb == "approved":
         waiting = sum(map(runs.awaits_approval, done.values()))
         then = f"still wait for approval: {waiting}." if waiting else "They start now."
         text += f" {then}{'' if bulk.undo_after_minutes is None else ' *Undo all* is on its message.'}"

@@ -73,9 +73,7 @@ async def on_extend_button(context: Context) -> None:
     """Ask how much later a run shall end."""
     intent = await responses.clicked_intent(context)
     action, view = await subjects.visible_run(context, intent.object_id)
-    responder = await subjects.responder(context.core, view.subject, action.responder_name)
-    policy = (responder.policy if responder is not None else None) or Policy()
-    able = (responder.approvers if responder is not None else None) or policy.approve_by or ()
+    policy, able = await subjects.policy_and_able(context.core, view.subject, action.responder_name)
     if not policy.undo:
         policy = Policy(undo=action.undo.responder if action.undo else None)
     shown, now = _part(action, intent.argument), context.services.clock_ms()

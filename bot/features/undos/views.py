@@ -125,8 +125,8 @@ def extend_view(
     until = undo.approved_until if undo is not None else None
     after, submit = f"Beyond {slack_date(until)} it needs approval again." if until else "", "Extend"
     if until is not None and at >= until:
-        by = f" by {foreign(notices.either(able), 200)}" if able else ""
-        after = f"It needs {count(policy.approval or 1, 'approval')}{by}; until then it {undo_state.ends(action)}."
+        needs = f"{count(policy.approval or 1, 'approval')}{undo_state.approval_by(able)}"
+        after = f"It needs {needs}; until then it {undo_state.ends(action)}."
         submit = "Ask to extend"
     return modals.modal(
         "How much longer?",

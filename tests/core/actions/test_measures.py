@@ -432,6 +432,21 @@ async def test_extending_never_shortens_and_says_who_moved_it(tmp_path: Path) ->
         assert (await refused(measures.extend(BEN, action.id, End(end)))).code == "not_found"
 
 
+async def test_several_are_extended_in_one_commit_and_one_that_is_refused_stops_no_other(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, undo_after_minutes=240) as harness:
+        measures, start = measures_of(harness), harness.clock.now_ms
+        first, second = await blocked(harness, undoAfterMinutes=60), await blocked(harness, undoAfterMinutes=90)
+        ends = {second.id: start + 120 * MINUTE_MS, "~999": None, first.id: start + 60 * MINUTE_MS}
+        done = await measures.extend_all(BEN, ends, "it beacons")
+        texts = [one if isinstance(one, str) else one.message for _, one in done.targets]
+        assert [id_ for id_, _ in done.targets] == [*ends]
+        assert texts[1:] == [
+            "Measure not found; it may have ended.",
+            "That is no later than it ends anyway; give a later time.",
+        ]
+        assert (await only(harness)).until == start + 120 * MINUTE_MS
+
+
 async def test_a_later_end_than_was_approved_takes_approval_whichever_run_brings_it(tmp_path: Path) -> None:
     """Quarantine takes no approval, and what it leaves is undone by the same as the approved block."""
     quarantine = replace(BLOCK_HOST, id="r-quarantine", name="Quarantine_1_0")

@@ -50,6 +50,7 @@ class World:
             **target,
             **{"responderId": CLOSE, "targets": [target], "ids": [self.alert], "caseId": self.case},
             **{"alertIds": [self.alert], "undoAfterMinutes": 30, "until": 4_000_000_000_000, "reason": "r"},
+            "ends": {self.ids["containment"]: None},
             **{"title": "t", "description": "d", "message": "m", "dataType": "ip", "data": "192.0.2.99", "tlp": 0},
         }
 

@@ -147,8 +147,9 @@ def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:
     """The runs, with one in place of several of a bulk."""
     by_key: dict[str, HomeRun] = {}
     for run in listed:
-        is_later_end = undo_state.later_end(run.action) is not None
-        key = run.action.bulk if run.action.bulk and not is_later_end else run.action.id
+        later = undo_state.later_end(run.action)
+        key = (later.request if later is not None else run.action.bulk) if run.action.bulk else ""
+        key = key or run.action.id
         earlier = by_key.get(key)
         by_key[key] = run if earlier is None else replace(earlier, others=[*earlier.others, run])
     return list(by_key.values())

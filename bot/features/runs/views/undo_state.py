@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bot.block_kit import modals
+from bot.block_kit import modals, notices
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import target_data
 from bot.block_kit.text import code, core_says, foreign, person_name, readable_name, slack_date, time_ahead
@@ -293,11 +293,16 @@ def longer(action: Action, extension: Extension) -> str:
     return f"for {minutes(max(1, round((extension.at - at) / MINUTE_MS)))} longer"
 
 
-def needed(extension: Extension) -> str:
-    """`1 approval, answer by 14:30, or its end stays as it is.`"""
+def needed(extension: Extension, able: Sequence[str] = ()) -> str:
+    """`1 approval by ben, answer by 14:30, or its end stays as it is.`, with who is `able` to give it."""
     approval = extension.approval
-    more = count(approval.needed - len(approval.approved_by), "approval")
+    more = count(approval.needed - len(approval.approved_by), "approval") + approval_by(able)
     return f"{more}, answer by {time_ahead(approval.expires_at, extension.asked_at)}, or its end stays as it is."
+
+
+def approval_by(able: Sequence[str]) -> str:
+    """` by ben or lea`; "" where nobody knows; mrkdwn."""
+    return f" by {foreign(notices.either(able), 200)}" if able else ""
 
 
 def by_itself(measures: Sequence[Measure], now_ms: int) -> str:

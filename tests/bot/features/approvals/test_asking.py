@@ -19,6 +19,7 @@ from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import MINUTE_MS, now_ms
 from core.common.database import Transaction
+from core.common.errors import ResponderBotError
 from core.models import Alert, BulkAnswer, BulkInput, RunTarget
 from core.store import due
 from tests import stores
@@ -27,6 +28,7 @@ from tests.bot.features.approvals.asking import ISOLATE, asking, isolate
 from tests.bot.features.environment import FeatureEnvironment
 from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.people import (
+    app_home,
     card_of,
     direct_message,
     direct_messages,
@@ -386,6 +388,68 @@ async def bulk_of(env: FeatureEnvironment, by: str, levels: Sequence[int]) -> tu
     targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
     async with CoreClient(env.core.url, env.service_key) as bot:
         return await bot.as_user(by).run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets)), alerts
+
+
+async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben", "lea"], "allow_permanent": True}) as env:
+        anna, ben, lea = env["anna"], env["ben"], env["lea"]
+        bulk, alerts = await bulk_of(env, "anna", [2, 4, 3, 3])
+        for person in (ben, lea):
+            await person.sees(direct_message("4 wait for approval"))
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, [entry.action.id for entry in bulk.actions if entry.action])
+        told = await anna.sees(direct_message("4 of 4 succeeded"))
+        await all_sent(env.bot)
+        before = [len(person.phone) for person in (anna, ben, lea)]
+
+        async def ask_to_extend(longer: str) -> None:
+            form = await anna.confirms("Extend all", told, longer=longer, note="It beacons to <them>.")
+            assert "It needs 1 approval by ben or lea; until then each ends as it does now." in text_of(form)
+            asked = await anna.sees(
+                modal("Asked for on 4 targets. It needs 1 approval by ben or lea, answer by <!date")
+            )
+            await anna.close(asked["id"])
+
+        await ask_to_extend("Until somebody undoes it")
+        on = ", ".join(f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0))  # the most severe first
+        kept = f"keep Isolate on {on} with no end"
+        for person in (ben, lea):
+            asks = f"4 of 4 are closed by now. Approve or deny: {kept}, asked by anna"  # the runs closed them
+            assert await person.sees(on_phone("keep Isolate")) == asks
+        request = await ben.sees(direct_message("⏳ *anna* asks to keep *Isolate* on 4 targets *with no end*"))
+        assert text_of(request).count("; then *with no end*") == 4
+        assert "It beacons to &lt;them&gt;." in text_of(request)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            with pytest.raises(ResponderBotError, match="None of these runs waits"):
+                await bot.as_user("ben").deny_bulk(bulk.id)  # which names none that was read
+        await ben.open_home()
+        await ben.sees(app_home("*Waiting for your approval* (1)", "asks to keep *Isolate* on 4 targets *with no end*"))
+        await ben.presses("Review", request)
+        review = await ben.sees(modal("Deny all 4"))
+        assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end (4)?", "Keep with no end (4)")
+        assert text_of(review).count("; then *with no end*") == 4
+        form = await ben.confirms("Deny all 4", review, reason="one hour is <enough>.")
+        assert "anna reads it" in text_of(form)
+        await ben.sees(modal("You denied more time for 4 runs"))
+        over = await anna.sees(on_phone("Denied by ben"))
+        assert over == f"Denied by ben: {kept}; its end stays as it is, asked by anna"
+        for person in (anna, lea):
+            await person.sees(direct_message("*anna* asked to keep", "Denied by ben: one hour is &lt;enough&gt;."))
+        await all_sent(env.bot)
+        assert [len(person.phone) for person in (anna, ben, lea)] == [number + 1 for number in before]
+
+        await ask_to_extend("+15 minutes")
+        asks = await lea.sees(on_phone("for 15 minutes longer"))
+        await lea.presses("Review", await lea.sees(direct_message("for 15 minutes longer")))
+        await lea.presses("Keep longer (4)", await lea.sees(modal("Deny all 4")))
+        await lea.sees(modal("You approved more time for 4 runs"))
+        await anna.sees(on_phone(asks.replace("4 of 4 are closed by now. Approve or deny", "Approved by lea")))
+        await all_sent(env.bot)
+        assert [len(person.phone) for person in (anna, ben, lea)] == [number + 2 for number in before]
+        for alert in alerts:
+            (run,) = await env.client.actions("alert", alert.id)
+            assert run.undo is not None
+            assert run.undo.at == run.undo.approved_until
 
 
 async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_see_them_or_it_is_decided(
