@@ -20,7 +20,18 @@ from core.models import BulkCounts
 from tests import stores
 from tests.bot.features.bulks.bulk import alerts, asked, bulk_messages, posted_to, reviewed, shown, start
 from tests.bot.features.environment import feature_environment
-from tests.bot.people import app_home, card_of, message_in, modal, on_phone, reply_to, text_of, within_limits
+from tests.bot.people import (
+    app_home,
+    card_of,
+    direct_message,
+    message_in,
+    modal,
+    on_phone,
+    reply_to,
+    text_of,
+    updated,
+    within_limits,
+)
 from tests.bot.running import SOC, UNLIMITED
 
 RULES: Mapping[str, Mapping[str, Any]] = {"Tell": {"only_on": {"tags": ["c2"]}}}
@@ -52,10 +63,7 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
         for alert_id in (untagged, secret):
             assert await env.client.actions("alert", alert_id) == []
         for alert_id in alert_ids:  # each card tells of its run
-            await env["anna"].sees(card_of(alert_id))
-        await env["anna"].sees(
-            lambda view: len([m for m in view.messages(SOC) if "*Tell* done" in text_of(m)]) == 8 or None
-        )
+            await env["anna"].sees(card_of(alert_id, "*Tell* done"))
         await env["anna"].sees(reply_to(message))
         posts = posted_to(env, SOC)
         (end,) = [body for body in posts if body.get("thread_ts")]
@@ -135,7 +143,7 @@ async def test_after_a_week_the_message_gets_new_buttons_once_one_is_pressed(tmp
         await env["anna"].presses("Show each", message)
         await env["anna"].reads("This button is too old")
         old = message["blocks"][-1]["elements"][-1]["value"]
-        await env["anna"].sees(lambda view: [m for m in bulk_messages(view) if old not in text_of(m)])
+        await env["anna"].sees(updated(message, without=old))
         await env["anna"].presses("Show each", message)
         await env["anna"].sees(modal("succeeded"))
 
@@ -143,18 +151,12 @@ async def test_after_a_week_the_message_gets_new_buttons_once_one_is_pressed(tmp
 async def test_after_a_week_what_told_its_end_to_who_asked_gets_new_buttons_too(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         await start(env, "anna", "fail", await alerts(env, 2))
-        conversation = await env["anna"].dm(env.emulator.bot_user_id)
-
-        def told(view: EmulatorView, but: str = "\0") -> dict[str, Any]:
-            found = [m for m in view.messages(conversation) if "0 of 2 succeeded, 2 failed" in text_of(m)]
-            return found[0] if found and but not in text_of(found[0]) else {}
-
-        message = await env["anna"].sees(told)
+        message = await env["anna"].sees(direct_message("0 of 2 succeeded, 2 failed"))
         stores.rows(env.folder / "core.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
         await env["anna"].presses("Show each", message)
         await env["anna"].reads("This button is too old")
         old = message["blocks"][-1]["elements"][-1]["value"]
-        await env["anna"].sees(lambda view: told(view, but=old))
+        await env["anna"].sees(updated(message, without=old))
 
 
 async def test_the_message_goes_on_after_the_bot_was_down_in_the_middle(tmp_path: Path) -> None:
@@ -391,7 +393,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         await env["anna"].confirms("Undo", each, beside=alert_ids[0])
         await shown(env, "⚠️ *1 not undone*")
         told = "1 of 3 were to be undone and were not"
-        await env["anna"].sees(lambda view: told in str(view.thread(SOC, message["ts"])))
+        await env["anna"].sees(reply_to(message, told))
         assert [env["anna"].live_view.thread(SOC, card["ts"])[1:] for card in cards] == [[], [], []]
 
 

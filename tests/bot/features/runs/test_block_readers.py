@@ -35,11 +35,8 @@ async def test_the_form_and_the_card_say_who_reads_what_is_blocked_and_who_still
         await read("edge-fw")
         await env["anna"].sees(card_of(alert, "read by edge-fw", "not read yet by dc-fw"))
         await read("dc-fw")
-        shown = await env["anna"].sees(
-            card_of(
-                alert, "203[.]0[.]113[.]7 was put on the block list", "read by dc-fw", "edge-fw", without="not read yet"
-            )
-        )
+        listed = "203[.]0[.]113[.]7 was put on the block list"
+        shown = await env["anna"].sees(card_of(alert, listed, "read by dc-fw", "edge-fw", without="not read yet"))
         await env["anna"].confirms("Undo now", shown)
         await env["anna"].sees(card_of(alert, "released · dc-fw, edge-fw still have it"))
         await read("dc-fw")
