@@ -37,7 +37,7 @@ from bot.outbox import RefreshRequest
 from bot.outbox.buttons import QUESTION_MS
 from bot.outbox.models import bulk_key
 from core.common.errors import ResponderBotError
-from core.models import Action, BulkAnswer, Measure, OfferedResponder, TargetArtifact
+from core.models import Action, BulkAnswer, Measure, OfferedResponder, Policy, TargetArtifact
 
 CANNOT = "Can't run"
 NONE_CHOSEN = "several observables fit: run it on this alert alone, and choose"
@@ -64,21 +64,19 @@ async def proceed(
     if len(request.targets) == 1 and not responder.can_run:
         await responses.show(context, CANNOT, await refusal(context, request, responder, view))
         return False
-    policy = responder.policy
-    ends = await ended_by(context, request, responder, targets) if not confirmed else []
-    is_asked = policy is not None and bool(policy.confirm or policy.contains or policy.is_undo)
-    needs_confirmation = is_asked and not confirmed
+    policy = responder.policy or Policy()
+    needs_confirmation = bool(policy.confirm or policy.contains or policy.is_undo) and not confirmed
     choices = to_choose(request, targets)
     if (choices or _wants_form(request, responder, is_complete, needs_confirmation)) and responder.can_run:
         await show_form(context, request, responder, view, choices=choices)
         return False
     if needs_confirmation or on or len(request.targets) > 1:
-        await ask(context, Question(request, responder, targets, on, in_force=ends))
+        await ask(context, Question(request, responder, targets, on))
         return False
     return await start(context, request, context.idempotency_key, responder, view)
 
 
-async def ended_by(
+async def _ended_by(
     context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]
 ) -> Sequence[Measure | Action]:
     """What is in force that the run would undo, or waits for approval, as far as this person may see it."""
@@ -158,7 +156,6 @@ class Question:
     targets: Sequence[Target]
     on: str = ""
     ended: Action | None = None
-    in_force: Sequence[Measure | Action] = ()  # what it would undo, and what waits
 
     @property
     def title(self) -> str:
@@ -168,8 +165,8 @@ class Question:
         """The question. Its button holds the request with all inputs, so it works for an hour only."""
         key = f"run:{context.idempotency_key}"
         acted_on = _acted_on(self.request, self.responder, self.targets)
-        already = await stays(context, acted_on, self.responder)
-        shown = partial(self._shown, in_force=[*self.in_force, *already])
+        ends = await _ended_by(context, self.request, self.responder, self.targets)
+        shown = partial(self._shown, in_force=[*ends, *await stays(context, acted_on, self.responder)])
         return await responses.with_buttons(context, key, shown, life_ms=QUESTION_MS)
 
     def _shown(self, button: ButtonIds, in_force: Sequence[Measure | Action]) -> Message:

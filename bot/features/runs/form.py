@@ -238,9 +238,8 @@ async def _submitted(
     if problems or more:
         return modals.errors({**problems, **more})
     request = replace(request, responder_id=responder.id)
-    ends = await flow.ended_by(context, request, responder, targets)
-    if is_several or asks or ends:
-        question = flow.Question(request, responder, targets, in_force=ends)
+    if is_several or asks or (responder.policy is not None and responder.policy.is_undo):
+        question = flow.Question(request, responder, targets)
         return modals.update(modals.message_view(question.title, await question.message(context)))
     return await _start(context, request, responder, view)
 

@@ -242,7 +242,15 @@ async def test_a_question_names_a_host_as_the_alert_writes_it(tmp_path: Path) ->
     async with feature_environment(tmp_path, rules) as env:
         alert = await env.create_alert(artifacts=[{"dataType": "hostname", "data": "LT-0198"}])
         await env["anna"].command(SOC, f"/responder run tell {alert.id}")
-        unknown = await env["anna"].sees(modal("⚠️ responder-bot knows of nothing that this would end."))
+        nothing = modal("⚠️ responder-bot knows of nothing that this would end.")
+        await env["anna"].sees(nothing)
+        await env["anna"].command(SOC, "/responder")
+        form = await env["anna"].sees(modal("What should run?"))
+        await env["anna"].submits(form, object=alert.id)
+        chosen = await env["anna"].sees(modal("Responder", alert.title))
+        (group, *_) = await env["anna"].searches(chosen, "Tell", beside="responder:")
+        await env["anna"].submits(chosen, object=alert.id, responder=group["options"][0]["value"])
+        unknown = await env["anna"].sees(nothing)
         assert await env.client.actions("alert", alert.id) == []
         await env["anna"].presses("Tell", unknown)
         await env["anna"].reads("Started Tell on")
