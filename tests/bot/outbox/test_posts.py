@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 
 from bot.message import Message
 from bot.outbox import DesiredMessage, RefreshRequest
-from tests.bot.outbox.harness import SOC, all_sent, desired, outbox_environment, until, until_read
+from bot.outbox.sending.sender import ANSWER_MS
+from tests.bot.outbox.harness import SOC, all_sent, cancelled, desired, outbox_environment, until, until_read
 
 
 async def test_a_reply_waits_until_its_root_is_posted(tmp_path: Path) -> None:
@@ -52,6 +53,21 @@ async def test_sending_is_not_resumed_while_nothing_can_be_stored(tmp_path: Path
             other.execute("COMMIT")
             await all_sent(env)
             await until(lambda: [line for line in logs if line["event"] == "sending_resumed"])
+
+
+async def test_a_replica_that_leads_again_sends_where_its_call_was_under_way(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, send=False) as env:
+        go = asyncio.Event()
+        env.emulator.faults.hold("chat.postMessage", go)
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
+        sending = asyncio.create_task(env.outbox.sender.run())
+        await until(lambda: env.emulator.faults.waiting("chat.postMessage") == 0)
+        await cancelled(sending)
+        env.clock.advance(ANSWER_MS)
+        again = asyncio.create_task(env.outbox.sender.run())
+        await env.shows("card")
+        await cancelled(again)
+        go.set()
 
 
 async def test_a_card_that_rate_limits_delayed_says_so(tmp_path: Path) -> None:
