@@ -453,6 +453,29 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
             assert run.undo.at == run.undo.approved_until
 
 
+async def test_more_time_for_a_bulk_is_asked_for_again_at_half_and_names_nothing_raised(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"], "allow_permanent": True}, clock_ms=clock) as env:
+        await env.core.core.people.set_clearance("ben", 2)
+        bulk, alerts = await bulk_of(env, "anna", [2, 4])
+        await env["ben"].sees(direct_message("2 wait for approval"))
+        ids_ = [entry.action.id for entry in bulk.actions if entry.action]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, ids_)
+            await env["anna"].sees(direct_message("2 of 2 succeeded"))
+            await bot.as_user("anna").extend_measures(dict.fromkeys(ids_), "the one of 203.0.113.1 beacons")
+        on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]0"
+        asks = f"2 of 2 are closed by now. Approve or deny: keep Isolate on {on} with no end, asked by anna"
+        assert await env["ben"].sees(on_phone("keep Isolate")) == asks
+        clock.ahead_ms = 31 * MINUTE_MS
+        again = await env["ben"].sees(on_phone("Half of the time"))
+        assert again == f"Half of the time to decide is over. {asks}"
+        await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
+        left = await env["ben"].sees(direct_message("asks to keep", "113[.]0`", "and 1 more", without="113[.]1"))
+        assert alerts[1].id not in str(left)
+        await env["ben"].sees(lambda view: all("113[.]1" not in str(message) for message in direct_messages(view)))
+
+
 async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_see_them_or_it_is_decided(
     tmp_path: Path,
 ) -> None:
