@@ -23,7 +23,7 @@ from bot.slack_emulator.response_urls import ResponseUrls
 from bot.slack_emulator.socket_mode import SocketMode
 from bot.slack_emulator.state import Channel, Json, Team, User
 from bot.slack_emulator.user_actions import UserActions
-from bot.slack_emulator.views import Views
+from bot.slack_emulator.views import TRIGGER_LIFE_S, Views
 from bot.slack_emulator.web_api import Tokens, WebApi
 from bot.slack_emulator.wire import AppEndpoints
 
@@ -49,6 +49,7 @@ class SlackEmulator:
         faults: Faults | None = None,
         rates: bool = True,
         ack_limit_s: float = ACK_LIMIT_S,
+        trigger_life_s: float = TRIGGER_LIFE_S,
         event_retries_s: Sequence[float] = EVENT_RETRIES_S,
     ) -> None:
         self.bot_token = f"xoxb-local-{secrets.token_hex(16)}"
@@ -73,7 +74,7 @@ class SlackEmulator:
             ack_limit_s=ack_limit_s,
             retry_delays_s=event_retries_s,
         )
-        self._views = Views(self._team)
+        self._views = Views(self._team, trigger_life_s)
         self._response_urls = ResponseUrls(self._team, self._delivery)
         self._files = Files(self._team)
         self._rates = RateLimits(clock, on=rates)

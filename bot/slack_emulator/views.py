@@ -40,8 +40,9 @@ class Trigger:
 class Views:
     """Open modals and App Home of each user."""
 
-    def __init__(self, team: Team) -> None:
+    def __init__(self, team: Team, trigger_life_s: float = TRIGGER_LIFE_S) -> None:
         self._team = team
+        self._trigger_life_s = trigger_life_s
         self._triggers: dict[str, Trigger] = {}
         self._stacks: dict[str, list[Json]] = {}
         self._homes: dict[str, Json] = {}
@@ -68,7 +69,7 @@ class Views:
             raise _invalid(["[ERROR] invalid `trigger_id` [json-pointer:/trigger_id]"])
         if trigger.used:
             raise SlackError("exchanged_trigger_id")
-        if self._team.clock() - trigger.created_at > TRIGGER_LIFE_S:
+        if self._team.clock() - trigger.created_at > self._trigger_life_s:
             raise SlackError("expired_trigger_id")
         return trigger
 

@@ -118,6 +118,7 @@ async def running_bot(
     core_proxy: Callable[[str], AbstractAsyncContextManager[str]] | None = None,
     rate_limiter: RateLimiter | None = None,
     boot_ms: Callable[[], int] = lambda: 0,
+    trigger_life_s: float = 60.0,
     database: Location | None = None,
     **core_parts: Any,
 ) -> AsyncIterator[BotEnvironment]:
@@ -126,10 +127,11 @@ async def running_bot(
     The emulator has the bot's clock, since the bot looks for lost posts around the time of its own clock.
     `core_proxy` maps core's URL to the one that the bot uses, see `CoreProxy.serve`. `shared` channels are shared with
     another company. Without `rate_limiter` the bot sends as fast as it can, and without `boot_ms` no pause of a busy
-    machine makes it drop a click as one that waited while it was frozen.
+    machine makes it drop a click as one that waited while it was frozen. A trigger lives for longer than Slack's
+    3 s, so that a busy machine has time to open a modal.
     """
     async with AsyncExitStack() as stack:
-        emulator = SlackEmulator(manifest, rates=rates, clock=lambda: clock_ms() / 1000)
+        emulator = SlackEmulator(manifest, rates=rates, clock=lambda: clock_ms() / 1000, trigger_life_s=trigger_life_s)
         add_people_and_channels(emulator, people)
         for channel in shared:
             members = [*people, emulator.bot_user_id]
