@@ -308,8 +308,8 @@ class CoreClient:
         """Mark a measure as ended, without running anything."""
         return await self._ask(list[Action], "POST", f"{_ENGINE}/measure/{_quoted(measure_id)}/end", {"reason": reason})
 
-    async def cancel(self, action_id: str) -> Action:
-        return await self._ask(Action, "DELETE", f"{_ENGINE}/action/{_quoted(action_id)}")
+    async def cancel(self, action_id: str, message: str = "", *, extension_id: str = "") -> Action:
+        return await self._decide(action_id, extension_id, "cancel", message)
 
     async def approve(self, action_id: str, message: str = "", *, extension_id: str = "") -> Action:
         return await self._decide(action_id, extension_id, "approve", message)
@@ -318,7 +318,7 @@ class CoreClient:
         return await self._decide(action_id, extension_id, "deny", message)
 
     async def _decide(self, action_id: str, extension_id: str, verb: str, message: str) -> Action:
-        """A vote on a run that waits, or on a later end of it."""
+        """A decision on a run, or on a later end of it that waits."""
         later_end = f"/undo/{_quoted(extension_id)}" if extension_id else ""
         path = f"{_ENGINE}/action/{_quoted(action_id)}{later_end}/{verb}"
         return await self._ask(Action, "POST", path, _decision(message))

@@ -15,6 +15,7 @@ MORE = "responder_more"  # overflow: each option's value is an opaque id of its 
 CANCEL = "action_cancel"
 APPROVE = "action_approve"
 DENY = "action_deny"
+WITHDRAW = "action_withdraw"
 SHOW_AGAIN = "card_refresh"
 DETAILS = "card_details"
 CASE_TEMPLATE = "case_template"

@@ -301,6 +301,7 @@ class Renderer:
                 more += await self._remind(action, about, posted.get(key), replace(timeline, threads=[thread]), asking)
 
         desired, render = list[DesiredMessage](), self._request_render(action, extension, timeline)
+        is_own = extension is not None and extension.ended_by == extension.asked_by
         readers = {key: await self.recipient(*key.split(":")[2:4]) for key in sorted(direct)}
         named = sorted({reader.login for reader in readers.values() if reader is not None})
         for key, thread in in_threads.items():
@@ -318,7 +319,7 @@ class Renderer:
             )
         for key, reader in readers.items():
             desired.append(await self._direct_request(action, extension, timeline, key, reader))
-        if extension is not None and extension.outcome in ("approved", "denied", "expired"):
+        if extension is not None and extension.outcome not in (None, "lapsed") and not is_own:
             desired += await self._to_requester(f"told:{action.id}", extension.asked_by, f":{about}", render, timeline)
         return [*desired, *more]
 

@@ -22,11 +22,12 @@ from core.store import approvals as stored
 from core.store import due, people
 from core.store.approvals import StoredApproval
 
-Choice = Literal["approve", "deny"]
+Choice = Literal["approve", "deny", "cancel"]
 _SAID: Mapping[tuple[bool, str], trail.What] = {
     (True, "approved"): "run.approved",
     (False, "approved"): "extension.approved",
     (False, "denied"): "extension.denied",
+    (False, "cancelled"): "extension.cancelled",
     (False, "expired"): "extension.expired",
 }
 """What the audit says, by whether it is of a run, and how it was decided; the end of a run has a row of its own."""
@@ -77,6 +78,8 @@ class Approvals:
     ) -> Voted:
         """Take a vote on a run or, with `extension_id`, on a later end; the last one needed lets it happen.
 
+        Only a later end is cancelled here; `Lifecycle.cancel` ends a run.
+
         Raises ResponderBotError: not_found; forbidden; conflict for what doesn't wait, or may not last longer now;
         rate_limited or conflict while a rule would not let the run start, so that it can be approved later.
         """
@@ -86,9 +89,14 @@ class Approvals:
         action = Action.model_validate_json(row["doc"])
         approval = stored.find(tx, parse_id(extension_id) if extension_id else row["id"])
         asked_by = approval.asked_by if approval else "" if extension_id else row["created_by"]
-        rights.require_vote(tx, self._guards, caller, action, asked_by, thing)
-        if approval is None or approval.action_id != row["id"] or not approval.is_waiting:
+        if choice != "cancel":
+            rights.require_vote(tx, self._guards, caller, action, asked_by, thing)
+        is_its_own = approval is not None and (approval.action_id, approval.is_of_run) == (row["id"], not extension_id)
+        if approval is None or not is_its_own or not approval.is_waiting:
             raise ResponderBotError("conflict", _why_not_waiting(row, extension_id))
+        if choice == "cancel":
+            rights.require_may_cancel(tx, caller, row, asked_by)
+            return Voted(self._end(tx, row, approval, "cancelled", caller.login, message))
         if not due.is_waiting(tx, "approval", approval.id):
             raise ResponderBotError("conflict", f"The time to approve this {thing} is over; ask for it again.")
         own = Vote(
@@ -160,7 +168,7 @@ class Approvals:
         tx: Transaction,
         row: Row,
         approval: StoredApproval,
-        outcome: Literal["denied", "expired"],
+        outcome: Literal["denied", "cancelled", "expired"],
         by: str,
         message: str = "",
     ) -> Action:
@@ -171,7 +179,7 @@ class Approvals:
                 note(tx, "run_denied", row, login=by)
                 sentence = f"Denied by {by}: {message}" if message else f"Denied by {by}"
             return self._lifecycle.end_without_report(tx, row, outcome, sentence, by, approval=approval.shown())
-        ended = {"outcome": outcome, "ended_by": by if outcome == "denied" else None, "message": message or None}
+        ended = {"outcome": outcome, "ended_by": None if outcome == "expired" else by, "message": message or None}
         action = _with(Action.model_validate_json(row["doc"]), approval, **ended)
         stored.delete_of(tx, row["id"])
         stored_actions.set_doc(tx, row["id"], action.to_json())

@@ -220,7 +220,7 @@ class Lifecycle:
 
     # --- for people -------------------------------------------------------------------------------------------------
 
-    async def cancel(self, caller: Caller, action_id: str) -> tuple[Action, bool]:
+    async def cancel(self, caller: Caller, action_id: str, why: str = "") -> tuple[Action, bool]:
         """End an action that is not dispatched yet; mark a dispatched one as cancelled, so that its engine stops it.
 
         Returns the action, and whether this call was the first to mark it. Raises ResponderBotError: not_found,
@@ -230,16 +230,16 @@ class Lifecycle:
         def work(tx: Transaction) -> tuple[Action, bool]:
             row = find(tx, action_id)
             clearance.require(tx, caller, row["id"], "cancel action")
-            rights.require_may_cancel(tx, caller, row)
+            rights.require_may_cancel(tx, caller, row, row["created_by"])
             action = rights.require_open(row, "cancelled")
             note(tx, "run_cancelled", row, login=caller.login)
             if row["dispatched_at"] is None:
-                message = _cancelled(caller.login).message
+                message = _cancelled(caller.login, why).message
                 return self.end_without_report(tx, row, "cancelled", message, caller.login), False
             is_first = row["cancelled_by"] is None
             if is_first:
                 stored.set_cancelled_by(tx, row["id"], caller.login)
-                self.audit(tx, "run.cancelled", row, by=caller.login)
+                self.audit(tx, "run.cancelled", row, by=caller.login, texts={"reason": why or None})
             return action, is_first
 
         return await self._database.transaction(work)
@@ -779,5 +779,5 @@ def note(tx: Transaction, event: str, row: Row | Mapping[str, Any], **more: Any)
     tx.notes.append((event, {**ids, "responder": row["responder_name"], **more}))
 
 
-def _cancelled(login: str) -> Report:
-    return Report(False, message=f"Cancelled by {login}")
+def _cancelled(login: str, why: str = "") -> Report:
+    return Report(False, message=f"Cancelled by {login}{why and f': {why}'}")

@@ -188,13 +188,13 @@ def require_idle(reads: Reads, target: Target, responder_name: str) -> None:
             )
 
 
-def require_may_cancel(reads: Reads, caller: Caller, row: Row) -> None:
-    """Raises ResponderBotError("forbidden") for all but the requester and org-admins."""
+def require_may_cancel(reads: Reads, caller: Caller, row: Row, asked_by: str) -> None:
+    """Raises ResponderBotError("forbidden") for all but who asked for the run, or for its later end, and org-admins."""
     # The profile and not manageUser, which nobody has through the bot: an org-admin may cancel from Slack too.
     if caller.profile == "org-admin":
         return
-    if row["created_by"] != caller.login:
-        raise ResponderBotError("forbidden", f"Only {row['created_by']} or an administrator may cancel this.")
+    if asked_by != caller.login:
+        raise ResponderBotError("forbidden", f"Only {asked_by} or an administrator may cancel this.")
     if in_force.is_timed(reads, row):
         raise ResponderBotError("forbidden", "Core undoes this at its time, so only an administrator may cancel it.")
 

@@ -68,13 +68,13 @@ class Actions:
         row = await self._database.read(lambda reads: stored.find(reads, action.number))
         return action.model_copy(update={"engine_job_id": row["engine_job_id"] if row else ""})
 
-    async def cancel(self, caller: Caller, action_id: str) -> None:
+    async def cancel(self, caller: Caller, action_id: str, why: str = "") -> None:
         """End an action that is not dispatched yet, or have its engine stop it.
 
         Raises ResponderBotError: not_found, forbidden (neither its requester nor an org-admin), conflict (it has
         ended, or its engine can't stop it).
         """
-        action, is_first = await self._lifecycle.cancel(caller, action_id)
+        action, is_first = await self._lifecycle.cancel(caller, action_id, why)
         if action.status not in OPEN_STATUSES:
             return
         try:

@@ -33,6 +33,7 @@ _RANGE = {
 KEY_LIMIT = 255
 KEY_HEADER = {"Idempotency-Key": "a repeated key within 24 hours answers the same with 200 and starts nothing"}
 MAX_NEWEST = 500
+_CHOICES: Mapping[str, Choice] = {"approve": "approve", "deny": "deny", "cancel": "cancel"}
 MAX_MILLIS = 2**53
 
 
@@ -52,6 +53,7 @@ def decision(word: str, body: type[Decision] = Decision) -> Mapping[str, Any]:
     return {"body": body, "permission": "manageAction", "purpose": f"{word} an action", "errors": (404, 409, 429)}
 
 
+_CHANGES: Mapping[str, Any] = {"response": Action, "permission": "manageAction", "errors": (404, 409)}
 STARTS: Mapping[str, Any] = {
     "permission": "manageAction",
     "purpose": "create action",
@@ -125,33 +127,23 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         wait_s = wait_seconds(request, "wait", MAX_WAIT_S)
         return json_response(await actions.wait(request.path["id"], wait_s))
 
-    @route(
-        "DELETE /{id}",
-        "Cancel an action",
-        response=Action,
-        permission="manageAction",
-        purpose="cancel action",
-        errors=(404, 409),
-    )
+    @route("DELETE /{id}", "Cancel an action", purpose="cancel action", **_CHANGES)
+    @route("POST /{id}/cancel", "Cancel an action, and say why", response=Action, **decision("cancel"))
     async def cancel(request: Request) -> Response:
-        await actions.cancel(request.caller, request.path["id"])
+        await actions.cancel(request.caller, request.path["id"], request.body.message if request.body else "")
         return json_response(await actions.get_json(request.path["id"]))
-
-    async def decide(request: Request, choice: Choice) -> Response:
-        path, message = request.path, request.body.message
-        extension_id = path.get("extension", "")
-        decided = actions.decide(request.caller, path["id"], choice, extension_id=extension_id, message=message)
-        return json_response(await decided)
 
     @route("POST /{id}/approve", "Approve an action that waits for approval", response=Action, **decision("approve"))
     @route("POST /{id}/undo/{extension}/approve", "Approve an extension", response=Action, **decision("approve"))
-    async def approve(request: Request) -> Response:
-        return await decide(request, "approve")
-
     @route("POST /{id}/deny", "Deny an action that waits for approval", response=Action, **decision("deny"))
     @route("POST /{id}/undo/{extension}/deny", "Deny an extension", response=Action, **decision("deny"))
-    async def deny(request: Request) -> Response:
-        return await decide(request, "deny")
+    @route("POST /{id}/undo/{extension}/cancel", "Withdraw an extension", response=Action, **decision("cancel"))
+    async def decide(request: Request) -> Response:
+        path, message = request.path, request.body.message
+        extension_id, address = path.get("extension", ""), request.endpoint.path if request.endpoint else ""
+        choice = _CHOICES[address.rpartition("/")[2]]
+        decided = actions.decide(request.caller, path["id"], choice, extension_id=extension_id, message=message)
+        return json_response(await decided)
 
     @route(
         "POST /{id}/undo",
@@ -176,10 +168,8 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         "PATCH /{id}/undo",
         "Change when core undoes an action",
         body=UndoTimeInput,
-        response=Action,
-        permission="manageAction",
         purpose="change when an action is undone",
-        errors=(404, 409),
+        **_CHANGES,
     )
     async def set_undo_time(request: Request) -> Response:
         minutes = request.body.undo_after_minutes

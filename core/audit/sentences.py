@@ -111,6 +111,7 @@ SENTENCES: Mapping[What, Callable[[_Fields], str]] = {
     "extension.requested": lambda row: f"asked to move {_until(row)}",
     "extension.approved": _run("approved the extension of"),
     "extension.denied": _run("denied the extension of"),
+    "extension.cancelled": _run("withdrew the extension of"),
     "extension.expired": _run("approved in time no extension of"),
     "measure.ended": _measure_ended,
     "request.refused": _refused,

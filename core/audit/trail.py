@@ -56,6 +56,7 @@ What = Literal[
     "extension.requested",
     "extension.approved",
     "extension.denied",
+    "extension.cancelled",
     "extension.expired",
     "measure.ended",
     "request.refused",

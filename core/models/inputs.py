@@ -525,7 +525,7 @@ class BulkInput(RunOptions):
 
 
 class Decision(Input):
-    """`POST .../approve` and `.../deny`, with a reason if there is one."""
+    """`POST .../approve`, `.../deny` and `.../cancel`, with a reason if there is one."""
 
     message: str = ""
 

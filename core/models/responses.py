@@ -359,10 +359,10 @@ class Extension(ApiModel):
     approval: Approval
     targets: list[ObjectId] = Field(default_factory=list)
     """What it is for, of what the action has left in force."""
-    outcome: Literal["approved", "denied", "expired", "lapsed"] | None = None
+    outcome: Literal["approved", "denied", "cancelled", "expired", "lapsed"] | None = None
     """None while it waits. `lapsed`: all of it was undone before, or given another time."""
     ended_by: Named | None = None
-    """Who denied it."""
+    """Who denied or cancelled it."""
     message: str | None = None
     """Why."""
 

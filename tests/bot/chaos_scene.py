@@ -325,34 +325,36 @@ class Scene:
     async def _decided(self, who: Person, channel: str, card: Json, reply: Json, how: str) -> bool:
         run = button_of(reply, "Deny")["action_id"].partition(":")[2]
         try:
-            if how == "cancel":
-                now = next((b for b in all_blocks(card) if "*Approved* needs" in text_of({"blocks": [b]})), None)
-                if now is None:  # the card comes behind its thread, at Slack's rate
-                    return bool((await who.command(channel, f"/responder cancel {run}"))["ok"])
-                cancel = ids.numbered(ids.CANCEL, str(now["block_id"]).removeprefix("run:"))
-                return bool((await who.click(channel, card["ts"], action_id=cancel))["ok"])
-            if how == "deny":
-                return bool((await who.command(channel, f"/responder deny {run}"))["ok"])
-            return await self._approved(who, channel, reply)
+            now = next((b for b in all_blocks(card) if "*Approved* needs" in text_of({"blocks": [b]})), None)
+            if how == "approve":
+                await who.click(channel, reply["ts"], action_id=button_of(reply, "Approve")["action_id"])
+            elif how == "deny" or now is None:  # the card comes behind its thread, at Slack's rate
+                await who.command(channel, f"/responder {how} {run}")
+            else:
+                withdraw = ids.numbered(ids.WITHDRAW, str(now["block_id"]).removeprefix("run:"))
+                await who.click(channel, card["ts"], action_id=withdraw)
+            return await self._submitted(who, run, how)
         except (Refused, TimeoutError):
             return False
 
-    async def _approved(self, who: Person, channel: str, reply: Json) -> bool:
-        """Whether the person reads in the modal that they approved it: then it is recorded, whatever is killed next."""
-        press = button_of(reply, "Approve")["action_id"]
-        asked = f'"id": "{press.partition(":")[2]}"'
+    async def _submitted(self, who: Person, run: str, how: str) -> bool:
+        """Whether the person reads in the modal that they did it: then it is recorded, whatever is killed next."""
+        callback_id, said = {
+            "approve": (ids.APPROVE_VIEW, "You approved"),
+            "deny": (ids.DENY_VIEW, "You denied"),
+            "cancel": (ids.DENY_VIEW, "You withdrew"),
+        }[how]
 
         def form(view: Any) -> Json:
             modal = view.modal or {}
-            is_form = modal.get("callback_id") == ids.APPROVE_VIEW and asked in modal["private_metadata"]
+            is_form = modal.get("callback_id") == callback_id and f'"id": "{run}"' in modal["private_metadata"]
             return modal if is_form else {}
 
-        await who.click(channel, reply["ts"], action_id=press)
         view_id = (await who.until(form, RECEIPT_S))["id"]
         await who.submit(view_id, {})
 
         def is_told(view: Any) -> bool:
-            return any(modal["id"] == view_id and "You approved" in text_of(modal) for modal in view.modals)
+            return any(modal["id"] == view_id and said in text_of(modal) for modal in view.modals)
 
         return await who.until(is_told, RECEIPT_S)
 

@@ -329,7 +329,7 @@ def payloads(draw: st.DrawFn, users: Sequence[str], tokens: Mapping[str, str], a
     origin: Json = {"user": user, "ts": ts, "at": draw(st.text("0123456789.", min_size=1, max_size=8))}
     name = draw(st.sampled_from([EXTRACT, "close", "Responder", '"', "x"]) | LETTERS)
     clicks = [ids.RUN, ids.RUN_ANYWAY, ids.RUN_AGAIN, ids.DISMISS, ids.MENU, ids.MORE, ids.CANCEL, ids.APPROVE,
-              ids.DENY, ids.SHOW_AGAIN, ids.DETAILS, ids.LINK, ids.VALUE]  # fmt: skip
+              ids.DENY, ids.WITHDRAW, ids.SHOW_AGAIN, ids.DETAILS, ids.LINK, ids.VALUE]  # fmt: skip
     action_id = draw(st.sampled_from(clicks))
     view = draw(
         st.sampled_from(

@@ -1,6 +1,5 @@
 """Approve, deny, cancel and stop runs."""
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -23,26 +22,37 @@ from core.models import Action, Extension
 USAGE = "approve ~run"
 
 
-async def on_cancel_button(context: Context) -> None:
-    """Cancel a run that waits, or stop one that runs. Core refuses one that has ended."""
-    await _decide(context, lambda action_id: _end(context, action_id), _ended)
+async def on_cancel(context: Context) -> None:
+    """Stop a run that runs, or ask whether to withdraw what waits. Core refuses one that has ended."""
+    action, subject = await _run(context, (await _named(context))[0])
+    if action.status == "Waiting" or undo_state.later_end(action) is not None:
+        await on_withdraw(context)
+        return
+    _require_asker(context, action, subject)
+    action, subject = await subjects.of_action(context.core, await answered(context.core.cancel(action.id)))
+    await responses.refresh_cards(context, subject, is_in_home=is_home(context))
+    if not is_home(context):
+        text = _ended(views.run_on(action, RedactedView(subject, own_clearance(context))), action)
+        await responses.respond(context, notices.notice(text), "Done")
 
 
-async def _end(context: Context, action_id: str) -> Action:
-    """Have core end the run. A channel's message is the same for all, so this says calmly who else may end it."""
-    action = await context.core.action(action_id)
-    _, subject = await subjects.of_action(context.core, action)
-    subjects.require_visible(context, subject)
-    if action.created_by != context.person.login and context.person.profile != "org-admin":
-        raise ResponderBotError(
-            "forbidden",
-            f"{person_name(action.created_by)} started this run, so only they or an administrator can "
-            f"{'cancel' if action.status == 'Waiting' else 'stop'} it. Nothing changed.",
+def _require_asker(
+    context: Context, action: Action, subject: Subject, extension: Extension | None = None
+) -> RedactedView:
+    """A channel's message is the same for all, so this says calmly who else may end it."""
+    view = subjects.require_visible(context, subject)
+    asked_by = action.created_by if extension is None else extension.asked_by
+    if context.person.login != asked_by and context.person.profile != "org-admin":
+        sentence = (
+            f"{person_name(asked_by)} asked for this, so only they or an administrator can end it. Nothing changed."
         )
-    return await context.core.cancel(action_id)
+        raise ResponderBotError("forbidden", sentence)
+    return view
 
 
-def _ended(run: str, action: Action) -> str:
+def _ended(run: str, action: Action, extension_id: str = "") -> str:
+    if extension_id:
+        return f"You withdrew the request for more time for {run}."
     if runs.is_open(action):
         return f"{run} is being stopped."
     if runs.state_of(action) == "cancelled":
@@ -50,20 +60,12 @@ def _ended(run: str, action: Action) -> str:
     return f"{run} {runs.state(action)}."
 
 
-async def on_approve_button(context: Context) -> None:
-    """Ask once more, with all that is decided."""
-    intent = await responses.clicked_intent(context)
-    await _ask_to_approve(context, intent.object_id, intent.argument)
+async def on_approve(context: Context) -> None:
+    """Ask once more, with all that is decided, also after the command: nobody approves what they haven't read.
 
-
-async def on_approve_command(context: Context) -> None:
-    """Ask likewise: nobody approves what they haven't read."""
-    action_id = subjects.require_id(context, USAGE)[1]
-    await _ask_to_approve(context, action_id)
-
-
-async def _ask_to_approve(context: Context, action_id: str, extension_id: str = "") -> None:
-    """Show the modal that approves the run, or its later end; why not, to somebody core would refuse in any case."""
+    Those who may not decide on it read why.
+    """
+    action_id, extension_id = await _named(context)
     action, subject = await _run(context, action_id)
     extension = _later_end(context, action, extension_id)
     view = _require_voter(context, action, subject, extension)
@@ -196,67 +198,51 @@ async def _no_longer_open(context: Context, action: Action, subject: Subject, re
     return await responses.with_buttons(context, f"again:{action.id}", render)
 
 
-async def on_deny_button(context: Context) -> None:
-    """Ask why, which whoever asked for the run reads."""
-    intent = await responses.clicked_intent(context)
-    action, subject = await _run(context, intent.object_id)
-    extension = _later_end(context, action, intent.argument)
-    view = _require_voter(context, action, subject, extension)
-    if extension is None and await _is_over(context, action, subject):
+async def on_deny(context: Context, deed: str = "Deny") -> None:
+    """Ask why what waits is denied or, as the deed says, withdrawn, which whoever asked for it reads."""
+    action_id, extension_id = await _named(context)
+    action, subject = await _run(context, action_id)
+    extension = _later_end(context, action, extension_id)
+    require = _require_voter if deed == "Deny" else _require_asker
+    view = require(context, action, subject, extension)
+    is_queued = deed == "Withdraw" and action.status == "Waiting"
+    if extension is None and not is_queued and await _is_over(context, action, subject):
         return
     is_in_home = is_home(context) or view_metadata(view_of(context)).get("in_home") is True
-    now = context.services.clock_ms()
-    await context.show_modal(views.deny_view(action, view, now, is_in_home=is_in_home, extension=extension))
+    now, login = context.services.clock_ms(), context.person.login
+    await context.show_modal(views.deny_view(action, view, deed, login, now, is_in_home=is_in_home))
+
+
+async def on_withdraw(context: Context) -> None:
+    """Ask likewise, or only to confirm it whoever has asked for it."""
+    await on_deny(context, "Withdraw")
 
 
 async def on_deny_view(context: Context) -> Json:
-    """Deny the run, which ends it, or its later end. Core refuses who may not, and what doesn't wait."""
+    """Deny or withdraw the run, which ends it, or its later end. Core refuses who may not, and what doesn't wait."""
     view = view_of(context)
     metadata = view_metadata(view)
     reason, extension_id = modals.values(view).get("reason", "").strip(), str(metadata.get("extension") or "")
-    action = await answered(context.core.deny(str(metadata.get("id")), reason, extension_id=extension_id))
+    is_denied = metadata.get("deed") != "Withdraw"
+    decide = context.core.deny if is_denied else context.core.cancel
+    action = await answered(decide(str(metadata.get("id")), reason, extension_id=extension_id))
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject, is_in_home=metadata.get("in_home") is True)
-    said = _denied(views.run_on(action, RedactedView(subject, own_clearance(context))), extension_id)
-    return modals.update(modals.message_view("Denied", notices.notice(said)))
-
-
-async def on_deny_command(context: Context) -> None:
-    """Deny the run that was typed, or its later end."""
-    action, _ = await _run(context, subjects.require_id(context, USAGE)[1])
-    extension = _later_end(context, action, "")
-    extension_id = extension.id if extension is not None else ""
-    deny = partial(context.core.deny, extension_id=extension_id)
-    await _decide(context, deny, lambda run, _: _denied(run, extension_id))
+    run = views.run_on(action, RedactedView(subject, own_clearance(context)))
+    said = _denied(run, extension_id) if is_denied else _ended(run, action, extension_id)
+    return modals.update(modals.message_view("Denied" if is_denied else "Done", notices.notice(said)))
 
 
 def _denied(run: str, extension_id: str) -> str:
     return f"You denied more time for {run}." if extension_id else f"You denied {run}; it will not run."
 
 
-async def _decide(
-    context: Context, decision: Callable[[str], Awaitable[Action]], confirmation: Callable[[str, Action], str]
-) -> None:
-    """Have core store the decision, then show it on the cards or in the App Home."""
-    action_id = await _action_id(context)
-    try:
-        action = await answered(decision(action_id))
-    except ResponderBotError as error:
-        if error.code == "not_found":
-            raise _no_run(context, action_id) from error
-        raise
-    action, subject = await subjects.of_action(context.core, action)
-    await responses.refresh_cards(context, subject, is_in_home=is_home(context))
-    if not is_home(context):
-        text = confirmation(views.run_on(action, RedactedView(subject, own_clearance(context))), action)
-        await responses.respond(context, notices.notice(text), "Done")
-
-
-async def _action_id(context: Context) -> str:
-    """The action of a command or of a click."""
+async def _named(context: Context) -> tuple[str, str]:
+    """The action of a command or of a click, and the later end of it that was clicked, if it was one."""
     if "command" in context.payload:
-        return subjects.require_id(context, USAGE)[1]
-    return (await responses.clicked_intent(context)).object_id
+        return subjects.require_id(context, USAGE)[1], ""
+    intent = await responses.clicked_intent(context)
+    return intent.object_id, intent.argument
 
 
 def _no_run(context: Context, action_id: str) -> ResponderBotError:
@@ -268,18 +254,19 @@ def _command(entry: Entry, verb: str, summary: str) -> Command:
     return Command(entry, f"{verb} ~run", summary, "manageAction")
 
 
-_APPROVE_COMMAND = Entry(on_approve_command, modal_title="Approve")
+_APPROVE, _DENY = Entry(on_approve, modal_title="Approve"), Entry(on_deny, modal_title="Deny")
 
 FEATURE = Feature(
     commands={
-        "approve": _command(_APPROVE_COMMAND, "approve", "see what a run would do, and approve it"),
-        "deny": _command(Entry(on_deny_command, Ack.WRITE), "deny", "deny a run that waits for approval"),
-        "cancel": _command(Entry(on_cancel_button, Ack.WRITE), "cancel", "cancel a run, also while it runs"),
+        "approve": _command(_APPROVE, "approve", "see what a run would do, and approve it"),
+        "deny": _command(_DENY, "deny", "deny a run that waits for approval"),
+        "cancel": _command(Entry(on_cancel, Ack.WRITE), "cancel", "withdraw what waits, or stop a run"),
     },
     actions={
-        ids.CANCEL: Entry(on_cancel_button, Ack.WRITE),
-        ids.APPROVE: Entry(on_approve_button, modal_title="Approve"),
-        ids.DENY: Entry(on_deny_button, modal_title="Deny"),
+        ids.CANCEL: Entry(on_cancel, Ack.WRITE),
+        ids.APPROVE: _APPROVE,
+        ids.DENY: _DENY,
+        ids.WITHDRAW: Entry(on_withdraw, modal_title="Withdraw"),
     },
     views={
         ids.APPROVE_VIEW: Entry(on_approve_view, Ack.RESPONSE),

@@ -487,7 +487,7 @@ def later_end_request(
         until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
         asked = f"*{by}* asked to keep {runs.heading(action, view)} *{until}*."
         decided = later_end_decision(extension)
-        stays = "; its end stays as it is" if extension.outcome in ("denied", "expired") else ""
+        stays = "; its end stays as it is" if extension.outcome in ("denied", "cancelled", "expired") else ""
         ends = f" It {undo_state.ends(action)}." if stays and undo_state.is_in_force(action) else ""
         shown = section(f"{decided}{runs.why_denied(extension, view, REASON_LIMIT)}.{ends}")
         return Message(_push(f"{what}{stays}{of}", decided, view), (section(asked), shown), is_broadcast)
@@ -501,29 +501,31 @@ def later_end_request(
 
 def later_end_decision(extension: Extension) -> str:
     """How a request for more time was decided; mrkdwn."""
+    by = person_name(extension.ended_by or "")
     return {
         "approved": f"Approved by {people(extension.approval.approved_by)}",
-        "denied": f"Denied by {person_name(extension.ended_by or '')}",
+        "denied": f"Denied by {by}",
+        "cancelled": f"Withdrawn by {by}",
         "lapsed": "It was undone, or given another time, before that was approved",
     }.get(extension.outcome or "", "Nobody answered in time")
 
 
 def deny_view(
-    action: Action, view: RedactedView, now_ms: int, *, is_in_home: bool, extension: Extension | None = None
+    action: Action, view: RedactedView, deed: str, login: str, now_ms: int, *, is_in_home: bool
 ) -> dict[str, Any]:
-    """Asks why the run, or the later end, is denied."""
-    asked_by, title = action.created_by, names.in_view(f"Deny {runs.title(action)}", "?")
-    asks = _asked(action, view, now_ms, follows="If you deny it, it will not run: nothing changes on the target.")
+    """Asks `login` why the run, or the later end, is denied or withdrawn; only to confirm what they asked for."""
+    extension = undo_state.later_end(action)
+    asked_by, title = action.created_by, names.in_view(f"{deed} {runs.title(action)}", "?")
+    if_so = f"If you {deed.lower()} it, it"
+    asks = _asked(action, view, now_ms, follows=f"{if_so} will not run: nothing changes on the target.")
     if extension is not None:
-        asks = [section(f"{_later_end(action, extension, view)}\nIf you deny it, it {undo_state.ends(action)}.")]
-        asked_by, title = extension.asked_by, "Deny a later end?"
+        asks = [section(f"{_later_end(action, extension, view)}\n{if_so} {undo_state.ends(action)}.")]
+        asked_by, title = extension.asked_by, f"{deed} a later end?"
     hint = f"{person_name(asked_by)} reads it, and everybody who sees the card."
-    reason = modals.text_field("reason", "Reason", multiline=True, hint=hint)
+    asks += [modals.text_field("reason", "Reason", multiline=True, hint=hint)] if asked_by != login else []
     of = extension.id if extension is not None else ""
-    metadata = json.dumps({"id": action.id, "extension": of, "in_home": is_in_home})
-    return modals.modal(
-        title, [*asks, reason], callback_id=ids.DENY_VIEW, submit="Deny", metadata=metadata, close="Cancel"
-    )
+    metadata = json.dumps({"id": action.id, "extension": of, "in_home": is_in_home, "deed": deed})
+    return modals.modal(title, asks, callback_id=ids.DENY_VIEW, submit=deed, metadata=metadata, close="Cancel")
 
 
 def approval_request(

@@ -1,6 +1,7 @@
 """Undoing what a responder did: by hand, and once at the time that a run was given, whatever happens meanwhile."""
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -396,6 +397,51 @@ async def test_an_extension_that_is_denied_replaced_or_too_late_changes_nothing(
         assert late.message == "This extension no longer waits for approval; nothing was changed."
         await released(harness)
         assert (await undo_of(harness, action)).status == "undone"
+
+
+async def test_who_asked_for_an_extension_withdraws_it_until_it_is_decided(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=1, undo_after_minutes=60, allow_permanent=True) as harness:
+        action = await approved(harness, BEN, undoAfterMinutes=5)
+        due = (await undo_of(harness, action)).at
+        await harness.undos.set_time(BEN, action.id, 0)
+        extension = await extension_of(harness, action)
+
+        async def cancel(by: Caller, extension_id: str) -> Action:
+            return await harness.actions.decide(by, action.id, "cancel", extension_id=extension_id, message="clean")
+
+        own = await refused(harness.actions.decide(BEN, action.id, "approve", extension_id=extension.id))
+        assert own.message == "You asked for this extension; somebody else must approve or deny it."
+        other = await refused(cancel(ANNA, extension.id))  # who asked for the run
+        assert (other.code, other.message) == ("forbidden", f"Only {BEN.login} or an administrator may cancel this.")
+        assert (await refused(cancel(BEN, action.id))).code == "conflict"  # a run is no extension of itself
+        both = await asyncio.gather(cancel(BEN, extension.id), cancel(LEAD, extension.id), return_exceptions=True)
+        (late,) = [one for one in both if isinstance(one, ResponderBotError)]
+        assert late.message == "This extension no longer waits for approval; nothing was changed."
+        (by,) = [who.login for who, one in zip((BEN, LEAD), both, strict=True) if one is not late]
+        ended = await extension_of(harness, action)
+        assert (ended.outcome, ended.ended_by, ended.message) == ("cancelled", by, "clean")
+        assert (await undo_of(harness, action)).at == due
+        sql = "SELECT what, doc FROM audit WHERE what LIKE 'extension.%' ORDER BY number"
+        rows = await harness.database.read(lambda reads: reads.rows(sql))
+        assert [(row["what"], json.loads(row["doc"])["by"]) for row in rows] == [
+            ("extension.requested", BEN.login),
+            ("extension.cancelled", by),
+        ]
+        await harness.undos.set_time(BEN, action.id, 10)
+        again = await extension_of(harness, action)
+        harness.clock.now_ms = due or 0
+        await harness.due.look()
+        assert (await refused(cancel(BEN, again.id))).message == late.message
+        await released(harness)
+
+
+async def test_a_withdrawn_run_keeps_why(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=1) as harness:
+        action = (await harness.actions.start(ANNA, run_input(harness))).action
+        await harness.actions.cancel(LEAD, action.id, "a lab host")
+        ended = Action.model_validate_json(await harness.actions.get_json(action.id))
+        assert (ended.outcome, ended.ended_by) == ("cancelled", LEAD.login)
+        assert json.loads(ended.report)["message"] == f"Cancelled by {LEAD.login}: a lab host"
 
 
 async def test_only_approvers_who_may_see_the_object_extend(tmp_path: Path) -> None:

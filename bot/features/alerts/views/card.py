@@ -310,7 +310,7 @@ def _runs(
     if undo_buttons := undos.buttons(action, view, button) if len(group) == 1 else []:
         text += runs.waiting_end(action, view)
         if (extension := undo_state.later_end(action)) is not None:
-            undo_buttons[:0] = runs.decision_buttons(action, button, extension)
+            undo_buttons[:0] = runs.waiting_buttons(action, view, button, extension)
         if len(undo_buttons) == 1:
             return [{**section(text), "block_id": block_id, "accessory": undo_buttons[0]}]
         return [{**section(text), "block_id": block_id}, actions(*undo_buttons)]
@@ -319,11 +319,9 @@ def _runs(
         if again is None:
             return [{**context(text), "block_id": block_id}]
         return [{**section(text), "block_id": block_id, "accessory": again}]
-    end = runs.end_button(action, view, button)
     if not runs.can_be_approved(action, view):
-        return [{**section(text), "block_id": block_id, "accessory": end}]
-    buttons = actions(*runs.decision_buttons(action, button), end)
-    return [{**section(text), "block_id": block_id}, buttons]
+        return [{**section(text), "block_id": block_id, "accessory": runs.end_button(action, view, button)}]
+    return [{**section(text), "block_id": block_id}, actions(*runs.waiting_buttons(action, view, button))]
 
 
 def _in_force(action: Action, part: str, view: RedactedView, button: ButtonIds) -> list[Block]:
@@ -333,7 +331,8 @@ def _in_force(action: Action, part: str, view: RedactedView, button: ButtonIds) 
     extension = action.undo.extension if action.undo is not None else None
     if extension is not None and extension.targets[:1] == [part]:
         line["text"] = section(f"{line['text']['text']}{runs.waiting_end(action, view)}")["text"]
-        shown_buttons[:0] = runs.decision_buttons(action, button, extension) if extension.outcome is None else []
+        waits = extension.outcome is None
+        shown_buttons[:0] = runs.waiting_buttons(action, view, button, extension) if waits else []
     return [line, actions(*shown_buttons)] if shown_buttons else [line]
 
 

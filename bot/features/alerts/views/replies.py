@@ -105,7 +105,7 @@ def _result(action: Action, report: ReportView, view: RedactedView) -> list[Bloc
     if not view.shows_reports:  # in a shared channel the text is empty
         hint = f"`/responder actions {action.object_id}` shows it to those who may see it"
         return [section(f"Result: {withheld(view.highest_tlp)}; {hint}.")]
-    if runs.state_of(action) == "denied":
+    if runs.state_of(action) in ("denied", "cancelled"):
         return [section(runs.result_text(action, view, 2500))]
     return [section(foreign(report.message, 2500, lines=True) or " ")]
 
@@ -175,7 +175,7 @@ def told(
         "failed": f"{f'{approvers} approved: ' if approvers else ''}*{deed}* failed.",
     }
     head = heads.get(state, f"{approvers} approved: *{deed}*, done{undo_state.summary(action, view)}.")
-    if state in ("denied", "failed") and (result := runs.result_text(action, view, 1000)):
+    if state in ("denied", "cancelled", "failed") and (result := runs.result_text(action, view, 1000)):
         head += f"\n>{result}".replace("\n", "\n>").replace("\n>>", "\n>")
     again = run_again_button(action, view, button, policy)
     buttons = [again] if again else undos.buttons(action, view, button)

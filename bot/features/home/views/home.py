@@ -190,9 +190,11 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds) -> Block:
         return _bulk(_together(run, person), button)
     line = f"{runs.run_line(run.action, view)} · {runs.of_root(run.subject, view, run.link)}"
     line += runs.waiting_end(run.action, view)
-    if runs.is_open(run.action):
-        is_own = run.action.created_by == person.login or person.profile == "org-admin"
-        return section(line, accessory=runs.end_button(run.action, view, button)) if is_own else section(line)
+    extension = undo_state.later_end(run.action)
+    asked_by = run.action.created_by if extension is None else extension.asked_by
+    if runs.is_open(run.action) or extension is not None:
+        end, is_own = runs.end_button(run.action, view, button, extension), asked_by == person.login
+        return section(line, accessory=end) if is_own or person.profile == "org-admin" else section(line)
     again = run_again_button(run.action, view, button, run.policy) if "manageAction" in person.permissions else None
     return section(line, accessory=again) if again else section(line)
 

@@ -111,6 +111,13 @@ def decision_buttons(action: Action, button: ButtonIds, extension: Extension | N
     ]
 
 
+def waiting_buttons(
+    action: Action, view: RedactedView, button: ButtonIds, extension: Extension | None = None
+) -> list[dict[str, Any]]:
+    """Likewise with Withdraw, beside the line of what waits."""
+    return [*decision_buttons(action, button, extension), end_button(action, view, button, extension)]
+
+
 def heading(action: Action, view: RedactedView) -> str:
     """`*Isolate* on hostname SRV-FILE02, for HIGH its title (~12)`; mrkdwn."""
     return f"*{name(action)}*{on_object(action, view, on_what(view.subject, view))}"
@@ -137,11 +144,11 @@ def quoted(text: str, limit: int, view: RedactedView) -> str:
 
 
 def waiting_end(action: Action, view: RedactedView) -> str:
-    """Lines of their own on the later end that waits for approval, and by when, or that it was denied; "" without."""
+    """Lines of their own on the later end that waits for approval, and by when, or who ended that; "" without."""
     extension = action.undo.extension if action.undo is not None and view.is_open else None
-    if extension is not None and extension.outcome == "denied" and undo_state.is_in_force(action):
-        by = person_name(extension.ended_by or "")
-        return f"\n🚫 More time was denied by {by}{why_denied(extension, view)}"
+    if extension is not None and extension.outcome in ("denied", "cancelled") and undo_state.is_in_force(action):
+        by = f"{_WORDS.get(extension.outcome, extension.outcome)} by {person_name(extension.ended_by or '')}"
+        return f"\n{MARKS[extension.outcome]} More time was {by}{why_denied(extension, view)}"
     if extension is None or extension.outcome is not None:
         return ""
     return f"\n{later_end_line(action, extension, view, is_on_card=True)}\n{undo_state.needed(extension)}"
@@ -153,20 +160,23 @@ def why_denied(extension: Extension, view: RedactedView, limit: int = RESULT_LIM
     return f": {why}" if why else ""
 
 
-def end_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[str, Any]:
-    """Withdraw for a run that waits, Stop for one that runs. Core decides who may: the requester, and an org-admin."""
-    value = button(Intent("cancel", action.id))
-    waits = action.status == "Waiting"
-    label, leave = ("Withdraw", "Leave it") if waits else ("Stop", "Let it run")
+def end_button(
+    action: Action, view: RedactedView, button: ButtonIds, extension: Extension | None = None
+) -> dict[str, Any]:
+    """Withdraw for what waits, a run or a later end of it, Stop for a run that runs.
+
+    Core decides who may: the requester, and an org-admin.
+    """
+    about, of = title(action) if view.is_open else "", extension.id if extension is not None else ""
+    if extension is not None or action.status == "Waiting":
+        value = button(Intent("withdraw", action.id, of))
+        return button_element("Withdraw", ids.WITHDRAW, value, of=of or action.id, about=about)
     on = foreign_plain(targets(action, view) or target(view), 150)
     whose = f"{foreign_plain(person_name(action.created_by), 60)} asked for it. " if view.is_open else ""
-    then = "It will not run; Deny gives a reason." if waits else "What it has changed by then stays changed."
-    text = f"{whose}On {on}. {then}"
-    head = foreign_plain(f"{label} {title(action)}?", 100) if view.is_open else f"{label} the run?"
-    dialog = confirmation(head, text, label, leave, style="danger")
-    style: Literal["", "danger"] = "" if waits else "danger"
-    about = title(action) if view.is_open else ""
-    return button_element(label, ids.CANCEL, value, of=action.id, style=style, confirm=dialog, about=about)
+    text = f"{whose}On {on}. What it has changed by then stays changed."
+    head = foreign_plain(f"Stop {title(action)}?", 100) if view.is_open else "Stop the run?"
+    dialog, value = confirmation(head, text, "Stop", "Let it run", style="danger"), button(Intent("cancel", action.id))
+    return button_element("Stop", ids.CANCEL, value, of=action.id, style="danger", confirm=dialog, about=about)
 
 
 def confirm_dialog(repeated: Action, view: RedactedView, policy: str) -> dict[str, Any]:
@@ -530,10 +540,10 @@ def inputs_in_brackets(action: Action, view: RedactedView) -> str:
 
 
 def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -> str:
-    """The sentence of a report for a mrkdwn field, as far as it may be shown; why, of a run that was denied."""
+    """The sentence of a report for a mrkdwn field, as far as it may be shown; of what was denied or withdrawn, why."""
     message = read_report(action).message
     if state_of(action) in ("denied", "expired", "cancelled", "stopped"):  # which says itself what became of it
-        message = message.partition(": ")[2] if state_of(action) == "denied" else ""
+        message = message.partition(": ")[2] if state_of(action) in ("denied", "cancelled") else ""
     if action.dispatched_at is None:
         return core_says(view.report(with_names(message, view)), limit)
     return core_says(defang_indicators(view.report(message)[: limit * 4]), limit)  # a program may name what it acted on

@@ -101,12 +101,16 @@ async def test_approve_command_shows_what_would_run_before_it_is_approved(env: F
 
 async def test_runs_are_denied_and_cancelled_by_command(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    for verb, words in (("deny", "You denied"), ("cancel", "")):
+    for who, verb, label, told in (
+        ("ben", "deny", "Deny", "You denied"),
+        ("anna", "cancel", "Withdraw", "You withdrew"),
+    ):
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
         await env["anna"].reads("needs 1 approval")
         newest = (await env.client.actions("alert", alert.id))[0]
-        await env["ben" if verb == "deny" else "anna"].command(SOC, f"/responder {verb} {newest.id}")
-        await env["ben" if verb == "deny" else "anna"].reads(words or "ou withdrew")
+        await env[who].command(SOC, f"/responder {verb} {newest.id}")
+        await env[who].submits(await env[who].sees(modal(f"{label} Isolate?")))
+        await env[who].reads(told)
         assert (await env.client.action(newest.id)).end_date is not None
     await env["anna"].command(SOC, "/responder cancel")
     await env["anna"].reads("Type `/responder cancel` and the run's id, such as /responder cancel ~20.")
@@ -123,6 +127,7 @@ async def test_a_run_on_an_observable_of_an_alert_is_decided_by_command(env: Fea
     body = {"responderId": "Quarantine_1_0", "objectType": "case_artifact", "objectId": alert.artifacts[0].id}
     action = await env.client.run(body)
     await env["anna"].command(SOC, f"/responder deny {action.id}")
+    await env["anna"].submits(await env["anna"].sees(modal("Deny Quarantine?")))
     await env["anna"].reads("You denied Quarantine")
     assert (await env.client.action(action.id)).outcome == "denied"
     action = await env.client.run(body)

@@ -187,6 +187,7 @@ async def test_a_run_that_was_denied_meanwhile_is_not_decided_again(env: Feature
     form = await env["ben"].sees(modal("Isolate?"))
     (action,) = await env.client.actions("alert", found.id)
     await env["lea"].command(SOC, f"/responder deny {action.id}")
+    await env["lea"].submits(await env["lea"].sees(modal("Deny Isolate?")))
     await env["lea"].reads("You denied")
     await env["ben"].submits(form)
     await env["ben"].sees(modal("no longer waits for approval. Denied by lea."))

@@ -269,6 +269,59 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         await env["lea"].sees(card_of(alert, f"More time was denied by ben: {why}"))
 
 
+async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"], "allow_permanent": True}) as env:
+        alert, card = await env.alert_and_card("anna")
+        action = await isolate(env, alert, minutes=15)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve(action.id)
+            at = (await env.ended_run(alert)).undo.at or 0  # type: ignore[union-attr]  # it can be undone
+            await bot.as_user("anna").extend_measure(action.id, None)
+        request = await env["ben"].sees(direct_message("asks to keep"))
+        await env["ben"].presses("Keep with no end", request)
+        read = await env["ben"].sees(modal("Keep with no end?"))
+        waits = await env["anna"].sees(card_of(alert, "asks to keep"))
+        form = await env["anna"].confirms("Withdraw", waits)
+        assert f"If you withdraw it, it ends <!date^{at // 1000}^" in text_of(form)
+        assert "reason" not in text_of(form)
+        await env["anna"].reads("You withdrew the request for more time")
+        await env["ben"].submits(read)
+        await env["ben"].reads("This extension no longer waits for approval; nothing was changed.")
+        said = f"Withdrawn by anna. It ends <!date^{at // 1000}^"
+        await env["ben"].sees(direct_message(said))
+        await env["lea"].sees(reply_to(card, said))
+        shown = await env["lea"].sees(card_of(alert, "➖ More time was withdrawn by anna"))
+        assert "Withdraw" not in labels_of(shown)
+        await all_sent(env.bot)
+        assert not [text for text in env["anna"].phone if "Withdrawn" in text]
+        assert (await env.client.action(action.id)).undo.at == at  # type: ignore[union-attr]
+
+
+async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reason(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"], "allow_permanent": True}) as env:
+        alert, card = await env.alert_and_card("anna")
+        action = await isolate(env, alert, minutes=15)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve(action.id)
+            await env.ended_run(alert)
+            await bot.as_user("anna").extend_measure(action.id, None)
+        waits = await env["ben"].sees(card_of(alert, "asks to keep"))
+        await env["ben"].presses("Withdraw", waits)
+        await env["ben"].reads("anna asked for this, so only they or an administrator can end it. Nothing changed.")
+        forms = []
+        for name in ("anna", "lea"):
+            await env[name].command(SOC, f"/responder cancel {action.id}")
+            forms.append(await env[name].sees(modal("Withdraw a later end?", "*anna* asks to keep")))
+        await env["lea"].submits(forms[1], reason="The host is <clean>")
+        why = "Withdrawn by lea: The host is &lt;clean&gt;. It ends"
+        await env["anna"].sees(direct_message(why))
+        await env["ben"].sees(reply_to(card, why))
+        await env["anna"].submits(forms[0])
+        await env["anna"].reads("This extension no longer waits for approval; nothing was changed.")
+        await env["ben"].command(SOC, f"/responder cancel {action.id}")
+        await env["ben"].reads("anna asked for this, so only they or an administrator can end it.")
+
+
 async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_their_own_cancelling(
     tmp_path: Path,
 ) -> None:

@@ -7,7 +7,7 @@ from bot.block_kit import ids
 from bot.slack_emulator import EmulatorView
 from core.models import Alert, RunInput
 from tests.bot.features.environment import FeatureEnvironment
-from tests.bot.people import button_of, card_of, ephemeral, modal, reply_to, text_of
+from tests.bot.people import card_of, direct_message, ephemeral, modal, reply_to, text_of
 from tests.bot.running import OPEN, SOC
 
 
@@ -105,7 +105,7 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     failed = await env["anna"].sees(card_of(alert, "*Isolate* denied by ben"))
     assert "It is the &lt;backup&gt; server" in text_of(failed)
     await env["ben"].command(SOC, f"/responder deny {(await env.ended_run(alert)).id}")
-    await env["ben"].reads("denied")
+    await env["ben"].reads("no longer waits for approval. Denied by ben.")
 
     await env["anna"].command(SOC, f"/responder run quarantine {alert.id}")
     other = await env["ben"].sees(reply_to(card, "*Quarantine on"))
@@ -121,12 +121,13 @@ async def test_waiting_run_can_be_cancelled_from_its_card(env: FeatureEnvironmen
     alert, card = await env.alert_and_card("anna")
     await env["anna"].chooses("Isolate", card)
     waiting = await env["anna"].sees(card_of(alert, "needs 1 approval"))
-    assert "anna asked for it. On" in str(button_of(waiting, "Withdraw")["confirm"]["text"])
-    await env["anna"].presses("Withdraw", waiting)
-    told = await env["anna"].sees(ephemeral(f"You withdrew Isolate on {alert.id}; it will not run."))
-    assert "thread_ts" not in told  # the card was clicked in the channel
+    form = await env["anna"].confirms("Withdraw", waiting)
+    assert "*anna* asks" in text_of(form)
+    assert "If you withdraw it, it will not run: nothing changes on the target." in text_of(form)
+    assert "reason" not in text_of(form)  # who asked owes nobody one
+    await env["anna"].reads(f"You withdrew Isolate on {alert.id}; it will not run.")
     done = await env["anna"].sees(card_of(alert, "*Isolate* withdrawn by anna"))
-    assert ids.CANCEL not in text_of(done)
+    assert ids.WITHDRAW not in text_of(done)
 
 
 async def test_who_may_not_cancel_is_told_who_may(env: FeatureEnvironment) -> None:
@@ -134,10 +135,26 @@ async def test_who_may_not_cancel_is_told_who_may(env: FeatureEnvironment) -> No
     await env["anna"].chooses("Isolate", card)
     waiting = await env["ben"].sees(card_of(alert, "needs 1 approval"))
     await env["ben"].presses("Withdraw", waiting)
-    told = text_of(await env["ben"].reads("anna started this run, so only they or an administrator can cancel it."))
+    told = text_of(await env["ben"].reads("anna asked for this, so only they or an administrator can end it."))
     assert "Nothing changed." in told
     assert "@responder-bot.local" not in told
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
+
+
+async def test_who_withdraws_what_somebody_else_asked_for_says_why(env: FeatureEnvironment) -> None:
+    alert, card = await env.alert_and_card("anna")
+    await env["anna"].chooses("Isolate", card)
+    waiting = await env["lea"].sees(card_of(alert, "needs 1 approval"))
+    form = await env["lea"].confirms("Withdraw", waiting, reason="It is the <backup> server.")
+    assert "*anna* asks" in text_of(form)
+    assert "anna reads it, and everybody who sees the card." in text_of(form)
+    why = "It is the &lt;backup&gt; server."
+    await env["lea"].reads("You withdrew Isolate")
+    await env["ben"].sees(card_of(alert, "*Isolate* withdrawn by lea", why))
+    await env["ben"].sees(reply_to(card, "withdrawn by lea", why))
+    await env["anna"].sees(direct_message("Withdrawn by lea: *Isolate", why))
+    (action,) = await env.client.actions("alert", alert.id)
+    assert (action.outcome, action.ended_by) == ("cancelled", "lea@responder-bot.local")
 
 
 async def test_a_run_that_runs_is_stopped_from_its_card(env: FeatureEnvironment) -> None:

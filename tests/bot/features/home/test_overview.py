@@ -39,7 +39,7 @@ async def test_pending_is_decided_in_the_list_and_shows_what_waits_for_others(en
     await env["ben"].command(SOC, "/responder pending")
     own = text_of(await env["ben"].sees(modal("*Waiting for others* (1)")))
     assert ids.APPROVE not in own
-    assert ids.CANCEL in own
+    assert ids.WITHDRAW in own
     await env["anna"].command(SOC, "/responder pending")
     shown = await env["anna"].sees(modal("*Waiting for your approval* (1)"))
     await env["anna"].confirms("Review", shown)

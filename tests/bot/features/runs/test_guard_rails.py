@@ -277,7 +277,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert "\\n1 approval, answer by <!date^" in text_of(waits)
     # What decides is where Extend was, Undo now where it is always.
     labels = [label for label in labels_of(waits) if label not in ("Assign to me", "Details")]
-    assert labels == ["Approve", "Deny", "Undo now"]
+    assert labels == ["Approve", "Deny", "Withdraw", "Undo now"]
     await env["lea"].presses("Undo now", waits)
     ends = await env["lea"].sees(modal("approved by ben"))
     assert "⏳ *anna* asks to keep *Contain* *until <!date^" in text_of(ends)

@@ -80,7 +80,7 @@ def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
     for outcome, (run, line) in told.items():
         shown = card(run)
         assert line in texts_of(shown)[2]
-        assert ("too risky" in str(shown)) is (outcome == "denied")
+        assert ("too risky" in str(shown)) is (outcome in ("denied", "cancelled"))
         assert "failed" not in str(shown)
         assert (ids.RUN_AGAIN in str(shown)) is (outcome == "expired")
         twice = texts_of(card(run, run.model_copy(update={"id": "~60", "id_": "~60"})))[2]
@@ -189,11 +189,11 @@ def test_a_withheld_card_says_where_to_find_details_and_names_nobody() -> None:
 def test_a_run_can_be_ended_only_while_it_is_open() -> None:
     def ends(*actions: Any) -> list[Intent]:
         made = intents_in(lambda b: alert_card(alert(), actions, clearance=2, button=b))
-        return [intent for intent in made if intent.what == "cancel"]
+        return [intent for intent in made if intent.what in ("cancel", "withdraw")]
 
     assert ends(action(40), action(41, status="InProgress"), ended(number=42)) == [
         Intent("cancel", "~41"),
-        Intent("cancel", "~40"),
+        Intent("withdraw", "~40"),
     ]
 
 
