@@ -111,12 +111,17 @@ class Walk:
         await self.send("POST", f"{RUN}/{{id}}/deny", "run.denied", {}, id_=action, profile="analyst")
         action = await self.run("Block")
         await self.send("DELETE", f"{RUN}/{{id}}", "run.cancelled", id_=action)
+        action = await self.run("Block")
+        await self.send("POST", f"{RUN}/{{id}}/cancel", "run.cancelled", {"message": "a lab host"}, id_=action)
 
     async def ends(self) -> None:
         """When what runs have left in force ends."""
         undo, decide = f"{RUN}/{{id}}/undo", f"{RUN}/{{id}}/undo/{{extension}}"
         action = await self.run("Block", approve=True)
         await self.send("PATCH", undo, "undo.moved", {"undoAfterMinutes": 30}, id_=action)
+        asked = await self.send("PATCH", undo, "extension.requested", {"undoAfterMinutes": 60}, id_=action)
+        waits = asked["undo"]["extension"]["id"]
+        await self.send("POST", f"{decide}/cancel", "extension.cancelled", {}, id_=action, extension_=waits)
         for word, what in (("deny", "extension.denied"), ("approve", "extension.approved")):
             changed = await self.send("PATCH", undo, "extension.requested", {"undoAfterMinutes": 60}, id_=action)
             path = {"id_": action, "extension_": changed["undo"]["extension"]["id"], "profile": "analyst"}
@@ -127,6 +132,7 @@ class Walk:
         action, now = await self.run("Block", approve=True), now_ms()
         await self.send("POST", f"{MEASURE}/{{id}}/shorten", "undo.moved", {"until": now + 10 * MINUTE_MS}, id_=action)
         await self.send("POST", f"{MEASURE}/{{id}}/extend", "undo.moved", {"until": now + 20 * MINUTE_MS}, id_=action)
+        await self.send("POST", f"{MEASURE}/_extend", "undo.moved", {"ends": {action: now + 25 * MINUTE_MS}})
         await self.send("POST", f"{MEASURE}/{{id}}/end", "measure.ended", {"reason": "gone"}, id_=action)
         action = await self.run("Block", approve=True)
         (started,) = await self.send("POST", f"{MEASURE}/{{id}}/undo", "undo.started", id_=action)
