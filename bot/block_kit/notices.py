@@ -87,11 +87,11 @@ def withheld_from(clearance: object, who: str = "") -> str:
     return f"You may see up to {tlp_name(clearance)}. {ask}"
 
 
-def either(logins: Sequence[str]) -> str:
+def either(logins: Sequence[str], word: str = "or") -> str:
     """`ann`, `ann or ben`, `ann, ben, cleo or others`: people to ask; foreign text, not escaped."""
     names = list(map(plain_name, logins))
     names[MAX_PEOPLE:] = ["others"] if len(names) > MAX_PEOPLE else []
-    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return f" {word} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def acknowledgement(message: Message) -> dict[str, Any]:

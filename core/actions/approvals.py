@@ -150,6 +150,8 @@ class Approvals:
         """Store votes; with the last one, let the run start or set the later end."""
         is_last = not approval.is_waiting
         stored.set_votes(tx, approval)
+        if approval.is_of_run:
+            stored_actions.set_approved_by(tx, row["id"], approval.approved_by)
         action = _with(action, approval)
         if action.override is not None and approval.is_of_run and caller.profile == "org-admin":
             override = action.override.model_copy(update={"approved_by": caller.login})

@@ -27,6 +27,7 @@ from core.store import bulks as stored
 from core.store import objects
 
 PARAMETERS_LIMIT_BYTES = reports.LISTED_PARAMETERS_BYTES  # each action keeps a copy of them
+MOST_PEOPLE = 20  # who approved, and who undid
 SHORTENED_CHARS = 2 * 1_048_576  # longer answers to a repeated key have their reports shortened
 
 log = structlog.get_logger()
@@ -336,6 +337,8 @@ def read_counts(reads: Reads, registry: Registry, bulk_ids: Iterable[int]) -> li
     counted: dict[int, _Counted] = {}
     for row in stored.counts(reads, ids):
         counted.setdefault(row["bulk_id"], _Counted()).add(row, reads)
+    for row in stored.people(reads, ids):
+        counted[row["bulk_id"]].add_people(row)
     return [
         BulkCounts(
             id=f"~{row['id']}",
@@ -368,7 +371,11 @@ class _Counted:
     release_at: int | None = None
     endless: int = 0
     undone: int = 0
+    undone_at: int | None = None
     not_released: int = 0
+    approved_by: list[str] = field(default_factory=list)
+    undone_by: list[str] = field(default_factory=list)
+    by_itself: int = 0
 
     def add(self, row: Row, reads: Reads) -> None:
         """Add a row of `stored.counts`."""
@@ -388,6 +395,19 @@ class _Counted:
         self.endless += row["endless"]
         self.undone += row["undone"]
         self.not_released += row["not_released"]
+
+    def add_people(self, row: Row) -> None:
+        """Add a row of `stored.people`."""
+        undone_by = [row["undone_by"]] if row["undone_by"] else []
+        self.approved_by = _first([*self.approved_by, *json.loads(row["approved_by"] or "[]")])
+        self.undone_by = _first([*self.undone_by, *undone_by])
+        self.by_itself += row["by_itself"]
+        self.undone_at = max(self.undone_at or 0, row["undone_at"] or 0) or None
+
+
+def _first(logins: Iterable[str]) -> list[str]:
+    """The first of them, each once."""
+    return list(dict.fromkeys(logins))[:MOST_PEOPLE]
 
 
 def _free_at(targets: str) -> int | None:

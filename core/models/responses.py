@@ -611,10 +611,18 @@ class BulkCounts(ApiModel):
     endless: int = 0
     """Actions that have left something in force with no end."""
     undone: int = 0
+    undone_at: Millis | None = None
+    """When the last of them was undone."""
+    by_itself: int = 0
+    """How many of them core undid by itself."""
     not_released: int = 0
     """Actions whose timed undo failed or waits."""
     free_at: Millis | None = None
     """When the first of the rates that refused a target is free again (ms)."""
+    approved_by: list[Named] = Field(default_factory=list)
+    """Who have approved runs of it, each once; of them and `undone_by` the first 20."""
+    undone_by: list[Named] = Field(default_factory=list)
+    """Who have undone runs of it, or marked them as ended; not core, by itself."""
     retried_by: ObjectId | None = None
     """The bulk that retried this one."""
 

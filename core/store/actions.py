@@ -260,6 +260,11 @@ def set_doc(tx: Transaction, action_id: int, doc: str) -> None:
     tx.run("UPDATE action SET doc = :doc WHERE id = :id", {"id": action_id, "doc": doc})
 
 
+def set_approved_by(tx: Transaction, action_id: int, logins: Iterable[str]) -> None:
+    values = {"logins": json.dumps(list(logins)), "id": action_id}
+    tx.run("UPDATE action SET approved_by = :logins WHERE id = :id", values)
+
+
 def delete(tx: Transaction, action_id: int) -> None:
     tx.run("DELETE FROM action WHERE id = :id", {"id": action_id})
 

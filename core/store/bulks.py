@@ -74,6 +74,22 @@ def find_all(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
     )
 
 
+def people(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
+    """Who approved the runs of each bulk, and who undid them.
+
+    `bulk_id, approved_by` (JSON), `undone_by` (null for what core undid by itself), and of these `undone_at` (when the
+    last one was, ms), `by_itself` (how many core undid).
+    """
+    return reads.rows(
+        "SELECT bulk_id, approved_by, CASE is_due WHEN 0 THEN ended_by END AS undone_by,"
+        " max(in_force.ended_at) AS undone_at, count(DISTINCT CASE is_due WHEN 1 THEN action_id END) AS by_itself"
+        " FROM action LEFT JOIN in_force ON in_force.action_id = action.id AND action.undo_status = 'undone'"
+        " WHERE bulk_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
+        " GROUP BY 1, 2, 3 ORDER BY min(action.id)",
+        {"ids": json.dumps(list(bulk_ids))},
+    )
+
+
 def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
     """How many actions of each bulk are in which state.
 

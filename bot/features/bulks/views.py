@@ -96,8 +96,6 @@ def progress(
         blocks.append(section(f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*: *Review* names each.{by_when}"))
         blocks += _named(bulk, waiting)
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
-    if in_force := _in_force(bulk):
-        blocks.append(section(f"🔒 *{in_force.removeprefix(', ')}*. *Show each* names them."))
     for request, of_request in (later or {}).items():
         if ends := [end for *_, end in of_request if end.outcome is None]:
             review = button_element(
@@ -114,9 +112,8 @@ def progress(
         if bulk.free_at is not None:
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
         elements.append(_retry(bulk, button))
-    push = _push(bulk, waiting, is_own=is_own) if bulk.awaiting else f"{_head(bulk)}{_in_force(bulk, is_on_phone=True)}"
-    asked = context(f"asked for by {person_name(bulk.created_by)} · {bulk.id}")
-    return Message(push, (*blocks, asked, actions(*elements, _show_each(bulk, button))))
+    push = _push(bulk, waiting, is_own=is_own) if bulk.awaiting else _head(bulk, is_on_phone=True)
+    return Message(push, (*blocks, context(f"{_whose(bulk)} · {bulk.id}"), actions(*elements, _show_each(bulk, button))))
 
 
 def _show_each(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:
@@ -231,11 +228,11 @@ def ended(bulk: BulkCounts, decided: str = "", *, button: ButtonIds | None = Non
 
     They also read who `decided`, or has undone some; mrkdwn.
     """
-    head = _head(bulk, "" if button else f", asked for by {person_name(bulk.created_by)}")
-    blocks: list[Block] = [section("\n".join(filter(None, [f"{head}{_in_force(bulk)}.", decided])))]
+    asked = "" if button else f", {_whose(bulk)}"
+    blocks: list[Block] = [section("\n".join(filter(None, [f"{_head(bulk, asked)}.", decided])))]
     if button:
         blocks.append(actions(*_ends(bulk, button), _show_each(bulk, button)))
-    return Message(f"{head}{_in_force(bulk, is_on_phone=True)}.", tuple(blocks))
+    return Message(f"{_head(bulk, asked, is_on_phone=True)}.", tuple(blocks))
 
 
 def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
@@ -369,28 +366,45 @@ def _name(bulk: BulkCounts) -> str:
     return foreign(bulk.title or readable_name(bulk.responder_name), names.NAME_LIMIT)
 
 
-def _head(bulk: BulkCounts, asked: str = "") -> str:
-    return f"*{_name(bulk)}* on {count(bulk.total, 'target')}{asked}: {_result(bulk)}"
+def _head(bulk: BulkCounts, asked: str = "", *, is_on_phone: bool = False) -> str:
+    sign = "🔒 " if bulk.timed + bulk.endless else "🔓 " if bulk.undone else ""
+    return f"{sign}*{_name(bulk)}* on {count(bulk.total, 'target')}{asked}: {_result(bulk, is_on_phone=is_on_phone)}"
 
 
-def _result(bulk: BulkCounts) -> str:
-    """`4 wait for approval, 2 refused`, `3 under way, 12 of 25 succeeded, 1 failed`, `nothing was run, 2 denied`."""
+def _whose(bulk: BulkCounts) -> str:
+    """`asked by anna, approved by lea and ben`; mrkdwn."""
+    approved = f", approved by {_people(bulk.approved_by)}" if bulk.approved_by else ""
+    return f"asked by {person_name(bulk.created_by)}{approved}"
+
+
+def _people(logins: Sequence[str]) -> str:
+    return foreign(notices.either(logins, "and"), names.NAME_LIMIT)
+
+
+def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
+    """`4 wait for approval, 2 refused`, `3 under way, 12 of 25 succeeded, 1 failed`, `3 in force until 14:30`.
+
+    That all have succeeded goes without saying where the rest says more of each. A phone formats no time.
+    """
     succeeded, under_way = bulk.counts.get("Success", 0), _open(bulk) - bulk.awaiting
     waits = f"{bulk.awaiting} {'waits' if bulk.awaiting == 1 else 'wait'} for approval" if bulk.awaiting else ""
     parts = [waits, f"{under_way} under way" if under_way else ""]
-    if succeeded or not (_open(bulk) or {*bulk.outcomes} <= {"denied", "expired", "cancelled"}):
+    are_said = bulk.timed + bulk.endless + bulk.undone == bulk.total == succeeded
+    if (succeeded and not are_said) or not (_open(bulk) or {*bulk.outcomes} <= {"denied", "expired", "cancelled"}):
         parts.append(f"{succeeded} of {bulk.total} succeeded")
-    elif has_ended(bulk):
+    elif has_ended(bulk) and not succeeded:
         parts.append("nothing was run")
-    others = [*bulk.outcomes.items(), ("refused", bulk.refused), ("undone", bulk.undone)]
+    at, until = ("" if one is None or is_on_phone else slack_date(one) for one in (bulk.undone_at, bulk.release_at))
+    by = f" by {_people(bulk.undone_by)}" if bulk.undone_by else ""
+    others = [
+        *((runs.WORDS.get(outcome, outcome), number) for outcome, number in bulk.outcomes.items()),
+        ("refused", bulk.refused),
+        (f"in force{f' until {until}' if until else ''}", bulk.timed),
+        ("in force with no end", bulk.endless),
+        (f"undone{by}{at and f', {at}'}", bulk.undone - bulk.by_itself),
+        ("ended by themselves", bulk.by_itself),
+    ]
     return ", ".join(filter(None, [*parts, *(f"{number} {what}" for what, number in others if number)]))
-
-
-def _in_force(bulk: BulkCounts, *, is_on_phone: bool = False) -> str:
-    """`, 3 in force until 14:30, 2 in force with no end`, "" for none; a phone formats no time."""
-    until = "" if bulk.release_at is None or is_on_phone else f" until {slack_date(bulk.release_at)}"
-    parts = [(bulk.timed, until), (bulk.endless, " with no end")]
-    return "".join(f", {number} in force{end}" for number, end in parts if number)
 
 
 # --- each of its objects --------------------------------------------------------------------------------------------
@@ -580,12 +594,9 @@ def _urgency(target: BulkTarget) -> int:
 
 def _line(shown: ShownTarget) -> str:
     target, view, action = shown.target, shown.view, shown.action
-    state = {"Waiting": "waits", "InProgress": "runs"}.get(target.action_status or "", target.outcome or "failed")
-    if target.action_id is None:
+    if action is None:
         state = f"refused: {questions.reason_shown(view.text(target.message or ''))}"
-    elif action is not None and target.outcome in ("failed", "denied"):
-        why = runs.result_text(action, view)
-        state = f"{runs.state(action, view)}{f': {why}' if why else ''}"
-    elif action is not None:
-        state += undo_state.summary(action, view)
+    else:
+        why = runs.result_text(action, view) if target.outcome in ("failed", "denied") else ""
+        state = f"{runs.state(action, view)}{f': {why}' if why else ''}{undo_state.summary(action, view)}"
     return f"{_target_line(action, view, EACH_TARGETS)} · {state}"

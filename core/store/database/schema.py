@@ -289,6 +289,11 @@ CREATE FUNCTION json_texts(doc JSONB) RETURNS TABLE (value JSONB) LANGUAGE sql I
   $$;
 """
 
+_APPROVED_BY = """
+ALTER TABLE action ADD COLUMN approved_by TEXT;
+UPDATE action SET approved_by = {text:approval.approvedBy} WHERE bulk_id IS NOT NULL;
+"""
+
 _IDENTITY = "INSERT INTO identity (id) VALUES (replace(CAST(gen_random_uuid() AS TEXT), '-', ''))"
 
 MIGRATIONS = (
@@ -296,6 +301,12 @@ MIGRATIONS = (
         "make the tables",
         sqlite=[*on_sqlite(_TABLES + _SQLITE), "INSERT INTO identity (id) VALUES (lower(hex(randomblob(16))))"],
         postgresql=[FIELD_FUNCTION + FUNCTIONS + _SEARCH + on_postgresql(_TABLES) + _POSTGRESQL + _IDENTITY],
+    ),
+    # approved_by: who have approved it, as JSON; so that a bulk names them without the documents of its runs.
+    Migration(
+        "keep who approved the runs of a bulk",
+        sqlite=on_sqlite(_APPROVED_BY),
+        postgresql=[on_postgresql(_APPROVED_BY)],
     ),
 )
 

@@ -199,6 +199,7 @@ async def test_one_decision_is_a_vote_for_each_run_that_waits(core: RunningCore)
             ended = await core.send("GET", f"{ACTION}/{entry['action']['id']}?wait=20")
         assert ended.json()["status"] == "Success"
     shown = (await core.send("GET", path)).json()
+    assert (shown["approvedBy"], shown["undoneBy"]) == (["org-admin@responder-bot.local"], [])
     assert (shown["counts"], shown["outcomes"], shown["awaiting"]) == ({"Failure": 1, "Success": 3}, {"denied": 1}, 0)
     assert (await core.send("POST", f"{path}/deny")).status_code == 409
     assert (await core.send("POST", f"{BULK}/~998/approve")).status_code == 404

@@ -206,5 +206,8 @@ def _bulk(listed: Sequence[tuple[Action, RedactedView]], button: ButtonIds) -> B
     intent = Intent("bulk_details", action.bulk or "")
     each = button_element("Show each", ids.BULK_DETAILS, button(intent), of=action.id)
     what = f"*{runs.name(action)}* on {count(len(listed), 'target')}: {runs.states([one for one, _ in listed])}"
-    line = f"{runs.mark(action, view)} {what} · {runs.first_targets(listed)} · {by} · {action.bulk}"
+    marks = ["🔓" if runs.is_undone(one) else runs.mark(one, view) for one, view in listed]
+    sign = next((one for one in "🔒🔓" if one in marks), marks[0])
+    approved = runs.approved_by(*(one for one, _ in listed))
+    line = f"{sign} {what} · {runs.first_targets(listed)} · {by}{approved} · {action.bulk}"
     return section(line, accessory=each)

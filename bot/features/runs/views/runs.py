@@ -61,7 +61,7 @@ MARKS: Mapping[State, str] = {
     "cancelled": "➖",
     "stopped": "🛑",
 }
-_WORDS: Mapping[str, str] = {
+WORDS: Mapping[str, str] = {
     "succeeded": "done",
     "cancelled": "withdrawn",
     "expired": "not approved in time",
@@ -298,11 +298,17 @@ def first_targets(listed: Sequence[tuple[Action, RedactedView]]) -> str:
     )
 
 
+def is_undone(action: Action) -> bool:
+    return action.undo is not None and action.undo.status == "undone"
+
+
 def states(actions: Sequence[Action]) -> str:
     """`4 wait for approval, 1 failed`: how many there are of each state; those of one bulk."""
-    undone = {action.id for action in actions if action.undo is not None and action.undo.status == "undone"}
-    counted = Counter("undone" if action.id in undone else state_of(action) for action in actions)
-    words = {"approval": "wait for approval", "waiting": "wait", **_WORDS}
+    measures = {one.id: one.measure for one in actions if is_undone(one)}
+    counted = Counter("undone" if action.id in measures else state_of(action) for action in actions)
+    ends = [one for one in measures.values() if one is not None and one.ended_by not in (None, actions[0].created_by)]
+    by = f" by {people(one.ended_by or '' for one in ends)}" if ends else ""
+    words = {"approval": "wait for approval", "waiting": "wait", "undone": f"undone{by}", **WORDS}
     return ", ".join(f"{number} {words.get(now, now)}" for now, number in counted.items())
 
 
@@ -353,7 +359,7 @@ def state(action: Action, view: RedactedView | None = None) -> str:
     if now == "approval":
         return f"needs {count(missing_approvals(action), 'approval')}"
     by = f" by {person_name(action.ended_by)}" if action.ended_by and (view is None or view.is_open) else ""
-    return f"{_WORDS.get(now, now)}{by if now in ('denied', 'cancelled', 'stopped') else ''}"
+    return f"{WORDS.get(now, now)}{by if now in ('denied', 'cancelled', 'stopped') else ''}"
 
 
 def run_line(action: Action, view: RedactedView) -> str:
@@ -428,7 +434,7 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     """
     newest, objects = actions[0], len({a.object_id for a in actions})
     on = "" if objects > 1 else on_target(newest, view)
-    ended = _WORDS.get(state_of(newest), state_of(newest))
+    ended = WORDS.get(state_of(newest), state_of(newest))
     counts = f"{len(actions)} runs{f' on {objects} targets' if objects > 1 else ''} {ended}"
     at = slack_date(newest.start_date)
     last = f"the last{'' if on else on_target(newest, view)} {_by_whom(newest)}, {at}"

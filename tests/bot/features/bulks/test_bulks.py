@@ -68,7 +68,7 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
         posts = posted_to(env, SOC)
         (end,) = [body for body in posts if body.get("thread_ts")]
         assert end["thread_ts"] == message["ts"]
-        assert end["text"] == "*Tell* on 9 targets, asked for by anna: 8 of 9 succeeded, 1 refused."
+        assert end["text"] == "*Tell* on 9 targets, asked by anna: 8 of 9 succeeded, 1 refused."
         assert len(posts) == 10 + 2
         await env["anna"].presses("Show each", message)
         each = text_of(await env["anna"].sees(modal("succeeded")))
@@ -355,7 +355,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         last = max(
             [run.undo.at or 0 for one in alert_ids for run in await env.client.actions("alert", one) if run.undo]
         )
-        assert f"🔒 *3 in force until <!date^{last // 1000}^" in text_of(message)
+        assert f"🔒 *Shun* on 3 targets: 3 in force until <!date^{last // 1000}^" in text_of(message)
         await env["anna"].presses("Show each", message)
         each = await env["anna"].sees(modal("Undo now"))
         assert text_of(each).count('"Undo now"') == 3
@@ -387,7 +387,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
 
         # What could not be undone is told once, below the bulk's message.
         await start(env, "anna", "report", alert_ids)
-        message = await shown(env, "*Report* on 3 targets: 3 of 3 succeeded")
+        message = await shown(env, "*Report* on 3 targets: 3 in force with no end")
         await env["anna"].presses("Show each", message)
         each = await env["anna"].sees(modal('"Undo"'))
         await env["anna"].confirms("Undo", each, beside=alert_ids[0])
@@ -408,16 +408,16 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         view = await reviewed(env, "ben", message, "*Isolate on 2 targets with no end?*")
         await env["ben"].submits(view)
         await env["ben"].reads("They start now. *Undo all* is on its message.")
-        told = await env["anna"].sees(on_phone("2 of 2 succeeded"))
-        assert told == "*Isolate* on 2 targets: 2 of 2 succeeded, 2 in force with no end."
-        message = await shown(env, "2 of 2 succeeded")
-        assert "🔒 *2 in force with no end*" in text_of(message)
+        told = await env["anna"].sees(on_phone("2 in force"))
+        assert told == "🔒 *Isolate* on 2 targets: 2 in force with no end."
+        message = await shown(env, "🔒 *Isolate* on 2 targets: 2 in force with no end")
+        assert "asked by anna, approved by ben · ~" in text_of(message)
         assert ids.BULK_EXTEND not in text_of(message)
         view = await env["ben"].confirms("Undo all", message)
         assert text_of(view).count(" · in force until somebody undoes it") == 2
-        assert "in force" not in text_of(await shown(env, "2 of 2 succeeded, 2 undone"))
+        assert "in force" not in text_of(await shown(env, "🔓 *Isolate* on 2 targets: 2 undone by ben, <!date^"))
         dm = await env["anna"].dm(env.emulator.bot_user_id)
-        await env["anna"].sees(message_in(dm, "2 undone.\\nben undid Isolate on "))
+        await env["anna"].sees(message_in(dm, ".\\nben undid Isolate on "))
 
 
 async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undone_all(tmp_path: Path) -> None:
@@ -431,16 +431,18 @@ async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undon
         message = await shown(env, "5 wait for approval")
         view = await reviewed(env, "lea", message, "Deny all 5")
         await env["lea"].submits(view)
-        message = await shown(env, "5 in force with no end*. *Show each* names them.")
+        message = await shown(env, "5 in force with no end")
         form = await env["ben"].confirms("Undo all", message)
         assert "anna and lea hear of it." in text_of(form)
         for name in ("anna", "lea"):
             told = await env[name].sees(on_phone(" undid "))
             on = "🟠 HIGH ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]2 and 2 more"
             assert told == f"ben undid Isolate on {on}."
-        await shown(env, "5 of 5 succeeded, 5 undone")
+        message = await shown(env, "🔓 *Isolate* on 5 targets: 5 undone by ben, <!date^")
+        assert "asked by anna, approved by lea · ~" in text_of(message)
         await env["anna"].command(SOC, "/responder mine")
-        await env["anna"].reads("*Isolate* on 5 targets: 5 undone")
+        mine = text_of(await env["anna"].sees(modal("🔓 *Isolate* on 5 targets: 5 undone by ben · ")))
+        assert " · approved by lea · ~" in mine
         assert not any("undid" in text for text in env["ben"].phone)
 
 
@@ -470,10 +472,10 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
         again = await env["anna"].sees(modal(CHANGED))
         assert f"in force until <!date^{later // 1000}^" in text_of(again)
         await env.client.undo((await env.client.actions("alert", first))[0].id)
-        await shown(env, "3 of 3 succeeded, 1 undone")
+        await shown(env, "2 in force until <!date^")
         await env["anna"].submits(again)
         await env["anna"].reads("Undo started on 1 target.")
-        await shown(env, "3 of 3 succeeded, 2 undone")
+        await shown(env, "2 undone by admin and anna, <!date^")
         (left,) = await env.client.measures()
         assert left.root_id == red
 
@@ -497,7 +499,7 @@ async def test_undo_all_says_what_else_it_ends(tmp_path: Path) -> None:
         shown_again = await env["anna"].sees(modal(CHANGED))
         assert text_of(shown_again).count(also) == 2 * text_of(view).count(also)
         await env["anna"].submits(shown_again)
-        await shown(env, "2 of 2 succeeded, 2 undone")
+        await shown(env, "2 undone by")
         assert await env.client.measures() == []
 
 
@@ -567,8 +569,8 @@ def test_the_message_says_what_expired_and_when_a_rate_is_free_again() -> None:
         free_at=1_800_000_000_000,
     )
     text = text_of(bulks.progress(counts, button=lambda intent: "-").payload())
-    assert "*Isolate* on 12 targets: 3 of 12 succeeded, 1 failed, 2 expired, 1 denied, 1 cancelled, 4 refused" in text
+    assert "*Isolate* on 12 targets: 3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn, 4 refused" in text
     assert "The rate is free again <!date^1800000000^" in text
     assert "what failed (1), expired (2) or was refused (4)" in text
-    ended = "3 of 12 succeeded, 1 failed, 2 expired, 1 denied, 1 cancelled, 4 refused."
-    assert bulks.ended(counts).text == f"*Isolate* on 12 targets, asked for by anna: {ended}"
+    ended = "3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn, 4 refused."
+    assert bulks.ended(counts).text == f"*Isolate* on 12 targets, asked by anna: {ended}"
