@@ -113,7 +113,8 @@ def progress(
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
         elements.append(_retry(bulk, button))
     push = _push(bulk, waiting, is_own=is_own) if bulk.awaiting else _head(bulk, is_on_phone=True)
-    return Message(push, (*blocks, context(f"{_whose(bulk)} · {bulk.id}"), actions(*elements, _show_each(bulk, button))))
+    whose = context(f"{_whose(bulk)} · {bulk.id}")
+    return Message(push, (*blocks, whose, actions(*elements, _show_each(bulk, button))))
 
 
 def _show_each(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:

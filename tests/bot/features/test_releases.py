@@ -69,7 +69,7 @@ async def test_a_release_of_what_a_bulk_contains_tells_who_contained_and_who_app
         (action,) = await env.client.actions("alert", first.id)
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve_bulk(action.bulk or "")
-        await shown(env, "2 of 2 succeeded")
+        await shown(env, "2 in force")
         second = await env.create_alert(sourceRef="second", title="The same host again")
         await env["lea"].command(SOC, f"/responder run tell {second.id}")
         question = await env["lea"].sees(modal(f"for {first.id}. anna and ben hear of it."))

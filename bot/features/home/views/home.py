@@ -201,7 +201,7 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds) -> Block:
 
 def _bulk(listed: Sequence[tuple[Action, RedactedView]], button: ButtonIds) -> Block:
     """The line of several runs of a bulk; how many there are in all is behind its button."""
-    action, view = listed[0]
+    action, _ = listed[0]
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date)}"
     intent = Intent("bulk_details", action.bulk or "")
     each = button_element("Show each", ids.BULK_DETAILS, button(intent), of=action.id)

@@ -378,10 +378,10 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
             again = f"Half of the time to decide is over. {what}"
             assert await env["ben"].sees(on_phone("Half of the time")) == again
             await bot.as_user("ben").approve_bulk(bulk.id, [entry.action.id for entry in bulk.actions if entry.action])
-        over = await env["anna"].sees(on_phone("3 of 3 succeeded"))
-        assert over == "*Isolate* on 3 targets: 3 of 3 succeeded, 3 in force."
-        (told,) = [m for m in direct_messages(env["anna"].live_view) if "3 of 3 succeeded" in text_of(m)]
-        assert "3 of 3 succeeded, 3 in force until <!date^" in text_of(within_limits(told))
+        over = await env["anna"].sees(on_phone("3 in force"))
+        assert over == "🔒 *Isolate* on 3 targets: 3 in force."
+        (told,) = [m for m in direct_messages(env["anna"].live_view) if "3 in force" in text_of(m)]
+        assert "3 in force until <!date^" in text_of(within_limits(told))
         assert ".\\nApproved by ben." in text_of(told)
         dm = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].presses("Undo all", told)

@@ -180,7 +180,7 @@ async def test_who_may_only_read_can_neither_start_nor_decide_with_a_copied_butt
         await env["ben"].submits(view)
         await env["ben"].reads("You can't run responders.")
         await env["eve"].presses("Show each", message)  # to read is allowed
-        each = text_of(await env["eve"].sees(modal("waits")))
+        each = text_of(await env["eve"].sees(modal("needs 1 approval")))
         assert all(one in each for one in alert_ids)
         bulk = await env.client.bulk((await env.client.actions("alert", alert_ids[0]))[0].bulk or "")
         assert bulk.awaiting == 2

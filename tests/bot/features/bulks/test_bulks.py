@@ -569,7 +569,7 @@ def test_the_message_says_what_expired_and_when_a_rate_is_free_again() -> None:
         free_at=1_800_000_000_000,
     )
     text = text_of(bulks.progress(counts, button=lambda intent: "-").payload())
-    assert "*Isolate* on 12 targets: 3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn, 4 refused" in text
+    assert "*Isolate* on 12 targets: 3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn" in text
     assert "The rate is free again <!date^1800000000^" in text
     assert "what failed (1), expired (2) or was refused (4)" in text
     ended = "3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn, 4 refused."
