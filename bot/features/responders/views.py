@@ -299,12 +299,19 @@ def _about_option(responder: OfferedResponder, view: RedactedView | None = None)
 
     What it acts on only with a `view`: elsewhere the heading has it.
     """
-    policy, target = responder.policy, responder.target if view is not None else None
+    target = responder.target if view is not None else None
     named = [target_data(one, view) for one in target.artifacts] if target is not None and view else []
     on = "choose which" if target is not None and target.required else ", ".join(named) if len(named) == 1 else ""
-    needs = f"needs {count(policy.approval, 'approval')}" if policy is not None and policy.approval else ""
     case = "needs a case" if "case" in (responder.lacks or ()) else ""
-    return " · ".join(filter(None, [clip_middle(on, HEADING_LIMIT), needs, case, strip_markup(responder.description)]))
+    on = clip_middle(on, HEADING_LIMIT)
+    return " · ".join(filter(None, [on, needs(responder, case), strip_markup(responder.description)]))
+
+
+def needs(responder: OfferedResponder, more: str) -> str:
+    """`needs 1 approval`, if it does, and what more is to be said; foreign text, not escaped."""
+    policy = responder.policy
+    approval = f"needs {count(policy.approval, 'approval')}" if policy is not None and policy.approval else ""
+    return " · ".join(filter(None, [approval, more]))
 
 
 def option_value(responder: OfferedResponder) -> str:

@@ -133,7 +133,7 @@ def responder_view(request: RunRequest, targets: Sequence[Target], on: str) -> d
         raise ResponderBotError("not_found", "No responder can run on any of these now.")
     runnable.sort(key=lambda pair: (-pair[1], -(pair[0].recent_runs or 0), names.title(pair[0]).casefold()))
     request = replace(request, targets=tuple(run_target(target.view.subject) for target in targets))
-    return run_form.responder_view(request, runnable, on)
+    return run_form.responder_view(request, runnable, on, [target.view for target in targets])
 
 
 def _can_run(target: Target, responder: OfferedResponder) -> bool:

@@ -73,7 +73,7 @@ async def _show_form(context: Context, request: RunRequest) -> None:
     responder, targets = await flow.offered(context, request)
     if request.override_reason is not None and responder.can_run:
         raise ResponderBotError("conflict", "No rule blocks it any more; run it as usual.")
-    await flow.show_form(context, request, responder, targets[0].view, choices=to_choose(request, targets))
+    await flow.show_form(context, request, responder, targets, choices=to_choose(request, targets))
 
 
 async def on_run_again_button(context: Context) -> None:

@@ -20,6 +20,7 @@ from bot.features.retries import until_answered
 from bot.features.runs import parameters
 from bot.features.runs.targets import (
     Target,
+    acting,
     find_targets,
     in_force_already,
     in_force_on,
@@ -68,7 +69,7 @@ async def proceed(
     needs_confirmation = bool(policy.confirm or policy.contains or policy.is_undo) and not confirmed
     choices = to_choose(request, targets)
     if (choices or _wants_form(request, responder, is_complete, needs_confirmation)) and responder.can_run:
-        await show_form(context, request, responder, view, choices=choices)
+        await show_form(context, request, responder, targets, choices=choices)
         return False
     if needs_confirmation or on or len(request.targets) > 1:
         await ask(context, Question(request, responder, targets, on))
@@ -122,12 +123,12 @@ async def show_form(
     context: Context,
     request: RunRequest,
     responder: OfferedResponder,
-    view: RedactedView,
+    targets: Sequence[Target],
     running: Action | None = None,
     choices: Sequence[Choice] = (),
 ) -> None:
     """Show the inputs as fields, and what to act on of `choices`; if it already runs, that too."""
-    shown = await parameters.form_view(context, request, responder, view, running, choices)
+    shown = await parameters.form_view(context, request, responder, targets, running, choices)
     if await responses.show_view(context, shown):
         return
     if len(request.targets) > 1:
@@ -139,6 +140,7 @@ async def show_form(
         )
         sentence = f"{title(responder)} needs inputs: add {lacking} to the command. Nothing was run."
         raise ResponderBotError("bad_request", sentence)
+    view = targets[0].view
     render = partial(questions.needs_inputs, request, responder, view)
     about = f"inputs:{view.subject.id}:{responder.id}:{request.again}"
     await responses.show_with_buttons(context, "Inputs", about, render)
@@ -174,24 +176,20 @@ class Question:
         if len(request.targets) == 1 and not self.on:
             view = self.targets[0].view
             return questions.confirm(request, responder, view, button=button, ended=self.ended, in_force=in_force)
-        ready, refused, acting = [], [], dict[str, str]()
-        wanted = {target.object_id: target for target in request.targets}
-        undecided = {one.view.subject.id for one in to_choose(request, self.targets, responder.id)}
+        ready, refused, on_each = [], [], acting(request, self.targets, responder.id)
         for target in self.targets:
             here, object_id = target.responder(responder.id), target.view.subject.id
-            if here is not None and object_id in undecided:
+            if here is not None and object_id not in on_each:
                 refused.append((object_id, NONE_CHOSEN))
             elif here is not None and here.can_run and not here.open_run:
                 ready.append(target.view)
-                chosen = acts_on.chosen(wanted[object_id], here)
-                acting[object_id] = ", ".join(runs.target_lines(chosen, target.view))
             else:
                 why_not = f"{title(responder)} doesn't take it"
                 reason = why_not if here is None else here.open_run or reasons(here, target.view)
                 refused.append((target.view.subject.id, reason))
         objects = self.on or on_so_many(len(self.targets), len(request.targets))
         return questions.confirm_several(
-            request, responder, ready, refused, objects, button=button, targets=acting, in_force=in_force
+            request, responder, ready, refused, objects, button=button, targets=on_each, in_force=in_force
         )
 
 
@@ -293,7 +291,7 @@ async def _show_open_action(
         responder, (target, *_) = await offered(context, request)
         view = target.view
     if _has_fields(request, responder) or responder.is_timed:
-        await show_form(context, replace(request, anyway=action.id), responder, view, running=action)
+        await show_form(context, replace(request, anyway=action.id), responder, [Target(view)], running=action)
         return
     render = partial(questions.collision, request, action, responder, view)
     about = f"collision:{view.subject.id}:{responder.id}"

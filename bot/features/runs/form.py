@@ -232,7 +232,7 @@ async def _submitted(
             request = replace(request, responder_id=responder.id, parameters={})
         if "object" in modals.labels(modal):
             return modals.update(await _start_view(context, request, view.subject, responder))
-        return modals.update(await parameters.form_view(context, request, responder, view, to_choose=choices))
+        return modals.update(await parameters.form_view(context, request, responder, targets, to_choose=choices))
     request, problems = await parameters.submitted(context, request, responder, view, modal)
     request, more = acts_on.submitted(modal, request, choices, inputs.key_of(responder))
     if problems or more:
@@ -254,7 +254,7 @@ async def _start(context: Context, request: RunRequest, responder: OfferedRespon
         if running is None:
             return _core_error(view_of(context), responder, error)
         request = replace(request, anyway=running.id)
-        return modals.update(await parameters.form_view(context, request, responder, view, running))
+        return modals.update(await parameters.form_view(context, request, responder, [Target(view)], running))
     await responses.refresh_cards(context, view.subject)
     root_id = view.subject.root_id
     if (await subjects.card_links(context, [root_id]))[root_id]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from bot.clearance import RedactedView
 from bot.features.base import Context
-from bot.features.runs.targets import stays
+from bot.features.runs.targets import Target, acting, stays
 from bot.features.runs.views import acts_on, inputs, run_form, runs
 from bot.features.runs.views.request import RunRequest, submitted_options
 from core.common.errors import ResponderBotError
@@ -21,20 +21,23 @@ async def form_view(
     context: Context,
     request: RunRequest,
     responder: OfferedResponder,
-    view: RedactedView,
+    targets: Sequence[Target],
     running: Action | None = None,
     to_choose: Sequence[acts_on.Choice] = (),
 ) -> dict[str, Any]:
     """The modal with the inputs as fields, and what to act on of `to_choose`.
 
-    `view` is of the first target, `running` an open run of the responder.
+    `running` is an open run of the responder on the target.
     """
+    view = targets[0].view
     form, logins = await form_of(context, request, responder, view)
     metadata = request.keeping(logins)
     if not request.again:
         _require_room(request, form, metadata.parameters)
     already = await stays(context, acts_on.by_object(request.targets[:1], responder), responder)
-    return run_form.form_view(metadata, responder, view, form, running, to_choose, already)
+    on_each = acting(request, targets, responder.id)
+    each = [(target.view, on_each.get(target.view.subject.id, "")) for target in targets]
+    return run_form.form_view(metadata, responder, view, form, running, to_choose, already, each)
 
 
 async def form_of(

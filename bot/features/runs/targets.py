@@ -97,6 +97,19 @@ def to_choose(request: RunRequest, targets: Sequence[Target], responder_id: str 
     return choices
 
 
+def acting(request: RunRequest, targets: Sequence[Target], responder_id: str) -> Mapping[str, str]:
+    """What the run on each object acts on, by its id, where that is known; mrkdwn."""
+    wanted = {one.object_id: one for one in request.targets}
+    undecided = {one.view.subject.id for one in to_choose(request, targets, responder_id)}
+    return {
+        target.view.subject.id: ", ".join(
+            runs.target_lines(acts_on.chosen(wanted[target.view.subject.id], here), target.view)
+        )
+        for target in targets
+        if (here := target.responder(responder_id)) is not None and target.view.subject.id not in undecided
+    }
+
+
 def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str) -> RunRequest:
     """The request with what `target=...` names, by data in any spelling or by id, several separated by commas.
 

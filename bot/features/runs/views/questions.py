@@ -33,6 +33,9 @@ from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count, some_of
 from core.models import Action, BulkAnswer, BulkEntry, Measure, OfferedResponder, Policy
 
+Named = Sequence[tuple[RedactedView, str]]
+"""Objects of runs, each with what the run on it acts on; mrkdwn."""
+
 DEED_LIMIT = 60  # characters of a button
 INPUT_LIMIT = 300  # characters of one, whose author typed it
 TITLE_LIMIT = 200
@@ -99,7 +102,8 @@ def confirm_several(
     blocks += policy_words(policy)
     if ready:
         blocks += _inputs("*Inputs of each*", request, responder, ready[0])
-        blocks += _listed(f"*Runs on {count(len(ready), 'target')}*", ready, targets or {})
+        each = [(view, (targets or {}).get(view.subject.id, "")) for view in ready]
+        blocks += listed(f"*Runs on {count(len(ready), 'target')}*", each)
         blocks += in_force_lines(in_force, responder, ready[0]) or nothing_known(responder)
     if refused:
         blocks.append(section(why_refused(f"*Will be refused on {count(len(refused), 'target')}*", refused)))
@@ -314,10 +318,10 @@ def ambiguous_name(typed: str, responders: list[OfferedResponder], subject: Subj
     return Message(asks, (section("\n".join([asks, *first_of(lines, 10)])),))
 
 
-def _listed(head: str, views: Sequence[RedactedView], targets: Mapping[str, str]) -> list[Block]:
-    """All of them, since somebody decides by them, the most severe first."""
-    worst_first = sorted(views, key=lambda view: -view.subject.severity)
-    return sections([head, *(target_line(view, targets.get(view.subject.id, "")) for view in worst_first)])
+def listed(head: str, each: Named, most: int = 0) -> list[Block]:
+    """The most severe first; all of them where somebody decides by them, else the first `most`."""
+    worst_first = sorted(each, key=lambda one: -one[0].subject.severity)
+    return sections([head, *first_of([target_line(*one) for one in worst_first], most or len(each))])
 
 
 def target_line(view: RedactedView, acts_on: str) -> str:

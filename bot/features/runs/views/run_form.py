@@ -28,6 +28,7 @@ from core.common.words import count
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedResponder, Policy
 
 TITLE, SEVERAL_TITLE = "What should run?", "Run on several"
+MOST_NAMED = 5  # of several, where nobody decides yet
 EVERY = "every"  # the value of the option that stands for all others
 
 
@@ -88,19 +89,26 @@ def targets_view(request: RunRequest, of: str, options: Sequence[Block], most: i
     return {**view, "title": plain(foreign_plain(of, VIEW_TITLE_LIMIT))}
 
 
-def responder_view(request: RunRequest, offered: Sequence[tuple[OfferedResponder, int]], on: str) -> dict[str, Any]:
-    """Asks for one of these responders, each with the number of the objects that it can run on; `on` says on which."""
+def responder_view(
+    request: RunRequest, offered: Sequence[tuple[OfferedResponder, int]], on: str, views: Sequence[RedactedView] = ()
+) -> dict[str, Any]:
+    """Asks for one of these responders, each with the number of the objects that it can run on.
+
+    `on` says on how many of them, and `views` which.
+    """
     total = len(request.targets)
+    each = [(view, foreign(_observable(view), OPTION_LIMIT)) for view in views]
+    on_so_many = [(one, f"on {number} of {total}" if number < total else "on each") for one, number in offered]
     options = [
         {
             "text": plain(foreign_plain(names.title(responder), OPTION_LIMIT)),
             "value": option_value(responder),
-            "description": plain(f"on {number} of {total}" if number < total else "on each"),
+            "description": plain(responders.needs(responder, on_each)),
         }
-        for responder, number in offered[:MAX_OPTIONS]
+        for responder, on_each in on_so_many[:MAX_OPTIONS]
     ]
     element = {"type": "static_select", "action_id": ids.numbered(ids.VALUE, "responder"), "options": options}
-    blocks: list[Block] = [section(f"*{on}*")]
+    blocks = questions.listed(f"*{on}*", each, MOST_NAMED)
     if all(target.object_type == "alert" for target in request.targets):
         assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
         blocks.append(actions(assign, button_element("Close ...", ids.SEVERAL_CLOSE)))
@@ -117,16 +125,18 @@ def form_view(
     running: Action | None = None,
     to_choose: Sequence[acts_on.Choice] = (),
     in_force: Sequence[Measure | Action] = (),
+    each: questions.Named = (),
 ) -> dict[str, Any]:
     """Asks for the inputs, and what to act on of `to_choose`; to submit it confirms a run on one object.
 
-    Of several a question follows. `view` is of the first object, `running` an open run of the responder beside which
-    it would run, `in_force` what it would repeat.
+    Of several (`each`) a question follows. `view` is of the first object, `running` an open run of the responder beside
+    which it would run, `in_force` what it would repeat.
     """
     is_several = len(request.targets) > 1
     blocks: list[Block]
     if is_several:
-        blocks = [section(f"*{names.shown(responder)}* on *{count(len(request.targets), 'target')}*")]
+        on = count(len(request.targets), "target")
+        blocks = questions.listed(f"*{names.shown(responder)}* on *{on}*", each, MOST_NAMED)
     elif running is not None:
         already = section(questions.open_run(running, responder, view))
         blocks = [already, *sections(acts_on.lines(request.targets[0], responder, view))]
@@ -208,9 +218,15 @@ def object_option(subject: Subject, clearance: int) -> dict[str, Any]:
     name = foreign_plain(f"{subject.id} · {view.title()}", OPTION_LIMIT)
     if subject.kind == "alert":
         kind = f"{SIGNS[subject.severity]} {SEVERITY_NAMES[subject.severity].upper()}"
-        on = [f"{one.data_type} {defang(view.text(one.label), one.data_type)}" for one in by_ioc(view.artifacts())]
-        kind = f"{kind} · {clip_middle(on[0], OPTION_LIMIT - len(kind) - 3)}" if on else kind
+        on = _observable(view)
+        kind = f"{kind} · {clip_middle(on, OPTION_LIMIT - len(kind) - 3)}" if on else kind
     return {"text": plain(name), "value": subject.id, "description": plain(foreign_plain(kind, OPTION_LIMIT))}
+
+
+def _observable(view: RedactedView) -> str:
+    """The first observable of an alert, or ""; foreign text, not escaped."""
+    first = next(iter(by_ioc(view.artifacts())), None) if view.subject.kind == "alert" else None
+    return f"{first.data_type} {defang(view.text(first.label), first.data_type)}" if first is not None else ""
 
 
 def _about(view: RedactedView, responder: OfferedResponder | None, who: str) -> list[Block]:

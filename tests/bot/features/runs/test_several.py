@@ -102,6 +102,32 @@ async def test_several_alerts_of_the_channel_are_chosen_and_their_inputs_given_o
         assert await env.client.actions("alert", alert_ids[2]) == []
 
 
+async def test_each_step_names_the_worst_that_the_person_may_see(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path) as env:
+        for n in range(7):
+            artifacts = [{"dataType": "ip", "data": f"203.0.113.{n}"}]
+            await alerts(env, 1, severity=4 if n == 5 else 2, artifacts=artifacts)
+        (secret,) = await alerts(env, 1, tlp=3, severity=4, title="Nobody here", description="other")
+        await env["ben"].command(SOC, "/responder find beacon")
+        await env["ben"].presses("Select several", await env["ben"].sees(modal("Select several")))
+        chosen = await env["ben"].sees(modal("All 7 of them"))
+        ids = [option["value"] for option in field_of(chosen, "targets")["element"]["options"][1:]]
+        await env["ben"].submits(chosen, targets=ids)
+        step = text_of(await env["ben"].sees(modal('"Responder"')))
+        assert await choose_responder(env["ben"], "Ban an address") == "needs 1 approval · on each"
+        form = text_of(await env["ben"].sees(modal("Which list")))
+        await env["anna"].command(SOC, f"/responder run ban an address {secret} {' '.join(ids)}")
+        typed = text_of(await env["anna"].sees(modal("Which list")))
+        worst = "*\\n• 🔴 ip 203[.]0[.]113[.]5, for CRITICAL ET MALWARE Beacon to known C2 (~"
+        assert worst in step
+        for text in (form, typed):
+            assert "*\\n• 🔴 CRITICAL ET MALWARE Beacon to known C2 (~" in text
+        for text in (step, form, typed):
+            assert text.count("🟡 ") == 4
+            assert "\\nand 2 more" in text
+            assert secret not in text
+
+
 async def test_what_was_found_can_be_run_on_and_a_command_asks_for_the_inputs(tmp_path: Path) -> None:
     async with feature_environment(tmp_path) as env:
         alert_ids = await alerts(env, 3)
