@@ -99,15 +99,13 @@ def to_choose(request: RunRequest, targets: Sequence[Target], responder_id: str 
 
 def acting(request: RunRequest, targets: Sequence[Target], responder_id: str) -> Mapping[str, str]:
     """What the run on each object acts on, by its id, where that is known; mrkdwn."""
-    wanted = {one.object_id: one for one in request.targets}
+    wanted, found = {one.object_id: one for one in request.targets}, dict[str, str]()
     undecided = {one.view.subject.id for one in to_choose(request, targets, responder_id)}
-    return {
-        target.view.subject.id: ", ".join(
-            runs.target_lines(acts_on.chosen(wanted[target.view.subject.id], here), target.view)
-        )
-        for target in targets
-        if (here := target.responder(responder_id)) is not None and target.view.subject.id not in undecided
-    }
+    for target in targets:
+        here, object_id = target.responder(responder_id), target.view.subject.id
+        if here is not None and object_id not in undecided:
+            found[object_id] = ", ".join(runs.target_lines(acts_on.chosen(wanted[object_id], here), target.view))
+    return found
 
 
 def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str) -> RunRequest:

@@ -298,13 +298,9 @@ def first_targets(listed: Sequence[tuple[Action, RedactedView]]) -> str:
     )
 
 
-def is_undone(action: Action) -> bool:
-    return action.undo is not None and action.undo.status == "undone"
-
-
 def states(actions: Sequence[Action]) -> str:
     """`4 wait for approval, 1 failed`: how many there are of each state; those of one bulk."""
-    measures = {one.id: one.measure for one in actions if is_undone(one)}
+    measures = {one.id: one.measure for one in actions if undo_state.is_undone(one)}
     counted = Counter("undone" if action.id in measures else state_of(action) for action in actions)
     ends = [one for one in measures.values() if one is not None and one.ended_by not in (None, actions[0].created_by)]
     by = f" by {people(one.ended_by or '' for one in ends)}" if ends else ""
