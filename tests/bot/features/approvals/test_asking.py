@@ -452,7 +452,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
             await person.sees(direct_message("4 wait for approval"))
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve_bulk(bulk.id, [entry.action.id for entry in bulk.actions if entry.action])
-        told = await anna.sees(direct_message("4 of 4 succeeded"))
+        told = await anna.sees(direct_message("4 in force"))
         await all_sent(env.bot)
         before = [len(person.phone) for person in (anna, ben, lea)]
 
