@@ -147,7 +147,7 @@ def waiting_end(action: Action, view: RedactedView) -> str:
     """Lines of their own on the later end that waits for approval, and by when, or who ended that; "" without."""
     extension = action.undo.extension if action.undo is not None and view.is_open else None
     if extension is not None and extension.outcome in ("denied", "cancelled") and undo_state.is_in_force(action):
-        by = f"{_WORDS.get(extension.outcome, extension.outcome)} by {person_name(extension.ended_by or '')}"
+        by = f"{WORDS.get(extension.outcome, extension.outcome)} by {person_name(extension.ended_by or '')}"
         return f"\n{MARKS[extension.outcome]} More time was {by}{why_denied(extension, view)}"
     if extension is None or extension.outcome is not None:
         return ""
