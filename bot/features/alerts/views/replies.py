@@ -100,7 +100,7 @@ def _context(action: Action, view: RedactedView) -> list[Block]:
 
 
 def _result(action: Action, report: ReportView, view: RedactedView) -> list[Block]:
-    if not runs.result_text(action, view):
+    if undo_state.is_undone(action) or not runs.result_text(action, view):
         return []
     if not view.shows_reports:  # in a shared channel the text is empty
         hint = f"`/responder actions {action.object_id}` shows it to those who may see it"

@@ -64,12 +64,16 @@ def is_undone(action: Action) -> bool:
 
 
 def undone(action: Action) -> str:
-    """`undone by lea, 14:44`; of a Block also who still has it; mrkdwn."""
+    """`undone by lea, 14:44`; of a Block also who still has it; mrkdwn.
+
+    Core undoes a timed run as its requester, who stands in the line anyway, so this names only others.
+    """
     ended = action.measure
     if ended is None or ended.ended_at is None:
         return _readers(action)
-    by = f" by {person_name(ended.ended_by)}" if ended.ended_by else ""
-    return f"{_readers(action)}{by}, {slack_date(ended.ended_at)}"
+    by = f" by {person_name(ended.ended_by)}" if ended.ended_by not in (None, action.created_by) else ""
+    what = _readers(action) if action.undo is not None and action.undo.action_id else "marked as ended"
+    return f"{what}{by}, {slack_date(ended.ended_at)}"
 
 
 def for_how_long(action: Action) -> str:
