@@ -206,7 +206,7 @@ def _bulk(listed: Sequence[tuple[Action, RedactedView]], button: ButtonIds) -> B
     intent = Intent("bulk_details", action.bulk or "")
     each = button_element("Show each", ids.BULK_DETAILS, button(intent), of=action.id)
     what = f"*{runs.name(action)}* on {count(len(listed), 'target')}: {runs.states([one for one, _ in listed])}"
-    marks = ["🔓" if undo_state.is_undone(one) else runs.mark(one, view) for one, view in listed]
+    marks = [runs.mark(one, view) for one, view in listed]
     sign = next((one for one in "🔒🔓" if one in marks), marks[0])
     approved = runs.approved_by(*(one for one, _ in listed))
     line = f"{sign} {what} · {runs.first_targets(listed)} · {by}{approved} · {action.bulk}"

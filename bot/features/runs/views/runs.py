@@ -323,9 +323,10 @@ def state_of(action: Action) -> State:
 
 def mark(action: Action, view: RedactedView) -> str:
     """The sign of its state; a run that has left something in force, or has undone that, is not just done."""
-    if view.is_open and (undo_state.is_in_force(action) or undo_state.is_undone(action)):
-        return "↩️" if undo_state.is_undone(action) else "🔒"
-    return "🔓" if view.is_open and action.undoes and action.outcome == "succeeded" else MARKS[state_of(action)]
+    if view.is_open and undo_state.is_in_force(action):
+        return "🔒"
+    has_undone = action.undoes and action.outcome == "succeeded"
+    return "🔓" if view.is_open and (has_undone or undo_state.is_undone(action)) else MARKS[state_of(action)]
 
 
 def title(action: Action) -> str:
