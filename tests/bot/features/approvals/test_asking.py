@@ -515,7 +515,7 @@ async def test_more_time_for_a_bulk_is_asked_for_again_at_half_and_names_nothing
         ids_ = [entry.action.id for entry in bulk.actions if entry.action]
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve_bulk(bulk.id, ids_)
-            await env["anna"].sees(direct_message("2 of 2 succeeded"))
+            await env["anna"].sees(direct_message("2 in force"))
             await bot.as_user("anna").extend_measures(dict.fromkeys(ids_), "the one of 203.0.113.1 beacons")
         on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]0"
         asks = f"2 of 2 are closed by now. Approve or deny: keep Isolate on {on} with no end, asked by anna"
