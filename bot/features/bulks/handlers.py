@@ -4,7 +4,7 @@ How far it is, the Notifier tells in one message in the channel, see `bot/docs/s
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any
 
 from bot.block_kit import ids, modals, notices
@@ -29,7 +29,7 @@ from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
 from core.common.words import count
-from core.models import Action, Bulk, BulkTarget, parse_id
+from core.models import Action, Bulk, BulkTarget, Extension, parse_id
 
 REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE = "Review", "Extend all", "Undo all"
 
@@ -83,8 +83,8 @@ async def _review_view(
 ) -> dict[str, Any]:
     """What waits of it; with a `request` the later ends that this asks for."""
     waiting, login, responder = views.waiting(listed, request), context.person.login, None
-    asked_by = next((end.asked_by for *_, end in waiting if end is not None), bulk.created_by)
-    why_not = "You asked for it, so somebody else decides." if login == asked_by else ""
+    deed = _deed(context, bulk, waiting)
+    why_not = "You asked for it, so somebody else decides." if deed == "Withdraw" else ""
     if waiting and all(approvals.has_voted(run, login, end) for run, _, end in waiting):
         why_not = why_not or "You have approved it; it needs somebody else's approval as well."
     if waiting and not request:
@@ -94,9 +94,15 @@ async def _review_view(
 
     def render(button: ButtonIds) -> dict[str, Any]:
         asked = (bulk, readable, hidden, why_not, responder)
-        return views.review_view(*asked, button=button, request=request, has_changed=has_changed)
+        return views.review_view(*asked, button=button, request=request, deed=deed, has_changed=has_changed)
 
     return await responses.with_buttons(context, f"bulk:{bulk.id}:review:{request}", render)
+
+
+def _deed(context: Context, bulk: Bulk, waiting: Sequence[tuple[Action, RedactedView, Extension | None]]) -> str:
+    """What this person can do against what waits: who asked for it withdraws it."""
+    asked_by = next((end.asked_by for *_, end in waiting if end is not None), bulk.created_by)
+    return "Withdraw" if context.person.login == asked_by else "Deny"
 
 
 async def on_approve_view(context: Context) -> Json:
@@ -113,27 +119,41 @@ async def on_approve_view(context: Context) -> Json:
 
 
 async def on_deny_button(context: Context) -> None:
-    """Ask why those of its runs that this person has read are denied, which whoever asked for them reads."""
+    """Ask why those of its runs that this person has read are denied; who asked for them withdraws them."""
     intent = await responses.clicked_intent(context)
     read, bulk = view_metadata(view_of(context)).get("runs", []), await context.core.bulk(intent.object_id)
     listed, request = await _runs(context, bulk), intent.argument
-    waiting = [(run, view) for run, view, end in views.waiting(listed, request) if (end or run).id in read]
+    waiting = [one for one in views.waiting(listed, request) if (one[2] or one[0]).id in read]
     if not waiting:
         await responses.respond(context, notices.notice("Nothing of it waits any more."), "Deny")
         return
-    await context.show_modal(views.deny_view(bulk, waiting, request))
+    deed = _deed(context, bulk, waiting)
+    await context.show_modal(views.deny_view(bulk, [one[:2] for one in waiting], request, deed))
 
 
 async def on_deny_view(context: Context) -> Json:
-    """Deny those of its runs that were shown. Core refuses what this person may not decide."""
+    """Deny or withdraw those of its runs that were shown. Core refuses what this person may not decide."""
     view = view_of(context)
     metadata, reason = view_metadata(view), modals.values(view).get("reason", "").strip()
     bulk = await context.core.bulk(str(metadata.get("id")))
     listed = await _runs(context, bulk)
+    if metadata.get("deed") == "Withdraw":
+        return await _withdraw(context, listed, str(metadata.get("request") or ""), metadata.get("runs", []))
     denied = await answered(context.core.deny_bulk(bulk.id, metadata.get("runs", []), reason))
     is_later_end = bool(metadata.get("request"))
     done = views.decided(bulk, await masked(context, denied), "denied", listed, is_later_end=is_later_end)
     return modals.update(modals.message_view("Denied", done))
+
+
+async def _withdraw(context: Context, listed: Listed, request: str, read: Container[str]) -> Json:
+    waiting = [one for one in views.waiting(listed, request) if (one[2] or one[0]).id in read]
+    extensions = {run.id: end.id for run, _, end in waiting if end is not None}
+
+    async def withdraw(action: Action) -> Action:
+        return await context.core.cancel(action.id, extension_id=extensions.get(action.id, ""))
+
+    done = await _changed(context, "Withdrawn", [one[:2] for one in waiting], withdraw)
+    return modals.update(modals.message_view("Withdrawn", done))
 
 
 async def on_undo_all(context: Context) -> None:

@@ -457,13 +457,14 @@ def review_view(
     *,
     button: ButtonIds,
     request: str = "",
+    deed: str = "Deny",
     has_changed: bool = False,
 ) -> dict[str, Any]:
     """Asks to approve what waits of it, with each object, the inputs, how long it lasts and what it does.
 
     With a `request` to let it last longer, as that asks. `hidden` others they may not see, and don't decide on;
-    `why_not`: why they decide on none. The metadata has the runs and a digest of what is shown; `has_changed`: somebody
-    has read something else before.
+    `why_not`: why they decide on none, where the `deed` of who asked is *Withdraw*. The metadata has the runs and a
+    digest of what is shown; `has_changed`: somebody has read something else before.
     """
     waits, ends = [action for action, _ in waiting], by_request(waiting).get(request, [])
     total, ids_ = len(waits), [end.id for *_, end in ends] or [action.id for action in waits]
@@ -477,10 +478,12 @@ def review_view(
         shown.append(context(f"{count(hidden, 'more target')} that you may not see: somebody else decides."))
     more: list[Block] = [context(why_not or "Nothing of it waits any more.")]
     if may_decide := not why_not and bool(waits):
-        deny = button_element(f"Deny all {total}", ids.BULK_DENY, button(Intent("bulk_deny", bulk.id, request)))
         policy = responder.policy if responder is not None else None
         needs = undo_state.needed(ends[0][2]) if ends else approvals.decision_on_all(waits)
-        more = [context(*filter(None, [needs, approvals.named_approvers(policy)])), actions(deny)]
+        more = [context(*filter(None, [needs, approvals.named_approvers(policy)]))]
+    if waits and (may_decide or deed == "Withdraw"):
+        value = button(Intent("bulk_deny", bulk.id, request))
+        more.append(actions(button_element(f"{deed} all {total}", ids.BULK_DENY, value)))
     about = {"id": bulk.id, "runs": ids_, "request": request, "shown": approvals.digest(shown)}
     return modals.modal(
         f"{label}?",
@@ -492,22 +495,20 @@ def review_view(
     )
 
 
-def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "") -> dict[str, Any]:
-    """Asks why these runs of it are denied, or that they last longer."""
+def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = "Deny") -> dict[str, Any]:
+    """Asks why these runs of it are denied, or that they last longer; who asked withdraws them without a reason."""
     ends = by_request(waiting).get(request, [])
     asked_by, ids_ = bulk.created_by, [action.id for action, _ in waiting]
     if ends:
         asked_by, ids_ = ends[0][2].asked_by, [end.id for *_, end in ends]
     hint = f"{person_name(asked_by)} reads it, and everybody who sees a card."
+    reason = [modals.text_field("reason", "Reason", multiline=True, hint=hint)] if deed == "Deny" else []
     return modals.modal(
-        "Deny",
-        [
-            *_asks("Deny ", bulk, waiting, ends),
-            modals.text_field("reason", "Reason", multiline=True, hint=hint),
-        ],
+        deed,
+        [*_asks(f"{deed} ", bulk, waiting, ends), *reason],
         callback_id=ids.BULK_DENY_VIEW,
-        submit=f"Deny {count(len(waiting), 'run')}",
-        metadata=json.dumps({"id": bulk.id, "runs": ids_, "request": request}),
+        submit=f"{deed} {count(len(waiting), 'run')}",
+        metadata=json.dumps({"id": bulk.id, "runs": ids_, "request": request, "deed": deed}),
         close="Cancel",
     )
 

@@ -251,6 +251,23 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         assert len(posted_to(env, direct)) == 1
 
 
+async def test_who_asked_for_a_bulk_withdraws_all_that_waits_of_it_while_somebody_reads_it(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        alert_ids = await alerts(env, 3)
+        await start(env, "anna", "contain", alert_ids)
+        message = await shown(env, "3 wait for approval")
+        read = await reviewed(env, "ben", message, "Deny all 3")
+        own = await reviewed(env, "anna", message, "Withdraw all 3")
+        form = await env["anna"].confirms("Withdraw all 3", own)
+        assert "*Withdraw Contain on 3 targets?*" in text_of(form)
+        assert all(f" ({one})" in text_of(form) for one in alert_ids)
+        await env["anna"].reads("Withdrawn on 3 targets.")
+        await shown(env, "nothing was run, 3 withdrawn")
+        await env["ben"].submits(read)
+        await env["ben"].reads("Nothing of it waits any more.")
+        assert [(await env.client.actions("alert", one))[0].outcome for one in alert_ids] == ["cancelled"] * 3
+
+
 async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(tmp_path: Path) -> None:
     async with feature_environment(tmp_path) as env:
         alert_ids = await alerts(env, 3)
