@@ -204,6 +204,7 @@ async def test_every_change_is_forbidden_to_read_only(core: RunningCore) -> None
         "undoAfterMinutes": 1,
         "alertIds": ["~9"],
         "caseId": "~9",
+        "ends": {"~9": 1},
     }
     changes = [endpoint for endpoint in core.core.endpoints if endpoint.permission and endpoint.writes]
     assert len(changes) > 12
