@@ -47,7 +47,7 @@ def endpoints(measures: Measures) -> list[Endpoint]:
     async def extend(request: Request) -> Response:
         return json_response(await measures.extend(request.caller, request.path["id"], _end(request)))
 
-    @change("POST /_extend", "Have several measures last longer", body=EndsInput, response=BulkAnswer)
+    @change("POST /_extend", "Have several last longer", body=EndsInput, response=BulkAnswer, purpose="extend measures")
     async def extend_all(request: Request) -> Response:
         ends: EndsInput = request.body
         return json_response(answer(await measures.extend_all(request.caller, ends.ends, ends.note.strip())))
