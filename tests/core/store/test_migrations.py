@@ -1,9 +1,10 @@
 """A migration says what it does and how far it is, needs its room, and is undone when it is interrupted.
 
-There is only the first one yet, so a second is made up here.
+The next one is made up here.
 """
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -185,3 +186,19 @@ async def test_nothing_is_told_of_tables_that_are_made(tmp_path: Path) -> None:
     with capture_logs() as logged:
         await opened_with(tmp_path, SECOND)
     assert "migrating" not in [line["event"] for line in logged]
+
+
+@pytest.mark.parametrize("dialect", stores.DIALECTS)
+async def test_who_approved_the_runs_of_a_bulk_is_kept_of_those_before(tmp_path: Path, dialect: Dialect) -> None:
+    with stores.using(dialect):
+        location = stores.location(tmp_path / "core.db")
+        await open_database(location, migrations=MIGRATIONS[:1]).close()
+        columns = "id, kind, object_id, status, created_by, created_at, run_id, bulk_id, doc"
+        approved = json.dumps({"approval": {"approvedBy": ["ben", "lea"]}})
+        rows = ", ".join(
+            f"({n}, 'alert', 9, 'Success', 'anna', 1, '{n}', 5, '{doc}')" for n, doc in ((1, approved), (2, "{}"))
+        )
+        stores.rows(location, f"INSERT INTO action ({columns}) VALUES {rows}")  # noqa: S608
+        await open_database(location).close()
+        kept = stores.rows(location, "SELECT approved_by FROM action ORDER BY id")
+        assert [row[0] and json.loads(row[0]) for row in kept] == [["ben", "lea"], None]
