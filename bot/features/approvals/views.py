@@ -486,7 +486,7 @@ def later_end_request(
     if undo_state.later_end(action) is None:
         until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
         asked = f"*{by}* asked to keep {runs.heading(action, view)} *{until}*."
-        decided = later_end_decision(extension)
+        decided = later_end_decision(action, extension)
         stays = "; its end stays as it is" if extension.outcome in ("denied", "cancelled", "expired") else ""
         ends = f" It {undo_state.ends(action)}." if stays and undo_state.is_in_force(action) else ""
         shown = section(f"{decided}{runs.why_denied(extension, view, REASON_LIMIT)}.{ends}")
@@ -499,14 +499,18 @@ def later_end_request(
     return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
 
 
-def later_end_decision(extension: Extension) -> str:
-    """How a request for more time was decided; mrkdwn."""
-    by = person_name(extension.ended_by or "")
+def later_end_decision(action: Action, extension: Extension) -> str:
+    """How a request for more time was decided, or what came before that; mrkdwn."""
+    by, lapsed = person_name(extension.ended_by or ""), "It was given another end"
+    if undo_state.is_undone(action) and action.measure is not None:
+        lapsed = (
+            f"{person_name(action.measure.ended_by or '')} undid it" if action.measure.ended_by else "It was undone"
+        )
     return {
         "approved": f"Approved by {people(extension.approval.approved_by)}",
         "denied": f"Denied by {by}",
         "cancelled": f"Withdrawn by {by}",
-        "lapsed": "It was undone, or given another time, before that was approved",
+        "lapsed": f"{lapsed} before that was approved",
     }.get(extension.outcome or "", "Nobody answered in time")
 
 

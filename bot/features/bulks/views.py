@@ -288,7 +288,7 @@ def more_time(
     if extension.outcome is None:
         decided, said = "Approve or deny", context(undo_state.needed(extension))
     else:
-        decided = "; ".join({approvals.later_end_decision(end): None for *_, end in ends})
+        decided = "; ".join({approvals.later_end_decision(run, end): None for run, _, end in ends})
         why = _said_of_all([runs.why_denied(end, view, approvals.REASON_LIMIT) for _, view, end in ends])
         said = section(f"{decided}{why}.")
         what += "" if all(end.outcome == "approved" for *_, end in ends) else "; its end stays as it is"

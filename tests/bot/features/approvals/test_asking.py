@@ -297,6 +297,20 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
         assert (await env.client.action(action.id)).undo.at == at  # type: ignore[union-attr]
 
 
+async def test_who_is_asked_for_more_time_reads_who_undid_it_before(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"], "allow_permanent": True}) as env:
+        alert, card = await env.alert_and_card("anna")
+        action = await isolate(env, alert, minutes=15)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve(action.id)
+            await env.ended_run(alert)
+            await bot.as_user("anna").extend_measure(action.id, None)
+        request = await env["ben"].sees(direct_message("asks to keep"))
+        await env["lea"].confirms("Undo now", await env["lea"].sees(card_of(alert, "asks to keep")))
+        await env["ben"].sees(updated(request, "lea undid it before that was approved"))
+        await env["lea"].sees(reply_to(card, "lea undid it before that was approved"))
+
+
 async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reason(tmp_path: Path) -> None:
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"], "allow_permanent": True}) as env:
         alert, card = await env.alert_and_card("anna")
