@@ -153,8 +153,8 @@ async def test_an_undo_that_core_is_refused_is_told_once_and_done_by_who_may(
     await env["anna"].confirms("Undo now", told)
     await env["anna"].reads("only lea may run it")
     await env["lea"].confirms("Undo now", told)
-    await env["anna"].sees(reply_to(card, ": undone."))
-    assert len([m for m in env["anna"].live_view.thread(SOC, card["ts"]) if ": undone." in text_of(m)]) == 1
+    await env["anna"].sees(reply_to(card, ": undone by lea, <!date^"))
+    assert len([m for m in env["anna"].live_view.thread(SOC, card["ts"]) if ": undone by lea" in text_of(m)]) == 1
     undone = [one for one in await env.client.actions("alert", alert.id) if one.undoes]
     assert [one.created_by.partition("@")[0] for one in undone] == ["lea"]
 
