@@ -123,7 +123,7 @@ class Delivery(RuleBasedStateMachine):
         self.desired: dict[str, DesiredMessage] = {}
         self.deleted: set[str] = set()
         self.release = asyncio.Event()
-        self.count = self.calls_seen = self.late_posts = 0
+        self.count = self.calls_seen = self.faulty_posts = 0
         self.above_allowed = Counter[str]()
         self.above: dict[str, int] = {}
         self.others: list[Replica] = []
@@ -196,7 +196,7 @@ class Delivery(RuleBasedStateMachine):
     @rule(channel=st.sampled_from([SOC, OPEN, ANNA]), level=levels)
     def a_clearance_changes(self, channel: str, level: int) -> None:
         if level < self.ceilings[channel]:  # what was chosen already is on its way: one call of each sender, late posts
-            late = self.late_posts - self.emulator.faults.waiting("chat.postMessage")
+            late = self.faulty_posts - self.emulator.faults.waiting("chat.postMessage")
             self.above_allowed[channel] += 1 + len(self.others) + late
         self.ceilings[channel] = level
 
@@ -257,16 +257,17 @@ class Delivery(RuleBasedStateMachine):
     )
     def slack_fails(self, method: str, kind: str) -> None:
         getattr(self.emulator.faults, kind)(method)
+        self.faulty_posts += method == "chat.postMessage"
 
     @rule(method=st.sampled_from(["chat.postMessage", "chat.update"]))
     def slack_is_slow(self, method: str) -> None:
         self.emulator.faults.hold(method, self.release)
-        self.late_posts += method == "chat.postMessage"
+        self.faulty_posts += method == "chat.postMessage"
 
     @rule()
     def a_post_arrives_late(self) -> None:
         self.emulator.faults.late("chat.postMessage", self.release)
-        self.late_posts += 1
+        self.faulty_posts += 1
 
     @rule()
     def slack_is_quick_again(self) -> None:
@@ -275,7 +276,7 @@ class Delivery(RuleBasedStateMachine):
     async def _release(self) -> None:
         self.release.set()
         self.release = asyncio.Event()
-        self.late_posts = self.emulator.faults.waiting("chat.postMessage")
+        self.faulty_posts = self.emulator.faults.waiting("chat.postMessage")
         await asyncio.sleep(0.005)
 
     @rule(ms=st.sampled_from([100, 2_100, 3_100]), breaths=st.integers(1, 4))
