@@ -86,6 +86,8 @@ class Program:
             self.stderr.read() if self.stderr else _nothing(),
             self.wait(),
         )
+        while not all(pipe.closed for *_, pipe in self._outputs):  # noqa: ASYNC110  # the loop does, before it can end
+            await asyncio.sleep(0)
         return out, err
 
     def send_signal(self, number: int) -> None:
