@@ -1,6 +1,7 @@
 """Routes of users and user groups."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, get_args
 
 from pydantic import Field
@@ -36,6 +37,7 @@ class CurrentUser(Person):
 def endpoints(people: People, organisation: str) -> Sequence[Endpoint]:
     """Routes under `/api/user` and `/api/group`."""
     route = Routes()
+    change = partial(route, permission="manageUser", errors=(404,))
     user = f"{USER}/{{login}}"
 
     @route(
@@ -103,36 +105,15 @@ def endpoints(people: People, organisation: str) -> Sequence[Endpoint]:
     async def list_users(_: Request) -> Response:
         return json_list_response(await people.all())
 
-    @route(
-        f"POST {user}/disable",
-        "End the access of somebody",
-        response=UserEntry,
-        permission="manageUser",
-        purpose="end access",
-        errors=(404,),
-    )
+    @change(f"POST {user}/disable", "End the access of somebody", response=UserEntry, purpose="end access")
     async def disable(request: Request) -> Response:
         return json_response(await people.disable(request.caller, request.path["login"]))
 
-    @route(
-        f"POST {user}/enable",
-        "Give somebody access again",
-        response=UserEntry,
-        permission="manageUser",
-        purpose="give access back",
-        errors=(404,),
-    )
+    @change(f"POST {user}/enable", "Give somebody access again", response=UserEntry, purpose="give access back")
     async def enable(request: Request) -> Response:
         return json_response(await people.enable(request.caller, request.path["login"]))
 
-    @route(
-        f"POST {user}/key",
-        "Replace the key of somebody",
-        response=NewKey,
-        permission="manageUser",
-        purpose="replace keys",
-        errors=(404,),
-    )
+    @change(f"POST {user}/key", "Replace the key of somebody", response=NewKey, purpose="replace keys")
     async def new_key(request: Request) -> Response:
         return json_response(await people.new_key(request.caller, request.path["login"]))
 
