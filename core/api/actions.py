@@ -1,7 +1,8 @@
 """Routes of actions: run a responder, list and follow its runs, cancel, approve, deny."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -33,7 +34,6 @@ _RANGE = {
 KEY_LIMIT = 255
 KEY_HEADER = {"Idempotency-Key": "a repeated key within 24 hours answers the same with 200 and starts nothing"}
 MAX_NEWEST = 500
-_CHOICES: Mapping[str, Choice] = {"approve": "approve", "deny": "deny", "cancel": "cancel"}
 MAX_MILLIS = 2**53
 
 
@@ -133,17 +133,21 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         await actions.cancel(request.caller, request.path["id"], request.body.message if request.body else "")
         return json_response(await actions.get_json(request.path["id"]))
 
-    @route("POST /{id}/approve", "Approve an action that waits for approval", response=Action, **decision("approve"))
-    @route("POST /{id}/undo/{extension}/approve", "Approve an extension", response=Action, **decision("approve"))
-    @route("POST /{id}/deny", "Deny an action that waits for approval", response=Action, **decision("deny"))
-    @route("POST /{id}/undo/{extension}/deny", "Deny an extension", response=Action, **decision("deny"))
-    @route("POST /{id}/undo/{extension}/cancel", "Withdraw an extension", response=Action, **decision("cancel"))
-    async def decide(request: Request) -> Response:
+    async def decide(choice: Choice, request: Request) -> Response:
         path, message = request.path, request.body.message
-        extension_id, address = path.get("extension", ""), request.endpoint.path if request.endpoint else ""
-        choice = _CHOICES[address.rpartition("/")[2]]
+        extension_id = path.get("extension", "")
         decided = actions.decide(request.caller, path["id"], choice, extension_id=extension_id, message=message)
         return json_response(await decided)
+
+    decisions: Sequence[tuple[str, str, Choice]] = (
+        ("/{id}/approve", "Approve an action that waits for approval", "approve"),
+        ("/{id}/undo/{extension}/approve", "Approve an extension", "approve"),
+        ("/{id}/deny", "Deny an action that waits for approval", "deny"),
+        ("/{id}/undo/{extension}/deny", "Deny an extension", "deny"),
+        ("/{id}/undo/{extension}/cancel", "Withdraw an extension", "cancel"),
+    )
+    for path, summary, choice in decisions:
+        route(f"POST {path}", summary, response=Action, **decision(choice))(partial(decide, choice))
 
     @route(
         "POST /{id}/undo",
