@@ -66,7 +66,7 @@ def with_profile(section: ResponderSection, name: str) -> ResponderSection:
     return section.model_copy(update={key: known[key] for key in known.keys() - section.model_fields_set})
 
 
-def told(section: ResponderSection, name: str) -> Sequence[str] | None:
+def hosts(section: ResponderSection, name: str) -> Sequence[str] | None:
     """The hosts to which it sends what it gets, if it only reads or tells; without what else a URL or an address has.
 
     None if it may act on that, or leaves something in force.

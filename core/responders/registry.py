@@ -41,7 +41,7 @@ from core.responders.catalogues import (
     without_lookalikes,
 )
 from core.responders.guards import RulesFor
-from core.responders.profiles import is_undo, lacking, profile_of, told, why_lacking, why_not_configured, with_profile
+from core.responders.profiles import hosts, is_undo, lacking, profile_of, why_lacking, why_not_configured, with_profile
 from core.responders.settings_problems import settings_problems
 from core.responders.target import Target, applies
 from core.settings import ResponderSection, section_for
@@ -336,7 +336,7 @@ class Registry:
             allow_permanent=section.allow_permanent if undo else None,
             contains=section.contains or bool(undo) or None,
             is_undo=is_undo(responder_name, self._sections) or None,
-            sends_to=told(section, responder_name),
+            sends_to=hosts(section, responder_name),
         )
 
     # --- on an object -----------------------------------------------------------------------------------------------
