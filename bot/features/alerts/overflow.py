@@ -29,17 +29,9 @@ async def _show_details(context: Context, intent: Intent) -> None:
     await details.show(context, intent.object_id, int(start or 0), channel)
 
 
-async def _show_actions(context: Context, intent: Intent) -> None:
-    await actions.show(context, intent.object_id)
-
-
 async def _mark_unread(context: Context, intent: Intent) -> None:
     await context.core.mark_alert_unread(intent.object_id)
     context.refresh(intent.object_id)
-
-
-async def _create_case(context: Context, intent: Intent) -> None:
-    await cases.ask(context, intent.object_id)
 
 
 async def _show_again(context: Context, intent: Intent) -> None:
@@ -67,12 +59,12 @@ async def _show_again(context: Context, intent: Intent) -> None:
 
 _HANDLERS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {
     "details": _show_details,
-    "actions": _show_actions,
+    "actions": lambda context, intent: actions.show(context, intent.object_id),
     "assign": assign.on_assign_button,
     "unassign": assign.on_assign_button,
     "read": close.ask,
     "unread": _mark_unread,
-    "case": _create_case,
+    "case": lambda context, intent: cases.ask(context, intent.object_id),
     "show_again": _show_again,
 }
 

@@ -144,19 +144,11 @@ def _facts(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, st
     if depth < MAX_DEPTH and isinstance(value, dict):
         for key, item in value.items():
             yield from _facts(item, f"{name}.{key}" if name else key, depth + 1)
-    elif depth < MAX_DEPTH and _is_nested(value):
+    elif depth < MAX_DEPTH and isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
         for number, item in enumerate(value, 1):
             yield from _facts(item, f"{name}[{number}]", depth + 1)
     elif value not in (None, "", [], {}):
-        yield name, _fact(value)
-
-
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(item, dict | list) for item in value)
-
-
-def _fact(value: Any) -> str:
-    return ", ".join(map(_text, value)) if isinstance(value, list) else _text(value)
+        yield name, ", ".join(map(_text, value)) if isinstance(value, list) else _text(value)
 
 
 def _table(records: Any) -> str:
