@@ -26,7 +26,7 @@ async def on_cancel(context: Context) -> None:
     """Stop a run that runs, or ask whether to withdraw what waits. Core refuses one that has ended."""
     action, subject = await _run(context, (await _named(context))[0])
     if action.status == "Waiting" or undo_state.later_end(action) is not None:
-        await on_withdraw(context)
+        await on_deny(context, "Withdraw")
         return
     _require_asker(context, action, subject)
     action, subject = await subjects.of_action(context.core, await answered(context.core.cancel(action.id)))
@@ -43,9 +43,9 @@ def _require_asker(
     view = subjects.require_visible(context, subject)
     asked_by = action.created_by if extension is None else extension.asked_by
     if context.person.login != asked_by and context.person.profile != "org-admin":
-        sentence = (
-            f"{person_name(asked_by)} asked for this, so only they or an administrator can end it. Nothing changed."
-        )
+        by, waits = person_name(asked_by), runs.awaits_approval(action) or extension is not None
+        instead = "; *Deny* decides against it" if waits else ""
+        sentence = f"{by} asked for this, so only they or an administrator can end it{instead}. Nothing changed."
         raise ResponderBotError("forbidden", sentence)
     return view
 
@@ -199,7 +199,7 @@ async def _no_longer_open(context: Context, action: Action, subject: Subject, re
 
 
 async def on_deny(context: Context, deed: str = "Deny") -> None:
-    """Ask why what waits is denied or, as the deed says, withdrawn, which whoever asked for it reads."""
+    """Ask why what waits is denied or, as the deed says, withdrawn; who asked for it only confirms that."""
     action_id, extension_id = await _named(context)
     action, subject = await _run(context, action_id)
     extension = _later_end(context, action, extension_id)
@@ -214,7 +214,7 @@ async def on_deny(context: Context, deed: str = "Deny") -> None:
 
 
 async def on_withdraw(context: Context) -> None:
-    """Ask likewise, or only to confirm it whoever has asked for it."""
+    """Ask whether what waits is withdrawn."""
     await on_deny(context, "Withdraw")
 
 
