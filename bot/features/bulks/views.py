@@ -534,6 +534,10 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End]) ->
     lasts = undo_state.for_how_long(waiting[0][0]) if waiting and not verb else ""
     what = f"{verb}{_name(bulk)} on {count(len(waiting), 'target')}{lasts}"
     lines = [f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks"]
+    different = {frozenset((one.kind, one.data) for one in run.target or ()) or run.object_id for run, _ in waiting}
+    lines += (
+        [f"⚠️ Only {count(len(different), 'different target')} among them."] if len(different) < len(waiting) else []
+    )
     for action, view in waiting:
         lines.append(_row(action, view, REVIEW_TARGETS))
         lines += [undo_state.already(one, view) for one in undo_state.in_force_already(action, view)]

@@ -228,11 +228,13 @@ async def test_who_reviews_a_bulk_reads_of_which_host_it_is_in_force_already(tmp
         await isolated(env)
         second = await env.create_alert(sourceRef="second")
         other = await env.create_alert(sourceRef="third", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
-        await start(env, "lea", "isolate", [second.id, other.id])
-        message = await shown(env, "2 wait for approval")
+        same = await env.create_alert(sourceRef="fourth")
+        await start(env, "lea", "isolate", [second.id, other.id, same.id])
+        message = await shown(env, "3 wait for approval")
         await env["ben"].presses("Review", message)
-        review = await env["ben"].sees(modal("Isolate (2)?"))
-        assert text_of(review).count("🔒 `203[.]0[.]113[.]7` is contained already until <!date^") == 1
+        review = await env["ben"].sees(modal("Isolate (3)?"))
+        assert "asks\\n⚠️ Only 2 different targets among them.\\n" in text_of(review)
+        assert text_of(review).count("🔒 `203[.]0[.]113[.]7` is contained already until <!date^") == 2
         assert "`203[.]0[.]113[.]9` is contained" not in text_of(review)
 
 
