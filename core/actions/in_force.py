@@ -495,10 +495,20 @@ def _request_extensions(
         approvals.insert(tx, waiting)
         id_, of_rows, why = f"~{waiting.id}", [f"~{one['id']}" for one in rows], end.note or None
         about = {"id": id_, "asked_by": user, "asked_at": now, "at": end.at, "note": why, "targets": of_rows}
-        extension = Extension(**about, request=end.request, approval=waiting.shown())
+        extension = Extension(**about, **_denial(action), request=end.request, approval=waiting.shown())
         entry = Entry("extension.requested", by=user, text=why, extension=id_, before=before, after=end.at)
         asked.append(_change(tx, row, {}, entry, user, now, extension=extension))
     return asked
+
+
+def _denial(action: Action) -> Mapping[str, str | None]:
+    """Who denied the last extension that somebody decided on, and why; whoever decides on the next one reads it."""
+    last = action.undo.extension if action.undo is not None else None
+    if last is None or last.outcome == "approved":
+        return {}
+    is_denied = last.outcome == "denied"
+    by, why = (last.ended_by, last.message) if is_denied else (last.denied_by, last.denied_why)
+    return {"denied_by": by, "denied_why": why}
 
 
 def extended(tx: Transaction, row: Row, action: Action, now: int) -> Action:

@@ -365,6 +365,9 @@ class Extension(ApiModel):
     """Who denied or cancelled it."""
     message: str | None = None
     """Why."""
+    denied_by: Named | None = None
+    """Who denied the one before it, and (`denied_why`) why."""
+    denied_why: str | None = None
 
 
 class EndChange(ApiModel):

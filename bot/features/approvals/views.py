@@ -233,18 +233,17 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link:
 
 def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonIds) -> Block:
     """The requests of one bulk that somebody may see, which are decided together."""
-    requested = [action for action, _ in waiting]
-    action = requested[0]
+    action = waiting[0][0]
     extension = undo_state.later_end(action)
     value = button(Intent("bulk_review", action.bulk or "", extension.request or "" if extension else ""))
     review = button_element("Review", ids.BULK_REVIEW, value, of=action.id, style="primary")
-    what = f"{runs.name(action)} on {count(len(waiting), 'target')}{undo_state.for_how_long(action)}?"
     if extension is not None:
-        what = asks_to_keep(action, extension, len(waiting))
-        asks = f"{closed_among(waiting)}{what} ({action.bulk})\n{runs.first_targets(waiting)}"
-        return section(f"{asks} · {undo_state.needed(extension)}", accessory=review)
-    asks = f"{closed_among(waiting)}*{what}* · {person_name(action.created_by)} ({action.bulk})"
-    return section(f"{asks}\n{runs.first_targets(waiting)} · {decision_on_all(requested)}", accessory=review)
+        what, needs = asks_to_keep(action, extension, len(waiting)), undo_state.needed(extension)
+    else:
+        deed = f"*{runs.name(action)} on {count(len(waiting), 'target')}{undo_state.for_how_long(action)}?*"
+        what, needs = f"{deed} · {person_name(action.created_by)}", decision_on_all([run for run, _ in waiting])
+    asks = f"{closed_among(waiting)}{what} ({action.bulk})"
+    return section(f"{asks}\n{runs.first_targets(waiting)} · {needs}", accessory=review)
 
 
 def asks_to_keep(action: Action, extension: Extension, number: int) -> str:

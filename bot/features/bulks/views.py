@@ -260,11 +260,11 @@ def decisions(listed: Listed) -> str:
 
 def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = False) -> Message:
     """Mentions in the thread those who are asked to decide."""
+    shown = f"*{_name(bulk)}* on {_asked(bulk)}. *Review* above shows each."
     if is_later_end:
-        shown = f"{who} More time for *{_name(bulk)}*. *Review* above shows for which targets.".strip()
-        return Message(f"Approve or deny: more time for {_name(bulk)}", (section(shown),), is_broadcast)
-    shown = f"{who} *{_name(bulk)}* on {_asked(bulk)}. *Review* above shows each.".strip()
-    return Message(_push(bulk), (section(shown),), is_broadcast)
+        shown = f"More time for *{_name(bulk)}*. *Review* above shows for which targets."
+    push = f"Approve or deny: more time for {_name(bulk)}" if is_later_end else _push(bulk)
+    return Message(push, (section(f"{who} {shown}".strip()),), is_broadcast)
 
 
 def more_time(
@@ -314,8 +314,8 @@ def _later_row(action: Action, view: RedactedView, extension: Extension) -> str:
     """The target, until when it is in force, and until when it is to be."""
     then = f"until {time_ahead(extension.at, extension.asked_at)}" if extension.at is not None else "with no end"
     row = f"{_target_line(action, view, REVIEW_TARGETS)} · now it {undo_state.ends(action)}"
-    closed = approvals.closed(view, extension.asked_at)
-    return f"{closed}{row}; then *{then}*" if extension.outcome is None else row
+    happened = f"{approvals.closed(view, extension.asked_at)}{runs.denied_before(extension, view)}"
+    return f"{happened}{row}; then *{then}*" if extension.outcome is None else row
 
 
 def _said_of_all(texts: Sequence[str]) -> str:

@@ -134,7 +134,15 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
     kept = f"*{name(action)}*{on_target(action, view)}" if is_on_card else heading(action, view)
     why = quoted(extension.note or "", NOTE_LIMIT, view)
     asks = f"⏳ *{person_name(extension.asked_by)}* asks to keep {kept} *{until}* ({now})"
-    return f"{asks} · {why}" if why else asks
+    return f"{denied_before(extension, view)}{asks}{why and f' · {why}'}"
+
+
+def denied_before(extension: Extension, view: RedactedView) -> str:
+    """A line on who denied more time the last time, and why; "" if nobody did; mrkdwn."""
+    if extension.denied_by is None or not view.is_open:
+        return ""
+    why = quoted(extension.denied_why or "", NOTE_LIMIT, view)
+    return f"🚫 *{person_name(extension.denied_by)} denied more time before*{why and f': {why}'}\n"
 
 
 def quoted(text: str, limit: int, view: RedactedView) -> str:

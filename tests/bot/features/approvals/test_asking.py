@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from core.client import CoreClient
 from core.common.clock import MINUTE_MS, now_ms
 from core.common.database import Transaction
 from core.common.errors import ResponderBotError
-from core.models import Alert, BulkAnswer, BulkInput, RunTarget
+from core.models import Action, Alert, BulkAnswer, BulkInput, RunTarget
 from core.store import due
 from tests import stores
 from tests.bot import samples
@@ -244,16 +244,25 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
         assert not [text for name in ("anna", "ben", "lea") for text in env[name].phone if "<!date" in text]
 
 
+FREE: Mapping[str, Any] = {**ISOLATE, "approve_by": ["ben"], "allow_permanent": True}
+
+
+async def kept_for_ever(env: FeatureEnvironment) -> tuple[Alert, Mapping[str, Any], Action, int]:
+    """An alert, its card, and an isolation that ben has approved until some time (ms) and anna asks to have no end."""
+    alert, card = await env.alert_and_card("anna")
+    action = await isolate(env, alert, minutes=15)
+    async with CoreClient(env.core.url, env.service_key) as bot:
+        await bot.as_user("ben").approve(action.id)
+        at = (await env.ended_run(alert)).undo.at or 0  # type: ignore[union-attr]  # it can be undone
+        await bot.as_user("anna").extend_measure(action.id, None)
+    return alert, card, action, at
+
+
 async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_why_and_when_it_ends(
     tmp_path: Path,
 ) -> None:
-    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"], "allow_permanent": True}) as env:
-        alert, card = await env.alert_and_card("anna")
-        action = await isolate(env, alert, minutes=15)
-        async with CoreClient(env.core.url, env.service_key) as bot:
-            await bot.as_user("ben").approve(action.id)
-            at = (await env.ended_run(alert)).undo.at or 0  # type: ignore[union-attr]  # it can be undone
-            await bot.as_user("anna").extend_measure(action.id, None)
+    async with asking(tmp_path, FREE) as env:
+        alert, card, _, at = await kept_for_ever(env)
         request = await env["ben"].sees(direct_message("asks to keep"))
         waits = await env["ben"].sees(card_of(alert, "asks to keep"))
         assert {"Keep with no end", "Deny", "Undo now"} <= {*labels_of(waits)}  # as a run that waits has them
@@ -269,14 +278,35 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         await env["lea"].sees(card_of(alert, f"More time was denied by ben: {why}"))
 
 
-async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(tmp_path: Path) -> None:
-    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"], "allow_permanent": True}) as env:
-        alert, card = await env.alert_and_card("anna")
-        action = await isolate(env, alert, minutes=15)
+async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path: Path) -> None:
+    async with asking(tmp_path, FREE) as env:
+        alert, _, action, _ = await kept_for_ever(env)
+        request = await env["ben"].sees(direct_message("asks to keep"))
+        assert "🚫" not in text_of(request)
+        await env["ben"].confirms("Deny", request, reason="one hour is <enough>")
+        before = '🚫 *ben denied more time before*: \\"one hour is &lt;enough&gt;\\"'
         async with CoreClient(env.core.url, env.service_key) as bot:
-            await bot.as_user("ben").approve(action.id)
-            at = (await env.ended_run(alert)).undo.at or 0  # type: ignore[union-attr]  # it can be undone
-            await bot.as_user("anna").extend_measure(action.id, None)
+            await env["anna"].sees(direct_message("Denied by ben"))
+            await bot.as_user("lea").extend_measure(action.id, None)
+            await env["ben"].sees(direct_message("*lea* asks to keep", before))
+            extension = (await env.client.action(action.id)).undo.extension  # type: ignore[union-attr]
+            assert extension is not None
+            await bot.as_user("lea").cancel(action.id, extension_id=extension.id)
+            await env["lea"].sees(card_of(alert, "More time was withdrawn by lea"))
+            await bot.as_user("anna").extend_measure(action.id, None)  # what was only withdrawn hides no denial
+        waits = await env["ben"].sees(card_of(alert, "*anna* asks to keep", before))
+        await env["ben"].presses("Keep with no end", waits)
+        form = await env["ben"].sees(modal(before))
+        await env["ben"].submits(form)
+        await env["ben"].reads("You approved more time for *Isolate*")
+        after = (await env.client.action(action.id)).undo
+        assert after is not None
+        assert after.at is None
+
+
+async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(tmp_path: Path) -> None:
+    async with asking(tmp_path, FREE) as env:
+        alert, card, action, at = await kept_for_ever(env)
         request = await env["ben"].sees(direct_message("asks to keep"))
         await env["ben"].presses("Keep with no end", request)
         read = await env["ben"].sees(modal("Keep with no end?"))
@@ -298,13 +328,8 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
 
 
 async def test_who_is_asked_for_more_time_reads_who_undid_it_before(tmp_path: Path) -> None:
-    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"], "allow_permanent": True}) as env:
-        alert, card = await env.alert_and_card("anna")
-        action = await isolate(env, alert, minutes=15)
-        async with CoreClient(env.core.url, env.service_key) as bot:
-            await bot.as_user("ben").approve(action.id)
-            await env.ended_run(alert)
-            await bot.as_user("anna").extend_measure(action.id, None)
+    async with asking(tmp_path, FREE) as env:
+        alert, card, _, _ = await kept_for_ever(env)
         request = await env["ben"].sees(direct_message("asks to keep"))
         await env["lea"].confirms("Undo now", await env["lea"].sees(card_of(alert, "asks to keep")))
         await env["ben"].sees(updated(request, "lea undid it before that was approved"))
@@ -312,16 +337,12 @@ async def test_who_is_asked_for_more_time_reads_who_undid_it_before(tmp_path: Pa
 
 
 async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reason(tmp_path: Path) -> None:
-    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"], "allow_permanent": True}) as env:
-        alert, card = await env.alert_and_card("anna")
-        action = await isolate(env, alert, minutes=15)
-        async with CoreClient(env.core.url, env.service_key) as bot:
-            await bot.as_user("ben").approve(action.id)
-            await env.ended_run(alert)
-            await bot.as_user("anna").extend_measure(action.id, None)
+    async with asking(tmp_path, FREE) as env:
+        alert, card, action, _ = await kept_for_ever(env)
         waits = await env["ben"].sees(card_of(alert, "asks to keep"))
         await env["ben"].presses("Withdraw", waits)
-        await env["ben"].reads("anna asked for this, so only they or an administrator can end it. Nothing changed.")
+        only = "anna asked for this, so only they or an administrator can end it; *Deny* decides against it."
+        await env["ben"].reads(only)
         forms = []
         for name in ("anna", "lea"):
             await env[name].command(SOC, f"/responder cancel {action.id}")
@@ -333,7 +354,7 @@ async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reaso
         await env["anna"].submits(forms[0])
         await env["anna"].reads("This extension no longer waits for approval; nothing was changed.")
         await env["ben"].command(SOC, f"/responder cancel {action.id}")
-        await env["ben"].reads("anna asked for this, so only they or an administrator can end it.")
+        await env["ben"].reads("anna asked for this, so only they or an administrator can end it. Nothing changed.")
 
 
 async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_their_own_cancelling(
