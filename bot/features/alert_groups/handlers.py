@@ -26,7 +26,7 @@ from bot.outbox.models import card_key
 from core.common.clock import HOUR_MS
 from core.common.errors import ResponderBotError
 from core.common.words import count
-from core.models import Alert, Document
+from core.models import Alert, Case, Document
 
 READ_AT_ONCE = 200
 OF_A_GROUP = 3  # of its alerts, the worst, that closing all of them names
@@ -181,7 +181,7 @@ async def on_make_case_view(context: Context) -> Json:
 
 
 async def _for_case(context: Context, key: str) -> tuple[str, list[Alert]]:
-    """The case of the worst alert of the group that is in one, or "", and those that are in none, worst first."""
+    """The open case of the worst alert of the group that is in one, or "", and those that are in none, worst first."""
     alerts = list[Alert]()
     async for page in _visible(context, key):
         alerts += [alert for alert, _ in page]
@@ -190,7 +190,10 @@ async def _for_case(context: Context, key: str) -> tuple[str, list[Alert]]:
             raise ResponderBotError("bad_request", f"{limit} Nothing was changed; make a case of those that matter.")
     if not alerts:
         raise ResponderBotError("forbidden", NONE_VISIBLE)
-    return next((alert.case for alert in alerts if alert.case), ""), [alert for alert in alerts if not alert.case]
+    ids_ = list(dict.fromkeys(alert.case for alert in alerts if alert.case))
+    query = {"_and": [{"_in": {"_field": "_id", "_values": ids_}}, {"status": "Open"}]}
+    is_open = {case.id for case in await context.core.search(Case, "/api/case/_search", query)} if ids_ else set()
+    return next(filter(is_open.__contains__, ids_), ""), [alert for alert in alerts if not alert.case]
 
 
 async def _mute(context: Context, group: AlertGroup, intent: Intent) -> None:

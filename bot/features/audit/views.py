@@ -21,11 +21,7 @@ def story(object_id: str, rows: Sequence[AuditRow]) -> Message:
         title += f": the last {len(shown)} of {len(rows)} rows"
     if not rows:
         return notice(f"{title}\nNothing was decided on it yet, as far as you may see.")
-    return Message(title, tuple(listed(title, [_line(row) for row in shown])))
-
-
-def _line(row: AuditRow) -> str:
-    return f"{row.number}. {slack_date(row.at)} {_said(row)}"
+    return Message(title, tuple(listed(title, [f"{row.number}. {slack_date(row.at)} {_said(row)}" for row in shown])))
 
 
 def _said(row: AuditRow) -> str:

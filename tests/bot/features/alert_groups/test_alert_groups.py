@@ -320,6 +320,15 @@ async def test_all_alerts_of_a_group_are_closed_and_made_one_case_as_far_as_the_
         found = await env.client.search(Case, "/api/case/_search")
         assert [(one.severity, one.owner) for one in found] == [(3, "anna@responder-bot.local")]
         assert found[0].id == (await env.client.alert(later)).case
+        closed = {"status": "Resolved", "summary": "x", "resolutionStatus": "TruePositive", "impactStatus": "NoImpact"}
+        await env.client.request("PATCH", f"/api/case/{found[0].id}", closed)
+        (after,) = await post(env, range(9, 10))
+        await group_card(anna, 9)
+        await anna.chooses("Make one case", card)
+        form = await anna.sees(modal("1 alert: 1 low.", "The case has the title"))  # not into one that is closed
+        await anna.submits(form)
+        await anna.sees(modal("1 alert of this group went into case "))
+        assert (await env.client.alert(after)).case not in (None, found[0].id)
         assert (await env.client.alert(secret)).case is None
 
 
