@@ -535,9 +535,8 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End]) ->
     what = f"{verb}{_name(bulk)} on {count(len(waiting), 'target')}{lasts}"
     lines = [f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks"]
     different = {frozenset((one.kind, one.data) for one in run.target or ()) or run.object_id for run, _ in waiting}
-    lines += (
-        [f"⚠️ Only {count(len(different), 'different target')} among them."] if len(different) < len(waiting) else []
-    )
+    if len(different) < len(waiting):
+        lines.append(f"⚠️ Only {count(len(different), 'different target')} among them.")
     for action, view in waiting:
         lines.append(_row(action, view, REVIEW_TARGETS))
         lines += [undo_state.already(one, view) for one in undo_state.in_force_already(action, view)]
