@@ -403,7 +403,7 @@ def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
         (f"in force{f' until {until}' if until else ''}", bulk.timed),
         ("in force with no end", bulk.endless),
         (f"undone{by}{at and f', {at}'}", bulk.undone - bulk.by_itself),
-        ("ended by themselves", bulk.by_itself),
+        ("ended on time", bulk.by_itself),
     ]
     return ", ".join(filter(None, [*parts, *(f"{number} {what}" for what, number in others if number)]))
 

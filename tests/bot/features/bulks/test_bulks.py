@@ -356,6 +356,25 @@ async def test_an_alert_and_its_observable_are_not_several(tmp_path: Path) -> No
         assert action.bulk is None
 
 
+async def test_a_bulk_tells_what_somebody_undid_from_what_ended_on_time(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60}}) as env:
+        alert_ids = await alerts(env, 2)
+        question = await asked(env, "anna", "shun", alert_ids)
+        await env["anna"].presses("Shun (2)", question)
+        message = await shown(env, "2 in force until")
+        await env["ben"].presses("Show each", message)
+        each = await env["ben"].sees(modal("Undo now"))
+        await env["ben"].confirms("Undo now", each, beside=alert_ids[1])
+        await shown(env, "1 undone by ben, <!date^")
+        core = env.folder / "core.db"
+        stores.rows(core, "UPDATE sequence SET last = last + 1 WHERE name = 'due'")
+        newest = "(SELECT last FROM sequence WHERE name = 'due')"
+        stores.rows(core, f"UPDATE due SET number = {newest}, wait = 0 WHERE kind = 'undo'")  # noqa: S608
+        await shown(env, "1 ended on time")
+        await env["anna"].command(SOC, "/responder mine")
+        await env["anna"].reads("*Shun* on 2 targets: 2 undone")
+
+
 async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undone_before(tmp_path: Path) -> None:
     rules: dict[str, dict[str, Any]] = {
         "Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "allow_permanent": True},
