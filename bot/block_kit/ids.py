@@ -31,7 +31,6 @@ GROUP_READ = "group_read"
 GROUP_RUN = "group_run"
 GROUP_MORE = "group_more"  # overflow
 GROUP_CARD = "group_card"  # gives an alert of a group a card of its own
-BULK_START = "bulk_start"
 BULK_RETRY = "bulk_retry"
 BULK_DETAILS = "bulk_details"
 BULK_REVIEW = "bulk_review"

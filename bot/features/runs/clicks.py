@@ -64,7 +64,8 @@ async def on_run_button(context: Context) -> None:
     running = await context.core.action(request.anyway) if request.anyway else None
     if running is not None and not runs.is_open(running):
         responder, targets = await flow.offered(context, request)
-        await flow.ask(context, flow.Question(replace(request, anyway=""), responder, targets, ended=running))
+        question = await flow.question(context, replace(request, anyway=""), responder, targets, running)
+        await responses.show(context, run_form.deed(responder, 1), question)
         return
     await flow.start(context, request, f"run-{button_token(context)}")
 
@@ -110,7 +111,6 @@ FEATURE = Feature(
         ids.MENU: Entry(on_responder_menu, Ack.WRITE),
         ids.RUN: Entry(on_run_button, Ack.WRITE),
         ids.RUN_ANYWAY: Entry(on_run_button, Ack.WRITE),
-        ids.BULK_START: Entry(on_run_button, Ack.WRITE),
         ids.BREAK_GLASS: Entry(on_run_button, modal_title=run_form.TITLE),
         ids.RUN_AGAIN: Entry(on_run_again_button, Ack.WRITE),
         ids.DISMISS: Entry(on_dismiss_button),

@@ -3,8 +3,8 @@
 A request leads to `proceed`, which shows a form or asks where it must; what somebody has confirmed to `start`.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from bot.block_kit import names, notices
@@ -15,33 +15,28 @@ from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
 from bot.features.payload import clicked_element, is_ephemeral, is_in_modal
-from bot.features.responders.views import reasons, shown_reasons, with_names
+from bot.features.responders.views import shown_reasons, with_names
 from bot.features.retries import until_answered
 from bot.features.runs import parameters
 from bot.features.runs.targets import (
     Target,
-    acting,
+    ends_or_stays,
     find_targets,
     in_force_already,
-    in_force_on,
     load,
-    on_so_many,
-    stays,
     to_choose,
-    waiting_on,
 )
 from bot.features.runs.views import acts_on, questions, run_form, runs
 from bot.features.runs.views.acts_on import Choice
 from bot.features.runs.views.request import RunRequest
-from bot.message import ButtonIds, Message
+from bot.message import Message
 from bot.outbox import RefreshRequest
 from bot.outbox.buttons import QUESTION_MS
 from bot.outbox.models import bulk_key
 from core.common.errors import ResponderBotError
-from core.models import Action, BulkAnswer, Measure, OfferedResponder, Policy, TargetArtifact
+from core.models import Action, BulkAnswer, OfferedResponder, Policy
 
 CANNOT = "Can't run"
-NONE_CHOSEN = "several observables fit: run it on this alert alone, and choose"
 UNKNOWN = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
 
 
@@ -68,40 +63,16 @@ async def proceed(
     policy = responder.policy or Policy()
     needs_confirmation = bool(policy.confirm or policy.contains or policy.is_undo) and not confirmed
     choices = to_choose(request, targets)
-    if (choices or _wants_form(request, responder, is_complete, needs_confirmation)) and responder.can_run:
-        await show_form(context, request, responder, targets, choices=choices)
+    is_open = not is_complete and (bool(responder.parameters) or responder.is_timed)
+    wants_form = choices or is_open or (needs_confirmation and _has_fields(request, responder))
+    if on or len(request.targets) > 1 or (wants_form and responder.can_run):
+        await show_form(context, request, responder, targets, choices=choices, on=on)
         return False
-    if needs_confirmation or on or len(request.targets) > 1:
-        await ask(context, Question(request, responder, targets, on))
+    if needs_confirmation:
+        shown = await question(context, request, responder, targets)
+        await responses.show(context, run_form.deed(responder, 1), shown)
         return False
     return await start(context, request, context.idempotency_key, responder, view)
-
-
-async def _ended_by(
-    context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]
-) -> Sequence[Measure | Action]:
-    """What is in force that the run would undo, or waits for approval, as far as this person may see it."""
-    if responder.policy is None or not responder.policy.is_undo:
-        return []
-    on = _acted_on(request, responder, targets)
-    waits = await waiting_on(context, on, responder.name)
-    return [*await in_force_on(context, on, responder.name), *waits]
-
-
-def _acted_on(
-    request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]
-) -> Mapping[str, Sequence[TargetArtifact]]:
-    """What the runs act on, by object."""
-    of = {target.view.subject.id: target.responder(responder.id) or responder for target in targets}
-    return {one.object_id: acts_on.chosen(one, of[one.object_id]) for one in request.targets if one.object_id in of}
-
-
-def _wants_form(request: RunRequest, responder: OfferedResponder, is_complete: bool, needs_confirmation: bool) -> bool:
-    """Whether to show the inputs as fields: they are to be given, or what was typed is to be confirmed."""
-    is_open = not is_complete and (bool(responder.parameters) or responder.is_timed)
-    if len(request.targets) > 1:
-        return is_open  # the question shows what was typed
-    return is_open or (needs_confirmation and _has_fields(request, responder))
 
 
 def _has_fields(request: RunRequest, responder: OfferedResponder) -> bool:
@@ -126,76 +97,32 @@ async def show_form(
     targets: Sequence[Target],
     running: Action | None = None,
     choices: Sequence[Choice] = (),
+    on: str = "",
 ) -> None:
     """Show the inputs as fields, and what to act on of `choices`; if it already runs, that too."""
-    shown = await parameters.form_view(context, request, responder, targets, running, choices)
+    shown = await parameters.form_view(context, request, responder, targets, running, choices, on)
     if await responses.show_view(context, shown):
         return
-    if len(request.targets) > 1:
-        lacking = " ".join(
-            [
-                *(f"{parameter.name}=..." for parameter in responder.parameters or () if parameter.required),
-                *(["target=..."] if choices else []),
-            ]
-        )
-        sentence = f"{title(responder)} needs inputs: add {lacking} to the command. Nothing was run."
-        raise ResponderBotError("bad_request", sentence)
     view = targets[0].view
     render = partial(questions.needs_inputs, request, responder, view)
     about = f"inputs:{view.subject.id}:{responder.id}:{request.again}"
     await responses.show_with_buttons(context, "Inputs", about, render)
 
 
-@dataclass(frozen=True)
-class Question:
-    """What somebody confirms before a run.
+async def question(
+    context: Context,
+    request: RunRequest,
+    responder: OfferedResponder,
+    targets: Sequence[Target],
+    ended: Action | None = None,
+) -> Message:
+    """What somebody confirms before a run. Its button holds the request with all inputs, so it works for an hour only.
 
-    `on` says on which of several objects; `ended` is the run that was open when the person was asked before.
+    `ended` is the run that was open when the person was asked before.
     """
-
-    request: RunRequest
-    responder: OfferedResponder
-    targets: Sequence[Target]
-    on: str = ""
-    ended: Action | None = None
-
-    @property
-    def title(self) -> str:
-        return run_form.deed(self.responder, len(self.request.targets))
-
-    async def message(self, context: Context) -> Message:
-        """The question. Its button holds the request with all inputs, so it works for an hour only."""
-        key = f"run:{context.idempotency_key}"
-        acted_on = _acted_on(self.request, self.responder, self.targets)
-        ends = await _ended_by(context, self.request, self.responder, self.targets)
-        shown = partial(self._shown, in_force=[*ends, *await stays(context, acted_on, self.responder)])
-        return await responses.with_buttons(context, key, shown, life_ms=QUESTION_MS)
-
-    def _shown(self, button: ButtonIds, in_force: Sequence[Measure | Action]) -> Message:
-        request, responder = self.request, self.responder
-        if len(request.targets) == 1 and not self.on:
-            view = self.targets[0].view
-            return questions.confirm(request, responder, view, button=button, ended=self.ended, in_force=in_force)
-        ready, refused, on_each = [], [], acting(request, self.targets, responder.id)
-        for target in self.targets:
-            here, object_id = target.responder(responder.id), target.view.subject.id
-            if here is not None and object_id not in on_each:
-                refused.append((object_id, NONE_CHOSEN))
-            elif here is not None and here.can_run and not here.open_run:
-                ready.append(target.view)
-            else:
-                why_not = f"{title(responder)} doesn't take it"
-                reason = why_not if here is None else here.open_run or reasons(here, target.view)
-                refused.append((target.view.subject.id, reason))
-        objects = self.on or on_so_many(len(self.targets), len(request.targets))
-        return questions.confirm_several(
-            request, responder, ready, refused, objects, button=button, targets=on_each, in_force=in_force
-        )
-
-
-async def ask(context: Context, question: Question) -> None:
-    """Ask to confirm the run."""
-    await responses.show(context, question.title, await question.message(context))
+    found = await ends_or_stays(context, request, responder, targets)
+    asked = partial(questions.confirm, request, responder, targets[0].view, ended=ended, in_force=found)
+    return await responses.with_buttons(context, f"run:{context.idempotency_key}", asked, life_ms=QUESTION_MS)
 
 
 # --- start ----------------------------------------------------------------------------------------------------------
@@ -213,9 +140,6 @@ async def start(
     If the same responder is open on the object, show that run. Without `responder` and `view`, which somebody confirmed
     before, they are read only once core has answered.
     """
-    if len(request.targets) > 1:
-        await _start_several(context, request, key)
-        return True
     try:
         action = await create_action(context, request, key, responder, view)
     except ResponderBotError as error:
@@ -333,7 +257,8 @@ def started_message(action: Action, view: RedactedView) -> Message:
     return notices.notice(f"Started {name} on {on}. Its card and thread tell how it goes.")
 
 
-async def _start_several(context: Context, request: RunRequest, key: str) -> None:
+async def start_several(context: Context, request: RunRequest, key: str) -> tuple[str, Message]:
+    """Have core start the runs, once for each `key`. Returns what says so, and its title."""
     body = request.bulk_input()
     response = await until_answered(lambda: context.core.run_bulk(body, key), UNKNOWN)
     is_channel = bool(request.channel) and context.services.clearance(request.channel) not in (None, SHARED)
@@ -341,7 +266,7 @@ async def _start_several(context: Context, request: RunRequest, key: str) -> Non
     context.refresh_requests.append(RefreshRequest(bulk_key(response.id, destination)))
     first = next((entry.action for entry in response.actions if entry.action is not None), None)
     title_ = started_title(first) if first is not None else CANNOT
-    await responses.respond(context, questions.outcome(await masked(context, response)), title_)
+    return title_, questions.outcome(await masked(context, response))
 
 
 async def masked(context: Context, response: BulkAnswer) -> BulkAnswer:

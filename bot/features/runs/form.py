@@ -123,12 +123,33 @@ async def on_object_field(context: Context) -> None:
 async def on_responder_field(context: Context) -> None:
     """Show the inputs of the responder that was chosen, and what its policy says."""
     request, selected = request_of(context), selected_value(context)
+    if run_form.RESPONDER in modals.labels(view_of(context)):
+        await _show_several(context, request, selected)
+        return
     object_id = target_of_option(selected)[0] or (request.targets[0].object_id if request.targets else "")
     subject, offered = await subjects.offered(context.core, object_id)
     responder = responder_of_option(offered, selected)
     if responder is not None and responder.can_run:
         subjects.require_visible(context, subject)
         await _update(context, await _start_view(context, _on(request, subject), subject, responder))
+
+
+async def _show_several(context: Context, request: RunRequest, selected: str) -> None:
+    """Show the form of the responder that was chosen for these objects."""
+    targets = await load(context, [target.object_id for target in request.targets])
+    responder = responder_of_option(offered_on(targets), selected)
+    if responder is not None:
+        await _update(context, await _form(context, request, targets, responder))
+
+
+async def _form(
+    context: Context, request: RunRequest, targets: Sequence[Target], responder: OfferedResponder
+) -> dict[str, Any]:
+    """The form of this responder, in place of the modal that shows another, or none."""
+    if request.responder_id != responder.id:
+        request = replace(request, responder_id=responder.id, parameters={})
+    choices, menu = to_choose(request, targets), modals.options(view_of(context), run_form.RESPONDER)
+    return await parameters.form_view(context, request, responder, targets, to_choose=choices, menu=menu)
 
 
 async def _update(context: Context, shown: Json) -> None:
@@ -185,10 +206,10 @@ async def on_run_view(context: Context) -> Json | None:
     if not targets:
         return modals.problem(GONE)
     offered = offered_on(targets)
-    if "responder" not in blocks:
+    if run_form.RESPONDER not in blocks:
         responder = next((candidate for candidate in offered if candidate.id == request.responder_id), None)
         return await _submitted(context, request, targets, responder)
-    responder = responder_of_option(offered, modals.values(view).get("responder", ""))
+    responder = responder_of_option(offered, modals.values(view).get(run_form.RESPONDER, ""))
     return await _submitted(context, request, targets, responder, asks=True)
 
 
@@ -228,19 +249,23 @@ async def _submitted(
         return modals.update(modals.message_view(flow.CANNOT, refusal))
     choices = to_choose(request, targets, responder.id)
     if not run_form.is_shown(modal, request, responder, choices):
-        if request.responder_id != responder.id:
-            request = replace(request, responder_id=responder.id, parameters={})
         if "object" in modals.labels(modal):
             return modals.update(await _start_view(context, request, view.subject, responder))
-        return modals.update(await parameters.form_view(context, request, responder, targets, to_choose=choices))
+        return modals.update(await _form(context, request, targets, responder))
     request, problems = await parameters.submitted(context, request, responder, view, modal)
     request, more = acts_on.submitted(modal, request, choices, inputs.key_of(responder))
     if problems or more:
         return modals.errors({**problems, **more})
     request = replace(request, responder_id=responder.id)
-    if is_several or asks or (responder.policy is not None and responder.policy.is_undo):
-        question = flow.Question(request, responder, targets)
-        return modals.update(modals.message_view(question.title, await question.message(context)))
+    if is_several:
+        try:
+            title, message = await flow.start_several(context, request, context.idempotency_key)
+        except ResponderBotError as error:
+            return _core_error(modal, responder, error)
+        return modals.update(modals.message_view(title, message))
+    if asks or (responder.policy is not None and responder.policy.is_undo):
+        question = await flow.question(context, request, responder, targets)
+        return modals.update(modals.message_view(run_form.deed(responder, 1), question))
     return await _start(context, request, responder, view)
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 from bot.clearance import RedactedView
 from bot.features.base import Context
-from bot.features.runs.targets import Target, acting, stays
+from bot.features.runs.targets import Target, on_each, stays
 from bot.features.runs.views import acts_on, inputs, run_form, runs
 from bot.features.runs.views.request import RunRequest, submitted_options
+from bot.message import Block
 from core.common.errors import ResponderBotError
 from core.models import Action, OfferedResponder, Parameter
 
@@ -24,20 +25,24 @@ async def form_view(
     targets: Sequence[Target],
     running: Action | None = None,
     to_choose: Sequence[acts_on.Choice] = (),
+    on: str = "",
+    menu: Sequence[Block] = (),
 ) -> dict[str, Any]:
     """The modal with the inputs as fields, and what to act on of `to_choose`.
 
-    `running` is an open run of the responder on the target.
+    `running` is an open run of the responder on the target. `on` says on how many objects, which may have a `menu` of
+    responders: its options.
     """
     view = targets[0].view
     form, logins = await form_of(context, request, responder, view)
     metadata = request.keeping(logins)
     if not request.again:
         _require_room(request, form, metadata.parameters)
-    already = await stays(context, acts_on.by_object(request.targets[:1], responder), responder)
-    on_each = acting(request, targets, responder.id)
-    each = [(target.view, on_each.get(target.view.subject.id, "")) for target in targets]
-    return run_form.form_view(metadata, responder, view, form, running, to_choose, already, each)
+    if on or len(request.targets) > 1:
+        each = await on_each(context, request, responder, targets, on)
+        return run_form.form_of_several(metadata, responder, form, each, to_choose, menu)
+    already = await stays(context, acts_on.by_object(request.targets, responder), responder)
+    return run_form.form_view(metadata, responder, view, form, running, to_choose, already)
 
 
 async def form_of(

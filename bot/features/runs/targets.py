@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from bot.block_kit import names
 from bot.block_kit.text import defang_indicators
 from bot.clearance import RedactedView, Subject
 from bot.features import subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
-from bot.features.runs.views import acts_on, runs, undo_state
+from bot.features.responders.views import reasons
+from bot.features.runs.views import acts_on, questions, runs, undo_state
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
 from core.common.words import count
@@ -79,6 +81,22 @@ def offered_on(targets: Iterable[Target]) -> Sequence[OfferedResponder]:
     return list({responder.id: responder for responder in every}.values())
 
 
+async def on_each(
+    context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target], on: str = ""
+) -> questions.OnEach:
+    """What the question, or the form, before runs on several objects shows of each; `on` says on how many."""
+    ready, refused, acted_on = list[tuple[RedactedView, str]](), list[tuple[str, str]](), acting(request, targets)
+    for target in targets:
+        here, object_id = target.responder(request.responder_id), target.view.subject.id
+        if here is not None and here.can_run and not here.open_run:
+            ready.append((target.view, acted_on.get(object_id, "")))
+        else:
+            why_not = f"{names.title(responder)} doesn't take it"
+            refused.append((object_id, why_not if here is None else here.open_run or reasons(here, target.view)))
+    found = await ends_or_stays(context, request, responder, targets)
+    return questions.OnEach(on or on_so_many(len(targets), len(request.targets)), ready, refused, found)
+
+
 # --- what a run is to act on ----------------------------------------------------------------------------------------
 
 
@@ -97,12 +115,12 @@ def to_choose(request: RunRequest, targets: Sequence[Target], responder_id: str 
     return choices
 
 
-def acting(request: RunRequest, targets: Sequence[Target], responder_id: str) -> Mapping[str, str]:
+def acting(request: RunRequest, targets: Sequence[Target]) -> Mapping[str, str]:
     """What the run on each object acts on, by its id, where that is known; mrkdwn."""
     wanted, found = {one.object_id: one for one in request.targets}, dict[str, str]()
-    undecided = {one.view.subject.id for one in to_choose(request, targets, responder_id)}
+    undecided = {one.view.subject.id for one in to_choose(request, targets)}
     for target in targets:
-        here, object_id = target.responder(responder_id), target.view.subject.id
+        here, object_id = target.responder(request.responder_id), target.view.subject.id
         if here is not None and object_id not in undecided:
             found[object_id] = ", ".join(runs.target_lines(acts_on.chosen(wanted[object_id], here), target.view))
     return found
@@ -152,6 +170,17 @@ def with_target_again(request: RunRequest, previous: Action, responder: OfferedR
     if len(fitting) < 2 or not ids:
         return request
     return replace(request, targets=acts_on.with_artifacts(request.targets, {request.targets[0].object_id: ids}))
+
+
+async def ends_or_stays(
+    context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]
+) -> Sequence[Measure | Action]:
+    """What is in force that the run would undo or repeat, or waits for approval, as far as this person may see it."""
+    of = {target.view.subject.id: target.responder(responder.id) or responder for target in targets}
+    on = {one.object_id: acts_on.chosen(one, of[one.object_id]) for one in request.targets if one.object_id in of}
+    if (responder.policy or Policy()).is_undo:
+        return [*await in_force_on(context, on, responder.name), *await waiting_on(context, on, responder.name)]
+    return await stays(context, on, responder)
 
 
 async def in_force_on(

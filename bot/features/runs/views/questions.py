@@ -1,7 +1,7 @@
 """Questions before something runs: confirmation, and what to do if it already runs."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bot.block_kit import ids, names, notices
@@ -54,8 +54,8 @@ def confirm(
     request: RunRequest,
     responder: OfferedResponder,
     view: RedactedView,
-    *,
     button: ButtonIds,
+    *,
     ended: Action | None = None,
     in_force: Sequence[Measure | Action] = (),
 ) -> Message:
@@ -71,7 +71,7 @@ def confirm(
         *on_what(request, responder, view),
         *policy_words(responder.policy or Policy()),
         *(in_force_lines(in_force, responder, view) or nothing_known(responder)),
-        *_inputs("*Inputs*", request, responder, view),
+        *_inputs(request, responder, view),
         *notes(responder, view),
         *effect(responder, request),
     ]
@@ -81,43 +81,32 @@ def confirm(
     return Message(f"Run {names.shown(responder)} on {_target(view)}?", tuple(blocks))
 
 
-def confirm_several(
-    request: RunRequest,
-    responder: OfferedResponder,
-    ready: Sequence[RedactedView],
-    refused: Sequence[tuple[str, str]],
-    on: str,
-    *,
-    button: ButtonIds,
-    targets: Mapping[str, str] | None = None,
-    in_force: Sequence[Measure | Action] = (),
-) -> Message:
-    """Asks to confirm runs on several objects. `refused` are ids with why, foreign text; `on` says on what.
+@dataclass(frozen=True)
+class OnEach:
+    """What runs on which of several objects (`on` says how many there are), and what it ends or repeats there.
 
-    `targets` says of an object what the run on it acts on, where that is known; mrkdwn. `in_force` is as in `confirm`.
+    `refused` are ids with why, foreign text.
     """
-    text = f"Run {names.shown(responder)} on {on}?"
-    blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{on}*")]
+
+    on: str
+    ready: Named
+    refused: Sequence[tuple[str, str]] = ()
+    in_force: Sequence[Measure | Action] = ()
+
+
+def on_each(responder: OfferedResponder, each: OnEach) -> list[Block]:
+    """What the policy says, each object on which it runs, and those that core will refuse."""
     policy = responder.policy or Policy()
-    blocks += policy_words(policy)
-    if ready:
-        blocks += _inputs("*Inputs of each*", request, responder, ready[0])
-        each = [(view, (targets or {}).get(view.subject.id, "")) for view in ready]
-        blocks += listed(f"*Runs on {count(len(ready), 'target')}*", each)
-        blocks += in_force_lines(in_force, responder, ready[0]) or nothing_known(responder)
-    if refused:
-        blocks.append(section(why_refused(f"*Will be refused on {count(len(refused), 'target')}*", refused)))
-    if not ready:
-        return Message(text, (*blocks, context("Nothing was run.")))
-    if limits := [rate for rate in policy.rate or () if int(rate.partition("/")[0]) < len(ready)]:
+    blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{each.on}*"), *policy_words(policy)]
+    if each.ready:
+        blocks += listed(f"*Runs on {count(len(each.ready), 'target')}*", each.ready)
+        blocks += in_force_lines(each.in_force, responder, each.ready[0][0]) or nothing_known(responder)
+    if each.refused:
+        head = f"*Will be refused on {count(len(each.refused), 'target')}*"
+        blocks.append(section(why_refused(head, each.refused)))
+    if limits := [rate for rate in policy.rate or () if int(rate.partition("/")[0]) < len(each.ready)]:
         blocks.append(section(f"⚠️ More than its limit of {' and '.join(limits)}: the others are refused."))
-    begins = f"Each starts after {_approvals(policy.approval, responder)}." if policy.approval else "All start at once."
-    lasts = _lasts("Each", policy, request.undo_after_minutes)
-    blocks.append(context(" ".join(filter(None, [begins, lasts, "Each is checked by itself."]))))
-    value = button(intent_of("run", request, ready[0]))
-    label = f"{deed(request, responder, DEED_LIMIT)} ({len(ready)})"
-    run = button_element(label, ids.BULK_START, value, style=style(responder))
-    return Message(text, (*blocks, actions(run, _dismiss(ready[0].subject, button))))
+    return blocks
 
 
 def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponder, view: RedactedView) -> list[Block]:
@@ -147,9 +136,9 @@ def nothing_known(responder: OfferedResponder) -> list[Block]:
     return [section("⚠️ responder-bot knows of nothing that this would end.")] if is_undo else []
 
 
-def _inputs(head: str, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> list[Block]:
+def _inputs(request: RunRequest, responder: OfferedResponder, view: RedactedView) -> list[Block]:
     lines = request.lines(responder, view, INPUT_LIMIT)
-    return [section(clip("\n".join([head, *(f"• {line}" for line in lines)]), LINES_LIMIT))] if lines else []
+    return [section(clip("\n".join(["*Inputs*", *(f"• {line}" for line in lines)]), LINES_LIMIT))] if lines else []
 
 
 def deed(request: RunRequest, responder: OfferedResponder, limit: int) -> str:
@@ -174,7 +163,7 @@ def _approvals(number: int, responder: OfferedResponder) -> str:
     return f"{count(number, 'approval')}{f' by {foreign(notices.either(able), 200)}' if able else ''}"
 
 
-def _lasts(which: str, policy: Policy, minutes: int | None) -> str:
+def _lasts(policy: Policy, minutes: int | None) -> str:
     """How long what a run does lasts, as it is requested; "" for a run that undoes something."""
     if not policy.undo:
         if policy.sends_to is not None:
@@ -182,7 +171,7 @@ def _lasts(which: str, policy: Policy, minutes: int | None) -> str:
         return "" if policy.is_undo else "No button ends it earlier." if policy.contains else "No button undoes it."
     minutes = policy.undo_after_minutes if minutes is None else minutes
     until = f"ends after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody undoes it"
-    return f"{which} {until}, by {_undo_name(policy)}."
+    return f"It {until}, by {_undo_name(policy)}."
 
 
 def _undo_name(policy: Policy) -> str:
@@ -207,17 +196,22 @@ def subject_line(view: RedactedView) -> str:
     return f"{named} · {subject.id}" if subject.kind == "alert" else named
 
 
-def effect(responder: OfferedResponder, request: RunRequest, *, is_form: bool = False) -> list[Block]:
-    """When the run starts, how long it lasts, and what takes it back; a form may ask how long."""
+def effect(
+    responder: OfferedResponder, request: RunRequest, *, is_form: bool = False, is_several: bool = False
+) -> list[Block]:
+    """When the run, or each of several, starts, how long it lasts, and what takes it back; a form may ask how long."""
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
     by = ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
-    begins = "Starts at once; *Stop* is on the card while it runs."
+    starts, withdraw, undo = "Starts", "*Withdraw* is on the card", "Undo now"
+    if is_several:
+        starts, withdraw, undo = "Each is checked by itself and starts", "*Withdraw all* is on the message", "Undo all"
+    begins = f"{starts} at once; *Stop* is on the card while it runs."
     if number:
-        begins = f"Starts after {_approvals(number, responder)}{by}; until then *Withdraw* is on the card."
-    lasts = _lasts("It", policy, request.undo_after_minutes)
+        begins = f"{starts} after {_approvals(number, responder)}{by}; until then {withdraw}."
+    lasts = _lasts(policy, request.undo_after_minutes)
     if is_form and responder.is_timed:
-        lasts = f"With a time, {_undo_name(policy)} ends it by itself; *Undo now* ends it earlier."
+        lasts = f"With a time, {_undo_name(policy)} ends it by itself; *{undo}* ends it earlier."
     return [context(f"{begins} {lasts}".rstrip())]
 
 
@@ -251,7 +245,8 @@ def _target(view: RedactedView) -> str:
 
 def needs_inputs(request: RunRequest, responder: OfferedResponder, view: RedactedView, button: ButtonIds) -> Message:
     """Leads to the inputs where no modal could be opened."""
-    text = f"{names.shown(responder)} on {_target(view)} needs inputs. Nothing was run."
+    on = _target(view) if len(request.targets) == 1 else count(len(request.targets), "target")
+    text = f"{names.shown(responder)} on {on} needs inputs. Nothing was run."
     if request.parameters and not request.again:
         text += " What you typed is not kept."
     value = button(intent_of("form", replace(request, parameters={}), view))

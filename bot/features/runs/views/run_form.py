@@ -24,11 +24,12 @@ from bot.features.responders.views import option_value
 from bot.features.runs.views import acts_on, inputs, questions
 from bot.features.runs.views.request import RunRequest, time_field, why_field
 from bot.message import Block
-from core.common.words import count
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedResponder, Policy
 
 TITLE, SEVERAL_TITLE = "What should run?", "Run on several"
 MOST_NAMED = 5  # of several, where nobody decides yet
+ACTS_ON_LIMIT = 500  # characters of what an alert says of its first observable, with that
+RESPONDER = "responder"  # the menu of responders for several objects
 EVERY = "every"  # the value of the option that stands for all others
 
 
@@ -97,7 +98,7 @@ def responder_view(
     `on` says on how many of them, and `views` which.
     """
     total = len(request.targets)
-    each = [(view, foreign(_observable(view), OPTION_LIMIT)) for view in views]
+    each = [(view, foreign(_observable(view, is_whole=True), ACTS_ON_LIMIT)) for view in views]
     on_so_many = [(one, f"on {number} of {total}" if number < total else "on each") for one, number in offered]
     options = [
         {
@@ -107,13 +108,12 @@ def responder_view(
         }
         for responder, on_each in on_so_many[:MAX_OPTIONS]
     ]
-    element = {"type": "static_select", "action_id": ids.numbered(ids.VALUE, "responder"), "options": options}
     blocks = questions.listed(f"*{on}*", each, MOST_NAMED)
     if all(target.object_type == "alert" for target in request.targets):
         assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
         blocks.append(actions(assign, button_element("Close ...", ids.SEVERAL_CLOSE)))
     if options:
-        blocks.append(modals.input_block("responder", "Responder", element))
+        blocks.append(_responder_menu(options))
     return _modal(request, blocks, "Next" if options else "", is_several=True)
 
 
@@ -125,30 +125,58 @@ def form_view(
     running: Action | None = None,
     to_choose: Sequence[acts_on.Choice] = (),
     in_force: Sequence[Measure | Action] = (),
-    each: questions.Named = (),
 ) -> dict[str, Any]:
-    """Asks for the inputs, and what to act on of `to_choose`; to submit it confirms a run on one object.
+    """Asks for the inputs, and what to act on of `to_choose`; to submit it confirms the run.
 
-    Of several (`each`) a question follows. `view` is of the first object, `running` an open run of the responder beside
-    which it would run, `in_force` what it would repeat.
+    `running` is an open run of the responder beside which it would run, `in_force` what it would repeat.
     """
-    is_several = len(request.targets) > 1
-    blocks: list[Block]
-    if is_several:
-        on = count(len(request.targets), "target")
-        blocks = questions.listed(f"*{names.shown(responder)}* on *{on}*", each, MOST_NAMED)
-    elif running is not None:
+    blocks: list[Block] = questions.on_what(request, responder, view)
+    if running is not None:
         already = section(questions.open_run(running, responder, view))
         blocks = [already, *sections(acts_on.lines(request.targets[0], responder, view))]
-    else:
-        blocks = questions.on_what(request, responder, view)
     if request.override_reason is not None:
         overridden = view.text("; ".join(refusal.message for refusal in responder.refusals or ()))
         note = "The reason stays with the run, and another administrator has to approve it"
         blocks.append(section(f"🔴 *This overrides:* {foreign(overridden, 1500)}. {note}."))
-    blocks += _asks(request, responder, view, form, to_choose, () if is_several else in_force)
-    submit = "Next" if is_several else "Run anyway" if running is not None else _deed(request, responder)
-    return _modal(request, blocks, submit, responder, is_several=is_several)
+    blocks += _asks(request, responder, view, form, to_choose, in_force)
+    return _modal(request, blocks, "Run anyway" if running is not None else _deed(request, responder), responder)
+
+
+def form_of_several(
+    request: RunRequest,
+    responder: OfferedResponder,
+    form: inputs.Form,
+    each: questions.OnEach,
+    to_choose: Sequence[acts_on.Choice] = (),
+    menu: Sequence[Block] = (),
+) -> dict[str, Any]:
+    """Asks for what all the runs get, and what to act on of `to_choose`; to submit it confirms them.
+
+    `menu` are the options of the responders among which this one was chosen.
+    """
+    key = inputs.key_of(responder)
+    blocks = [*([_responder_menu(menu, responder)] if menu else []), *questions.on_each(responder, each)]
+    if not each.ready:
+        return _modal(request, blocks, "", responder, is_several=True)
+    blocks += [
+        *time_field(key, responder),
+        *questions.effect(responder, request, is_form=True, is_several=True),
+        *acts_on.field(to_choose, key),
+        *inputs.fields(form, key),
+        why_field(request),
+    ]
+    end = f" ({len(each.ready)})"
+    submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(end))}{end}"
+    return _modal(request, blocks, submit, responder, is_several=True)
+
+
+def _responder_menu(options: Sequence[Block], responder: OfferedResponder | None = None) -> Block:
+    """The menu of responders for several objects, which tells at once what was chosen."""
+    element: dict[str, Any] = {"type": "static_select", "action_id": ids.START_RESPONDER, "options": list(options)}
+    chosen = option_value(responder) if responder is not None else ""
+    if initial := next((one for one in options if one["value"] == chosen), None):
+        element["initial_option"] = initial
+    return {**modals.input_block(RESPONDER, "Responder", element), "dispatch_action": True}
 
 
 def _deed(request: RunRequest, responder: OfferedResponder) -> str:
@@ -185,8 +213,7 @@ def is_shown(
         return False
     declared, policy = responder.parameters or (), responder.policy
     if request.responder_id != responder.id:
-        # Of several a question asks.
-        asks = policy is not None and bool(policy.confirm or policy.contains) and len(request.targets) == 1
+        asks = (policy is not None and bool(policy.confirm or policy.contains)) or len(request.targets) > 1
         return not declared and not asks and not responder.is_timed
     blocks = modals.labels(view)
     return all(inputs.block_id(inputs.key_of(responder), parameter.name) in blocks for parameter in declared)
@@ -223,10 +250,13 @@ def object_option(subject: Subject, clearance: int) -> dict[str, Any]:
     return {"text": plain(name), "value": subject.id, "description": plain(foreign_plain(kind, OPTION_LIMIT))}
 
 
-def _observable(view: RedactedView) -> str:
-    """The first observable of an alert, or ""; foreign text, not escaped."""
+def _observable(view: RedactedView, *, is_whole: bool = False) -> str:
+    """The first observable of an alert, or ""; `is_whole`: and what the alert says of it; foreign text, not escaped."""
     first = next(iter(by_ioc(view.artifacts())), None) if view.subject.kind == "alert" else None
-    return f"{first.data_type} {defang(view.text(first.label), first.data_type)}" if first is not None else ""
+    if first is None:
+        return ""
+    said = f" · {view.text(first.message)}" if is_whole and first.message else ""
+    return f"{first.data_type} {defang(view.text(first.label), first.data_type)}{said}"
 
 
 def _about(view: RedactedView, responder: OfferedResponder | None, who: str) -> list[Block]:

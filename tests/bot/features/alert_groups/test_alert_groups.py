@@ -140,7 +140,7 @@ async def test_a_bulk_on_a_group_gives_none_of_its_alerts_a_card(tmp_path: Path)
         assert not any(find_card(messages, alert_id) for alert_id in alert_ids[3:5])
 
 
-async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_the_question(tmp_path: Path) -> None:
+async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_the_form(tmp_path: Path) -> None:
     async with grouping_bot(tmp_path) as (env, anna):
         alert_ids = await post(env, range(5))
         (secret,) = await post(env, range(5, 6), tlp=3)
@@ -166,7 +166,7 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         await anna.presses("Run on all", card)
         asked = await anna.sees(modal("6 of 7 alerts, those that you may see"))
         await choose_responder(anna, asked, "Isolate")
-        question = await anna.sees(modal("Each starts after 1 approval"))
+        question = await anna.sees(modal("and starts after 1 approval"))
         assert (question["title"]["text"], question["close"]["text"]) == ("Isolate (6)", "Cancel")
         await anna.presses("Ask to isolate (5)", question)
         told = await anna.sees(modal("5 wait for approval, answer by "))

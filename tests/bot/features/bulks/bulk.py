@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.slack_emulator import EmulatorView
 from tests.bot.features.environment import FeatureEnvironment
-from tests.bot.people import labels_of, modal, text_of
+from tests.bot.people import modal, text_of
 from tests.bot.running import SOC
 
 
@@ -14,15 +14,14 @@ async def alerts(env: FeatureEnvironment, count: int, **more: Any) -> list[str]:
 
 
 async def asked(env: FeatureEnvironment, name: str, responder: str, alert_ids: list[str]) -> dict[str, Any]:
-    """The question after the command."""
+    """The form after the command, whose button is the deed."""
     await env[name].command(SOC, f"/responder run {responder} {' '.join(alert_ids)}")
     return await env[name].sees(modal("Each is checked"))
 
 
 async def start(env: FeatureEnvironment, name: str, responder: str, alert_ids: list[str]) -> None:
     question = await asked(env, name, responder, alert_ids)
-    (label,) = labels_of(question)
-    await env[name].presses(label, question)
+    await env[name].submits(question)
 
 
 def bulk_messages(view: EmulatorView, words: str = "") -> list[dict[str, Any]]:

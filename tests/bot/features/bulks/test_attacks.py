@@ -75,9 +75,7 @@ async def test_two_people_at_once_on_two_bots_run_it_once_on_each(tmp_path: Path
     async with feature_environment(tmp_path) as env, another(env):
         alert_ids = await alerts(env, 3)
         questions = {name: await asked(env, name, "isolate", alert_ids) for name in ("anna", "ben")}
-        presses = [
-            env[name].presses("Ask to isolate (3)", question) for name, question in questions.items() for _ in range(3)
-        ]
+        presses = [env[name].presses("Ask to isolate (3)", question) for name, question in questions.items()]
         await asyncio.gather(*presses)
         told = [await env[name].sees(modal("One message tells")) for name in questions]
         words = sorted(view["blocks"][0]["text"]["text"].partition("<")[0] for view in told)
@@ -113,7 +111,7 @@ async def test_a_channel_that_is_shared_or_archived_meanwhile_shows_nothing_of_t
         alert_ids = await alerts(env, 2)
         await env["anna"].command(OPEN, f"/responder run vendor ban {' '.join(alert_ids)} reason=C2 list=inbound")
         question = await env["anna"].sees(modal("Each is checked"))
-        await env["anna"].presses("Ask to ban an address (2)", question)
+        await env["anna"].presses("Ask for approval (2)", question)
         await env["anna"].sees(message_in(OPEN, "2 wait for approval"))
         message = await shown(env, "2 wait for approval")  # also where the alerts are shown
         for body in (*posted_to(env, OPEN), *posted_to(env, SOC)):

@@ -384,7 +384,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         alert_ids = await alerts(env, 3)
         cards = [await env["anna"].sees(card_of(one)) for one in alert_ids]
         question = await asked(env, "anna", "shun", alert_ids)
-        assert "Each ends after 1 hour, by Tell." in text_of(question)
+        assert "With a time, Tell ends it by itself; *Undo all* ends it earlier." in text_of(question)
         await env["anna"].presses("Shun (3)", question)
         message = await shown(env, "3 in force until")
         (*_, action) = [run for one in alert_ids for run in await env.client.actions("alert", one)]
@@ -582,7 +582,7 @@ async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: P
         ]
         question = await asked(env, "anna", "isolate", [high, critical])
         assert "*Runs on 2 targets*\\n" + "\\n".join(lines) in text_of(question)
-        assert "Each starts after 1 approval by " in text_of(question)
+        assert "and starts after 1 approval by " in text_of(question)
         await env["anna"].presses("Ask to isolate (2)", question)
         message = await shown(env, "2 wait for approval")
         view = await reviewed(env, "ben", message, "Deny all 2")

@@ -55,8 +55,7 @@ def asked_or_refused(before: int) -> Callable[[EmulatorView], dict[str, Any]]:
 
     def seen(view: EmulatorView) -> dict[str, Any]:
         refusals = sum("isn't answering. Nothing was run" in text_of(message) for message in view.ephemerals(SOC))
-        # In a message where the bot needed over 3 s to open a window.
-        question = modal(ALL)(view) or message_in(SOC, ALL)(view)
+        question = modal(ALL)(view) or message_in(SOC, "Give the inputs")(view)
         return question or ({"refusals": refusals} if refusals > before else {})
 
     return seen
@@ -99,8 +98,10 @@ async def test_of_a_hundred_each_runs_once_and_one_message_tells_it_though_core_
             while "refusals" in question:  # a busy core answers too late for a command, which says so
                 await anna.command(SOC, f"/responder run quick {' '.join(alert_ids)}")
                 question = await anna.until(asked_or_refused(question["refusals"]), timeout_s=60)
-            for _ in range(2):
-                await anna.presses(f"Quick ({MANY})", question)
+            if message_in(SOC, "Give the inputs")(anna.live_view):  # the bot needed over 3 s to open a window
+                await anna.presses("Give the inputs", question)
+                question = await anna.sees(modal(ALL))
+            await anna.presses(f"Quick ({MANY})", question)
 
             async def kill_once(enough: Callable[[], bool]) -> None:
                 await until(enough, "enough runs")

@@ -10,7 +10,7 @@ from core.models import KINDS, RunTarget
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.bulks.bulk import alerts
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import card_of, modal
+from tests.bot.people import card_of, modal, no_modal
 from tests.bot.running import SOC
 
 words = st.text(max_size=20)
@@ -81,6 +81,6 @@ async def test_of_several_objects_the_only_visible_one_is_asked_about(env: Featu
     question = await env["anna"].sees(modal("1 of 3 targets, those that you may see"))
     assert await env.client.actions("alert", open_id) == []
     await env["anna"].presses("Tell (1)", question)
-    await env["anna"].reads(f"on {open_id}")
+    await env["anna"].sees(no_modal)
     (action,) = await env.client.actions("alert", open_id)
     assert action.created_by == "anna@responder-bot.local"

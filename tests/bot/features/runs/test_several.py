@@ -1,4 +1,4 @@
-"""Choose several observables, or several alerts, and run a responder on them after one question."""
+"""Choose several observables, or several alerts, and run a responder on them: two forms."""
 
 import json
 from pathlib import Path
@@ -16,19 +16,20 @@ async def offered(person: Person, form: dict[str, Any], typed: str = "") -> list
 
 
 async def choose_responder(person: Person, title: str) -> str:
-    """Choose a responder in the second step; its description."""
+    """Choose a responder for what was chosen; its description. The same form then asks for the rest."""
     form = await person.sees(modal("Run on several", '"Responder"'))
-    await person.submits(form, responder=title)
+    await person.chooses(title, form, "Responder")
     (option,) = [one for one in field_of(form, "responder")["element"]["options"] if one["text"]["text"] == title]
     return str(option["description"]["text"])
 
 
-async def run_all(person: Person, label: str, words: str) -> str:
-    """Confirm the question with these words; what it said."""
-    question = await person.sees(modal(words))
-    await person.presses(label, question)
+async def run_all(person: Person, label: str, words: str, **fields: Any) -> str:
+    """Fill in and submit the form with these words, whose button is the deed; what it said."""
+    form = await person.sees(modal(words, "Each is checked"))
+    assert form["submit"]["text"] == label
+    await person.submits(form, **fields)
     await person.sees(modal("One message tells"))
-    return text_of(question)
+    return text_of(form)
 
 
 async def test_several_observables_of_an_alert_are_chosen_in_details_and_run_on_at_once(tmp_path: Path) -> None:
@@ -90,22 +91,21 @@ async def test_several_alerts_of_the_channel_are_chosen_and_their_inputs_given_o
         assert "targets" in answer["errors"]
         await env["anna"].submits(view, targets=alert_ids[:2])
         await choose_responder(env["anna"], "Ban an address")
-        form = await env["anna"].sees(modal("Which list"))
-        await env["anna"].submits(form, reason="C2", list="inbound", owner="U0BEN", minutes="5")
-        await run_all(env["anna"], "Ask to ban an address (2)", "• Which list: inbound")
+        given = {"reason": "C2", "list": "inbound", "owner": "U0BEN", "minutes": "5"}
+        await run_all(env["anna"], "Ask for approval (2)", "Which list", **given)
         await shown(env, "2 wait for approval")
         for alert_id in alert_ids[:2]:
             (action,) = await env.client.actions("alert", alert_id)
-            given = json.loads(action.parameters or "")
-            assert (given["reason"], given["list"], given["minutes"]) == ("C2", "inbound", 5)
-            assert given["owner"].startswith("ben@")
+            got = json.loads(action.parameters or "")
+            assert (got["reason"], got["list"], got["minutes"]) == ("C2", "inbound", 5)
+            assert got["owner"].startswith("ben@")
         assert await env.client.actions("alert", alert_ids[2]) == []
 
 
 async def test_each_step_names_the_worst_that_the_person_may_see(tmp_path: Path) -> None:
     async with feature_environment(tmp_path) as env:
         for n in range(7):
-            artifacts = [{"dataType": "ip", "data": f"203.0.113.{n}"}]
+            artifacts = [{"dataType": "ip", "data": f"203.0.113.{n}", "message": "Healthy"}]
             await alerts(env, 1, severity=4 if n == 5 else 2, artifacts=artifacts)
         (secret,) = await alerts(env, 1, tlp=3, severity=4, title="Nobody here", description="other")
         await env["ben"].command(SOC, "/responder find beacon")
@@ -118,14 +118,14 @@ async def test_each_step_names_the_worst_that_the_person_may_see(tmp_path: Path)
         form = text_of(await env["ben"].sees(modal("Which list")))
         await env["anna"].command(SOC, f"/responder run ban an address {secret} {' '.join(ids)}")
         typed = text_of(await env["anna"].sees(modal("Which list")))
-        worst = "*\\n• 🔴 ip 203[.]0[.]113[.]5, for CRITICAL ET MALWARE Beacon to known C2 (~"
+        worst = "*\\n• 🔴 ip 203[.]0[.]113[.]5 · Healthy, for CRITICAL ET MALWARE Beacon to known C2 (~"
         assert worst in step
         for text in (form, typed):
-            assert "*\\n• 🔴 CRITICAL ET MALWARE Beacon to known C2 (~" in text
-        for text in (step, form, typed):
-            assert text.count("🟡 ") == 4
-            assert "\\nand 2 more" in text
-            assert secret not in text
+            assert "*Runs on 7 targets*\\n• 🔴 CRITICAL ET MALWARE Beacon to known C2 (~" in text
+            assert text.count("🟡 ") == 6
+        assert step.count("🟡 ") == 4
+        assert "\\nand 2 more" in step
+        assert secret not in step + form + typed
 
 
 async def test_what_was_found_can_be_run_on_and_a_command_asks_for_the_inputs(tmp_path: Path) -> None:
@@ -144,9 +144,7 @@ async def test_what_was_found_can_be_run_on_and_a_command_asks_for_the_inputs(tm
         await shown(env, "3 of 3 succeeded")
 
         await env["anna"].command(SOC, f"/responder run vendor drop {' '.join(alert_ids)} reason=C2 minutes=7")
-        form = await env["anna"].sees(modal("Which list"))
-        await env["anna"].submits(form, list="outbound")
-        await run_all(env["anna"], "Drop traffic (3)", "*Runs on 3 targets*")
+        await run_all(env["anna"], "Drop traffic (3)", "*Runs on 3 targets*", list="outbound")
         await shown(env, "0 of 3 succeeded, 3 failed")
         given = json.loads((await env.client.actions("alert", alert_ids[0]))[0].parameters or "")
         assert (given["reason"], given["minutes"], given["list"]) == ("C2", 7, "outbound")

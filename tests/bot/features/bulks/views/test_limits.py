@@ -8,6 +8,7 @@ from bot.features.approvals.views import decision_on_all
 from bot.features.bulks import views as bulks
 from bot.features.bulks.views import ShownTarget
 from bot.features.runs.views import inputs, questions, run_form
+from bot.features.runs.views.questions import OnEach
 from bot.features.runs.views.request import RunRequest
 from bot.slack_emulator.limits import problems
 from core.models import (
@@ -17,17 +18,18 @@ from core.models import (
     BulkEntry,
     BulkTarget,
     MeasureOfRun,
-    Parameter,
     Policy,
     TargetArtifact,
     Undo,
 )
 from tests.bot import samples
+from tests.bot.people import field_of
 from tests.bot.samples import HOSTILE, NOW, button, fine, fine_view
 
 MANY = 100
 IDS = [f"~{10**17 + n}" for n in range(MANY)]
 VIEWS = [RedactedView(Subject.alert(samples.alert(id=one, title=HOSTILE[:500])), 2) for one in IDS]
+EACH = [(view, "") for view in VIEWS]
 
 
 def bulk(**more: object) -> Bulk:
@@ -56,27 +58,12 @@ def bulk(**more: object) -> Bulk:
     return Bulk.model_validate({**values, **more})
 
 
-def test_a_question_shows_no_secret() -> None:
-    declared = [Parameter(name="passphrase", title="Phrase", secret=True), Parameter(name="reason")]
-    for responder, given in (
-        (samples.responder(parameters=declared), {"passphrase": "hunter22", "reason": "drill"}),
-        (samples.responder(), {"api_token": "hunter22", "reason": "drill"}),
-    ):
-        request = samples.request(*IDS[:2], parameters=given)
-        asked = questions.confirm_several(request, responder, VIEWS, [], "2 targets", button=button)
-        assert "drill" in str(asked)
-        assert "REMOVED" in str(asked)
-        assert "hunter22" not in str(asked)
-
-
-def test_the_question_the_message_and_the_replies_fit() -> None:
+def test_the_form_the_message_and_the_replies_fit() -> None:
     responder = samples.responder(title=HOSTILE, policy=Policy(confirm=HOSTILE, approval=2, rate=["5/1h"]))
     refused = [(one, f"{one} {HOSTILE[:500]}") for one in IDS]
-    for ready in (VIEWS, VIEWS[:1], []):
-        request = samples.request(*IDS, parameters={f"input {n}": HOSTILE for n in range(50)})
-        asked = questions.confirm_several(request, responder, ready, refused, "100 targets", button=button)
-        fine(asked)
-        fine_view(modals.message_view("Run on several", asked))
+    for ready in (EACH, EACH[:1], []):
+        request, form = samples.request(*IDS), inputs.Form((), text=HOSTILE)
+        fine_view(run_form.form_of_several(request, responder, form, OnEach("100 targets", ready, refused)))
     fine(bulks.progress(bulk(), button=button))
     fine(bulks.progress(bulk(awaiting=0, counts={}), button=button))
     fine(bulks.ended(bulk()))
@@ -182,8 +169,11 @@ def test_the_form_for_a_hundred_objects_fits() -> None:
     assert len(request.to_text()) <= 3000
     fine_view(run_form.targets_view(RunRequest(channel="C0123456789"), "Alerts found", chosen, MANY))
     offered = [(samples.responder(f"R{n}", title=HOSTILE), n) for n in range(1, 157)]
-    fine_view(run_form.responder_view(request, offered, f"the worst {MANY} of 9,999 alerts"))
-    fine_view(run_form.form_view(request, offered[0][0], VIEWS[0], inputs.Form((), text=HOSTILE)))
+    chosen_one = run_form.responder_view(request, offered, f"the worst {MANY} of 9,999 alerts")
+    fine_view(chosen_one)
+    menu = field_of(chosen_one, "responder")["element"]["options"]
+    each = OnEach("100 targets", EACH, [(one, HOSTILE) for one in IDS])
+    fine_view(run_form.form_of_several(request, offered[0][0], inputs.Form((), text=HOSTILE), each, menu=menu))
     logins = {"owner": "o" * 100}, {"owner": "o" * 1500}  # a run on one object has room for both
     assert [request.keeping(kept).parameters for kept in logins] == [logins[0], {}]
     assert all(len(request.keeping(kept).metadata()) <= 3000 for kept in logins)
