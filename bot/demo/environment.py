@@ -193,7 +193,7 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
         pointer("Approve it as Ben", "His App Home lists what waits for him.", user=BEN, home=True,
                 done=r"🔒 \*Isolate Host\* on"),
         pointer("See what Anna's phone showed", "She asked, so it says what came of it.", phone=True),
-        pointer("Ask for more time", "Extend, first on the card.", done=r"asks to keep \*Isolate Host\*"),
+        pointer("Ask for more time", "Extend, first on the card.", done=r"\*Keep (until|with no end)"),
         pointer("End it early", "Undo now ends it, whatever else waits.", done=r"🔓 \*Release Host\*"),
         pointer("Run on several", "One question, one message for all.", run(EXTRACT, f"{first} {third}"),
                 done=r"on 2 targets: 2 of 2"),

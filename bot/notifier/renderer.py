@@ -392,19 +392,9 @@ class Renderer:
         subject = timeline.target(action)
         can_decide = person is not None and approvals.may_decide(action, person, subject, extension)
         more: dict[str, Any] = {"can_decide": can_decide, "is_reminder": key.endswith(AGAIN)}
-        if extension is not None:
-            render = partial(self._request_render(action, extension, timeline), **more)
-        else:
-            render = partial(
-                approvals.direct_request,
-                action,
-                subject,
-                now_ms=self._clock(),
-                policy=timeline.document.policies.get(action.responder_name),
-                link=await self._link(timeline.root_id),
-                voter=person.login if person else "",
-                **more,
-            )
+        if extension is None:
+            more |= {"link": await self._link(timeline.root_id), "voter": person.login if person else ""}
+        render = partial(self._request_render(action, extension, timeline), **more)
         view = RedactedView(subject, person.clearance if person else 0)
         return replace(await self.message(key, view, key.split(":")[3], render), root_id=timeline.root_id)
 

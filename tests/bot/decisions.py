@@ -21,7 +21,7 @@ _TIME = re.compile(
     r"\b[Ee]nds? (?:after|<!date|\d)|\b[Ll]asts (?:until|longer|as long)|takes? (?:it )?back|withheld"
     r"|button undoes it|\bIt ends\b|[Bb]y itself|[Uu]ntil somebody presses|ends it earlier|leaves nothing"
     r"|nothing that this would end|still waits for approval: withdraw or deny it too"
-    r"|asks to keep .*\*(?:until <!date|with no end)"
+    r"|\*Keep (?:until <!date|with no end)|asks to keep \*(?:for|with no end)"
 )
 _REQUESTER = re.compile(r"\*[^*]+\* ask(s|ed)\b|asked for\b|already (runs|waits)|\bby [^,]+, <!date")
 

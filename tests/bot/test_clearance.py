@@ -148,7 +148,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         texts += [
             dump(questions.collision(request, action, offered[0], own, button=button)) if own.is_open else "",
             dump(
-                approvals.direct_request(
+                approvals.approval_request(
                     action, subject, clearance=clearance, button=button, now_ms=NOW, link="", voter=""
                 )
             ),

@@ -224,8 +224,7 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link:
     if extension is None or extension.at is not None:  # what is to last with no end says so, in red
         review |= {"text": plain("Review"), "style": "primary"}
     if extension is not None:
-        asks = f"{closed(view, extension.asked_at)}{runs.sign(view)}{runs.later_end_line(action, extension, view)}"
-        return section(f"{asks}\n{undo_state.needed(extension)}", accessory=review)
+        return section(f"{later_end(action, extension, view)}\n{undo_state.needed(extension)}", accessory=review)
     asks = f"{_warned(action, view)}{runs.sign(view)}*{question(action, view)}* · {person_name(action.created_by)}"
     on = f"{runs.of_root(view.subject, view, link)} · {decision(action)}"
     return section(f"{asks}\n{on}", accessory=review)
@@ -247,41 +246,11 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
 
 
 def asks_to_keep(action: Action, extension: Extension, number: int) -> str:
-    """`⏳ *anna* asks to keep *Isolate Host* on 4 targets *with no end*`: more time for runs of a bulk; mrkdwn."""
+    """`⏳ *anna* asks to keep *with no end*: *Isolate Host* on 4 targets`: more time for runs of a bulk; mrkdwn."""
     by = f"*{person_name(extension.asked_by)}*"
     asks = f"⏳ {by} asks" if extension.outcome is None else f"{by} asked"
     longer = undo_state.longer(action, extension)
-    return f"{asks} to keep *{runs.name(action)}* on {count(number, 'target')} *{longer}*"
-
-
-def direct_request(
-    action: Action,
-    subject: Subject,
-    *,
-    clearance: int,
-    button: ButtonIds,
-    now_ms: int,
-    policy: Policy | None = None,
-    link: str,
-    voter: str,
-    can_decide: bool = True,
-    is_reminder: bool = False,
-) -> Message:
-    """The direct message to somebody who is asked to approve a run; nothing of it once they may not see it.
-
-    It has buttons for as long as `voter` can decide.
-    """
-    view = RedactedView(subject, clearance)
-    if not sees_all(clearance, subject):
-        return notices.notice(f"A request for approval on {subject.id}: {withheld(subject.clearance)}")
-    blocks = _request(action, view, now_ms, policy, link=link)
-    if runs.can_be_approved(action, view) and not has_voted(action, voter):
-        decide = actions(*runs.decision_buttons(action, button))
-        blocks.append(decide if can_decide else context("You can't decide on it any more."))
-    text = push_text(action, view)
-    if is_reminder and runs.awaits_approval(action):
-        return notices.reminded(text, blocks)
-    return Message(text, tuple(blocks))
+    return f"{asks} to keep *{longer}*: *{runs.name(action)}* on {count(number, 'target')}"
 
 
 def push_text(action: Action, view: RedactedView) -> str:
@@ -290,12 +259,14 @@ def push_text(action: Action, view: RedactedView) -> str:
     what = f"{deed_on(action, view)}{on}{runs.of_root(view.subject, view)}, asked by {person_name(action.created_by)}"
     override = " OVERRIDE" if action.override is not None else ""
     decided = "" if runs.awaits_approval(action) else decision(action).rstrip(".")
-    return _push(what, decided, view, override)
+    denied = action.denied_before
+    return _push(what, decided, view, override, denied_by=denied.ended_by if denied is not None else None)
 
 
-def _push(what: str, decided: str, view: RedactedView, override: str = "") -> str:
+def _push(what: str, decided: str, view: RedactedView, override: str = "", *, denied_by: str | None = None) -> str:
     closing = f"{_closed_by(view.subject.closed)}. " if view.subject.closed else ""
-    asks = f"{closing}Approve or deny{override}: {what}"
+    before = f"Denied before by {person_name(denied_by)}. " if denied_by else ""
+    asks = f"{closing}{before}Approve or deny{override}: {what}"
     return clip(f"{decided}: {what}" if decided else asks, MESSAGE_TEXT_LIMIT)
 
 
@@ -394,8 +365,9 @@ def approve_view(
     if extension is not None:
         targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
         who = f"*{person_name(action.created_by)}* asked for it{runs.approved_by(action)}."
-        follows = f"{who} If you deny more time, it {undo_state.ends(action)}."
-        shown = sections([_later_end(action, extension, view), *(["*Target*", *targets] if targets else []), follows])
+        then = f"{undo_state.ONLY_UNDO} " if extension.at is None else ""
+        follows = f"{who} {then}If you deny more time, it {undo_state.ends(action)}."
+        shown = sections([later_end(action, extension, view), *(["*Target*", *targets] if targets else []), follows])
         needs = [undo_state.needed(extension)]
     else:
         policy = responder.policy if responder is not None else None
@@ -455,8 +427,10 @@ def run_on(action: Action, view: RedactedView) -> str:
     return f"{runs.name(action)}{acts_on}"
 
 
-def _later_end(action: Action, extension: Extension, view: RedactedView) -> str:
-    return f"{closed(view, extension.asked_at)}{runs.later_end_line(action, extension, view)}."
+def later_end(action: Action, extension: Extension, view: RedactedView) -> str:
+    """All that asks for a later end, after what happened to the alert and to the request before; mrkdwn."""
+    happened = f"{closed(view, extension.asked_at)}{runs.denied_before(extension, view)}"
+    return f"{happened}{runs.later_end_line(action, extension, view)}"
 
 
 def later_end_request(
@@ -479,22 +453,22 @@ def later_end_request(
         text = f"An extension of a run on {subject.id}: {withheld(subject.tlp)}"
         return Message(text, (section(text),), is_broadcast)
     by = person_name(extension.asked_by)
-    what = f"keep {runs.name(action)}{runs.on_target(action, view)} {undo_state.longer(action, extension)}"
-    of = f" · {runs.of_root(subject, view)}, asked by {by}"
-    approvers = people(extension.approval.approved_by)
+    what = f"{run_on(action, view)} · {runs.of_root(subject, view)}, asked by {by}"
+    longer, approvers = undo_state.longer(action, extension), people(extension.approval.approved_by)
     if undo_state.later_end(action) is None:
         until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
-        asked = f"*{by}* asked to keep {runs.heading(action, view)} *{until}*."
+        asked = f"*{by}* asked to keep *{until}*: {runs.heading(action, view)}"
         decided = later_end_decision(action, extension)
-        stays = "; its end stays as it is" if extension.outcome in ("denied", "cancelled", "expired") else ""
+        stays = ", its end stays as it is" if extension.outcome in ("denied", "cancelled", "expired") else ""
         ends = f" It {undo_state.ends(action)}." if stays and undo_state.is_in_force(action) else ""
-        shown = section(f"{decided}{runs.why_denied(extension, view, REASON_LIMIT)}.{ends}")
-        return Message(_push(f"{what}{stays}{of}", decided, view), (section(asked), shown), is_broadcast)
+        shown = section(f"{decided}{runs.why(extension.message, view, REASON_LIMIT)}.{ends}")
+        then = stays or (f", kept {longer}" if extension.outcome == "approved" else "")
+        return Message(_push(what, f"{decided}{then}", view), (shown, context(asked)), is_broadcast)
     needs = f"{undo_state.needed(extension)}{f' Approved by {approvers}.' if approvers else ''}"
-    asks = f"{who} {_later_end(action, extension, view)}".strip()
+    asks = f"{who} {later_end(action, extension, view)}".strip()
     decide = [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
     blocks = [section(asks), context(needs), *decide]
-    text = _push(f"{what}{of}", "", view)
+    text = _push(f"keep {longer}? {what}", "", view, denied_by=extension.denied_by)
     return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
 
 
@@ -522,7 +496,7 @@ def deny_view(
     if_so = f"If you {deed.lower()} it, it"
     asks = _asked(action, view, now_ms, follows=f"{if_so} will not run: nothing changes on the target.")
     if extension is not None:
-        asks = [section(f"{_later_end(action, extension, view)}\n{if_so} {undo_state.ends(action)}.")]
+        asks = [section(f"{later_end(action, extension, view)}\n{if_so} {undo_state.ends(action)}.")]
         asked_by, title = extension.asked_by, f"{deed} a later end?"
     hint = f"{person_name(asked_by)} reads it, and everybody who sees the card."
     asks += [modals.text_field("reason", "Reason", multiline=True, hint=hint)] if asked_by != login else []
@@ -541,21 +515,28 @@ def approval_request(
     policy: Policy | None = None,
     who: str = "",
     is_broadcast: bool = False,
+    link: str = "",
+    voter: str | None = None,
+    can_decide: bool = True,
+    is_reminder: bool = False,
 ) -> Message:
     """What is asked for and until when; with buttons while it is open.
 
-    Core decides who may approve: anybody with manageAction but the requester. `who` is mentioned.
+    Core decides who may approve: anybody with manageAction but the requester. `who` is mentioned. In a direct message
+    it has buttons for as long as `voter` can decide, and nothing once they may not see all of it.
     """
     view = RedactedView(subject, clearance)
     waits = runs.awaits_approval(action)
-    if not view.is_open:
+    if not (view.is_open if voter is None else sees_all(clearance, subject)):
         state = f"A run on {subject.id} {'needs approval' if waits else runs.state(action, view)}"
-        text = f"{runs.mark(action, view)} {state}, {withheld(subject.tlp)}"
+        text = f"{runs.mark(action, view)} {state}, {withheld(subject.clearance)}"
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),), is_broadcast)
-    blocks = _request(action, view, now_ms, policy, who=who)
-    if runs.can_be_approved(action, view):
-        blocks.append(actions(*runs.decision_buttons(action, button)))
-    return Message(push_text(action, view), tuple(blocks), is_broadcast)
+    blocks = _request(action, view, now_ms, policy, link=link, who=who)
+    if runs.can_be_approved(action, view) and not has_voted(action, voter or ""):
+        decide = actions(*runs.decision_buttons(action, button))
+        blocks.append(decide if can_decide else context("You can't decide on it any more."))
+    text = push_text(action, view)
+    return notices.reminded(text, blocks) if is_reminder and waits else Message(text, tuple(blocks), is_broadcast)
 
 
 def not_approved(

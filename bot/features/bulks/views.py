@@ -18,7 +18,6 @@ from bot.block_kit.text import (
     section,
     sections,
     slack_date,
-    time_ahead,
 )
 from bot.clearance import RedactedView
 from bot.features.approvals import views as approvals
@@ -194,7 +193,7 @@ def extend_all_view(
 ) -> dict[str, Any]:
     """Asks how much longer these of its runs are to last, which `able` may approve. The metadata has them."""
     last = max((action.undo.at for action, _ in timed if action.undo is not None and action.undo.at), default=now_ms)
-    field = undo_state.longer_field("longer", policy, max(0, -((now_ms - last) // MINUTE_MS)))
+    field = undo_state.longer_field(policy, max(0, -((now_ms - last) // MINUTE_MS)))
     limits = [(action.undo.at or 0, action.undo.approved_until) for action, _ in timed if action.undo is not None]
     is_asked = any(limit is not None for _, limit in limits)
     is_all = is_asked and all(limit is not None and at >= limit for at, limit in limits)
@@ -289,7 +288,7 @@ def more_time(
         decided, said = "Approve or deny", context(undo_state.needed(extension))
     else:
         decided = "; ".join({approvals.later_end_decision(run, end): None for run, _, end in ends})
-        why = _said_of_all([runs.why_denied(end, view, approvals.REASON_LIMIT) for _, view, end in ends])
+        why = _said_of_all([runs.why(end.message, view, approvals.REASON_LIMIT) for _, view, end in ends])
         said = section(f"{decided}{why}.")
         what += "" if all(end.outcome == "approved" for *_, end in ends) else "; its end stays as it is"
     closed = approvals.closed_among([one[:2] for one in seen], is_on_phone=True) if extension.outcome is None else ""
@@ -312,7 +311,7 @@ def _asks_to_keep(ends: Sequence[_End]) -> str:
 
 def _later_row(action: Action, view: RedactedView, extension: Extension) -> str:
     """The target, until when it is in force, and until when it is to be."""
-    then = f"until {time_ahead(extension.at, extension.asked_at)}" if extension.at is not None else "with no end"
+    then = undo_state.until(extension.at, extension.asked_at)
     row = f"{_target_line(action, view, REVIEW_TARGETS)} · now it {undo_state.ends(action)}"
     happened = f"{approvals.closed(view, extension.asked_at)}{runs.denied_before(extension, view)}"
     return f"{happened}{row}; then *{then}*" if extension.outcome is None else row

@@ -3,7 +3,6 @@
 from typing import Any
 
 from bot.block_kit import ids, modals, notices
-from bot.block_kit.text import slack_date
 from bot.clearance import RedactedView
 from bot.features import responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature, Json
@@ -94,13 +93,12 @@ async def on_extend_view(context: Context) -> Json:
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject)
     extension = undo_state.later_end(action)
-    sentence = f"It {undo_state.ends(action)}."
-    if extension is not None:
-        later = f"until {slack_date(extension.at)}" if extension.at is not None else "with no end"
-        sentence = f"More time than was approved, {later}. It needs {undo_state.needed(extension)}"
     shown = RedactedView(subject, context.person.clearance)
-    title = "Done" if extension is None else "Asked"
-    return modals.update(modals.message_view(title, notices.notice(f"{runs.heading(action, shown)}: {sentence}")))
+    title, said = "Done", f"{runs.heading(action, shown)} now {undo_state.ends(action)}."
+    if extension is not None:
+        asks = f"{runs.denied_before(extension, shown)}{runs.later_end_line(action, extension, shown)}"
+        title, said = "Asked", f"{asks}\nIt needs {undo_state.needed(extension)}"
+    return modals.update(modals.message_view(title, notices.notice(said)))
 
 
 FEATURE = Feature(

@@ -117,9 +117,9 @@ def extend_view(
     """
     undo = action.undo
     at = undo.at if undo is not None and undo.at is not None else now_ms
-    who = f"*{person_name(action.created_by)}* asked for it."
-    about = section(f"{runs.heading(action, view)}. {who} It {undo_state.ends(action)}.")
-    field = undo_state.longer_field("longer", policy, max(0, -((now_ms - at) // MINUTE_MS)))
+    who = f"*{person_name(action.created_by)}* asked for it. It {undo_state.ends(action)}."
+    about = section(f"{runs.heading(action, view)}. {who}{runs.waiting_end(action, view)}")
+    field = undo_state.longer_field(policy, max(0, -((now_ms - at) // MINUTE_MS)), max(at, now_ms))
     if not field:
         return modals.notice("How much longer?", f"{about['text']['text']} {undo_state.no_later_end(policy)}")
     until = undo.approved_until if undo is not None else None

@@ -31,7 +31,7 @@ def text_of(kind: str, clearance: int) -> str:
         "card": alert_card(samples.alert(), [], **seen),
         "card with a request": alert_card(samples.alert(), [DONE, ASKED], **seen),
         "approval": approvals.approval_request(ASKED, subject, **asked),
-        "direct approval": approvals.direct_request(ASKED, subject, link="", voter="ben", **asked),
+        "direct approval": approvals.approval_request(ASKED, subject, link="", voter="ben", **asked),
         "end": replies.end_reply(DONE, subject, **seen),
         "failure": replies.end_reply(FAILED, subject, **seen),
         "denial": replies.end_reply(DENIED, subject, **seen),

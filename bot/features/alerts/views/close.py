@@ -57,7 +57,7 @@ def left_open(document: Document, clearance: int) -> list[str]:
             deed = f"*{approvals.run_on(action, view)}*{undo_state.for_how_long(action)}"
             own.append(f"⏳ {deed}, asked by {person_name(action.created_by)}{runs.answer_by(action)}")
         if extension := undo_state.later_end(action):
-            own.append(runs.later_end_line(action, extension, view, is_on_card=True))
+            own.append(runs.later_end_line(action, extension, view))
         lines += own if view.is_open else [f"{line[0]} {withheld(view.subject.tlp)}" for line in own]
     return lines
 

@@ -124,25 +124,24 @@ def heading(action: Action, view: RedactedView) -> str:
 
 
 def later_end_line(action: Action, extension: Extension, view: RedactedView, *, is_on_card: bool = False) -> str:
-    """`⏳ *anna* asks to keep *Isolate Host* on hostname LT-0198 *with no end* (now 15:44)`; mrkdwn.
+    """`⏳ *Keep with no end* (now until 15:44): *Isolate Host* on hostname LT-0198`, and below who asks; mrkdwn.
 
-    Elsewhere than on the card of the alert or case also for which one that is.
+    Below the run's own line on a card only who asks.
     """
-    at = action.undo.at if action.undo is not None else None
-    now = f"now {time_ahead(at, extension.asked_at)}" if at is not None else "now with no end"
-    until = f"until {time_ahead(extension.at, extension.asked_at)}" if extension.at is not None else "with no end"
-    kept = f"*{name(action)}*{on_target(action, view)}" if is_on_card else heading(action, view)
-    why = quoted(extension.note or "", NOTE_LIMIT, view)
-    asks = f"⏳ *{person_name(extension.asked_by)}* asks to keep {kept} *{until}* ({now})"
-    return f"{denied_before(extension, view)}{asks}{why and f' · {why}'}"
+    asked_at, undo = extension.asked_at, action.undo
+    now = undo_state.until(undo.at if undo is not None else None, asked_at)
+    by, why = f"*{person_name(extension.asked_by)}* asks", quoted(extension.note or "", NOTE_LIMIT, view)
+    if not is_on_card:
+        of = f"{sign(view)}{of_root(view.subject, view)}"
+        by = f"*{name(action)}*{on_target(action, view)}\n{by} · {of}"
+    return f"⏳ *Keep {undo_state.until(extension.at, asked_at)}* (now {now}): {by}{why and f' · {why}'}"
 
 
 def denied_before(extension: Extension, view: RedactedView) -> str:
     """A line on who denied more time the last time, and why; "" if nobody did; mrkdwn."""
     if extension.denied_by is None or not view.is_open:
         return ""
-    why = quoted(extension.denied_why or "", NOTE_LIMIT, view)
-    return f"🚫 *{person_name(extension.denied_by)} denied more time before*{why and f': {why}'}\n"
+    return f"🚫 *More time was denied by {person_name(extension.denied_by)}*{why(extension.denied_why, view)}\n"
 
 
 def quoted(text: str, limit: int, view: RedactedView) -> str:
@@ -154,18 +153,22 @@ def quoted(text: str, limit: int, view: RedactedView) -> str:
 def waiting_end(action: Action, view: RedactedView) -> str:
     """Lines of their own on the later end that waits for approval, and by when, or who ended that; "" without."""
     extension = action.undo.extension if action.undo is not None and view.is_open else None
-    if extension is not None and extension.outcome in ("denied", "cancelled") and undo_state.is_in_force(action):
-        by = f"{WORDS.get(extension.outcome, extension.outcome)} by {person_name(extension.ended_by or '')}"
-        return f"\n{MARKS[extension.outcome]} More time was {by}{why_denied(extension, view)}"
-    if extension is None or extension.outcome is not None:
+    if extension is None:
         return ""
-    return f"\n{later_end_line(action, extension, view, is_on_card=True)}\n{undo_state.needed(extension)}"
+    before, outcome = denied_before(extension, view), extension.outcome
+    if outcome is None:
+        return f"\n{before}{later_end_line(action, extension, view, is_on_card=True)}\n{undo_state.needed(extension)}"
+    if outcome == "approved" or outcome == "lapsed" or not undo_state.is_in_force(action):
+        return ""
+    by = f" by {person_name(extension.ended_by)}" if extension.ended_by else ""
+    decided = f"More time was {WORDS.get(outcome, outcome)}{by}{why(extension.message, view)}"
+    return f"\n{'' if outcome == 'denied' else before}{MARKS[outcome]} {decided}"
 
 
-def why_denied(extension: Extension, view: RedactedView, limit: int = RESULT_LIMIT) -> str:
+def why(reason: str | None, view: RedactedView, limit: int = RESULT_LIMIT) -> str:
     """`: one hour is enough`, without its full stop; "" where nobody gave a reason; mrkdwn."""
-    why = foreign(defang_indicators(view.inputs(extension.message)), limit).rstrip(".") if extension.message else ""
-    return f": {why}" if why else ""
+    shown = foreign(defang_indicators(view.inputs(reason)), limit).rstrip(".") if reason else ""
+    return f": {shown}" if shown else ""
 
 
 def end_button(

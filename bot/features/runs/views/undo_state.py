@@ -156,6 +156,7 @@ def minutes(number: int) -> str:
     return count(number, "minute")
 
 
+ONLY_UNDO = "Then only *Undo* ends it."
 NEVER = "0"  # the option of a run that lasts until somebody undoes it
 
 
@@ -174,15 +175,26 @@ def time_field(block_id: str, policy: Policy) -> list[Block]:
     return [modals.choice_field(block_id, "How long", options, str(longest or NEVER))]
 
 
-def longer_field(block_id: str, policy: Policy, left: int) -> list[Block]:
-    """A menu of how much longer a run lasts that ends in so many minutes; none if the settings allow nothing more."""
+def longer_field(policy: Policy, left: int, at: int | None = None) -> list[Block]:
+    """How much longer a run lasts that ends in so many minutes; none if the settings allow nothing more.
+
+    A menu; with the time (`at`) that it counts from, radio buttons, which say until when, as a menu formats no time.
+    """
     longest = policy.undo_after_minutes
     is_free = not longest or bool(policy.allow_permanent)
     most = (longest or 0) - left
     steps = _STEPS if is_free else sorted({step for step in (*_STEPS, most) if 0 < step <= most})
     options = [(str(step), f"+{minutes(step)}") for step in steps]
     options += [(NEVER, "Until somebody undoes it")] if is_free else []
-    return [modals.choice_field(block_id, "How much longer", options, options[0][0])] if options else []
+    if not options:
+        return []
+    field = modals.choice_field("longer", "How much longer", options, options[0][0])
+    if at is not None:
+        field["element"]["type"] = "radio_buttons"
+        for option in field["element"]["options"]:
+            until = f"until {slack_date(at + int(option['value']) * MINUTE_MS)}"
+            option["description"] = {"type": "mrkdwn", "text": until if option["value"] != NEVER else ONLY_UNDO}
+    return [field]
 
 
 def note_field() -> Block:
@@ -208,7 +220,8 @@ LATER_COUNTS = "the later end counts"  # how core ends the sentence that says th
 def already(measure: Measure, view: RedactedView, changes: str = f"Of both, {LATER_COUNTS}.") -> str:
     """``🔒 `LT-0198` is contained already until 15:31 by lea (~18). ``, and what a second run changes; mrkdwn."""
     names = targets(measure, view)
-    is_now = f" is contained already {until(measure)}" if measure.state != "starting" else " is just being contained"
+    lasts = until(measure.until, measure.since)
+    is_now = f" is contained already {lasts}" if measure.state != "starting" else " is just being contained"
     by = f"by {person_name(measure.created_by)} ({measure.actions[-1]})"
     return f"🔒 {names or measure.object_id}{is_now} {by}. {changes}"
 
@@ -218,15 +231,16 @@ def targets(measure: Measure, view: RedactedView) -> str:
     return ", ".join(code(target_data(one, view), TARGET_LIMIT) for one in measure.target or ())
 
 
-def until(run: MeasureRun) -> str:
-    """`until 15:31`, or `with no end`."""
-    return f"until {time_ahead(run.until, run.since)}" if run.until is not None else "with no end"
+def until(at: int | None, since_ms: int) -> str:
+    """`until 15:31`, or `with no end`; said at `since_ms` or later."""
+    return f"until {time_ahead(at, since_ms)}" if at is not None else "with no end"
 
 
 def whose(run: MeasureRun, on: str = "") -> str:
     """``*Isolate Host* on `LT-0198` until 15:31 by lea, approved by ben, for ~18``; mrkdwn."""
     approved = f", approved by {some_of([*map(person_name, run.approved_by)], MAX_PEOPLE)}" if run.approved_by else ""
-    lasts = {"starting": ", which is starting,", "unknown": f" maybe {until(run)}"}.get(run.state, f" {until(run)}")
+    ends = until(run.until, run.since)
+    lasts = {"starting": ", which is starting,", "unknown": f" maybe {ends}"}.get(run.state, f" {ends}")
     what = f"*{foreign(run.title, NAME_LIMIT)}*{f' on {on}' if on else ''}{lasts}"
     return f"{what} by {person_name(run.created_by)}{approved}, for {run.root_id}"
 
@@ -260,7 +274,7 @@ def _also(action: Action, view: RedactedView) -> str:
     own, lines = {(one.kind, one.data) for one in action.target or ()}, list[str]()
     for one in in_force_already(action, view):
         if one.state != "starting" and own >= {(target.kind, target.data) for target in one.target or ()}:
-            lines.append(f", also for {one.root_id} {until(one)}")
+            lines.append(f", also for {one.root_id} {until(one.until, one.since)}")
     return "".join(lines)
 
 

@@ -231,14 +231,13 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
             at = (await env.ended_run(alert)).undo.at or 0  # type: ignore[union-attr]  # it can be undone
             await bot.as_user("anna").extend_measure(action.id, at + 45 * MINUTE_MS)
         of = f"HIGH {alert.title} ({alert.id}), asked by anna"
-        what = f"keep Isolate on ip 203[.]0[.]113[.]7 for 45 minutes longer · {of}"
-        by_now, _ = what.split(" · ")
-        asks = f"Alert closed by anna. Approve or deny: {what}"  # the run closed it
+        what = f"Isolate on ip 203[.]0[.]113[.]7 · {of}"
+        asks = f"Alert closed by anna. Approve or deny: keep for 45 minutes longer? {what}"  # the run closed it
         assert await env["ben"].sees(on_phone("Approve or deny: keep")) == asks
         clock.ahead_ms = 8 * MINUTE_MS
         await env["ben"].sees(on_phone(f"Half of the time to decide is over. {asks}"))
         await expire(env)
-        await env["anna"].sees(on_phone(f"Nobody answered in time: {by_now}; its end stays as it is · {of}"))
+        await env["anna"].sees(on_phone(f"Nobody answered in time, its end stays as it is: {what}"))
         await all_sent(env.bot)
         assert len([text for text in env["ben"].phone if "keep" in text]) == 2
         assert not [text for name in ("anna", "ben", "lea") for text in env[name].phone if "<!date" in text]
@@ -263,14 +262,14 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
 ) -> None:
     async with asking(tmp_path, FREE) as env:
         alert, card, _, at = await kept_for_ever(env)
-        request = await env["ben"].sees(direct_message("asks to keep"))
-        waits = await env["ben"].sees(card_of(alert, "asks to keep"))
+        request = await env["ben"].sees(direct_message("*Keep with no end*"))
+        waits = await env["ben"].sees(card_of(alert, "*Keep with no end*"))
         assert {"Keep with no end", "Deny", "Undo now"} <= {*labels_of(waits)}  # as a run that waits has them
         form = await env["ben"].confirms("Deny", request, reason="one hour is <enough>.")
         assert "and everybody who sees the card" in text_of(form)
-        told = await env["anna"].sees(on_phone("with no end"))
-        kept = "keep Isolate on ip 203[.]0[.]113[.]7 with no end; its end stays as it is"
-        assert told == f"Denied by ben: {kept} · HIGH {alert.title} ({alert.id}), asked by anna"
+        told = await env["anna"].sees(on_phone("Denied by ben"))
+        kept = "its end stays as it is: Isolate on ip 203[.]0[.]113[.]7"
+        assert told == f"Denied by ben, {kept} · HIGH {alert.title} ({alert.id}), asked by anna"
         why = "one hour is &lt;enough&gt;"
         said = f"Denied by ben: {why}. It ends <!date^{at // 1000}^"
         assert said in text_of(await env["anna"].sees(direct_message(said)))
@@ -281,20 +280,21 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
 async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path: Path) -> None:
     async with asking(tmp_path, FREE) as env:
         alert, _, action, _ = await kept_for_ever(env)
-        request = await env["ben"].sees(direct_message("asks to keep"))
+        request = await env["ben"].sees(direct_message("*Keep with no end*"))
         assert "🚫" not in text_of(request)
         await env["ben"].confirms("Deny", request, reason="one hour is <enough>")
-        before = '🚫 *ben denied more time before*: \\"one hour is &lt;enough&gt;\\"'
+        before = "🚫 *More time was denied by ben*: one hour is &lt;enough&gt;"
         async with CoreClient(env.core.url, env.service_key) as bot:
             await env["anna"].sees(direct_message("Denied by ben"))
             await bot.as_user("lea").extend_measure(action.id, None)
-            await env["ben"].sees(direct_message("*lea* asks to keep", before))
+            await env["ben"].sees(direct_message("⏳ *Keep with no end* (now until <!date", "*lea* asks", before))
             extension = (await env.client.action(action.id)).undo.extension  # type: ignore[union-attr]
             assert extension is not None
             await bot.as_user("lea").cancel(action.id, extension_id=extension.id)
-            await env["lea"].sees(card_of(alert, "More time was withdrawn by lea"))
+            await env["lea"].sees(card_of(alert, before, "➖ More time was withdrawn by lea"))
             await bot.as_user("anna").extend_measure(action.id, None)  # what was only withdrawn hides no denial
-        waits = await env["ben"].sees(card_of(alert, "*anna* asks to keep", before))
+        await env["ben"].sees(on_phone("Denied before by ben. Approve or deny: keep with no end? Isolate on", 2))
+        waits = await env["ben"].sees(card_of(alert, "*Keep with no end*", "*anna* asks", before))
         await env["ben"].presses("Keep with no end", waits)
         form = await env["ben"].sees(modal(before))
         await env["ben"].submits(form)
@@ -307,10 +307,10 @@ async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path
 async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(tmp_path: Path) -> None:
     async with asking(tmp_path, FREE) as env:
         alert, card, action, at = await kept_for_ever(env)
-        request = await env["ben"].sees(direct_message("asks to keep"))
+        request = await env["ben"].sees(direct_message("*Keep with no end*"))
         await env["ben"].presses("Keep with no end", request)
         read = await env["ben"].sees(modal("Keep with no end?"))
-        waits = await env["anna"].sees(card_of(alert, "asks to keep"))
+        waits = await env["anna"].sees(card_of(alert, "*Keep with no end*"))
         form = await env["anna"].confirms("Withdraw", waits)
         assert f"If you withdraw it, it ends <!date^{at // 1000}^" in text_of(form)
         assert "reason" not in text_of(form)
@@ -330,8 +330,8 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
 async def test_who_is_asked_for_more_time_reads_who_undid_it_before(tmp_path: Path) -> None:
     async with asking(tmp_path, FREE) as env:
         alert, card, _, _ = await kept_for_ever(env)
-        request = await env["ben"].sees(direct_message("asks to keep"))
-        await env["lea"].confirms("Undo now", await env["lea"].sees(card_of(alert, "asks to keep")))
+        request = await env["ben"].sees(direct_message("*Keep with no end*"))
+        await env["lea"].confirms("Undo now", await env["lea"].sees(card_of(alert, "*Keep with no end*")))
         await env["ben"].sees(updated(request, "lea undid it before that was approved"))
         await env["lea"].sees(reply_to(card, "lea undid it before that was approved"))
 
@@ -339,14 +339,14 @@ async def test_who_is_asked_for_more_time_reads_who_undid_it_before(tmp_path: Pa
 async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reason(tmp_path: Path) -> None:
     async with asking(tmp_path, FREE) as env:
         alert, card, action, _ = await kept_for_ever(env)
-        waits = await env["ben"].sees(card_of(alert, "asks to keep"))
+        waits = await env["ben"].sees(card_of(alert, "*Keep with no end*"))
         await env["ben"].presses("Withdraw", waits)
         only = "anna asked for this, so only they or an administrator can end it; *Deny* decides against it."
         await env["ben"].reads(only)
         forms = []
         for name in ("anna", "lea"):
             await env[name].command(SOC, f"/responder cancel {action.id}")
-            forms.append(await env[name].sees(modal("Withdraw a later end?", "*anna* asks to keep")))
+            forms.append(await env[name].sees(modal("Withdraw a later end?", "*anna* asks")))
         await env["lea"].submits(forms[1], reason="The host is <clean>")
         why = "Withdrawn by lea: The host is &lt;clean&gt;. It ends"
         await env["anna"].sees(direct_message(why))
@@ -505,14 +505,15 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         for person in (ben, lea):
             asks = f"4 of 4 are closed by now. Approve or deny: {kept}, asked by anna"  # the runs closed them
             assert await person.sees(on_phone("keep Isolate")) == asks
-        request = await ben.sees(direct_message("⏳ *anna* asks to keep *Isolate* on 4 targets *with no end*"))
+        request = await ben.sees(direct_message("⏳ *anna* asks to keep *with no end*: *Isolate* on 4 targets"))
         assert text_of(request).count("; then *with no end*") == 4
         assert "It beacons to &lt;them&gt;." in text_of(request)
         async with CoreClient(env.core.url, env.service_key) as bot:
             with pytest.raises(ResponderBotError, match="None of these runs waits"):
                 await bot.as_user("ben").deny_bulk(bulk.id)  # which names none that was read
         await ben.open_home()
-        await ben.sees(app_home("*Waiting for your approval* (1)", "asks to keep *Isolate* on 4 targets *with no end*"))
+        asks = "asks to keep *with no end*: *Isolate* on 4 targets"
+        await ben.sees(app_home("*Waiting for your approval* (1)", asks))
         await ben.presses("Review", request)
         review = await ben.sees(modal("Deny all 4"))
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end (4)?", "Keep with no end (4)")

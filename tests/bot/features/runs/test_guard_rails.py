@@ -48,8 +48,9 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     await env["anna"].presses("Extend", shown)
     longer = await env["anna"].sees(modal("How much longer?"))
     assert options_of(longer, "longer") == ["+15 minutes", "+30 minutes", "+45 minutes"]
+    assert f"until <!date^{action.undo.at // 1000 + 45 * 60}^" in text_of(longer)
     await env["anna"].submits(longer, longer="+45 minutes")
-    await env["anna"].sees(modal("It ends"))
+    await env["anna"].sees(modal(" now ends <!date"))
     later = (await env.client.action(action.id)).undo
     assert later is not None
     assert later.at is not None
@@ -266,33 +267,33 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     await env.ended_run(alert)
     shown = await env["anna"].sees(card_of(alert, '"Extend"'))
     await extend(env, "anna", shown, "+45 minutes")
-    asked = await env["anna"].sees(modal(": More time than was approved, until <!date^"))
-    assert ". It needs 1 approval, answer by" in text_of(asked)
+    asked = await env["anna"].sees(modal("⏳ *Keep until <!date^"))
+    assert "It needs 1 approval, answer by" in text_of(asked)
     assert asked["title"]["text"] == "Asked"
     await env["anna"].close(asked["id"])
     before = (await env.client.action(action.id)).undo
     assert before is not None
     assert before.at == before.approved_until
-    wanted = await env["ben"].sees(reply_to(card, "asks to keep"))
-    waits = await env["lea"].sees(card_of(alert, "asks to keep"))
+    wanted = await env["ben"].sees(reply_to(card, "⏳ *Keep until"))
+    waits = await env["lea"].sees(card_of(alert, "⏳ *Keep until"))
     assert "\\n1 approval, answer by <!date^" in text_of(waits)
     # What decides is where Extend was, Undo now where it is always.
     labels = [label for label in labels_of(waits) if label not in ("Assign to me", "Details")]
     assert labels == ["Approve", "Deny", "Withdraw", "Undo now"]
     await env["lea"].presses("Undo now", waits)
     ends = await env["lea"].sees(modal("approved by ben"))
-    assert "⏳ *anna* asks to keep *Contain* *until <!date^" in text_of(ends)
+    assert "⏳ *Keep until <!date^" in text_of(ends)
     assert "or its end stays as it is. That request ends too." in text_of(ends)
     await env["lea"].close(ends["id"])
     to_ben = await env["ben"].dm(env.emulator.bot_user_id)
     first, _ = await env["ben"].sees(lambda s: m if len(m := s.messages(to_ben)) == 2 else None)
     assert "Contain for 15 minutes" in text_of(first)  # what he approved, whatever is asked for later
     assert "Approved by ben." in text_of(first)
-    assert "asks to keep" not in text_of(first)
+    assert "*Keep until" not in text_of(first)
     await env["anna"].presses("Approve", wanted)
     await env["anna"].reads("You asked for this extension; somebody else must approve or deny it.")
     await env["ben"].presses("Deny", wanted)
-    form = await env["ben"].sees(modal("Deny", "asks to keep *Contain*"))
+    form = await env["ben"].sees(modal("Deny", "*Keep until <!date", ": *Contain*"))
     assert f"If you deny it, it ends <!date^{before.at // 1000}^" in text_of(form)  # type: ignore[operator]
     await env["ben"].submits(form)
     await env["ben"].reads(f"You denied more time for Contain on {alert.id}.")
@@ -302,7 +303,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     again = await env["lea"].sees(reply_to(card, "1 approval, answer by"))
     assert again["ts"] != wanted["ts"]
     await env["lea"].presses("Approve", again)
-    form = await env["lea"].sees(modal("*anna* asks to keep *Contain*"))
+    form = await env["lea"].sees(modal("🚫 *More time was denied by ben*\\n⏳ *Keep until <!date", "*anna* asks · "))
     assert "It &lt;beacons&gt; still." in text_of(form)
     assert "*admin* asked for it · approved by ben. If you deny more time, it ends <!date^" in text_of(form)
     assert text_of(form).count("<!date^") == 5  # both ends, that of a denial, by when to answer, when it was closed
@@ -329,28 +330,26 @@ async def test_what_is_to_last_with_no_end_says_so_wherever_somebody_decides(tmp
         await env.ended_run(alert)
         shown = await env["anna"].sees(card_of(alert, '"Extend"'))
         await extend(env, "anna", shown, "Until somebody undoes it")
-        asks = "⏳ *anna* asks to keep *Contain*"
+        asks = "⏳ *Keep with no end* (now until <!date"
         asked = await env["ben"].sees(reply_to(card, asks))
         on_card = await env["ben"].sees(card_of(alert, asks))
         await env["ben"].open_home()
         home = await env["ben"].sees(app_home(asks))
         await env["ben"].command(SOC, "/responder pending")
-        listed = await env["ben"].reads("asks to keep")
+        listed = await env["ben"].reads(asks)
         for place in (home, listed):
-            assert "🟠 ⏳ *anna* asks to keep *Contain*" in text_of(place)
+            assert "*anna* asks · 🟠 HIGH" in text_of(place)
             assert "1 approval, answer by <!date" in text_of(place)
         await env["anna"].command(SOC, "/responder active")
-        assert "*with no end* (now <!date" in text_of(await env["anna"].reads(asks))
-        assert f"{asks} *with no end* (now <!date" in text_of(on_card)
+        await env["anna"].reads(asks)
         for place in (asked, on_card, home, listed):
-            assert "*with no end* (now <!date" in text_of(place)
             assert "It &lt;beacons&gt; still." in text_of(place)
             keep = button_of(place, "Keep with no end")
             assert (ids.family(keep["action_id"]), keep["style"]) == (ids.APPROVE, "danger")
             assert place is not asked or "Deny" in labels_of(place)
             assert f'"{ids.EXTEND}:' not in text_of(place)  # nobody asks for more while more is asked for
         await env["ben"].command(SOC, f"/responder approve {action.id}")
-        form = await env["ben"].sees(modal("Keep with no end?", "asks to keep"))
+        form = await env["ben"].sees(modal("Keep with no end?", asks, "Then only *Undo* ends it."))
         assert "Deny" in labels_of(form)
         await env["ben"].presses("Keep with no end", form)
         await env["ben"].reads("It lasts until somebody undoes it.")
