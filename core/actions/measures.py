@@ -58,7 +58,9 @@ class Measures:
         self._clock = clock
 
     async def listed(self, caller: Caller, wanted: MeasureFilter) -> Sequence[Measure]:
-        """At most LIMIT, oldest first; of each only the runs on objects that the caller may see.
+        """At most LIMIT, worst first; of each only the runs on objects that the caller may see.
+
+        That is by the most severe of their alerts and cases, then by what ends soonest.
 
         Raises ResponderBotError("bad_request") for an id that is none.
         """
@@ -68,14 +70,20 @@ class Measures:
         digests = _digests_of(wanted.target)
 
         def read(reads: Reads) -> list[Measure]:
-            found = []
+            found = list[tuple[Sequence[_Seen], Measure]]()
             for group in in_force.groups(reads):
                 if wanted.target and group[0]["target_kind"] != in_force.OBJECT and group[0]["digest"] not in digests:
                     continue
                 seen = _seen(reads, caller, group)
                 if seen and self._is_wanted(reads, wanted, seen, digests):
-                    found.append(_shown(group, seen, self._registry))
-            return found[:LIMIT]
+                    found.append((seen, _shown(group, seen, self._registry)))
+            severities = objects.severities(reads, (each.row["root_id"] for seen, _ in found for each in seen))
+
+            def rank(one: tuple[Sequence[_Seen], Measure]) -> tuple[int, int]:
+                worst = max(severities.get(each.row["root_id"]) or 0 for each in one[0])
+                return -worst, one[1].until or in_force.FOR_EVER
+
+            return [measure for _, measure in sorted(found, key=rank)[:LIMIT]]
 
         return await self._database.snapshot(read)
 

@@ -85,6 +85,12 @@ def find_any(reads: Reads, object_id: int) -> Row | None:
     return reads.row("SELECT id, kind, parent_id, doc FROM object WHERE id = :id", {"id": object_id})
 
 
+def severities(reads: Reads, numbers: Iterable[int]) -> dict[int, int]:
+    """How severe these alerts and cases are."""
+    sql = "SELECT id, severity FROM object WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))"
+    return {row["id"]: row["severity"] for row in reads.rows(sql, {"ids": json.dumps(list(numbers))})}
+
+
 def alerts_of(reads: Reads, case_id: int, limit: int) -> list[int]:
     """The alerts that became this case or were merged into it, oldest first."""
     rows = reads.rows(

@@ -136,6 +136,18 @@ async def test_the_same_host_from_two_alerts_is_one_measure_with_the_latest_end(
         assert (await harness.due.look(), len(harness.engine.runs)) == (0, 3)
 
 
+async def test_the_most_severe_is_listed_first_and_of_that_what_ends_soonest(tmp_path: Path) -> None:
+    async with harness_with(tmp_path) as harness:
+        runs = dict[str, Action]()
+        for name, severity, minutes in (("medium", 2, 15), ("endless", 3, 0), ("later", 3, 60), ("sooner", 3, 30)):
+            alert = await alert_with(harness, {"dataType": "hostname", "data": name}, severity=severity, title=name)
+            runs[name] = await blocked(harness, objectId=alert, undoAfterMinutes=minutes)
+        shared = await alert_with(harness, {"dataType": "hostname", "data": "MEDIUM."}, severity=4)
+        runs["medium"] = await blocked(harness, objectId=shared, undoAfterMinutes=5)  # ends earlier, and is CRITICAL
+        order = [next(name for name, run in runs.items() if run.id in one.actions) for one in await listed(harness)]
+        assert order == ["medium", "sooner", "later", "endless"]
+
+
 async def test_other_hosts_and_other_undos_are_measures_of_their_own(tmp_path: Path) -> None:
     async with harness_with(tmp_path) as harness:
         await blocked(harness, undoAfterMinutes=5)
