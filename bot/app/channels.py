@@ -33,6 +33,9 @@ class _ChannelState:
     is_known: bool = True
 
 
+SET_MENTION = "set mention = { critical = \"ID\" } of the [[channel]], with a user group's or a person's id of Slack"
+
+
 class Channels:
     """The clearance of each channel. One that is shared, or that Slack tells nothing of, shows only TLP:CLEAR."""
 
@@ -136,7 +139,11 @@ class Channels:
         if state.problem:
             return Check(name, False, state.problem)
         message = f"shows up to {tlp_name(self.clearance(channel))}"
-        return Check(name, True, message if state.is_internal else f"{message}, since it is shared")
+        message = message if state.is_internal else f"{message}, since it is shared"
+        section = self.sections[channel]
+        if section.alerts is not None and "critical" not in section.mention:
+            message += f". A new CRITICAL alert rings nobody there: {SET_MENTION}"
+        return Check(name, True, message)
 
 
 def _membership_problem(channel: str, info: Mapping[str, object]) -> str:

@@ -8,8 +8,8 @@ from bot.outbox import RateLimiter
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from tests.bot.outbox.harness import ManualClock, all_sent
-from tests.bot.people import card_of, message_in
-from tests.bot.running import ANNA, BEN, SOC, UNLIMITED, running_bot
+from tests.bot.people import card_of, ephemeral, message_in, text_of
+from tests.bot.running import ANNA, BEN, LEA, OPEN, RED, SOC, UNLIMITED, running_bot
 
 ONCALL = "<!subteam^S0ONCALL>"
 CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}, "mention": {"critical": "S0ONCALL"}}]
@@ -45,6 +45,21 @@ async def test_critical_alerts_ring_whoever_is_on_call_three_times_in_ten_minute
         withheld = next(message for message in mentions(anna.live_view) if red in message["text"])
         assert withheld["text"] == f"New: CRITICAL alert, details withheld (TLP:RED) ({red})"
         assert "Secret words" not in str(withheld)
+
+
+async def test_doctor_says_where_a_critical_alert_rings_nobody_and_what_to_set(tmp_path: Path) -> None:
+    others: list[dict[str, Any]] = [
+        {"id": OPEN, "clearance": "clear", "alerts": {}, "mention": {"high": "S0ONCALL"}},
+        {"id": RED, "clearance": "red"},  # gets no alerts
+    ]
+    async with running_bot(tmp_path, channels=[*CHANNELS, *others]) as env:
+        lea = await env.person(LEA)
+        await lea.command(SOC, "/responder doctor")
+        lines = text_of(await lea.sees(ephemeral("channel #soc"))).split("\\n")[1:]
+        told = {line.split("*")[1]: line for line in lines}
+        assert told["channel #open"].startswith("✓")
+        assert "A new CRITICAL alert rings nobody there: set mention = { critical = " in told["channel #open"]
+        assert "rings" not in told["channel #soc"] + told["channel #red"]
 
 
 async def test_a_group_mentions_as_often_and_no_more_after_a_restart(tmp_path: Path) -> None:
