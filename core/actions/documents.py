@@ -1,7 +1,7 @@
 """Alerts and cases with all that their cards show, read at one moment (core/docs/http-interface.md#documents)."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -191,6 +191,10 @@ class _DocumentReader:
     @cached_property
     def _recent_runs(self) -> Mapping[str, int]:
         return stored.recent_runs(self._reads)
+
+    @cached_property
+    def _awaiting(self) -> Sequence[tuple[Action, str, Set[str]]]:
+        return measures.awaiting(self._reads)
 
     def add_event(self, event: Event) -> None:
         """Add the object of an event. Case templates have no document."""
@@ -406,6 +410,8 @@ class _DocumentReader:
 
     def _put_already(self, document: _Document, action: Action) -> None:
         before = measures.already(self._reads, action, self._sees_up_to, self._registry)
+        if action.approval is not None and action.status == "Waiting":
+            before += measures.asked_too(self._reads, action, self._awaiting, self._sees_up_to)
         document.already[action.id] = _array(one.to_json() for one in before)
 
     def _put_denied(self, document: _Document, action: Action, texts: Iterable[str]) -> None:

@@ -336,8 +336,12 @@ def _is_own(reads: Reads, one: Row) -> bool:
 
 def undone_by(reads: Reads, responder_name: str, object_id: str, acts_on: Iterable[TargetArtifact]) -> list[Row]:
     """What is in force that a run of this responder on these artifacts, or without any on the object, would end."""
-    digests = {Parsed(one.kind, one.data.strip()).digest for one in acts_on}
-    return stored.on(reads, responder_name, digests or {_digest_of_object(object_id)})
+    return stored.on(reads, responder_name, digests_of(object_id, acts_on))
+
+
+def digests_of(object_id: str, acts_on: Iterable[TargetArtifact]) -> set[str]:
+    """What a run on these artifacts, or without any on the object, acts on."""
+    return {Parsed(one.kind, one.data.strip()).digest for one in acts_on} or {_digest_of_object(object_id)}
 
 
 def _covers(reads: Reads, row: Row, one: Row) -> bool:

@@ -1,6 +1,6 @@
 """What is in force right now: listed, undone, given another end, marked as ended (core/docs/in-force.md#measures)."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from core.store import in_force as stored
 from core.store import objects
 
 LIMIT = 1_000
+MOST = 200  # requests that are compared with another
 
 
 class MeasureFilter(NamedTuple):
@@ -277,6 +278,33 @@ def already(reads: Reads, action: Action, sees_up_to: int, registry: Registry) -
         if row is not None and level <= sees_up_to:
             found.append(_shown([one], [_Seen(one, row)], registry).model_copy(update={"clearance": level}))
     return found
+
+
+def awaiting(reads: Reads) -> list[tuple[Action, str, Set[str]]]:
+    """The newest runs that wait for approval, each with its root and the digests of what it is to act on."""
+    rows = [(Action.model_validate_json(row["doc"]), row["root_id"]) for row in stored_actions.awaiting(reads, MOST)]
+    return [(run, f"~{root}", in_force.digests_of(run.object_id, run.target or ())) for run, root in rows]
+
+
+def asked_too(
+    reads: Reads, action: Action, waiting: Iterable[tuple[Action, str, Set[str]]], sees_up_to: int
+) -> list[Measure]:
+    """Those of these that the same would undo on one of the targets of a run, likewise; not those of its bulk."""
+    found, own = list[Measure](), in_force.digests_of(action.object_id, action.target or ())
+    for run, root_id, digests in waiting:
+        is_together = run.id == action.id or (run.bulk is not None and run.bulk == action.bulk)
+        if is_together or own.isdisjoint(digests) or _undone_by(run) != _undone_by(action):
+            continue
+        if (level := clearance.level_of(reads, run.number)) <= sees_up_to:
+            of_run = run.model_dump(include={"id", "created_by", "responder_name", "object_type", "object_id"})
+            state = {"title": "", "root_id": root_id, "state": "asked", "since": run.created_at, "approved_by": []}
+            target = [one for one in action.target or () if in_force.digests_of("", [one]) <= digests]
+            found.append(Measure(**of_run, **state, actions=[run.id], target=target, clearance=level))
+    return found
+
+
+def _undone_by(run: Action) -> str:
+    return run.undo.responder if run.undo is not None else run.responder_name
 
 
 def _last(one: Row) -> tuple[bool, tuple[int, int]]:

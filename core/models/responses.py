@@ -480,7 +480,10 @@ class Action(Identified):
     only_tells: SkipJsonSchema[bool] = Field(False, exclude=True)
     """Whether its responder only reads or tells what it gets; set in documents only."""
     already: SkipJsonSchema[list["Measure"]] = Field(default_factory=list, exclude=True)
-    """What else is in force on its targets, while it waits for approval or is; set in documents only."""
+    """What else is in force on its targets, while it waits for approval or is, and what waits as it does.
+
+    Set in documents only.
+    """
     denied_before: SkipJsonSchema["Action | None"] = Field(None, exclude=True)
     """The same that was denied before this was asked for, while this waits for approval; set in documents only."""
     responder_definition: str
@@ -526,11 +529,12 @@ class MeasureRun(ApiModel):
 
     title: str
     root_id: ObjectId
-    state: Literal["starting", "in_force", "unknown"]
+    state: Literal["asked", "starting", "in_force", "unknown"]
+    """asked: it waits for approval; in documents only."""
     created_by: Named
     approved_by: list[Named]
     since: Millis
-    """When it was dispatched."""
+    """When it was dispatched, or asked for."""
     until: Millis | None = None
     """When core undoes it, or should have; None: not by itself."""
 
@@ -831,7 +835,10 @@ class Document(ApiModel):
     asked: dict[ObjectId, list[Artifact]] = Field(default_factory=dict)
     """By action on an alert that waits for approval: the artifacts that it gets, even if the alert has changed."""
     already: dict[ObjectId, list[Measure]] = Field(default_factory=dict)
-    """By action that waits for approval or is in force: what else is on its targets, for what its undo undoes too."""
+    """By action that waits for approval or is in force: what else is on its targets, for what its undo undoes too.
+
+    Of one that waits also what waits to act on them.
+    """
     denied: dict[ObjectId, Action] = Field(default_factory=dict)
     """By action that waits for approval: the newest before it that was denied, of its responder on its target."""
     may_decide: dict[ObjectId, list[SlackUsers]] = Field(default_factory=dict)

@@ -145,6 +145,12 @@ def denied_on(reads: Reads, row: Row) -> list[str]:
     return [one["doc"] for one in rows]
 
 
+def awaiting(reads: Reads, limit: int) -> list[Row]:
+    """The newest actions that wait for approval (`root_id, doc`)."""
+    waits = "id IN (SELECT id FROM approval WHERE is_waiting = 1)"
+    return reads.rows(f"SELECT root_id, doc FROM action WHERE {waits} ORDER BY id DESC LIMIT :limit", {"limit": limit})
+
+
 def open_on(reads: Reads, object_id: int) -> list[Row]:
     """The actions on an object that have not ended, newest first."""
     return reads.rows(

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from bot.block_kit import ids
+from bot.block_kit.notices import CHANGED
 from core.client import CoreClient
 from tests import stores
+from tests.bot.features.approvals.asking import ISOLATE, isolate
 from tests.bot.features.bulks.bulk import shown, start
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import all_sent
@@ -221,6 +223,29 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         assert changes_nothing in text_of(shown)
         await env["ben"].submits(shown)
         await env["ben"].sees(modal("it starts now"))
+
+
+async def test_who_decides_reads_who_also_asked_to_contain_the_same_until_that_waits_no_longer(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": ISOLATE}) as env:
+        first, of_first = await env.alert_and_card("lea", title="Beacon")
+        written = [{"dataType": "ip", "data": "::ffff:203.0.113.7"}]
+        second, of_second = await env.alert_and_card("lea", sourceRef="2", title="Again", tlp=0, artifacts=written)
+        await isolate(env, first, by="anna")
+        alone = await env["lea"].sees(reply_to(of_first, "asks · "))
+        assert "also asked for" not in text_of(alone)
+        of_ben = await isolate(env, second, by="ben")
+        by_anna = "⏳ `203[.]0[.]113[.]7` was also asked for by anna, <!date^"
+        for request in (reply_to(of_second, by_anna), direct_message(by_anna, second.id)):
+            assert f", for {first.id}." in text_of(await env["lea"].sees(request))
+        elsewhere = await env["lea"].sees(card_of(second, channel=OPEN))
+        (in_open,) = [m for m in env["lea"].live_view.thread(OPEN, elsewhere["ts"]) if "asks · " in text_of(m)]
+        assert (first.id in text_of(in_open), "⏳" in text_of(in_open)) == (False, False)
+        await env["lea"].presses("Approve", alone)
+        shown = await env["lea"].sees(modal("⏳ `203[.]0[.]113[.]7` was also asked for by ben, <!date^"))
+        assert f", for {second.id}." in text_of(shown)
+        await env.client.deny(of_ben.id, "Anna has asked")
+        await env["lea"].submits(shown)
+        await env["lea"].sees(modal(CHANGED, without="also asked for"))
 
 
 async def test_who_reviews_a_bulk_reads_of_which_host_it_is_in_force_already(tmp_path: Path) -> None:

@@ -218,8 +218,14 @@ LATER_COUNTS = "the later end counts"  # how core ends the sentence that says th
 
 
 def already(measure: Measure, view: RedactedView, changes: str = f"Of both, {LATER_COUNTS}.") -> str:
-    """``🔒 `LT-0198` is contained already until 15:31 by lea (~18). ``, and what a second run changes; mrkdwn."""
+    """``🔒 `LT-0198` is contained already until 15:31 by lea (~18). ``, and what a second run changes; mrkdwn.
+
+    Or who asks for the same, which waits for approval, too.
+    """
     names = targets(measure, view)
+    if measure.state == "asked":
+        asked_by = f"{person_name(measure.created_by)}, {slack_date(measure.since)}"
+        return f"⏳ {names or measure.object_id} was also asked for by {asked_by}, for {measure.root_id}."
     lasts = until(measure.until, measure.since)
     is_now = f" is contained already {lasts}" if measure.state != "starting" else " is just being contained"
     by = f"by {person_name(measure.created_by)} ({measure.actions[-1]})"
