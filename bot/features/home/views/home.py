@@ -20,6 +20,7 @@ from bot.features.approvals import views as approvals
 from bot.features.responders.views import several_button
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
+from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent
 from bot.storms import common
 from core.common.words import count
@@ -183,8 +184,11 @@ def _alert(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
     )
 
 
-def run_block(run: HomeRun, person: Person, button: ButtonIds) -> Block:
-    """A run's line with its object, and the button that applies: Stop, Cancel, or Run again; of several Show each."""
+def run_block(run: HomeRun, person: Person, button: ButtonIds, *, has_undo: bool = False) -> Block:
+    """A run's line with its object, and the button that applies: Stop, Cancel, or Run again; of several Show each.
+
+    `has_undo`: of what is in force Undo, which in a Home has a part of its own.
+    """
     view = RedactedView(run.subject, person.clearance)
     if run.others:
         return _bulk(_together(run, person), button)
@@ -195,8 +199,11 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds) -> Block:
     if runs.is_open(run.action) or extension is not None:
         end, is_own = runs.end_button(run.action, view, button, extension), asked_by == person.login
         return section(line, accessory=end) if is_own or person.profile == "org-admin" else section(line)
-    again = run_again_button(run.action, view, button, run.policy) if "manageAction" in person.permissions else None
-    return section(line, accessory=again) if again else section(line)
+    if "manageAction" not in person.permissions:
+        return section(line)
+    undo = undos.buttons(run.action, view, button)[-1:] if has_undo and undo_state.is_in_force(run.action) else []
+    found = undo or filter(None, [run_again_button(run.action, view, button, run.policy)])
+    return section(line, accessory=next(iter(found), None))
 
 
 def _bulk(listed: Sequence[tuple[Action, RedactedView]], button: ButtonIds) -> Block:

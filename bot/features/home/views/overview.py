@@ -17,7 +17,7 @@ def run_list(title: str, shown: Sequence[HomeRun], person: Person, *, button: Bu
     """Runs, the newest first, with what can be done about them; `hidden` more are above this person's clearance."""
     head = f"*{title}* ({len(shown)})" if shown else f"*{title}*: nothing"
     blocks: list[Block] = [section(head)]
-    blocks += [home.run_block(run, person, button) for run in shown[:MAX_LINES]]
+    blocks += [home.run_block(run, person, button, has_undo=True) for run in shown[:MAX_LINES]]
     return Message(f"{title}: {len(shown)}", (*blocks, *_rest(len(shown) - MAX_LINES, hidden)))
 
 

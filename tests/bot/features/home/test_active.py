@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bot.block_kit import ids
+from core.client import CoreClient
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.people import app_home, card_of, labels_of, modal, reply_to, text_of
 from tests.bot.running import SOC
@@ -58,6 +59,22 @@ async def test_the_home_shows_what_is_in_force_and_undo_ends_it(env: FeatureEnvi
     assert await env.client.measures() == []
     await env["anna"].open_home()
     await env["anna"].sees(app_home(without="*In force*"))
+
+
+async def test_mine_says_until_when_a_run_is_in_force_and_undoes_it(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    async with CoreClient(env.core.url, env.service_key) as bot:
+        body = {"responderId": "Shun_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": 15}
+        await bot.as_user("anna").run(body)
+    await env.ended_run(alert)
+    await env["anna"].command(SOC, "/responder mine")
+    mine = await env["anna"].sees(modal("*Your runs* (1)"))
+    assert "🔒 *Shun* on ip 203[.]0[.]113[.]7" in text_of(mine)
+    assert "in force until <!date^" in text_of(mine)
+    await env["anna"].confirms("Undo now", mine)
+    await env["anna"].sees(card_of(alert, "*Tell* on ip 203[.]0[.]113[.]7 done"))
+    await env["anna"].command(SOC, "/responder mine")
+    assert ids.UNDO not in text_of(await env["anna"].sees(modal("undone, <!date^")))
 
 
 async def test_marking_as_ended_asks_for_a_reason_and_tells_the_thread_and_who_approved(tmp_path: Path) -> None:
