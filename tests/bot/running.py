@@ -1,5 +1,6 @@
 """Run the bot for tests: Slack's emulator, core and the bot in one event loop, over Socket Mode or signed HTTP."""
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -19,7 +20,7 @@ from core.common.clock import now_ms
 from core.common.database.location import Location
 from core.models import Profile
 from core.settings import CoreSettings
-from tests import stores
+from tests import stores, templates
 from tests.bot.people import SOC as SOC
 from tests.bot.people import Person, card_of
 from tests.core.running import RunningCore, running_core
@@ -137,6 +138,9 @@ async def running_bot(
             members = [*people, emulator.bot_user_id]
             emulator.add_channel(channel, name=channel[2:].lower(), members=members, is_shared=True)
         await stack.enter_async_context(emulator)
+        if database is None:
+            audited = core_parts.get("audited", True)
+            await templates.copy_to(stores.location(folder / "core.db"), audited=audited, bots=True)
         core_stack = await stack.enter_async_context(AsyncExitStack())
         core = await core_stack.enter_async_context(running_core(folder, **core_parts))
         service = await add_users(core, people)
@@ -177,11 +181,13 @@ def add_people_and_channels(
 
 async def add_users(core: RunningCore, people: Mapping[str, tuple[str, Profile | None, int]]) -> str:
     """Add the same people as users of core, linked to Slack. Returns the key of the bot's own user."""
-    for user_id, (name, profile, clearance) in people.items():
-        if profile is not None:
-            await core.core.people.add(name, profile, clearance=clearance)
-            await core.core.people.link(name, f"T0LOCAL:{user_id}")
-    return await core.key("service", "bot")
+    adding = (
+        core.core.people.add(name, profile, clearance=clearance, slack_id=f"T0LOCAL:{user_id}")
+        for user_id, (name, profile, clearance) in people.items()
+        if profile is not None
+    )
+    *_, key = await asyncio.gather(*adding, core.key("service", "bot"))
+    return key
 
 
 def bot_settings(

@@ -76,7 +76,7 @@ async def outbox_environment(
         anna = await stack.enter_async_context(Person(emulator.url, emulator.page_token, "U0ANNA"))
         clock = ManualClock()
         slack = AsyncWebClient(token=emulator.bot_token, base_url=emulator.api_url, retry_handlers=[])
-        location = templates.made(stores.location(folder / "core.db"))
+        location = templates.made(stores.location(folder / "core.db"), bots=True)
         outbox = MessageOutbox(
             open_stores(location),
             slack,

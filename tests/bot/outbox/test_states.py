@@ -137,7 +137,7 @@ class Delivery(RuleBasedStateMachine):
 
     async def _begin(self) -> None:
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
-        self.location = templates.made(stores.location(Path(folder) / "core.db"))
+        self.location = templates.made(stores.location(Path(folder) / "core.db"), bots=True)
         self.emulator.add_user(ANNA, name="anna")
         for channel in (SOC, OPEN):
             self.emulator.add_channel(channel, name=channel[2:].lower())
