@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import struct
@@ -62,18 +63,23 @@ class Program:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
         self._outputs.append((reader, transport, pipe))
+        if self._ended.is_set():
+            self._close_outputs()
         return reader
 
     def _on_end(self) -> None:
         (self.returncode,) = _NUMBER.unpack(self._connection.recv(_NUMBER.size))
         asyncio.get_running_loop().remove_reader(self._connection)
         self._connection.close()
+        self._close_outputs()
+        self._ended.set()
+
+    def _close_outputs(self) -> None:
         for reader, transport, pipe in self._outputs:
             if not transport.is_closing():
                 while data := pipe.read(65_536):  # None if there is no more now
                     reader.feed_data(data)
                 transport.close()
-        self._ended.set()
 
     async def wait(self) -> int:
         await self._ended.wait()
@@ -201,30 +207,37 @@ def _serve(control: socket.socket) -> None:
     statements.record_in_folder()
     gc.collect()
     gc.freeze()  # so that the processes share this memory
+    ends: dict[int, tuple[int, socket.socket]] = {}  # of what runs, by a descriptor that is readable once it has ended
+    watched = select.poll()
+    watched.register(control, select.POLLIN)
     while True:
-        data, descriptors, _, _ = socket.recv_fds(control, 1_000_000, 4)
-        if not data:
-            sys.exit()
-        watcher = os.fork()
-        if watcher == 0:
-            control.close()
-            connection = socket.socket(fileno=descriptors[0])
+        for descriptor, _ in watched.poll():
+            if descriptor in ends:
+                watched.unregister(descriptor)
+                os.close(descriptor)
+                program, connection = ends.pop(descriptor)
+                _, status = os.waitpid(program, 0)
+                with connection, suppress(OSError):  # nobody wants to know any more
+                    connection.send(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
+                continue
+            data, descriptors, _, _ = socket.recv_fds(control, 1_000_000, 4)
+            if not data:
+                os._exit(0)
             program = os.fork()
             if program == 0:
-                connection.close()
+                control.close()
+                os.close(descriptors[0])
+                for number, (_, connection) in ends.items():
+                    os.close(number)
+                    connection.close()
                 return _become(descriptors[1:], *json.loads(data))
-            for descriptor in descriptors[1:]:
-                os.close(descriptor)
+            for number in descriptors[1:]:
+                os.close(number)
+            connection = socket.socket(fileno=descriptors[0])
             connection.send(_NUMBER.pack(program))
-            _, status = os.waitpid(program, 0)
-            with suppress(OSError):  # nobody wants to know any more
-                connection.send(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
-            os._exit(0)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
+            end = os.pidfd_open(program)
+            ends[end] = program, connection
+            watched.register(end, select.POLLIN)
 
 
 def _become(
