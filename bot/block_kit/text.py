@@ -126,9 +126,10 @@ def sections(lines: Iterable[str]) -> list[Mapping[str, Any]]:
     return [section(text) for text in texts]
 
 
-def first_of(lines: Sequence[str], most: int) -> list[str]:
-    """The first lines, and one that says how many more there are."""
-    return [*lines[:most], *([f"and {len(lines) - most} more"] if len(lines) > most else [])]
+def first_of(lines: Sequence[str], most: int, total: int = 0) -> list[str]:
+    """The first lines, and one that says how many more there are; of `total` if that is more than these."""
+    left = max(total, len(lines)) - len(lines[:most])
+    return [*lines[:most], *([f"and {left} more"] if left else [])]
 
 
 def context(*texts: str) -> dict[str, Any]:

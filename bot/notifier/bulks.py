@@ -9,7 +9,6 @@ from bot.block_kit.text import mentions
 from bot.clearance import CLEAR, SHARED, RedactedView, Subject
 from bot.features.approvals import views as approvals
 from bot.features.bulks import views as bulks
-from bot.features.runs.views import runs
 from bot.notifier.asking import Asking
 from bot.notifier.isolation import isolated
 from bot.notifier.timeline import ChannelAccess
@@ -161,12 +160,11 @@ class BulkMessages:
             key = f"{kind}:{bulk.id}:{team}:{user}"
             listed = [(run, RedactedView(subject, person.clearance)) for run, subject in found]
             buttons = await self._outbox.buttons.prepare(user, key)
-            said = bulks.decisions(listed) if kind == BULK_TOLD else bulks.undone_by(bulk, listed, login)
-            content = bulks.ended(bulk, said, button=buttons)
-            content = replace(content, text=said) if kind == BULK_UNDONE else content
-            named = [view for run, view in listed if kind == BULK_UNDONE or runs.state_of(run) == "denied"]
-            if content.text:
-                desired.append(_naming(DesiredMessage(key, user, content, buttons=buttons), bulk, named))
+            undone = bulks.undone_by(bulk, listed, login) if kind == BULK_UNDONE else ""
+            if undone or kind == BULK_TOLD:
+                content = bulks.ended_for(bulk, listed, undone, button=buttons)
+                message = DesiredMessage(key, user, content, buttons=buttons)
+                desired.append(_naming(message, bulk, [view for _, view in listed]))
         return desired
 
     async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Runs:
@@ -229,10 +227,8 @@ class BulkMessages:
             return [_naming(message, bulk, [view for _, view in views])] if found else []
         views = [(run, view) for run, view, _ in bulks.waiting(views)]
         named = [(run, view) for run, view in views if approvals.sees_all(view.clearance, view.subject)]
-        is_own = person is not None and person.login == bulk.created_by
-        content = bulks.progress(
-            self._shown(bulk, channel), named, bulks.by_request(found), button=buttons, is_own=is_own
-        )
+        shown, later = self._shown(bulk, channel), bulks.by_request(found)
+        content = bulks.progress(shown, named, later, button=buttons, reader=person)
         if ":again:" in key and bulk.awaiting:
             content = notices.reminded(content.text, content.blocks)
         message = DesiredMessage(key, channel, content, by_person=by_person, is_progress=is_progress, buttons=buttons)

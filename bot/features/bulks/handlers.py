@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any
 
 from bot.block_kit import ids, modals, notices
+from bot.block_kit.text import person_name
 from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.approvals import views as approvals
@@ -121,9 +122,12 @@ async def on_approve_view(context: Context) -> Json:
 async def on_deny_button(context: Context) -> None:
     """Ask why those of its runs that this person has read are denied; who asked for them withdraws them."""
     intent = await responses.clicked_intent(context)
-    read, bulk = view_metadata(view_of(context)).get("runs", []), await context.core.bulk(intent.object_id)
+    read, bulk = view_metadata(view_of(context)).get("runs"), await context.core.bulk(intent.object_id)
+    if intent.what == "bulk_withdraw" and context.person.login != bulk.created_by:
+        asked_by = person_name(bulk.created_by)
+        raise ResponderBotError("forbidden", f"{asked_by} asked for it, and withdraws it. *Review* has *Deny all*.")
     listed, request = await _runs(context, bulk), intent.argument
-    waiting = [one for one in views.waiting(listed, request) if (one[2] or one[0]).id in read]
+    waiting = [one for one in views.waiting(listed, request) if read is None or (one[2] or one[0]).id in read]
     if not waiting:
         await responses.respond(context, notices.notice("Nothing of it waits any more."), "Deny")
         return
@@ -224,7 +228,7 @@ async def on_extend_all_view(context: Context) -> Json:
         context.refresh(run.object_id)
     _, able = await subjects.policy_and_able(context.core, timed[next(iter(ends))][1].subject, bulk.responder_name)
     needs = f". It needs {undo_state.needed(waiting[0], able)}" if waiting else ""
-    done = views.changed_all("More time", len(changed) - len(waiting), len(waiting), refused, needs)
+    done = views.changed_all("More time", [timed[one.id] for one in changed], len(waiting), refused, needs)
     return modals.update(modals.message_view("Asked" if waiting else "Done", done))
 
 
@@ -252,18 +256,18 @@ async def _changed(
     context: Context, verb: str, in_force: Listed, change: Callable[[Action], Awaitable[Action]]
 ) -> Message:
     """Change each of these runs, and say what became of it."""
-    refused, changed = list[tuple[str, str]](), list[Action]()
+    refused, done = list[tuple[str, str]](), list[tuple[Action, tuple[Action, RedactedView]]]()
 
-    async def of(action: Action) -> None:
+    async def of(action: Action, view: RedactedView) -> None:
         try:
-            changed.append(await change(action))
+            done.append((await change(action), (action, view)))
         except ResponderBotError as error:
             refused.append((action.object_id, notices.sentence(error)))
         context.refresh(action.object_id)
 
-    await asyncio.gather(*(of(action) for action, _ in in_force))  # so that none has ended before all have begun
-    waiting = sum(map(runs.awaits_approval, changed))
-    return views.changed_all(verb, len(changed) - waiting, waiting, refused)
+    await asyncio.gather(*(of(*one) for one in in_force))  # so that none has ended before all have begun
+    waiting = sum(runs.awaits_approval(changed) for changed, _ in done)
+    return views.changed_all(verb, [one for _, one in done], waiting, refused)
 
 
 async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownTarget]:

@@ -1,6 +1,7 @@
 """A responder on several objects: the question before it runs, what became of it, and how far it is."""
 
 import json
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -12,6 +13,7 @@ from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
     clip,
     context,
+    first_of,
     foreign,
     person_name,
     readable_name,
@@ -81,20 +83,24 @@ def progress(
     later: Mapping[str, Sequence[tuple[Action, Any, Extension]]] | None = None,
     *,
     button: ButtonIds,
-    is_own: bool = False,
+    reader: Person | None = None,
 ) -> Message:
     """How far a bulk is. It fits any channel, as it names only objects of `waiting`: what one person may see.
 
-    `later` are the requests for more time that wait. `is_own`: that person asked for it, so that nothing is asked of
-    them.
+    `later` are the requests for more time that wait. `reader` is who gets it in a direct message; of the one who asked
+    for it nothing is asked.
     """
+    is_own = reader is not None and reader.login == bulk.created_by
     blocks: list[Block] = [section(_head(bulk))]
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
         blocks.append(section(f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*: *Review* names each.{by_when}"))
-        blocks += _named(bulk, waiting)
+        rows = [_row(action, view, EACH_TARGETS) for action, view in waiting]
+        blocks += sections(first_of(rows, MOST_NAMED, bulk.awaiting)) if rows else []
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
+        if is_own or reader is None:
+            elements.append(button_element("Withdraw all", ids.BULK_DENY, button(Intent("bulk_withdraw", bulk.id))))
     for request, of_request in (later or {}).items():
         if ends := [end for *_, end in of_request if end.outcome is None]:
             review = button_element(
@@ -123,7 +129,8 @@ def _show_each(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:
 def _ends(bulk: BulkCounts, button: ButtonIds) -> list[dict[str, Any]]:
     """Extend all of what ends by itself, and Undo all of what can be undone."""
     can_undo = bulk.undo_after_minutes is not None and bulk.timed + bulk.endless + bulk.not_released
-    found = [("Extend all", ids.BULK_EXTEND, bulk.timed), ("Undo all", ids.BULK_UNDO, can_undo)]
+    can_extend = bulk.timed > bulk.later_ends  # those that wait are decided in Review
+    found = [("Extend all", ids.BULK_EXTEND, can_extend), ("Undo all", ids.BULK_UNDO, can_undo)]
     return [button_element(label, what, button(Intent(what, bulk.id))) for label, what, is_shown in found if is_shown]
 
 
@@ -147,6 +154,8 @@ def undo_all_view(
     stays = f"It stays on {count(hidden, 'more target')} that you may not see." if hidden > 0 else ""
     approved_by = [one for action, _ in in_force if action.approval is not None for one in action.approval.approved_by]
     told = undo_state.hears([bulk.created_by, *approved_by], login) if login != bulk.created_by else ""
+    is_asked = any(undo_state.later_end(action) is not None for action, _ in in_force)
+    more = filter(None, [stays, "More time is asked for: that request ends too." if is_asked else "", told])
     return modals.modal(
         names.in_view(f"Undo {bulk.title}", f" ({number})?"),
         [
@@ -154,7 +163,7 @@ def undo_all_view(
             *_in_force_lines("Undo", bulk, in_force, rows),
             section(f"🔓 *{foreign(title, names.NAME_LIMIT)}* runs on each{after}, and ends it there."),
             *questions.policy_words(policy),
-            *([context(*filter(None, [stays, told]))] if stays or told else []),
+            *map(context, more),
         ],
         callback_id=ids.UNDO_ALL_VIEW,
         submit=names.in_view(title, f" ({number})"),
@@ -215,24 +224,32 @@ def extend_all_view(
 
 
 def changed_all(
-    verb: str, number: int, waiting: int, refused: Sequence[tuple[str, str]], needs: str = ": it waits for approval."
+    verb: str, changed: Listed, waiting: int, refused: Sequence[tuple[str, str]], needs: str = ""
 ) -> Message:
-    """How many runs of a bulk were changed, how many such requests wait and for what, and why others were refused."""
-    asked = f"Asked for on {count(waiting, 'target')}{needs}" if waiting else ""
+    """On which targets runs of a bulk were `changed`, how many of these wait and for what, and why others were not."""
+    number, on = len(changed) - waiting, f"On {_distinct(changed, len(changed))}." if changed else ""
+    asked = f"Asked for on {count(waiting, 'target')}{needs or ': it waits for approval.'}" if waiting else ""
     done = f"{verb} on {count(number, 'target')}." if number or not waiting else ""
-    return questions.with_reasons(" ".join(filter(None, [done, asked])), "*Refused*", refused)
+    return questions.with_reasons(" ".join(filter(None, [done, asked, on])), "*Refused*", refused)
 
 
-def ended(bulk: BulkCounts, decided: str = "", *, button: ButtonIds | None = None) -> Message:
-    """The one message in the thread, once all of its runs have ended; with a `button` that to whoever asked for them.
+def ended(bulk: BulkCounts) -> Message:
+    """The one message in the thread, once all of its runs have ended."""
+    asked = f", {_whose(bulk)}"
+    return Message(f"{_head(bulk, asked, is_on_phone=True)}.", (section(f"{_head(bulk, asked)}."),))
 
-    They also read who `decided`, or has undone some; mrkdwn.
-    """
-    asked = "" if button else f", {_whose(bulk)}"
-    blocks: list[Block] = [section("\n".join(filter(None, [f"{_head(bulk, asked)}.", decided])))]
-    if button:
-        blocks.append(actions(*_ends(bulk, button), _show_each(bulk, button)))
-    return Message(f"{_head(bulk, asked, is_on_phone=True)}.", tuple(blocks))
+
+def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: ButtonIds) -> Message:
+    """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some; mrkdwn."""
+    decided = undone or decisions(listed)
+    seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
+    on = _distinct(seen, bulk.total)
+    by = "; ".join({approvals.decision(run).rstrip("."): None for run, _ in seen if run.approval is not None})
+    what = f"{_name(bulk)} on {_asked(bulk, on, seen)}: {_result(bulk, is_on_phone=True)}."
+    text = f"{by}: {what}" if by and on else f"{_head(bulk, is_on_phone=True)}."
+    lines = [f"{_head(bulk)}.", decided, f"On {on}." if on and not undone else ""]
+    buttons = actions(*_ends(bulk, button), _show_each(bulk, button))
+    return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (section("\n".join(filter(None, lines))), buttons))
 
 
 def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
@@ -279,11 +296,9 @@ def more_time(
         return notices.notice(f"*{_name(bulk)}*: this request for more time was replaced by a later one.")
     action, _, extension = ends[0]
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
-    named = {runs.on_target(run, view).removeprefix(" on ") or runs.target(view): None for run, view, _ in seen}
-    on = some_of(list(named), runs.MAX_TARGETS, len(ends)) if named else count(len(ends), "target")
-    what = f"keep {_name(bulk)} on {on} {undo_state.longer(action, extension)}"
-    rows = [_later_row(*one) for one in seen[:MOST_NAMED]]
-    rows += [f"and {len(ends) - len(rows)} more"] if len(ends) > len(rows) else []
+    on = _distinct([one[:2] for one in seen], len(ends)) or count(len(ends), "target")
+    what = f"keep {_name(bulk)} on {on} {undo_state.longer(action, extension)}{_up_to(bulk, seen)}"
+    rows = first_of([_later_row(*one) for one in seen], MOST_NAMED, len(ends))
     if extension.outcome is None:
         decided, said = "Approve or deny", context(undo_state.needed(extension))
     else:
@@ -322,29 +337,32 @@ def _said_of_all(texts: Sequence[str]) -> str:
     return texts[0] if len(set(texts)) == 1 else ""
 
 
-def _named(bulk: BulkCounts, waiting: Listed) -> list[Block]:
-    """The first that wait, and how many more do."""
-    lines = [_row(action, view, EACH_TARGETS) for action, view in waiting[:MOST_NAMED]]
-    left = f"and {bulk.awaiting - len(lines)} more" if lines and bulk.awaiting > len(lines) else ""
-    return [*sections(filter(None, [*lines, left]))]
-
-
 def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> str:
     """What a locked phone shows of a bulk that waits for approval."""
-    named = {runs.on_target(action, view).removeprefix(" on ") or runs.target(view): None for action, view in waiting}
-    on = _asked(bulk, some_of(list(named), runs.MAX_TARGETS, bulk.awaiting) if named else "")
+    on = _asked(bulk, _distinct(waiting, bulk.awaiting))
     closed = approvals.closed_among(waiting, is_on_phone=True)
     what = f"{_name(bulk)} on {on}"
     asks = f"Approve or deny: {what}, asked by {person_name(bulk.created_by)}"
     return clip(f"{closed}{f'Waits for approval: {what}' if is_own else asks}", MESSAGE_TEXT_LIMIT)
 
 
-def _asked(bulk: BulkCounts, on: str = "") -> str:
+def _distinct(listed: Listed, total: int) -> str:
+    """`hostname LT-0901 (2 runs), hostname LT-0902 and 2 more` of so many; "" where none may be named; mrkdwn."""
+    on = Counter(runs.on_target(action, view).removeprefix(" on ") or runs.target(view) for action, view in listed)
+    named = [f"{target} ({number} runs)" if number > 1 else target for target, number in on.items()]
+    return some_of(named, runs.MAX_TARGETS, total - len(listed) + len(named)) if named else ""
+
+
+def _asked(bulk: BulkCounts, on: str = "", seen: Listed = ()) -> str:
     """`4 targets for 1 hour · up to CRITICAL`, or those that it is `on`."""
     minutes = bulk.undo_after_minutes
     lasts = "" if minutes is None else f" for {undo_state.minutes(minutes)}" if minutes else " with no end"
-    severity = f" · up to {SEVERITY_NAMES[bulk.severity].upper()}" if bulk.severity else ""
-    return f"{on or count(bulk.awaiting, 'target')}{lasts}{severity}"
+    return f"{on or count(bulk.awaiting, 'target')}{lasts}{_up_to(bulk, seen)}"
+
+
+def _up_to(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> str:
+    severity = bulk.severity or max((view.subject.severity for _, view, *_ in seen), default=0)
+    return f" · up to {SEVERITY_NAMES[severity].upper()}" if severity else ""
 
 
 def late(bulk: BulkCounts) -> Message:

@@ -263,8 +263,9 @@ async def start_several(context: Context, request: RunRequest, key: str) -> tupl
     response = await until_answered(lambda: context.core.run_bulk(body, key), UNKNOWN)
     is_channel = bool(request.channel) and context.services.clearance(request.channel) not in (None, SHARED)
     destination = request.channel if is_channel else f"{context.team}:{context.user}"
-    context.refresh_requests.append(RefreshRequest(bulk_key(response.id, destination)))
     first = next((entry.action for entry in response.actions if entry.action is not None), None)
+    if is_channel or first is None or not runs.awaits_approval(first):  # nobody is rung for their own request
+        context.refresh_requests.append(RefreshRequest(bulk_key(response.id, destination)))
     title_ = started_title(first) if first is not None else CANNOT
     return title_, questions.outcome(await masked(context, response))
 

@@ -312,11 +312,16 @@ def first_targets(listed: Sequence[tuple[Action, RedactedView]]) -> str:
 def states(actions: Sequence[Action]) -> str:
     """`4 wait for approval, 1 failed`: how many there are of each state; those of one bulk."""
     measures = {one.id: one.measure for one in actions if undo_state.is_undone(one)}
-    counted = Counter("undone" if action.id in measures else state_of(action) for action in actions)
+    in_force = [one for one in actions if undo_state.is_in_force(one)]
+    ends_at = [one.undo.at for one in in_force if one.undo is not None and one.undo.at]
+    until = f" until {slack_date(max(ends_at))}" if ends_at else ""
+    now = {one.id: "in force" if one in in_force else state_of(one) for one in actions}
+    counted = Counter({**now, **dict.fromkeys(measures, "undone")}.values())
     ends = [one for one in measures.values() if one is not None and one.ended_by not in (None, actions[0].created_by)]
     by = f" by {people(one.ended_by or '' for one in ends)}" if ends else ""
-    words = {"approval": "wait for approval", "waiting": "wait", "undone": f"undone{by}", **WORDS}
-    return ", ".join(f"{number} {words.get(now, now)}" for now, number in counted.items())
+    words = {"approval": "wait for approval", "waiting": "wait", **WORDS}
+    words |= {"undone": f"undone{by}", "in force": f"in force{until}"}
+    return ", ".join(f"{number} {words.get(state, state)}" for state, number in counted.items())
 
 
 def newest_first(actions: Sequence[Action]) -> list[Action]:

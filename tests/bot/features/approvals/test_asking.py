@@ -401,8 +401,8 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as bot:
             bulk = await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
-            on = "ip 203[.]0[.]113[.]7 and 2 more"
-            what = f"Approve or deny: Isolate on {on} for 1 hour · up to CRITICAL, asked by anna"
+            on = "Isolate on ip 203[.]0[.]113[.]7 (3 runs) for 1 hour · up to CRITICAL"
+            what = f"Approve or deny: {on}, asked by anna"
             assert await env["ben"].sees(on_phone("Approve or deny")) == what
             await all_sent(env.bot)
             for channel in (SOC, OPEN):
@@ -414,16 +414,16 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
             assert await env["ben"].sees(on_phone("Half of the time")) == again
             await bot.as_user("ben").approve_bulk(bulk.id, [entry.action.id for entry in bulk.actions if entry.action])
         over = await env["anna"].sees(on_phone("3 in force"))
-        assert over == "🔒 *Isolate* on 3 targets: 3 in force."
+        assert over == f"Approved by ben: {on}: 3 in force."
         (told,) = [m for m in direct_messages(env["anna"].live_view) if "3 in force" in text_of(m)]
         assert "3 in force until <!date^" in text_of(within_limits(told))
-        assert ".\\nApproved by ben." in text_of(told)
+        assert ".\\nApproved by ben.\\nOn ip 203[.]0[.]113[.]7 (3 runs)." in text_of(told)
         dm = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].presses("Undo all", told)
         form = await env["anna"].sees(modal("Undo Isolate (3)?"))
         assert "*anna* asked for it · approved by ben" in text_of(form)
         await env["anna"].submits(form)
-        await env["anna"].reads("Undo started on 3 targets.", dm)
+        await env["anna"].reads("Undo started on 3 targets. On ip 203[.]0[.]113[.]7 (3 runs).", dm)
         await all_sent(env.bot)
         asked_twice = [m for m in direct_messages(env["ben"].live_view) if "Isolate* on 3 targets" in text_of(m)]
         assert [ids.BULK_REVIEW in text_of(within_limits(m)) for m in asked_twice] == [False, False]
@@ -441,13 +441,12 @@ async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_an
         await env["anna"].command(dm, f"/responder run isolate {' '.join(alert.id for alert in alerts)}")
         question = await env["anna"].sees(modal("Isolate"))
         await env["anna"].presses("Ask to isolate (2)", question)
-        await env["anna"].sees(on_phone("Waits for approval: Isolate on ip 203[.]0[.]113[.]7 and 1 more"))
+        await env["anna"].sees(modal("2 wait for approval"))
         await env["ben"].sees(on_phone("Approve or deny"))
         clock.ahead_ms = 31 * MINUTE_MS
         await env["ben"].sees(on_phone("Half of the time"))
         await all_sent(env.bot)
-        assert not [text for text in env["anna"].phone if "Approve or deny" in text]
-        assert [len(env[name].phone) for name in ("ben", "lea")] == [2, 1]
+        assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [0, 2, 1]
         (message,) = [m for m in env["lea"].live_view.messages(SOC) if "2 wait for approval" in text_of(m)]
         (_, reply) = env["lea"].live_view.thread(SOC, message["ts"])
         assert reply["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> ben: *Isolate*")
@@ -500,12 +499,17 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
             await anna.close(asked["id"])
 
         await ask_to_extend("Until somebody undoes it")
+        waits = await anna.sees(message_in(SOC, "asks to keep *with no end*", without="Extend all"))
+        await ben.presses("Undo all", waits)
+        undo = await ben.sees(modal("Undo Isolate (4)?", "More time is asked for: that request ends too."))
+        await ben.close(undo["id"])
         on = ", ".join(f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0))  # the most severe first
-        kept = f"keep Isolate on {on} with no end"
+        kept = f"keep Isolate on {on} with no end · up to CRITICAL"
         for person in (ben, lea):
             asks = f"4 of 4 are closed by now. Approve or deny: {kept}, asked by anna"  # the runs closed them
             assert await person.sees(on_phone("keep Isolate")) == asks
-        request = await ben.sees(direct_message("⏳ *anna* asks to keep *with no end*: *Isolate* on 4 targets"))
+        asked = "⏳ *anna* asks to keep *with no end*: *Isolate* on 4 targets"
+        request = await ben.sees(direct_message(asked, "; then *with no end*"))
         assert text_of(request).count("; then *with no end*") == 4
         assert "It beacons to &lt;them&gt;." in text_of(request)
         async with CoreClient(env.core.url, env.service_key) as bot:
@@ -554,7 +558,8 @@ async def test_more_time_for_a_bulk_is_asked_for_again_at_half_and_names_nothing
             await env["anna"].sees(direct_message("2 in force"))
             await bot.as_user("anna").extend_measures(dict.fromkeys(ids_), "the one of 203.0.113.1 beacons")
         on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]0"
-        asks = f"2 of 2 are closed by now. Approve or deny: keep Isolate on {on} with no end, asked by anna"
+        asks = f"2 of 2 are closed by now. Approve or deny: keep Isolate on {on} with no end"
+        asks += " · up to CRITICAL, asked by anna"
         assert await env["ben"].sees(on_phone("keep Isolate")) == asks
         clock.ahead_ms = 31 * MINUTE_MS
         again = await env["ben"].sees(on_phone("Half of the time"))

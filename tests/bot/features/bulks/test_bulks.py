@@ -282,7 +282,8 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         for alert_id in alert_ids:
             assert "Wrong <hosts>" in ((await env.client.actions("alert", alert_id))[0].report or "")
         told = await env["anna"].sees(on_phone("nothing was run"))
-        assert told == "*Contain* on 3 targets: nothing was run, 3 denied."
+        assert told.startswith("Denied by ben: Contain on ")
+        assert told.endswith(": nothing was run, 3 denied.")
         dm = await env["anna"].dm(env.emulator.bot_user_id)
         (end,) = [m for m in await env["anna"].messages(dm) if "nothing was run" in text_of(m)]
         assert "nothing was run, 3 denied.\\nDenied by ben.\\n>Wrong &lt;hosts&gt;" in text_of(within_limits(end))
@@ -433,6 +434,26 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         assert [env["anna"].live_view.thread(SOC, card["ts"])[1:] for card in cards] == [[], [], []]
 
 
+async def test_who_asked_withdraws_all_on_the_message_and_nobody_else(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"undo": "Tell_1_0", "undo_after_minutes": 60}}) as env:
+        alert_ids = await alerts(env, 2)
+        await start(env, "anna", "isolate", alert_ids)
+        message = await shown(env, "2 wait for approval")
+        await env["ben"].presses("Withdraw all", message)
+        await env["ben"].reads("anna asked for it, and withdraws it. *Review* has *Deny all*.")
+        form = await env["anna"].confirms("Withdraw all", message)
+        assert all(one in text_of(form) for one in alert_ids)
+        assert "Withdraw all" not in text_of(await shown(env, "nothing was run, 2 withdrawn"))
+
+
+async def test_a_bulk_in_force_is_called_that_in_the_list_of_ones_own(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60}}) as env:
+        await start(env, "anna", "shun", await alerts(env, 2))
+        await shown(env, "2 in force until")
+        await env["anna"].command(SOC, "/responder mine")
+        await env["anna"].reads("*Shun* on 2 targets: 2 in force until <!date^")
+
+
 async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Isolate": {"undo": "Tell_1_0"}}) as env:
         await env["anna"].connect()
@@ -445,7 +466,8 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         await env["ben"].submits(view)
         await env["ben"].reads("They start now. *Undo all* is on its message.")
         told = await env["anna"].sees(on_phone("2 in force"))
-        assert told == "🔒 *Isolate* on 2 targets: 2 in force with no end."
+        assert told.startswith("Approved by ben: Isolate on ")
+        assert told.endswith(" with no end · up to HIGH: 2 in force with no end.")
         message = await shown(env, "🔒 *Isolate* on 2 targets: 2 in force with no end")
         assert "asked by anna, approved by ben · ~" in text_of(message)
         assert ids.BULK_EXTEND not in text_of(message)

@@ -67,7 +67,7 @@ def test_the_form_the_message_and_the_replies_fit() -> None:
     fine(bulks.progress(bulk(), button=button))
     fine(bulks.progress(bulk(awaiting=0, counts={}), button=button))
     fine(bulks.ended(bulk()))
-    fine(bulks.ended(bulk(), bulks.decisions([(samples.ended(), view) for view in VIEWS]), button=button))
+    fine(bulks.ended_for(bulk(), [(samples.ended(), view) for view in VIEWS], button=button))
     fine(bulks.late(bulk()))
     entries = [BulkEntry(object_id=one, status=400, type="BadRequest", message=HOSTILE[:500] + one) for one in IDS]
     fine(questions.outcome(BulkAnswer(id="~9", actions=entries)))
