@@ -202,8 +202,12 @@ class CoreClient:
 
     async def close_alerts(self, alert_ids: Sequence[str], summary: str = "") -> None:
         """Close all these alerts, or none; `summary` is why."""
-        body = {"ids": list(alert_ids), "status": "Ignored", "summary": summary}
-        await self.request("PATCH", "/api/alert/_bulk", body)
+        changes = {"status": "Ignored", "summary": summary}
+        await self.request("PATCH", "/api/alert/_bulk", {"ids": list(alert_ids), **changes})
+
+    async def reopen_alerts(self, alert_ids: Sequence[str]) -> None:
+        """Open all these closed alerts again, or none."""
+        await self.request("PATCH", "/api/alert/_bulk", {"ids": list(alert_ids), "status": "New"})
 
     async def merge_alerts(self, alert_ids: Sequence[str], case_id: str) -> None:
         """Merge all these alerts into a case, or none."""

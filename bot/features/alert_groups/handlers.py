@@ -146,13 +146,43 @@ async def on_close_all_view(context: Context) -> Json:
     key = str(view_of(context).get("private_metadata") or "")
     if not key.startswith("~") and await context.services.outbox.alert_groups.group(key) is None:
         raise ResponderBotError("not_found", _too_old(context))
-    closed, reason = 0, close.reason(context)
-    async for documents in _visible(context, key):
-        left = [alert.id for alert, _ in documents if not is_closed(alert)]
-        for start in range(0, len(left), CHANGED_AT_ONCE):
-            await context.core.close_alerts(left[start : start + CHANGED_AT_ONCE], reason)
-        closed += len(left)
-    return modals.update(modals.notice("Closed", f"{count(closed, 'alert')} closed."))
+    left = [alert.id async for documents in _visible(context, key) for alert, _ in documents if not is_closed(alert)]
+    for some in _parts(left):
+        await context.core.close_alerts(some, close.reason(context))
+    back = "" if key.startswith("~") else f" *{close_views.REOPEN}*, in the menu of the group's card, opens them again."
+    return modals.update(modals.notice("Closed", f"{count(len(left), 'alert')} closed.{back}"))
+
+
+async def _ask_to_reopen(context: Context, group: AlertGroup, _intent: Intent) -> None:
+    """Say which alerts would be open again."""
+    responses.require_permission(context, "manageAlert")
+    await responses.open_view(context, modals.loading(close_views.REOPEN), "Choose *Reopen all* again.")
+    views_ = [RedactedView(Subject.alert(alert), own_clearance(context)) for alert in await _closed(context, group.key)]
+    if views_:
+        await context.show_modal(close_views.reopen_all_view(group.key, views_, OF_A_GROUP))
+    else:
+        await context.show_modal(
+            modals.notice(close_views.REOPEN, "All that you may see of them are open or in a case.")
+        )
+
+
+async def on_reopen_all_view(context: Context) -> Json:
+    """Open all closed alerts of the group again, as far as this person may see them."""
+    responses.require_permission(context, "manageAlert")
+    closed = await _closed(context, str(view_of(context).get("private_metadata") or ""))
+    for some in _parts([alert.id for alert in closed]):
+        await context.core.reopen_alerts(some)
+    return modals.update(modals.notice("Reopened", f"{count(len(closed), 'alert')} open again."))
+
+
+async def _closed(context: Context, key: str) -> list[Alert]:
+    """The alerts of a group that somebody has closed, worst first."""
+    return [alert async for page in _visible(context, key) for alert, _ in page if alert.status == "Ignored"]
+
+
+def _parts(alert_ids: Sequence[str]) -> list[Sequence[str]]:
+    """As many at once as a request may change."""
+    return [alert_ids[start : start + CHANGED_AT_ONCE] for start in range(0, len(alert_ids), CHANGED_AT_ONCE)]
 
 
 async def _ask_to_make_case(context: Context, group: AlertGroup, _intent: Intent) -> None:
@@ -174,8 +204,8 @@ async def on_make_case_view(context: Context) -> Json:
     others = [alert.id for alert in alerts]
     if others and not case_id:
         case_id = (await context.core.create_case_from_alert(others.pop(0))).id
-    for start in range(0, len(others), CHANGED_AT_ONCE):
-        await context.core.merge_alerts(others[start : start + CHANGED_AT_ONCE], case_id)
+    for some in _parts(others):
+        await context.core.merge_alerts(some, case_id)
     text = f"{count(len(alerts), 'alert')} of this group went into case {case_id}."
     return modals.update(modals.notice("Case made", text))
 
@@ -253,6 +283,7 @@ _HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]
     "group_run": _choose_responder,
     "group_read": _ask_to_close,
     "group_case": _ask_to_make_case,
+    "group_reopen": _ask_to_reopen,
     "group_mute": _mute,
 }
 
@@ -269,5 +300,6 @@ FEATURE = Feature(
     views={
         ids.CLOSE_ALL_VIEW: Entry(on_close_all_view, Ack.RESPONSE),
         ids.GROUP_CASE_VIEW: Entry(on_make_case_view, Ack.RESPONSE),
+        ids.REOPEN_VIEW: Entry(on_reopen_all_view, Ack.RESPONSE),
     },
 )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.block_kit import ids, modals
+from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element, pages
 from bot.block_kit.subjects import SIGNS, by_ioc, headline, severities
 from bot.block_kit.text import (
@@ -159,6 +159,7 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
     if content.closed < content.count or not content.count:
         elements.append(button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key))))
     entries = [(CASE, Intent("group_case", key))]
+    entries += [(close_views.REOPEN, Intent("group_reopen", key))] if content.closed else []
     if not content.is_digest:
         mutes = [("Mute for 1 h", "1"), ("Mute for 8 h", "8"), ("Mute until morning", "morning")]
         mutes = [("Unmute", "0")] if content.muted_until > now_ms else mutes
@@ -215,7 +216,7 @@ def make_case_view(key: str, alerts: Sequence[RedactedView], most: int, case_id:
     new = "The case has the title and the severity of the worst, and is yours."
     end = "They leave the open alerts, and no button takes one out of its case."
     blocks = sections([*close_views.several(alerts, most), f"{into if case_id else new} {end}"])
-    return modals.modal(CASE, blocks, callback_id=ids.GROUP_CASE_VIEW, submit=CASE, metadata=key, close="Cancel")
+    return close_views.ask(CASE, ids.GROUP_CASE_VIEW, key, blocks)
 
 
 def storm_sentence(storm: Storm, since: str) -> str:

@@ -7,6 +7,7 @@ from bot.features import responses, subjects
 from bot.features.alerts import assign, close, details
 from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.cases import handlers as cases
+from bot.features.payload import is_ephemeral, is_in_modal
 from bot.features.runs import actions
 from bot.message import Intent
 from bot.outbox import RefreshRequest
@@ -32,6 +33,8 @@ async def _show_details(context: Context, intent: Intent) -> None:
 async def _mark_unread(context: Context, intent: Intent) -> None:
     await context.core.mark_alert_unread(intent.object_id)
     context.refresh(intent.object_id)
+    if is_ephemeral(context) or is_in_modal(context):
+        await responses.respond(context, notices.notice(f"{intent.object_id} is open again."), "Reopened")
 
 
 async def _show_again(context: Context, intent: Intent) -> None:
@@ -78,6 +81,7 @@ FEATURE = Feature(
         ids.MORE: Entry(on_overflow_menu, Ack.WRITE),
         ids.SHOW_AGAIN: Entry(on_overflow_menu, Ack.WRITE),
         ids.ASSIGN: Entry(on_overflow_menu, Ack.WRITE),
+        ids.REOPEN: Entry(on_overflow_menu, Ack.WRITE),
         ids.UNASSIGN: Entry(on_overflow_menu, Ack.WRITE),
         ids.DETAILS: Entry(on_overflow_menu),
         ids.LINK: Entry(on_link_button, is_public=True),

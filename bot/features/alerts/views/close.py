@@ -14,7 +14,7 @@ from bot.message import Block
 from core.common.words import count
 from core.models import Document
 
-TITLE, ALL = "Close", "Close all"
+TITLE, ALL, REOPEN = "Close", "Close all", "Reopen all"
 HEADS = {
     "🔒": "*Still in force*, and closing undoes nothing of it:",
     "⏳": "*Still waits for approval*, and closing withdraws nothing of it:",
@@ -24,12 +24,24 @@ MAX_LINES = 5  # of each
 
 def close_view(document: Document, view: RedactedView) -> dict[str, Any]:
     """Asks for the reason to close an alert, and says what is still in force on it, and what waits for approval."""
-    return _view(TITLE, ids.CLOSE_VIEW, document.id, [named(view)], left_open(document, view.clearance))
+    lines, back = left_open(document, view.clearance), "Reopen, in the card's menu, opens it again."
+    return _view(TITLE, ids.CLOSE_VIEW, document.id, [named(view)], lines, back)
 
 
 def close_all_view(key: str, alerts: Sequence[RedactedView], lines: Sequence[str], most: int) -> dict[str, Any]:
     """Likewise for these alerts, the worst first; names `most` of them, and has the `lines` of `left_open`."""
-    return _view(f"Close {count(len(alerts), 'alert')}", ids.CLOSE_ALL_VIEW, key, several(alerts, most), lines)
+    back = "Reopen opens one again: /responder alert and its id has it."
+    if not key.startswith("~"):
+        back = f"New ones still come in. {REOPEN}, in the menu of the group's card, opens these again."
+    title, what = f"Close {count(len(alerts), 'alert')}", several(alerts, most)
+    return _view(title, ids.CLOSE_ALL_VIEW, key, what, lines, back)
+
+
+def reopen_all_view(key: str, alerts: Sequence[RedactedView], most: int) -> dict[str, Any]:
+    """Asks before these closed alerts of a group, the worst first, are opened again."""
+    title = f"Reopen {count(len(alerts), 'alert')}"
+    note = "They are open alerts again, also those that somebody closed one by one. Nothing runs."
+    return ask(title, ids.REOPEN_VIEW, key, sections([*several(alerts, most), note]))
 
 
 def several(alerts: Sequence[RedactedView], most: int) -> list[str]:
@@ -62,12 +74,20 @@ def left_open(document: Document, clearance: int) -> list[str]:
     return lines
 
 
-def _view(title: str, callback_id: str, key: str, what: Sequence[str], lines: Sequence[str]) -> dict[str, Any]:
+def _view(
+    title: str, callback_id: str, key: str, what: Sequence[str], lines: Sequence[str], back: str
+) -> dict[str, Any]:
+    """`back` says how it is taken back."""
     blocks: list[Block] = [*sections(what)]
     for sign, head in HEADS.items():
         own = [line for line in lines if line.startswith(sign)]
         if own:
             blocks.append(section("\n".join([head, *first_of(own, MAX_LINES)])))
-    hint = "Everybody who sees the card reads it. Reopen is on each alert's own card."
+    hint = f"Everybody who sees the card reads it. {back}"
     blocks.append(modals.text_field("reason", "Reason", multiline=True, hint=hint))
+    return ask(title, callback_id, key, blocks)
+
+
+def ask(title: str, callback_id: str, key: str, blocks: Sequence[Block]) -> dict[str, Any]:
+    """A modal with this title also on the button that does it; `key` is of the group, or the ids."""
     return modals.modal(title, blocks, callback_id=callback_id, submit=title, metadata=key, close="Cancel")

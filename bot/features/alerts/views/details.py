@@ -42,6 +42,8 @@ def alert_in_full(
         description = foreign(defang_indicators(view.text(alert.description)), 2900, lines=True)
         blocks.append(section(description or "(no description)"))
         blocks += listed("*Facts*", _facts(alert, view))
+    if alert.status == "Ignored":
+        blocks.append(actions(button_element("Reopen", ids.REOPEN, button(Intent("unread", alert.id)))))
     blocks += [menu_block(view, button, channel), *_artifacts(view, button, start, channel)]
     if note:
         blocks.append(context(note))

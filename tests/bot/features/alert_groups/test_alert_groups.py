@@ -74,12 +74,23 @@ async def test_the_card_of_a_group_names_its_worst_open_alerts_and_says_which_ar
         left = await anna.sees(updated(card))
         assert high not in str(left)
         await anna.presses("Close all", card)
-        form = await anna.sees(modal("4 alerts: 4 low."))
+        form = await anna.sees(modal("4 alerts: 4 low.", "Reopen all, in the menu of the group's card, opens these"))
         await anna.submits(form, reason="An exercise")
+        await anna.sees(modal("4 alerts closed. *Reopen all*, in the menu of the group's card, opens them again."))
         await anna.sees(updated(card, "*all closed or in a case*"))
         assert "Close all" not in str(await anna.sees(updated(card)))
         await env.client.mark_alert_unread(alert_ids[0])
         await anna.sees(updated(card, "*4 closed or in a case*"))
+        (taken,) = await post(env, range(5, 6))
+        await env.client.create_case_from_alert(taken)
+        card = await anna.sees(updated(card, "*5 closed or in a case*"))
+        await anna.chooses("Reopen all", card)
+        form = await anna.sees(modal("4 alerts: 1 high, 3 low.", "also those that somebody closed one by one"))
+        assert (form["title"]["text"], form["submit"]["text"]) == ("Reopen 4 alerts",) * 2
+        await anna.submits(form)
+        await anna.sees(modal("4 alerts open again."))
+        await anna.sees(updated(card, "*1 closed or in a case*"))
+        assert {(await env.client.alert(one)).status for one in [high, *alert_ids]} == {"New"}
 
 
 @pytest.mark.slow

@@ -42,3 +42,11 @@ async def test_what_is_in_force_and_what_waits_is_named_before_alerts_are_closed
             assert "*Still in force*, and closing undoes nothing of it:\\n🔒 *Shun on ip 198[.]51[.]100[.]7* is" in text
             assert f"*Still waits for approval*, and closing withdraws nothing of it:\\n{waits}" in text
             assert (text.count(waits), "and 1 more" in text) == (5, True)
+        assert "Reopen, in the card's menu, opens it again." in text_of(one)
+        assert "Reopen opens one again: /responder alert and its id has it." in text_of(several)
+        await env["anna"].submits(several, reason="An exercise")
+        await env["anna"].sees(modal("1 alert closed.", without="Reopen"))
+        await env["anna"].command(SOC, f"/responder alert {alert.id}")
+        await env["anna"].presses("Reopen", await env["anna"].sees(modal("*Facts*", "Reopen")))
+        await env["anna"].sees(modal(f"{alert.id} is open again."))
+        assert (await env.client.alert(alert.id)).status == "New"
