@@ -388,7 +388,8 @@ def run_line(action: Action, view: RedactedView) -> str:
     what = f"{mark(action, view)} *{name(action)}*{on_target(action, view)}{lasts}{values}"
     if undo_state.is_undone(action):
         return f"{what}{undo_state.summary(action, view)} · {_by_whom(action)}, {at}{approved_by(action)}"
-    return f"{what} {state(action)}{answer_by(action)} · {_by_whom(action)}, {at}{_tail(action, view)}"
+    now = undo_state.in_force(action, view) if undo_state.is_in_force(action) else state(action)
+    return f"{what} {now}{answer_by(action)} · {_by_whom(action)}, {at}{_tail(action, view)}"
 
 
 def answer_by(action: Action) -> str:
@@ -428,7 +429,8 @@ def _by_whom(action: Action) -> str:
 
 
 def _tail(action: Action, view: RedactedView) -> str:
-    more = "" if awaits_approval(action) else undo_state.summary(action, view)
+    is_said = awaits_approval(action) or undo_state.is_in_force(action)
+    more = "" if is_said else undo_state.summary(action, view)
     return f"{approved_by(action)}{_outcome(action, view)}{override_text(action, view)}{more}"
 
 
