@@ -27,6 +27,8 @@ class Asking:
         self.is_reminder = is_reminder
         self.reminders: dict[tuple[str, int], None] = {}
         """The alert, case or bulk that is to be looked at again, and when (ms)."""
+        self.told: set[tuple[str, str]] = set()
+        """Who hears already that a run has undone something: the run, and the login."""
         self._asked: dict[str, dict[str, list[int]]] | None = None
         self._counted: dict[tuple[str, str], None] = {}
 

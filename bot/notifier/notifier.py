@@ -13,7 +13,7 @@ from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.group_cards import GroupCards
 from bot.notifier.grouper import AlertGrouper
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
-from bot.notifier.renderer import Renderer
+from bot.notifier.renderer import Renderer, undone_by_others
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline, ids_in
 from bot.outbox import REFRESH_MS, DesiredMessage, MessageOutbox
 from bot.outbox.alert_groups import is_group
@@ -272,6 +272,7 @@ class Notifier:
         asking = self._asking()
         desired: list[DesiredMessage] = []
         documents = [held.documents[root_id].document for root_id in changes.roots if root_id in held.documents]
+        asking.told.update(told for document in documents for told in undone_by_others(document))
         awaited, others = list[Document](), list[Document]()
         for document in documents:
             (awaited if changes.has_run_on(document) else others).append(document)

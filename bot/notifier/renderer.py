@@ -194,7 +194,8 @@ class Renderer:
         is_news = undos.has_news(action, timeline.document.actions)
         posted = await self._outbox.messages_of(timeline.root_id) if action.measure is not None else ()
         if is_news or any(message.key.startswith(f"measure:{action.id}:") for message in posted):
-            desired += [replace(reply, by_person=True) for reply in await self._measure_news(action, subject, timeline)]
+            news = await self._measure_news(action, subject, timeline, asking.told)
+            desired += [replace(reply, by_person=True) for reply in news]
         return desired
 
     async def bulk_destinations(self, action: Action, timeline: Timeline) -> list[str]:
@@ -235,25 +236,32 @@ class Renderer:
         ]
 
     async def _undone(self, action: Action, timeline: Timeline) -> list[DesiredMessage]:
-        """The direct messages to whoever asked for or approved a run that somebody else has undone."""
-        undo = action.undo
-        by = timeline.action(undo.action_id or "") if undo is not None and undo.status == "undone" else None
-        if by is None or by.created_by == action.created_by:
-            return []
-        link = await self._link(timeline.root_id)
-        render, desired = partial(replies.undone, action, by.created_by, timeline.target(action), link=link), []
-        for login in _concerned(action, but=by.created_by):
-            desired += await self._to_requester(f"undone:{action.id}", login, "", render, timeline)
+        """The direct messages to whoever asked for or approved what somebody else has undone: one for all of that."""
+        link, desired = await self._link(timeline.root_id), list[DesiredMessage]()
+        for (by_id, login), together in undone_by_others(timeline.document).items():
+            by = timeline.action(by_id)
+            if by is not None and together[0].id == action.id:
+                undone = [(one, timeline.target(one)) for one in together]
+                render = partial(replies.undone, undone, by.created_by, link=link)
+                desired += await self._to_requester(f"undone:{action.id}", login, "", render, timeline)
         return desired
 
     async def _undo_problems(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         render = partial(undos.problem_reply, action, subject)
         return await self._in_threads(f"undo:{action.id}", render, subject, timeline)
 
-    async def _measure_news(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        """What tells threads, and who approved or asked for a run, that what it left was ended or is unknown."""
+    async def _measure_news(
+        self, action: Action, subject: Subject, timeline: Timeline, heard: set[tuple[str, str]]
+    ) -> list[DesiredMessage]:
+        """What tells threads, and who approved or asked for a run, that what it left was ended or is unknown.
+
+        It mentions nobody who has `heard` of it already, by the run that undid it.
+        """
         by = action.measure.ended_by if action.measure is not None else None
-        found = [await self._core.slack_users(login) for login in _concerned(action, but=by)]
+        by_run = (action.undo and action.undo.action_id) or action.id
+        logins = [login for login in _concerned(action, but=by) if (by_run, login) not in heard]
+        heard.update((by_run, login) for login in logins)
+        found = [await self._core.slack_users(login) for login in logins]
         team = f"{self._access.team()}:"
         told = [one.removeprefix(team) for user in found for one in user.slack_ids if one.startswith(team)]
         render = partial(undos.measure_reply, action, subject, told)
@@ -469,7 +477,7 @@ class Renderer:
         if kind == "undo":
             return await self._undo_problems(action, subject, here)
         if kind == "measure":
-            return await self._measure_news(action, subject, here)
+            return await self._measure_news(action, subject, here, set())
         return await self._end_replies(action, subject, here)
 
     async def _whole(self, action: Action, timeline: Timeline) -> Action:
@@ -510,6 +518,18 @@ class Renderer:
         buttons = await self._outbox.buttons.prepare(channel, key)
         content = render(clearance=view.clearance, button=buttons)
         return DesiredMessage(key, channel, content, view=view, buttons=buttons)
+
+
+def undone_by_others(document: Document) -> dict[tuple[str, str], list[Action]]:
+    """What somebody else's run has undone: by that run, and by who hears of it in a direct message."""
+    known, found = {one.id: one for one in document.actions}, dict[tuple[str, str], list[Action]]()
+    for action in sorted(document.actions, key=lambda one: one.number):
+        undo = action.undo
+        by = known.get(undo.action_id or "") if undo is not None and undo.status == "undone" else None
+        if by is not None and by.created_by != action.created_by and not action.bulk:
+            for login in _concerned(action, but=by.created_by):
+                found.setdefault((by.id, login), []).append(action)
+    return found
 
 
 def _concerned(action: Action, *, but: str | None) -> list[str]:

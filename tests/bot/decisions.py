@@ -23,7 +23,9 @@ _TIME = re.compile(
     r"|nothing that this would end|still waits for approval: withdraw or deny it too"
     r"|\*Keep (?:until <!date|with no end)|asks to keep \*(?:for|with no end)"
 )
-_REQUESTER = re.compile(r"\*[^*]+\* ask(s|ed)\b|asked for\b|already (runs|waits)|\bby [^,]+, <!date")
+_REQUESTER = re.compile(
+    r"\*[^*]+\* ask(s|ed)\b|It ends .* by [^,]+|asked for\b|already (runs|waits)|\bby [^,]+, <!date"
+)
 
 
 def problems(what: str, body: Json) -> list[str]:

@@ -476,9 +476,8 @@ def later_end_decision(action: Action, extension: Extension) -> str:
     """How a request for more time was decided, or what came before that; mrkdwn."""
     by, lapsed = person_name(extension.ended_by or ""), "It was given another end"
     if undo_state.is_undone(action) and action.measure is not None:
-        lapsed = (
-            f"{person_name(action.measure.ended_by or '')} undid it" if action.measure.ended_by else "It was undone"
-        )
+        undone_by = action.measure.ended_by
+        lapsed = f"{person_name(undone_by)} undid it" if undone_by else "It was undone"
     return {
         "approved": f"Approved by {people(extension.approval.approved_by)}",
         "denied": f"Denied by {by}",

@@ -11,6 +11,7 @@ from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.text import (
     OPTION_LIMIT,
     context,
+    first_of,
     foreign,
     mentions,
     person_name,
@@ -26,7 +27,7 @@ from core.common.words import count
 from core.models import Action, Measure, Policy, Undo
 
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
-MAX_OTHERS = 20  # runs on the same targets, which end too
+MOST_ENDED = 40  # runs on the same targets, which end together
 PROBLEMS_SHOWN = 5  # of the targets of one run
 
 
@@ -74,24 +75,13 @@ def undo_view(
     The metadata has a digest of the runs, so that nobody ends one that came since.
     """
     title = undo_state.title(action.undo) if action.undo is not None else ""
-    root_id = view.subject.root_id or view.subject.id
-    others, told = list[str](), dict[str, None]()
-    for one in measures:
-        for action_id, run in zip(one.actions, [*one.others, one], strict=True):
-            if action_id != action.id:
-                others.append(undo_state.ended(run, undo_state.targets(one, view), root_id, login))
-            elif not action.bulk:
-                told[undo_state.hear(run, root_id, login)] = None
+    ends = undo_state.all_ended(measures, view, login, action.id)
     on = runs.on_object(action, view, runs.on_what(view.subject, view))
     needs = f", after {count(policy.approval, 'approval')}" if policy.approval else ""
     deed, waits = section(f"🔓 *{foreign(title, NAME_LIMIT)}*{on}{needs}"), runs.waiting_end(action, view).strip()
-    alone = action.model_copy(update={"already": []})  # the others have lines of their own
-    unsaid = [sentence for sentence in told if not any(line.endswith(sentence) for line in others[:MAX_OTHERS])]
     lines = [
-        *others[:MAX_OTHERS],
-        f"⚠️ It also ends {len(others) - MAX_OTHERS} more." if len(others) > MAX_OTHERS else "",
-        f"It ends:\n{runs.in_force_line(alone, view)}",
-        " ".join(filter(None, [undo_state.by_itself(measures, now_ms), *unsaid])),
+        *first_of(ends or [f"It ends:\n{runs.in_force_line(action, view)}"], MOST_ENDED),
+        undo_state.by_itself(measures, now_ms),
         f"{waits} That request ends too." if undo_state.later_end(action) is not None else "",
     ]
     digest = hashlib.sha256(" ".join(sorted(n for one in measures for n in one.actions)).encode()).hexdigest()

@@ -100,7 +100,7 @@ def test_replies_of_any_action_fit(action: Action, alert: Alert, clearance: int)
     fine(replies.end_reply(action, subject, clearance=clearance, button=button))
     fine(replies.end_reply(action, subject, clearance=clearance, button=button, policy=Policy(confirm=alert.title)))
     fine(replies.told(action, subject, clearance=clearance, button=button))
-    fine(replies.undone(action, samples.HOSTILE, subject, clearance=clearance, button=button))
+    fine(replies.undone([(action, subject)] * 2, samples.HOSTILE, clearance=clearance, button=button))
     fine(approvals.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW))
 
 

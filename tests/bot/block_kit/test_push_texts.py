@@ -38,7 +38,7 @@ def text_of(kind: str, clearance: int) -> str:
         "told": replies.told(FAILED, subject, **seen),
         "late": undos.problem_reply(DONE.model_copy(update={"undo": WAITING}), subject, **seen),
         "marked as ended": undos.measure_reply(DONE.model_copy(update={"measure": LEFT}), subject, [], **seen),
-        "undone": replies.undone(DONE, "lea@soc.example", subject, **seen),
+        "undone": replies.undone([(DONE, subject)], "lea@soc.example", **seen),
     }
     return messages[kind].text
 

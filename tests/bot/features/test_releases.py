@@ -42,14 +42,11 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         await env["lea"].presses("Undo now", card)
         asked = text_of(await env["lea"].sees(modal("Tell?")))
         assert f"🔓 *Tell* on ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({first})" in asked
-        assert "approved by ben" in asked
-        assert "anna and ben hear of it." in asked
-        (run,) = await env.client.actions("alert", first)
-        assert run.measure is not None
-        assert f"since <!date^{run.measure.since // 1000}^" in asked
+        assert "🔓 It ends *Isolate* on `203[.]0[.]113[.]7` until <!date^" in asked  # as a run of what undoes it says
+        assert f"by anna, approved by ben, for {first}. anna and ben hear of it." in asked
         second = await env.create_alert(sourceRef="second", title="The same host again")
         await env["lea"].command(SOC, f"/responder run tell {second.id}")
-        question = await env["lea"].sees(modal("It ends *Isolate*"))
+        question = await env["lea"].sees(modal("It ends *Isolate*", "Starts at once"))
         (measure,) = await env.client.measures()
         until = f"until <!date^{(measure.until or 0) // 1000}^{{time}}|"
         assert f"It ends *Isolate* on `203[.]0[.]113[.]7` {until}" in text_of(question)
@@ -113,7 +110,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         assert f"⚠️ It also ends {of_lea}" in question
         assert f", also for {second.id} until" not in question
         assert f"by lea, approved by ben, for {second.id}. lea and ben hear of it." in question
-        assert question.index("It also ends") < question.index("It ends:")
+        assert question.index("🔓 It ends") < question.index("It also ends")
         for alert_id, words in ((first, "🔓 *Tell*"), (second.id, UNDONE)):
             shown = await env["lea"].sees(card_of(alert_id, words))
             assert "in force" not in text_of(shown)
@@ -125,6 +122,33 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
             again = await env[who].sees(updated(message, without="Undo now"))
             assert "in force" not in text_of(again)
         assert await env.client.measures() == []
+
+
+async def test_one_undo_of_three_containments_rings_each_person_once(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        _, first = await isolated(env)
+        second, _ = await env.alert_and_card("anna", sourceRef="second", title="The same host again")
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            for alert_id in (first, second.id):
+                body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert_id}
+                asked = await bot.as_user("anna").run(body)
+                await bot.as_user("ben").approve(asked.id)
+                while (await bot.action(asked.id, wait_s=10)).end_date is None:
+                    pass
+            for name in ("anna", "ben"):
+                await env[name].connect()
+            await bot.as_user("lea").undo((await env.client.actions("alert", first))[0].id)
+        elsewhere = await env["lea"].sees(reply_to(await env["lea"].sees(card_of(second)), "was undone by *lea*"))
+        assert "<@" not in text_of(elsewhere)
+        for name in ("anna", "ben"):
+            await env[name].sees(
+                direct_message("lea undid *Isolate on ip 203[.]0[.]113[.]7*. Nothing of it is in force")
+            )
+        await all_sent(env.bot)
+        for name in ("anna", "ben"):
+            assert [text.partition(" (")[0] for text in env[name].phone if "undid" in text or "undone" in text] == [
+                "lea undid Isolate on ip 203[.]0[.]113[.]7"
+            ]
 
 
 async def test_what_begins_while_somebody_reads_the_question_is_shown_before_it_ends_too(tmp_path: Path) -> None:

@@ -185,15 +185,19 @@ def told(
     return Message(text, (*blocks, *([actions(*buttons)] if buttons else [])))
 
 
-def undone(action: Action, by: str, subject: Subject, *, clearance: int, button: ButtonIds, link: str = "") -> Message:
-    """The direct message to whoever asked for a run that somebody else (`by`, a login) has undone."""
+def undone(
+    together: Sequence[tuple[Action, Subject]], by: str, *, clearance: int, button: ButtonIds, link: str = ""
+) -> Message:
+    """The direct message to whoever asked for or approved runs that somebody else (`by`, a login) undid at once."""
+    (action, subject), who = together[0], person_name(by)
     view = RedactedView(subject, clearance)
-    who, deed = person_name(by), f"{runs.name(action)}{runs.on_target(action, view)}"
     if not view.is_open:
         return notice(f"A run on {action.object_id} was undone, {withheld(subject.tlp)}")
-    text = clip(f"{who} undid {deed} ({runs.of_root(subject, view)}).", MESSAGE_TEXT_LIMIT)
-    on = context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")
-    return Message(text, (section(f"{who} undid *{deed}*. It is no longer in force."), on))
+    seen = [(one, RedactedView(its, clearance)) for one, its in together]
+    deeds = list(dict.fromkeys(f"*{runs.name(one)}{runs.on_target(one, its)}*" for one, its in seen if its.is_open))
+    said, on = f"{who} undid {' and '.join(deeds)}", context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")
+    text = clip(f"{said.replace('*', '')} ({runs.of_root(subject, view)}).", MESSAGE_TEXT_LIMIT)
+    return Message(text, (section(f"{said}. Nothing of it is in force any more."), on))
 
 
 # --- logs, mentions -------------------------------------------------------------------------------------------------

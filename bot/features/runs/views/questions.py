@@ -124,9 +124,7 @@ def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponde
             left = f"🔒 {undo_state.whose(one, undo_state.targets(one, view))} stays in force."
             lines.append(undo_state.already(one, view) if policy.undo else left)
             continue
-        on, root_id = undo_state.targets(one, view), view.subject.root_id or view.subject.id
-        lines.append(undo_state.ended(one, on, root_id, verb="🔓 It ends"))
-        lines += [undo_state.ended(run, on, root_id) for run in one.others[::-1]]
+        lines += undo_state.all_ended([one], view)
     return sections(lines)
 
 

@@ -251,6 +251,21 @@ def whose(run: MeasureRun, on: str = "") -> str:
     return f"{what} by {person_name(run.created_by)}{approved}, for {run.root_id}"
 
 
+def all_ended(measures: Sequence[Measure], view: RedactedView, login: str = "", own: str = "") -> list[str]:
+    """What ends when `login` releases targets for the view's alert or case, a line for each run, and who hears; mrkdwn.
+
+    The run with the id `own` is first, or else the one that ends last. Who hears of several is said once.
+    """
+    root_id, lines = view.subject.root_id or view.subject.id, list[str]()
+    each = [(*run, one) for one in measures for run in zip(one.actions[::-1], [one, *one.others[::-1]], strict=True)]
+    for number, run, one in sorted(each, key=lambda one: one[0] != own):
+        verb, who = "⚠️ It also ends" if number != own and lines else "🔓 It ends", hear(run, root_id, login)
+        if who and run.state != "starting":
+            lines = [line.removesuffix(f" {who}") for line in lines]
+        lines.append(ended(run, targets(one, view), root_id, login, verb))
+    return lines
+
+
 def ended(run: MeasureRun, on: str, root_id: str, login: str = "", verb: str = "⚠️ It also ends") -> str:
     """What happens to a run when its target is released for `root_id` (by `login`), and who hears of it; mrkdwn."""
     if run.state == "starting":
