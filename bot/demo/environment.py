@@ -222,7 +222,7 @@ def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
         "responder": {
             WEBHOOK: {
                 "config": {"url": receiver},
-                "confirm": "Sends it as JSON to the ticket system. It can't be called back.",
+                "confirm": "Opens a ticket.",
             },
             MAIL: {"config": NO_MAIL},
             BLOCK: {"rate": ["1/1h"]},

@@ -155,11 +155,13 @@ def _on_kinds(responder: OfferedResponder) -> str:
     return f"only on its {', '.join(kinds[:3])}{' and more' if len(kinds) > 3 else ''}"
 
 
-def with_names(sentence: str, view: RedactedView) -> str:
+def with_names(sentence: str, view: RedactedView, *, is_described: bool = False) -> str:
     """A sentence of core's with observables of the view's subject by their data, as far as they may be shown.
 
-    ``dc01 is protected``, with the entry of the settings behind it if that is another text.
+    ``dc01 is protected``, with the entry of the settings behind it if that is another text; if `is_described`, also
+    with what the alert says of it.
     """
+    messages = {f"the observable {one.id}": one.message for one in view.artifacts() if one.message and is_described}
     called = {f"the observable {one.id}": defang(one.label, one.data_type) for one in view.artifacts()}
     if view.subject.kind == "case_artifact" and view.is_open:
         called["its target"] = view.subject.title.partition(" ")[2]
@@ -167,7 +169,8 @@ def with_names(sentence: str, view: RedactedView) -> str:
     def named(match: re.Match[str]) -> str:
         name, entry = called.get(match[1], match[1]), match[3] or ""
         why = f" ({entry})" if entry and defang(entry).casefold() != name.casefold() else ""
-        return f"{name}{match[2] or ''}{why}"
+        says = f" ({messages[match[1]]})" if match[1] in messages else ""
+        return f"{name}{says}{match[2] or ''}{why}"
 
     return _NAMED.sub(named, sentence)
 

@@ -51,7 +51,7 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         until = f"until <!date^{(measure.until or 0) // 1000}^{{time}}|"
         assert f"It ends *Isolate* on `203[.]0[.]113[.]7` {until}" in text_of(question)
         assert f"by anna, approved by ben, for {first}. anna and ben hear of it." in text_of(question)
-        assert 'Starts at once; *Stop* is on the card while it runs."' in text_of(question)
+        assert 'Starts at once, without approval; *Stop* is on the card while it runs."' in text_of(question)
         assert await env.client.actions("alert", second.id) == []
         await env["lea"].presses("Tell", question)
         told = await env["ben"].sees(reply_to(contained, "was undone by *lea*"))

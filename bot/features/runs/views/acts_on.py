@@ -7,26 +7,29 @@ from typing import Any, NamedTuple
 
 from bot.block_kit import ids, modals
 from bot.block_kit.elements import MAX_OPTIONS
-from bot.block_kit.subjects import target_data
+from bot.block_kit.subjects import by_ioc, target_data
 from bot.block_kit.text import (
     OPTION_LIMIT,
     clean,
     clip_apart,
+    clip_middle,
     code,
+    foreign,
     foreign_plain,
     mrkdwn,
     plain,
     sections,
 )
-from bot.clearance import RedactedView, refanged
+from bot.clearance import RedactedView, artifact_title, refanged
 from bot.features.runs.views import runs
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block
-from core.common.words import count
+from core.common.words import count, some_of
 from core.models import OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
 
 MAX_CHECKBOXES = 10  # in Slack
 NAME_LIMIT = OPTION_LIMIT - 2  # characters of a target between backticks
+GOT_LIMIT, MOST_GOT = 120, 10  # characters of an observable that a run gets, and how many are named
 NOTHING_CHOSEN = "Choose what it should act on."
 
 
@@ -56,13 +59,18 @@ def by_object(targets: Sequence[RunTarget], responder: OfferedResponder) -> Mapp
 
 
 def lines(target: RunTarget, responder: OfferedResponder, view: RedactedView) -> list[str]:
-    """The targets of a run on one object, as it is asked for; of what may act on anything, that it may; mrkdwn."""
+    """The targets of a run on one object, as it is asked for; where nobody knows them, what it gets; mrkdwn.
+
+    What only reads, such as one that closes, acts on none of it.
+    """
     if responder.target is None:
-        number = len(view.artifacts()) if view.subject.kind == "alert" else 0
         hosts = responder.policy.sends_to if responder.policy is not None else None
-        acts = ", and may act on any" if hosts is None else "" if hosts else ", and acts on none"
-        all_of = "only observable" if number == 1 else f"{number} observables{acts}"
-        return [f"It gets the alert's {all_of}."] if number else []
+        seen = by_ioc(view.artifacts()) if view.subject.kind == "alert" and hosts != [] else []
+        names = [foreign(clip_middle(view.text(artifact_title(one)), GOT_LIMIT), GOT_LIMIT) for one in seen]
+        hidden = f" and {view.hidden_count()} that you may not see" if view.hidden_count() else ""
+        acts = ", and may act on any" if hosts is None else ""
+        all_of = "only observable" if len(seen) == 1 else f"{len(seen)} observables{hidden}{acts}"
+        return [f"It gets the alert's {all_of}: {some_of(names, MOST_GOT)}."] if names else []
     named = [] if needs_choice(target, responder) else runs.target_lines(chosen(target, responder), view)
     return named if len(named) == 1 else [f"• {line}" for line in named]
 

@@ -200,11 +200,14 @@ def effect(
     """When the run, or each of several, starts, how long it lasts, and what takes it back; a form may ask how long."""
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
+    if policy.sends_to == [] and not number:
+        return []  # it only reads, or closes
     by = ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
     starts, withdraw, undo = "Starts", "*Withdraw* is on the card", "Undo now"
     if is_several:
         starts, withdraw, undo = "Each is checked by itself and starts", "*Withdraw all* is on the message", "Undo all"
-    begins = f"{starts} at once; *Stop* is on the card while it runs."
+    stop = "" if policy.sends_to else "; *Stop* is on the card while it runs"
+    begins = f"{starts} at once, without approval{stop}."
     if number:
         begins = f"{starts} after {_approvals(number, responder)}{by}; until then {withdraw}."
     lasts = _lasts(policy, request.undo_after_minutes)
@@ -220,7 +223,7 @@ def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool 
     shown = [f"not offered: {note}" for note in reasons if note.startswith(seen)]
     if responder.policy is not None and responder.policy.contains:
         shown += [note for note in reasons if not note.startswith(elsewhere) and undo_state.LATER_COUNTS not in note]
-    named = [view.text(with_names(note, view)) for note in shown]
+    named = [view.text(with_names(note, view, is_described=True)) for note in shown]
     text = "\n".join(f"{note[:1].upper()}{note[1:]}" for note in named)
     return [section(in_own_time(foreign(defang_indicators(text), 1500, lines=True)))] if text else []
 
@@ -234,7 +237,7 @@ def policy_words(policy: Policy) -> list[Block]:
 def sends_to(policy: Policy) -> str:
     """To which hosts the run sends what it gets, if its settings name them; mrkdwn."""
     hosts = [code(host, NAME_LIMIT) for host in policy.sends_to or ()]
-    return f"It sends what it gets to {some_of(hosts, REASONS)}." if hosts else ""
+    return f"It sends what it gets to {some_of(hosts, REASONS)}, and nothing calls that back." if hosts else ""
 
 
 def _target(view: RedactedView) -> str:

@@ -143,14 +143,16 @@ def time_field(key: str, responder: OfferedResponder) -> list[Block]:
     return undo_state.time_field(_undo_block(key), responder.policy) if responder.policy is not None else []
 
 
-def why_field(request: RunRequest) -> Block:
-    """Why it is run, or why rules are overridden."""
+def why_field(request: RunRequest, responder: OfferedResponder) -> list[Block]:
+    """Why it is run, or why rules are overridden; nothing where the responder asks for a reason and nothing else."""
     if request.override_reason is None:
         hint = "Everybody who sees the run reads this: no secrets."
-        return modals.text_field("note", "Note", initial=request.note, hint=hint)
+        field = modals.text_field("note", "Note", initial=request.note, hint=hint)
+        asks_why = [parameter.name for parameter in responder.parameters or ()] == ["reason"]
+        return [] if asks_why and not request.note else [field]
     hint = "Who approves reads it, and everybody who sees the run."
     why = request.override_reason or request.note
-    return modals.text_field("override", "Why", initial=why, multiline=True, optional=False, hint=hint)
+    return [modals.text_field("override", "Why", initial=why, multiline=True, optional=False, hint=hint)]
 
 
 def submitted_options(view: modals.View, request: RunRequest, key: str) -> tuple[RunRequest, dict[str, str]]:

@@ -163,7 +163,7 @@ def form_of_several(
         *questions.effect(responder, request, is_form=True, is_several=True),
         *acts_on.field(to_choose, key),
         *inputs.fields(form, key),
-        why_field(request),
+        *why_field(request, responder),
     ]
     end = f" ({len(each.ready)})"
     submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(end))}{end}"
@@ -201,7 +201,7 @@ def _asks(
         *acts_on.field(to_choose, key),
         *questions.notes(responder, view, is_choosing=bool(to_choose) and len(request.targets) == 1),
         *inputs.fields(form, key),
-        why_field(request),
+        *why_field(request, responder),
     ]
 
 

@@ -13,10 +13,10 @@ from core.models import Alert, MeasureOfRun, TargetArtifact, Undo
 from core.settings import ProtectSection, ResponderSection
 from tests.bot import samples
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import card_of, field_of, modal, reply_to, text_of
+from tests.bot.people import card_of, field_of, filled_in, modal, reply_to, text_of
 from tests.bot.running import SOC
 
-HOSTS = [
+HOSTS: list[dict[str, Any]] = [
     {"dataType": "hostname", "data": "srv-dc01", "message": "host inside"},
     {"dataType": "ip", "data": "10.20.1.50"},
     {"dataType": "ip", "data": "203.0.113.7", "message": "C2"},
@@ -178,7 +178,7 @@ async def test_what_may_act_on_anything_says_so(env: FeatureEnvironment) -> None
     alert, card = await env.alert_and_card("anna", artifacts=HOSTS[:3])
     await env["anna"].command(SOC, f"/responder run contain {alert.id}")
     question = await env["anna"].sees(modal("Cuts the host off."))
-    assert f" · {alert.id}\\nIt gets the alert's 3 observables, and may act on any." in text_of(question)
+    assert f" · {alert.id}\\nIt gets the alert's 3 observables, and may act on any: hostname" in text_of(question)
     await env["anna"].presses("Ask to contain", question)
     request = await env["ben"].sees(reply_to(card, "asks · "))
     form = await env["ben"].confirms("Approve", request)
@@ -192,22 +192,22 @@ async def test_what_only_tells_says_where_and_acts_on_nothing(tmp_path: Path) ->
     async with feature_environment(tmp_path, responder=sections) as env:
         alert, card = await env.alert_and_card("anna", artifacts=HOSTS[:3])
         await env["anna"].command(SOC, f'/responder run "Close As False Positive" {alert.id}')
-        form = text_of(await env["anna"].sees(modal("Reopen in its menu")))
-        assert "It gets the alert's 3 observables, and acts on none." in form
-        assert "It leaves nothing in force." in form
-        assert "No button" not in form
+        form = await env["anna"].sees(modal("Reopen in its menu"))
+        assert not re.search("observable|It leaves|No button|Stop", text_of(form))
+        assert [*filled_in(form)] == ["reason"]  # and no note, which would ask the same
         await env["anna"].command(SOC, f"/responder run webhook {alert.id}")
         question = await env["anna"].sees(modal("Opens a ticket."))
-        assert "It gets the alert's 3 observables.\"" in text_of(question)
-        assert ">Opens a ticket.\\nIt sends what it gets to `tickets.example`." in text_of(question)
+        got = "It gets the alert's 3 observables: hostname srv-dc01, ip 10[.]20[.]1[.]50, ip 203[.]0[.]113[.]7."
+        assert got in text_of(question)
+        sent = "Opens a ticket.\\nIt sends what it gets to `tickets.example`, and nothing calls that back."
+        assert f">{sent}" in text_of(question)
         assert not re.search("No button|k3y|8443|services|s3cret", text_of(question))
-        assert "It leaves nothing in force." in text_of(question)
         await env["anna"].presses("Ask to webhook", question)
         request = await env["ben"].sees(reply_to(card, "asks · "))
-        form = text_of(await env["ben"].confirms("Approve", request))
-        assert "It gets 3 observables:" in form
-        assert "It leaves nothing in force." in form
-        assert "Opens a ticket.\\nIt sends what it gets to `tickets.example`." in form
+        approval = text_of(await env["ben"].confirms("Approve", request))
+        assert "It gets 3 observables:" in approval
+        assert "It leaves nothing in force." in approval
+        assert sent in approval
 
 
 def test_a_thread_tells_of_each_target_that_was_not_undone() -> None:
@@ -242,13 +242,13 @@ async def test_what_is_protected_has_no_box_but_a_line(tmp_path: Path) -> None:
     entries = tmp_path / "protected.txt"
     entries.write_text("10.20.0.0/16\nSRV-SECRET\n")
     async with feature_environment(tmp_path, rules, protect=ProtectSection(artifacts=[f"file:{entries}"])) as env:
-        alert = await env.create_alert(artifacts=HOSTS)
+        alert = await env.create_alert(artifacts=[HOSTS[0], {**HOSTS[1], "message": "victim"}, *HOSTS[2:]])
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
         form = await env["anna"].sees(modal("What should it act on?"))
         field = field_of(form, "target")
         descriptions = [option["description"]["text"] for option in field["element"]["options"]]
         assert descriptions == ["hostname · host inside", "ip · C2"]
-        assert re.findall(r"Not offered: ([^ ]+)", text_of(form)) == ["10[.]20[.]1[.]50"]
+        assert re.findall(r"Not offered: (.+?) is protected", text_of(form)) == ["10[.]20[.]1[.]50 (victim)"]
         entries.write_text("10.20.0.0/16\nSRV-SECRET\n203.0.113.7\n")  # while the form is open
         refused = await env["anna"].submits(form, target=[by_data(alert)["203.0.113.7"]])
         why = (

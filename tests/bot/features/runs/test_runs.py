@@ -144,7 +144,9 @@ async def test_confirmation_repeats_what_runs_on_what_in_a_modal(env: FeatureEnv
     question = await env["anna"].sees(modal("Blocks the host at the firewall."))
     assert "ET MALWARE Beacon" in text_of(question)
     assert question["close"]["text"] == "Cancel"
-    assert "Starts at once; *Stop* is on the card while it runs. No button undoes it." in text_of(question)
+    assert "Starts at once, without approval; *Stop* is on the card while it runs. No button undoes it." in text_of(
+        question
+    )
     assert [e["style"] for b in question["blocks"] for e in b.get("elements", []) if "style" in e] == ["primary"]
     await env["anna"].close(question["id"])
     assert await env.client.actions("alert", alert.id) == []
