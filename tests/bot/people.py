@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from bot.app.dispatcher import BUSY_TEXT
 from bot.block_kit import ids
 from bot.slack_emulator import EmulatedUser, EmulatorView
 from bot.slack_emulator.elements import all_blocks, elements_of
@@ -85,7 +86,7 @@ class Person(EmulatedUser):
         place, offered = await self._place(shown), []
         for menu in _elements(shown, beside, *MENUS):
             at = {**place, "action_id": menu["action_id"]}
-            options = [one for group in await self.options(**at, query=option) for one in group["options"]]
+            options = [one for group in await self._types(option, at) for one in group["options"]]
             offered += [one["text"]["text"] for one in options]
             for one in options:
                 if one["text"]["text"] == option:
@@ -95,7 +96,15 @@ class Person(EmulatedUser):
     async def searches(self, shown: Json, typed: str = "", beside: str = "") -> list[Json]:
         """The groups of options that the first menu that searches lists for what is typed."""
         menu = _elements(shown, beside, "external_select", "multi_external_select")[0]
-        return await self.options(**await self._place(shown), action_id=menu["action_id"], query=typed)
+        return await self._types(typed, {**await self._place(shown), "action_id": menu["action_id"]})
+
+    async def _types(self, query: str, place: Json) -> list[Json]:
+        """Type this into a menu, and a few times more where it says to try again, as it does on a slow machine."""
+        for _ in range(5):
+            groups = await self.options(**place, query=query)
+            if BUSY_TEXT not in [one["text"]["text"] for group in groups for one in group["options"]]:
+                break
+        return groups
 
     async def submits(self, form: Json, **fields: Any) -> Json:
         """Fill in these fields of a form, options by what they say, and submit it. The answer may have `errors`."""
