@@ -25,7 +25,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import IO
 
 from core.protection import blockable
 from tests import statements
@@ -54,32 +53,37 @@ class Program:
         self.stdout: asyncio.StreamReader | None = None
         self.stderr: asyncio.StreamReader | None = None
         self._connection = connection
-        self._outputs: list[tuple[asyncio.StreamReader, asyncio.ReadTransport, IO[bytes]]] = []
+        self._outputs: dict[int, asyncio.StreamReader] = {}
         self._ended = asyncio.Event()
         asyncio.get_running_loop().add_reader(connection, self._on_end)
 
-    async def _open(self, descriptor: int) -> asyncio.StreamReader:
-        reader, pipe = asyncio.StreamReader(), os.fdopen(descriptor, "rb", 0)
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
-        self._outputs.append((reader, transport, pipe))
-        if self._ended.is_set():
-            self._close_outputs()
+    def _open(self, descriptor: int) -> asyncio.StreamReader:
+        os.set_blocking(descriptor, False)
+        reader = self._outputs[descriptor] = asyncio.StreamReader()
+        asyncio.get_running_loop().add_reader(descriptor, self._read, descriptor)
         return reader
+
+    def _read(self, descriptor: int) -> None:
+        """Read what there is now, and close it at its end."""
+        with suppress(BlockingIOError):
+            while data := os.read(descriptor, 65_536):
+                self._outputs[descriptor].feed_data(data)
+            self._close(descriptor)
+
+    def _close(self, descriptor: int) -> None:
+        asyncio.get_running_loop().remove_reader(descriptor)
+        os.close(descriptor)
+        self._outputs.pop(descriptor).feed_eof()
 
     def _on_end(self) -> None:
         (self.returncode,) = _NUMBER.unpack(self._connection.recv(_NUMBER.size))
         asyncio.get_running_loop().remove_reader(self._connection)
         self._connection.close()
-        self._close_outputs()
+        for descriptor in list(self._outputs):
+            self._read(descriptor)
+        for descriptor in list(self._outputs):  # which a program that it has left keeps open
+            self._close(descriptor)
         self._ended.set()
-
-    def _close_outputs(self) -> None:
-        for reader, transport, pipe in self._outputs:
-            if not transport.is_closing():
-                while data := pipe.read(65_536):  # None if there is no more now
-                    reader.feed_data(data)
-                transport.close()
 
     async def wait(self) -> int:
         await self._ended.wait()
@@ -92,8 +96,6 @@ class Program:
             self.stderr.read() if self.stderr else _nothing(),
             self.wait(),
         )
-        while not all(pipe.closed for *_, pipe in self._outputs):  # noqa: ASYNC110  # the loop does, before it can end
-            await asyncio.sleep(0)
         return out, err
 
     def send_signal(self, number: int) -> None:
@@ -145,9 +147,9 @@ async def start(
             os.close(descriptor)
     program = Program(connection)
     if "stdout" in ours:
-        program.stdout = await program._open(ours["stdout"])
+        program.stdout = program._open(ours["stdout"])
     if "stderr" in ours:
-        program.stderr = await program._open(ours["stderr"])
+        program.stderr = program._open(ours["stderr"])
     return program
 
 
