@@ -25,6 +25,7 @@ from core.store import in_force as stored
 from core.store import objects
 
 LIMIT = 1_000
+MOST_ASKED = 10  # requests that one is shown with
 MOST = 200  # requests that are compared with another
 
 
@@ -300,7 +301,7 @@ def asked_too(
             state = {"title": "", "root_id": root_id, "state": "asked", "since": run.created_at, "approved_by": []}
             target = [one for one in action.target or () if in_force.digests_of("", [one]) <= digests]
             found.append(Measure(**of_run, **state, actions=[run.id], target=target, clearance=level))
-    return found
+    return found[:MOST_ASKED]
 
 
 def _undone_by(run: Action) -> str:

@@ -17,6 +17,7 @@ IN_FORCE = ("available", "waiting", "running", "failed")
 MESSAGE_LIMIT = 300
 TARGET_LIMIT = 600  # which has room for the longest host name
 MAX_PEOPLE = 5
+MOST_ASKED = 3
 NOTHING_LEFT = "It leaves nothing in force."
 
 
@@ -287,7 +288,9 @@ def hears(logins: Sequence[str], login: str) -> str:
 
 def in_force_already(action: Action, view: RedactedView) -> list[Measure]:
     """What others have in force on the targets of a run, as far as this person may see it."""
-    return [one for one in action.already if may_see(view.clearance, one.clearance or 0)]
+    seen = [one for one in action.already if may_see(view.clearance, one.clearance or 0)]
+    asked = [one for one in seen if one.state == "asked"]
+    return [one for one in seen if one not in asked[MOST_ASKED:]]
 
 
 def _also(action: Action, view: RedactedView) -> str:

@@ -166,6 +166,7 @@ async def test_of_forty_requests_each_is_asked_about_ten_and_one_message_counts_
             await isolate(env, alert)
         await env["ben"].sees(direct_message("30 more requests for approval* since"))
         await all_sent(env.bot)
+        assert max(text_of(m).count("also asked for") for m in direct_messages(env["ben"].live_view)) == 3
         for name in ("ben", "lea"):
             messages = [m for m in direct_messages(env[name].live_view) if not m.get("ephemeral")]
             assert (len([m for m in messages if "asks · " in text_of(m)]), len(messages)) == (AT_MOST, AT_MOST + 1)
