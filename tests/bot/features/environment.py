@@ -37,14 +37,15 @@ ALERT = {
     "artifacts": [{"dataType": "ip", "data": "203.0.113.7"}],
 }
 SCRIPT = '''"""Waits for the pipe `go` if it is configured, then writes the configured output."""
-import json, sys
-from pathlib import Path
-job = Path(sys.argv[1])
-config = json.loads((job / "input" / "input.json").read_text())["config"]
+import sys
+job = sys.argv[1]
+with open(f"{job}/input/input.json") as file:  # without `json` and `pathlib`, which take longer than all the rest
+    config = eval(file.read(), {"true": True, "false": False, "null": None})["config"]
 if config.get("go"):
     with open(config["go"]) as go:
         go.readline()
-(job / "output" / "output.json").write_text(config["answer"])
+with open(f"{job}/output/output.json", "w") as file:
+    file.write(config["answer"])
 '''
 BAN, DROP = "Ban an address", "Drop traffic"
 """The titles of responders that declare an input of each type: one asks first and needs approval, one fails."""
