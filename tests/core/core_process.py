@@ -17,7 +17,7 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import Action, Profile
 from core.people import People
-from tests import programs, stores
+from tests import programs, stores, templates
 from tests.programs import AnyProcess
 from tests.responder_folders import write_responder
 
@@ -30,10 +30,10 @@ T = TypeVar("T")
 STEPWISE = '''
 """Does the steps in its parameters, in order; `count` counts its runs in a file."""
 import json, os, signal, sys, time
-from pathlib import Path
 
-job = Path(sys.argv[1])
-asked = json.loads((job / "input" / "input.json").read_text())["parameters"]
+job = sys.argv[1]
+with open(f"{job}/input/input.json") as file:
+    asked = json.load(file)["parameters"]
 
 
 def count():
@@ -44,11 +44,13 @@ def count():
 
 def write(message="done"):
     report = {"success": True, "full": {"message": message}, "operations": asked.get("operations", [])}
-    (job / "output" / "output.json").write_text(json.dumps(report))
+    with open(f"{job}/output/output.json", "w") as file:
+        file.write(json.dumps(report))
 
 
-def notify(pipe):
-    Path(pipe).write_text("here\\n")
+def notify(pipe, text="here"):
+    with open(pipe, "w") as file:
+        file.write(f"{text}\\n")
 
 
 def wait(pipe):
@@ -74,7 +76,7 @@ def child(pipe):
     if not pid:
         while True:
             signal.pause()
-    Path(pipe).write_text(f"{pid}\\n")
+    notify(pipe, pid)
 
 
 for step in asked.get("steps", ["count", "write"]):
@@ -109,6 +111,7 @@ class CoreSetup:
         return self.runs(name).read_text().count("\n") if self.runs(name).exists() else 0
 
     async def users(self, *users: tuple[str, Profile]) -> None:
+        await templates.copy_to(stores.location(self.database), audited=False)
         async with stores.opened(self.database) as database:
             people = People(database, "example.org", now_ms)
             for name, profile in users:
