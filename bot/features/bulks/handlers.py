@@ -16,7 +16,7 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.bulks import views
 from bot.features.bulks.views import Listed, ShownTarget
-from bot.features.payload import button_token, view_metadata, view_of
+from bot.features.payload import view_metadata, view_of
 from bot.features.retries import answered, until_answered
 from bot.features.runs.flow import UNKNOWN, masked
 from bot.features.runs.targets import within
@@ -32,23 +32,26 @@ from core.common.errors import ResponderBotError
 from core.common.words import count
 from core.models import Action, Bulk, BulkTarget, Extension, parse_id
 
-REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE = "Review", "Extend all", "Undo all"
+REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "Undo all", "Retry failed"
 
 
 async def on_retry(context: Context) -> None:
-    """Run again, as a new bulk, what failed or was refused; a message of its own tells how it goes."""
-    intent = await responses.clicked_intent(context)
-    responses.require_permission(context, "manageAction")
+    """Ask, with all that runs again."""
     posted = await context.services.outbox.message_at(context.channel, context.message_ts)
-    destination = posted.key.split(":", 2)[2] if posted is not None else context.channel
-    key = f"retry-{button_token(context)}"
-    response = await until_answered(lambda: context.core.retry_bulk(intent.object_id, key), UNKNOWN)
-    context.refresh_requests.extend(
-        RefreshRequest(bulk_key(bulk_id, destination)) for bulk_id in (response.id, intent.object_id)
-    )
+    bulk, _ = await _opened(context, RETRY_TITLE)
+    destination = posted.key.split(":", 2)[2] if posted is not None else f"{context.team}:{context.user}"
+    await context.show_modal(views.retry_view(bulk, await _shown(context, bulk.targets), destination))
+
+
+async def on_retry_view(context: Context) -> Json:
+    """Run again, as a new bulk, what failed or was refused; a message of its own tells how it goes."""
+    metadata = view_metadata(view_of(context))
+    bulk_id, destination = str(metadata.get("id")), str(metadata.get("to"))
+    response = await until_answered(lambda: context.core.retry_bulk(bulk_id, context.idempotency_key), UNKNOWN)
+    context.refresh_requests.extend(RefreshRequest(bulk_key(id_, destination)) for id_ in (response.id, bulk_id))
     accepted = sum(entry.action is not None for entry in response.actions)
     text = f"Runs again on {count(accepted, 'target')}; {len(response.actions) - accepted} refused ({response.id})."
-    await responses.respond(context, notices.notice(text))
+    return modals.update(modals.message_view("Started", notices.notice(text)))
 
 
 async def on_details(context: Context) -> None:
@@ -290,7 +293,7 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
 
 FEATURE = Feature(
     actions={
-        ids.BULK_RETRY: Entry(on_retry, Ack.WRITE),
+        ids.BULK_RETRY: Entry(on_retry, modal_title=RETRY_TITLE),
         ids.BULK_DETAILS: Entry(on_details, modal_title=TITLE),
         ids.BULK_REVIEW: Entry(on_review, modal_title=REVIEW_TITLE),
         ids.BULK_DENY: Entry(on_deny_button, modal_title="Deny"),
@@ -299,6 +302,7 @@ FEATURE = Feature(
     },
     views={
         ids.BULK_APPROVE_VIEW: Entry(on_approve_view, Ack.RESPONSE),
+        ids.BULK_RETRY_VIEW: Entry(on_retry_view, Ack.RESPONSE),
         ids.BULK_DENY_VIEW: Entry(on_deny_view, Ack.RESPONSE),
         ids.EXTEND_ALL_VIEW: Entry(on_extend_all_view, Ack.RESPONSE),
         ids.UNDO_ALL_VIEW: Entry(on_undo_all_view, Ack.RESPONSE),

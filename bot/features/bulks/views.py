@@ -1,13 +1,12 @@
 """A responder on several objects: the question before it runs, what became of it, and how far it is."""
 
 import json
-from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from bot.block_kit import ids, modals, names, notices
-from bot.block_kit.elements import actions, button_element, confirmation, pages
+from bot.block_kit.elements import actions, button_element, pages
 from bot.block_kit.text import (
     DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
@@ -27,7 +26,7 @@ from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
-from core.common.words import count, some_of
+from core.common.words import count
 from core.models import (
     OPEN_STATUSES,
     SEVERITY_NAMES,
@@ -116,7 +115,7 @@ def progress(
     elif has_ended(bulk) and (bulk.refused or not bulk.outcomes.keys().isdisjoint(runs.WORTH_REPEATING)):
         if bulk.free_at is not None:
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
-        elements.append(_retry(bulk, button))
+        elements.append(button_element("Retry failed", ids.BULK_RETRY, button(Intent("bulk_retry", bulk.id))))
     push = _push(bulk, waiting, is_own=is_own) if bulk.awaiting else _head(bulk, is_on_phone=True)
     whose = context(f"{_whose(bulk)} · {bulk.id}")
     return Message(push, (*blocks, whose, actions(*elements, _show_each(bulk, button))))
@@ -227,7 +226,7 @@ def changed_all(
     verb: str, changed: Listed, waiting: int, refused: Sequence[tuple[str, str]], needs: str = ""
 ) -> Message:
     """On which targets runs of a bulk were `changed`, how many of these wait and for what, and why others were not."""
-    number, on = len(changed) - waiting, f"On {_distinct(changed, len(changed))}." if changed else ""
+    number, on = len(changed) - waiting, f"On {runs.distinct_targets(changed)}." if changed else ""
     asked = f"Asked for on {count(waiting, 'target')}{needs or ': it waits for approval.'}" if waiting else ""
     done = f"{verb} on {count(number, 'target')}." if number or not waiting else ""
     return questions.with_reasons(" ".join(filter(None, [done, asked, on])), "*Refused*", refused)
@@ -243,7 +242,7 @@ def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: But
     """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some; mrkdwn."""
     decided = undone or decisions(listed)
     seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
-    on = _distinct(seen, bulk.total)
+    on = runs.distinct_targets(seen, bulk.total) if seen else ""
     by = "; ".join({approvals.decision(run).rstrip("."): None for run, _ in seen if run.approval is not None})
     what = f"{_name(bulk)} on {_asked(bulk, on, seen)}: {_result(bulk, is_on_phone=True)}."
     text = f"{by}: {what}" if by and on else f"{_head(bulk, is_on_phone=True)}."
@@ -296,7 +295,7 @@ def more_time(
         return notices.notice(f"*{_name(bulk)}*: this request for more time was replaced by a later one.")
     action, _, extension = ends[0]
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
-    on = _distinct([one[:2] for one in seen], len(ends)) or count(len(ends), "target")
+    on = runs.distinct_targets([one[:2] for one in seen], len(ends)) if seen else count(len(ends), "target")
     what = f"keep {_name(bulk)} on {on} {undo_state.longer(action, extension)}{_up_to(bulk, seen)}"
     rows = first_of([_later_row(*one) for one in seen], MOST_NAMED, len(ends))
     if extension.outcome is None:
@@ -339,18 +338,11 @@ def _said_of_all(texts: Sequence[str]) -> str:
 
 def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> str:
     """What a locked phone shows of a bulk that waits for approval."""
-    on = _asked(bulk, _distinct(waiting, bulk.awaiting))
+    on = _asked(bulk, runs.distinct_targets(waiting, bulk.awaiting) if waiting else "")
     closed = approvals.closed_among(waiting, is_on_phone=True)
     what = f"{_name(bulk)} on {on}"
     asks = f"Approve or deny: {what}, asked by {person_name(bulk.created_by)}"
     return clip(f"{closed}{f'Waits for approval: {what}' if is_own else asks}", MESSAGE_TEXT_LIMIT)
-
-
-def _distinct(listed: Listed, total: int) -> str:
-    """`hostname LT-0901 (2 runs), hostname LT-0902 and 2 more` of so many; "" where none may be named; mrkdwn."""
-    on = Counter(runs.on_target(action, view).removeprefix(" on ") or runs.target(view) for action, view in listed)
-    named = [f"{target} ({number} runs)" if number > 1 else target for target, number in on.items()]
-    return some_of(named, runs.MAX_TARGETS, total - len(listed) + len(named)) if named else ""
 
 
 def _asked(bulk: BulkCounts, on: str = "", seen: Listed = ()) -> str:
@@ -600,12 +592,20 @@ def _open(bulk: BulkCounts) -> int:
     return sum(bulk.counts.get(status, 0) for status in OPEN_STATUSES)
 
 
-def _retry(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:
-    failed, expired = (bulk.outcomes.get(outcome, 0) for outcome in ("failed", "expired"))
-    expired_too = f", expired ({expired})" if expired else ""
-    text = f"It runs again on what failed ({failed}){expired_too} or was refused ({bulk.refused})."
-    dialog = confirmation("Retry failed?", text, "Retry failed")
-    return button_element("Retry failed", ids.BULK_RETRY, button(Intent("bulk_retry", bulk.id)), confirm=dialog)
+def retry_view(bulk: BulkCounts, shown: Sequence[ShownTarget], destination: str) -> dict[str, Any]:
+    """Asks to run it again on what failed, expired or was refused; the metadata says where its message goes."""
+    again = [one for one in shown if one.action is None or one.target.outcome in runs.WORTH_REPEATING]
+    hidden = bulk.total - len(shown)
+    head = f"*Run {_name(bulk)} again on {count(len(again), 'target')}?*"
+    rest = f"And on what failed of {count(hidden, 'more target')} that you may not see." if hidden else ""
+    return modals.modal(
+        "Retry failed?",
+        sections(filter(None, [head, *map(_line, again), rest])),
+        callback_id=ids.BULK_RETRY_VIEW,
+        submit=in_title(bulk, " again"),
+        metadata=json.dumps({"id": bulk.id, "to": destination}),
+        close="Cancel",
+    )
 
 
 def _urgency(target: BulkTarget) -> int:

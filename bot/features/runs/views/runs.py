@@ -302,11 +302,16 @@ def first_targets(listed: Sequence[tuple[Action, RedactedView]]) -> str:
     """`🟠 HIGH hostname LT-0777, hostname LT-0778 and 2 more`: what runs act on, the most severe first; mrkdwn."""
     severities = [view.subject.severity if view.is_open else 0 for _, view in listed]
     severity = max(severities, default=0)
-    worst_first = sorted(zip(severities, listed, strict=True), key=lambda one: -one[0])
-    names = [on_target(action, view).removeprefix(" on ") or target(view) for _, (action, view) in worst_first]
-    return (
-        f"{f'{SIGNS[severity]} {SEVERITY_NAMES[severity].upper()} ' if severity else ''}{some_of(names, MAX_TARGETS)}"
-    )
+    worst_first = [one for _, one in sorted(zip(severities, listed, strict=True), key=lambda one: -one[0])]
+    sign = f"{SIGNS[severity]} {SEVERITY_NAMES[severity].upper()} " if severity else ""
+    return f"{sign}{distinct_targets(worst_first)}"
+
+
+def distinct_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0) -> str:
+    """`hostname LT-0901 (2 runs), hostname LT-0902 and 2 more`, of `total` if that is more; mrkdwn."""
+    on = Counter(on_target(action, view).removeprefix(" on ") or target(view) for action, view in listed)
+    named = [f"{name} ({number} runs)" if number > 1 else name for name, number in on.items()]
+    return some_of(named, MAX_TARGETS, max(total - len(listed), 0) + len(named))
 
 
 def states(actions: Sequence[Action]) -> str:

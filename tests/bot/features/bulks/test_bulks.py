@@ -82,12 +82,12 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         alert_ids = await alerts(env, 3)
         await start(env, "anna", "fail", alert_ids)
         message = await shown(env, "0 of 3 succeeded, 3 failed")
-        await env["ben"].presses("Retry failed", message)
+        form = await env["ben"].confirms("Retry failed", message)
+        assert all(f" ({one}) · failed: The firewall said no." in text_of(form) for one in alert_ids)
         await env["ben"].reads("or an administrator may run this again")
         await env["eve"].presses("Retry failed", message)
         await env["eve"].reads("You can't run responders")
-        for _ in range(2):
-            await env["anna"].presses("Retry failed", message)
+        await env["anna"].confirms("Retry failed", message)
         await env["anna"].reads("Runs again on 3 targets; 0 refused")
         await env["anna"].sees(lambda view: len(bulk_messages(view, "0 of 3 succeeded, 3 failed")) == 2)
         earlier = await shown(env, "What failed was run again as ~")
@@ -124,12 +124,12 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         once = questions.reason_shown("It can't run; free again at 2026-11-28 15:31 UTC; ask again then.")
         assert once == f"It can't run; free again at {slack_date(1795879860000, DAY_AND_TIME)}; ask again then."
         for _ in range(2):
-            await env["anna"].presses("Retry failed", message)
+            await env["anna"].confirms("Retry failed", message)
             await env["anna"].reads("Nothing can run again now: ")
         assert len(bulk_messages(env["anna"].live_view)) == 1
         # As if an hour had passed.
         stores.rows(env.folder / "core.db", "UPDATE action SET dispatched_at = dispatched_at - 3600000")
-        await env["anna"].presses("Retry failed", message)
+        await env["anna"].confirms("Retry failed", message)
         await env["anna"].reads("Runs again on 1 target; 0 refused")
         await shown(env, "1 of 1 succeeded")
         assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [1, 1, 1]
@@ -341,7 +341,7 @@ async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> Non
             return [m for m in view.messages(conversation) if "0 of 2 succeeded, 2 failed" in text_of(m)] or None
 
         (message,) = await env["anna"].sees(told)
-        await env["anna"].presses("Retry failed", message)
+        await env["anna"].confirms("Retry failed", message)
         await env["anna"].sees(lambda view: len(told(view) or ()) == 2)
         assert bulk_messages(env["anna"].live_view) == []
 
@@ -629,6 +629,5 @@ def test_the_message_says_what_expired_and_when_a_rate_is_free_again() -> None:
     text = text_of(bulks.progress(counts, button=lambda intent: "-").payload())
     assert "*Isolate* on 12 targets: 3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn" in text
     assert "The rate is free again <!date^1800000000^" in text
-    assert "what failed (1), expired (2) or was refused (4)" in text
     ended = "3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn, 4 refused."
     assert bulks.ended(counts).text == f"*Isolate* on 12 targets, asked by anna: {ended}"
