@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from datetime import UTC, datetime, timedelta
 
 from bot.block_kit import ids, modals, notices
-from bot.block_kit.text import slack_date
 from bot.clearance import CLEAR, RedactedView, Subject, may_see
 from bot.features import responses, subjects
 from bot.features.alert_groups import views
@@ -226,17 +225,29 @@ async def _for_case(context: Context, key: str) -> tuple[str, list[Alert]]:
     return next(filter(is_open.__contains__, ids_), ""), [alert for alert in alerts if not alert.case]
 
 
-async def _mute(context: Context, group: AlertGroup, intent: Intent) -> None:
-    now = context.services.clock_ms()
-    until = 0 if intent.argument == "0" else until_morning(now)
-    if intent.argument in ("1", "8"):
-        until = now + int(intent.argument) * HOUR_MS
-    await context.services.outbox.alert_groups.mute(group.key, until, context.person.login)
-    context.refresh_requests.append(RefreshRequest(group.key))
-    text = "Alerts like these are no longer muted."
-    if until:
-        text = f"Muted until {slack_date(until)}; critical alerts still get cards of their own."
-    await responses.respond(context, notices.notice(text), "Muted" if until else "Unmuted")
+async def _ask_to_mute(context: Context, group: AlertGroup, _intent: Intent) -> None:
+    """Say what muting does, within the clearance of the channel, and ask for how long."""
+    await responses.open_view(context, modals.loading(views.MUTE), f"Choose *{views.MUTE} ...* again.")
+    clearance = context.services.clearance(group.channel) or CLEAR
+    await context.show_modal(views.mute_view(await context.services.outbox.alert_groups.content(group, clearance)))
+
+
+async def on_mute_view(context: Context) -> Json | None:
+    """Mute the group."""
+    view, now = view_of(context), context.services.clock_ms()
+    hours, key = modals.values(view).get("mute", ""), str(view.get("private_metadata") or "")
+    await _mute(context, key, now + int(hours) * HOUR_MS if hours in ("1", "8") else until_morning(now))
+    return None
+
+
+async def _unmute(context: Context, group: AlertGroup, _intent: Intent) -> None:
+    await _mute(context, group.key, 0)
+    await responses.respond(context, notices.notice("Alerts like these are no longer muted."), "Unmuted")
+
+
+async def _mute(context: Context, key: str, until: int) -> None:
+    await context.services.outbox.alert_groups.mute(key, until, context.person.login)
+    context.refresh_requests.append(RefreshRequest(key))
 
 
 def until_morning(now_ms: int) -> int:
@@ -284,7 +295,8 @@ _HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]
     "group_read": _ask_to_close,
     "group_case": _ask_to_make_case,
     "group_reopen": _ask_to_reopen,
-    "group_mute": _mute,
+    "group_mute": _ask_to_mute,
+    "group_unmute": _unmute,
 }
 
 FEATURE = Feature(
@@ -300,6 +312,7 @@ FEATURE = Feature(
     views={
         ids.CLOSE_ALL_VIEW: Entry(on_close_all_view, Ack.RESPONSE),
         ids.GROUP_CASE_VIEW: Entry(on_make_case_view, Ack.RESPONSE),
+        ids.MUTE_VIEW: Entry(on_mute_view, Ack.RESPONSE),
         ids.REOPEN_VIEW: Entry(on_reopen_all_view, Ack.RESPONSE),
     },
 )

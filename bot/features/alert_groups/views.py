@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.block_kit import ids
+from bot.block_kit import ids, modals
 from bot.block_kit.elements import actions, button_element, pages
 from bot.block_kit.subjects import SIGNS, by_ioc, headline, severities
 from bot.block_kit.text import (
@@ -33,14 +33,15 @@ MOST = 5  # of titles, sources and observables
 PAGE = 10  # alerts in the modal
 NAMED = 2  # observables of each
 TITLE_LIMIT = 200
-CASE = "Make one case"
+CASE, MUTE = "Make one case", "Mute"
+MUTES = (("1", "1 hour"), ("8", "8 hours"), ("morning", "Until morning"))
 NOUNS = {"hostname": "hosts", "fqdn": "hosts", "ip": "addresses", "mail": "mail addresses", "domain": "domains"}
 
 
 def group_card(content: GroupContent, *, button: ButtonIds, now_ms: int) -> Message:
     """The card of a group or a digest. Its texts are within the channel's clearance already."""
-    blocks = _digest(content) if content.is_digest else _group(content)
-    blocks += sections(filter(None, [_state(content, now_ms)]))
+    head, *rest = _digest(content) if content.is_digest else _group(content)
+    blocks = [head, *sections(filter(None, [_state(content, now_ms)])), *rest]
     blocks.append(_controls(content, button, now_ms))
     return Message(clip(summary(content), MESSAGE_TEXT_LIMIT), tuple(blocks))
 
@@ -145,9 +146,22 @@ def _state(content: GroupContent, now_ms: int) -> str:
         return f"The storm is over: no alert has come in here for {STORM_MS // 60_000} min."
     if content.muted_until > now_ms:
         by = f" by {person_name(content.muted_by)}" if content.muted_by else ""
-        until = f"🔕 Muted{by} until {slack_date(content.muted_until)} (*Unmute* in …)"
+        until = f"🔕 *Muted{by} until {slack_date(content.muted_until)}* (*Unmute* in …)"
         return f"{until}: what comes before that is counted here, critical alerts get cards of their own."
     return ""
+
+
+def mute_view(content: GroupContent) -> dict[str, Any]:
+    """Asks for how long, and says what muting does."""
+    what = _title(_common_title(content)) if content.titles else "details withheld"
+    lines = (
+        f"{_severity(content.severity)} *{what}*",
+        "Alerts like these post no cards until then, however far apart they come: the card of this group counts them.",
+        "A CRITICAL one still gets a card of its own, and who the channel mentions is still mentioned.",
+        "Nothing is closed. *Unmute*, in the menu of the card, ends it at once.",
+    )
+    blocks = [*sections(lines), modals.choice_field("mute", "How long", MUTES, MUTES[0][0])]
+    return close_views.ask(MUTE, ids.MUTE_VIEW, content.key, blocks)
 
 
 def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
@@ -161,9 +175,8 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
     entries = [(CASE, Intent("group_case", key))]
     entries += [(close_views.REOPEN, Intent("group_reopen", key))] if content.closed else []
     if not content.is_digest:
-        mutes = [("Mute for 1 h", "1"), ("Mute for 8 h", "8"), ("Mute until morning", "morning")]
-        mutes = [("Unmute", "0")] if content.muted_until > now_ms else mutes
-        entries += [(text, Intent("group_mute", key, hours)) for text, hours in mutes]
+        is_muted = content.muted_until > now_ms
+        entries.append(("Unmute", Intent("group_unmute", key)) if is_muted else ("Mute ...", Intent("group_mute", key)))
     options = [{"text": plain(text), "value": button(intent)} for text, intent in entries]
     return actions(*elements, {"type": "overflow", "action_id": ids.GROUP_MORE, "options": options})
 
