@@ -168,8 +168,9 @@ def reminder(on: str, who: str) -> Message:
     return Message(clip(f"{HALF} {on}", MESSAGE_TEXT_LIMIT), (section(f"{who} ⏰ {HALF}".strip()),))
 
 
-def counted(number: int, since: int, command: str) -> Message:
-    """Tells somebody who was asked often within minutes how many more requests came."""
+def counted(number: int, since: int, command: str, worst: str = "", shown: Sequence[Block] = ()) -> Message:
+    """Tells somebody who was asked often within minutes how many more requests came, and which is the `worst`."""
     text = f"{count(number, 'more request')} for approval"
     lists = f"`{command} pending` and your Home list all that wait."
-    return Message(f"{text}.", (section(f"*{text}* since {slack_date(since)}. {lists}"),))
+    said = clip(f"{text}{f', the worst: {worst}' if worst else '.'}", MESSAGE_TEXT_LIMIT)
+    return Message(said, (section(f"*{text}* since {slack_date(since)}. {lists}"), *shown))

@@ -202,12 +202,24 @@ class Notifier:
                     desired += await isolated(work, request.root_id, otherwise=[])
                 elif is_group(request.root_id):
                     grouper.changes.needs_update(request.root_id, FOR_PERSON)
-            desired += asking.counts
+            desired += await self._counts(asking)
             await self._outbox.commit_refresh(desired, requests, grouper.changes, asking.state)
             await self._render_groups(grouper)
 
     def _asking(self, *, is_reminder: bool = False) -> Asking:
-        return Asking(self._outbox, self._channels.command, self._clock(), is_reminder=is_reminder)
+        return Asking(self._outbox, self._clock(), is_reminder=is_reminder)
+
+    async def _counts(self, asking: Asking) -> list[DesiredMessage]:
+        """What counts the requests for those who are not asked about each, and shows them the worst."""
+        named = dict[str, set[str]]()
+        for _, _, worst in asking.counted:
+            if worst is not None:
+                named.setdefault(worst[1], set()).add(worst[2])
+        documents, desired = await self._documents(named), list[DesiredMessage]()
+        for key, number, worst in asking.counted:
+            document = documents.get(worst[1]) if worst is not None else None
+            desired.append(await self._renderer.counted(key, number, document, worst[2] if worst else ""))
+        return desired
 
     async def _reminders(self, document: Document, asking: Asking) -> list[DesiredMessage]:
         """The requests on an alert or a case for which half of the time is over."""
@@ -304,7 +316,7 @@ class Notifier:
             messages = self._bulks.of(bulk, as_of, destinations, asking, has_run=has_run)
             desired += await isolated(messages, bulk.id, otherwise=[])
         await self._outbox.commit_page(
-            [*desired, *asking.counts],
+            [*desired, *await self._counts(asking)],
             last,
             grouped=grouper.changes,
             asked=asking.state,

@@ -296,7 +296,9 @@ class Renderer:
         if waits and is_new:
             asked = self._asked(action, timeline)
             able = await self._able(asked, action, subject, extension)
-            rung = [who for who in asked if await asking.may_ask(who, self._access.team() if who in able else "")]
+            of = None if extension else (subject.severity, timeline.root_id, action.id)
+            in_team = dict.fromkeys(able, self._access.team())
+            rung = [who for who in asked if await asking.may_ask(who, in_team.get(who, ""), about=of)]
             direct = {f"ask:{action.id}:{self._access.team()}:{who}:{about}" for who in rung if who in able}
             mentioned = [who for who in rung if who not in able]
             asking.remind(timeline.root_id, asked_at, approval.expires_at)
@@ -329,7 +331,27 @@ class Renderer:
             desired.append(await self._direct_request(action, extension, timeline, key, reader))
         if extension is not None and extension.outcome not in (None, "lapsed") and not is_own:
             desired += await self._to_requester(f"told:{action.id}", extension.asked_by, f":{about}", render, timeline)
-        return [*desired, *more]
+        counting = [one for key, one in posted.items() if key.startswith("asks:") and not waits]
+        return [*desired, *more, *[one for record in counting for one in await self.again(record, timeline)]]
+
+    async def counted(self, key: str, number: int, document: Document | None, run_id: str) -> DesiredMessage:
+        """The message that counts requests for somebody, with the worst as far as they may see and decide it."""
+        _, since, team, user = key.split(":")
+        content = partial(notices.counted, number, int(since), self._access.command)
+        timeline = None if document is None else await self.timeline(document)
+        action = None if timeline is None else timeline.action(run_id)
+        person = await self.recipient(team, user)
+        if timeline is None or action is None or person is None:
+            return DesiredMessage(key, user, content())
+        if not (runs.awaits_approval(action) and approvals.may_decide(action, person, timeline.target(action))):
+            return DesiredMessage(key, user, content())
+        view, link = RedactedView(timeline.target(action), person.clearance), await self._link(timeline.root_id)
+
+        def render(*, clearance: int, button: ButtonIds) -> Message:
+            shown = approvals.request_line(action, replace(view, clearance=clearance), button=button, link=link)
+            return content(approvals.asked_in_short(action, view), [shown])
+
+        return replace(await self.message(key, view, user, render), root_id=timeline.root_id)
 
     async def _asked_again(self, message: MessageRecord, action: Action, here: Timeline) -> list[DesiredMessage]:
         kind, *_, about = message.key.removesuffix(AGAIN).split(":")
@@ -339,7 +361,7 @@ class Renderer:
             return await self._told(action, here.target(action), here)
         if kind == "undone":
             return await self._undone(action, here)
-        return await self.requests(action, here, Asking(self._outbox, self._access.command, self._clock()))
+        return await self.requests(action, here, Asking(self._outbox, self._clock()))
 
     def _asked(self, action: Action, timeline: Timeline) -> list[str]:
         """The Slack ids of those who are asked to decide: as the settings say, or else whoever may, as core says."""
@@ -459,6 +481,8 @@ class Renderer:
         """The same message from what the document says now; nothing if that no longer has what it is about."""
         kind, object_id = message.key.split(":")[:2]
         here = timeline.in_thread_of(message)
+        if kind == "asks":  # no longer shows the worst, which was decided or is not to be seen
+            return [await self.counted(message.key, int(message.content()["text"].split()[0]), None, "")]
         if kind == "alert":
             return await self.alert_cards(here)
         if kind == "mention":

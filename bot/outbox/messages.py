@@ -72,7 +72,7 @@ def upsert(tx: Transaction, values: dict[str, str | int]) -> None:
     )
     tx.run(
         """UPDATE message SET clearance = :clearance, about = :about, fingerprint = :fingerprint,
-               root_id = CASE WHEN substr(key, 1, 4) = 'bulk' THEN :root_id ELSE root_id END
+               root_id = CASE WHEN substr(key, 1, 4) IN ('bulk', 'asks') THEN :root_id ELSE root_id END
            WHERE key = :key AND (clearance <> :clearance OR about <> :about OR fingerprint <> :fingerprint)""",
         values,
     )

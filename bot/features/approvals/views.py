@@ -254,13 +254,18 @@ def asks_to_keep(action: Action, extension: Extension, number: int) -> str:
 
 
 def push_text(action: Action, view: RedactedView) -> str:
-    """What a locked phone shows: the deed, its target, how long, the severity, and who asks."""
-    on = " · " if runs.on_target(action, view) else " on "
-    what = f"{deed_on(action, view)}{on}{runs.of_root(view.subject, view)}, asked by {person_name(action.created_by)}"
+    """What a locked phone shows."""
     override = " OVERRIDE" if action.override is not None else ""
     decided = "" if runs.awaits_approval(action) else decision(action).rstrip(".")
     denied = action.denied_before
-    return _push(what, decided, view, override, denied_by=denied.ended_by if denied is not None else None)
+    by = denied.ended_by if denied is not None else None
+    return _push(asked_in_short(action, view), decided, view, override, denied_by=by)
+
+
+def asked_in_short(action: Action, view: RedactedView) -> str:
+    """The deed, its target, how long, the severity, and who asks; mrkdwn."""
+    on = " · " if runs.on_target(action, view) else " on "
+    return f"{deed_on(action, view)}{on}{runs.of_root(view.subject, view)}, asked by {person_name(action.created_by)}"
 
 
 def _push(what: str, decided: str, view: RedactedView, override: str = "", *, denied_by: str | None = None) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from bot.app import running
 from bot.block_kit import ids
+from bot.block_kit.notices import CHANGED
 from bot.clearance import RedactedView, Subject
 from bot.identity import CACHE_MS
 from bot.message import Message
@@ -161,11 +162,15 @@ async def test_those_who_were_asked_are_asked_once_more_at_half_of_the_time(tmp_
 
 async def test_of_forty_requests_each_is_asked_about_ten_and_one_message_counts_the_rest(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
-        alerts = [await env.create_alert(sourceRef=str(n), title=f"Beacon {n}") for n in range(40)]
-        for alert in alerts:
-            await isolate(env, alert)
-        await env["ben"].sees(direct_message("30 more requests for approval* since"))
+        worse = {20: 4, 15: 3}
+        alerts = [
+            await env.create_alert(sourceRef=str(n), title=f"Beacon {n}", severity=worse.get(n, 2)) for n in range(40)
+        ]
+        asked = [await isolate(env, alert) for alert in alerts]
+        counting = await env["ben"].sees(direct_message("30 more requests for approval* since", alerts[20].id))
         await all_sent(env.bot)
+        worst = f"the worst: Isolate on ip 203[.]0[.]113[.]7 for 1 hour · CRITICAL Beacon 20 ({alerts[20].id})"
+        assert f"30 more requests for approval, {worst}, asked by anna" == counting["text"]
         assert max(text_of(m).count("also asked for") for m in direct_messages(env["ben"].live_view)) == 3
         for name in ("ben", "lea"):
             messages = [m for m in direct_messages(env[name].live_view) if not m.get("ephemeral")]
@@ -176,6 +181,27 @@ async def test_of_forty_requests_each_is_asked_about_ten_and_one_message_counts_
         assert len([body for body in posts if body["channel"] == here]) == AT_MOST + 1
         counted = calls(env)  # in two channels a card and a request for each
         assert (counted["post"], counted["direct post"]) == (2 * 2 * len(alerts), 2 * (AT_MOST + 1))
+        await env.client.deny(asked[20].id, "A test")
+        for name in ("ben", "lea"):
+            left = await env[name].sees(direct_message("30 more requests for approval* since", without="Beacon 20"))
+            assert (left["text"], len(env[name].phone)) == ("30 more requests for approval.", AT_MOST + 1)
+
+
+async def test_the_worst_of_many_requests_is_shown_to_whom_it_may_be_for_as_long_as_that_is_so(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        await env.core.core.people.set_clearance("ben", 2)
+        for n in range(AT_MOST):
+            await isolate(env, await env.create_alert(sourceRef=str(n), severity=2))
+        red = await env.create_alert(sourceRef="red", title="Beacon red", severity=4, tlp=3)
+        await isolate(env, red, by="lea")  # ben may not see it, so that it isn't counted for him
+        amber = await env.create_alert(sourceRef="amber", title="Beacon amber", severity=3)
+        await isolate(env, amber)
+        counting = await env["ben"].sees(direct_message("1 more request for approval*", "Beacon amber"))
+        await env["ben"].presses("Review", counting)
+        await env["ben"].sees(modal("Beacon amber", without=CHANGED))
+        await env.client.request("PATCH", f"/api/alert/{amber.id}", {"tlp": 3})
+        await env["ben"].sees(direct_message("1 more request for approval*", without="Beacon amber"))
+        await env["lea"].sees(direct_message("1 more request for approval*", "Beacon amber"))
 
 
 def test_what_asks_goes_after_critical_cards_and_before_what_happens() -> None:
