@@ -187,11 +187,9 @@ def _warned(action: Action, view: RedactedView) -> str:
 def happened(action: Action, view: RedactedView) -> str:
     """Lines on that the alert or case was closed, and on who denied the same before, when and why; mrkdwn."""
     was_closed, denied = closed(view, action.created_at), action.denied_before
-    if denied is None or denied.end_date is None or not view.is_open:
+    if denied is None or not view.is_open:
         return was_closed
-    why = runs.result_text(denied, view, WHY_LIMIT)
-    said = f"Denied by {person_name(denied.ended_by or '')}, {slack_date(denied.end_date)}"
-    return f"{was_closed}🚫 *{said}*{f': {why}' if why else ''}\n"
+    return f"{was_closed}{runs.denied_line(denied, view)}\n"
 
 
 def closed(view: RedactedView, asked_at: int) -> str:

@@ -248,11 +248,22 @@ async def stays(
     """
     policy, object_id = responder.policy or Policy(), next(iter(acted_on), "")
     if responder.target is not None or policy.undo or policy.is_undo or len(acted_on) > 1:
-        return await in_force_already(context, acted_on, responder)
+        denied = await _denied_before(context, acted_on, responder)
+        return [*denied, *await in_force_already(context, acted_on, responder)]
     measures, waiting = await context.core.measures(), await context.core.newest_actions("waiting", limit=MOST_WAITING)
     here = [one for one in measures if object_id in {run.root_id for run in (one, *one.others)}]
     waits = [one for one in waiting if one.object_id == object_id and runs.awaits_approval(one)]
     return [*here[:MOST_LEFT], *waits[:MOST_LEFT]]
+
+
+async def _denied_before(
+    context: Context, acted_on: Mapping[str, Sequence[TargetArtifact]], responder: OfferedResponder
+) -> Sequence[Action]:
+    """The newest run of the responder on one of these, for the same object, that somebody denied."""
+    if responder.policy is None or not responder.policy.approval or len(acted_on) > 1:
+        return []
+    query = {"_and": [{"responderName": responder.name}, {"outcome": "denied"}, {"objectId": next(iter(acted_on), "")}]}
+    return _acting_on(acted_on, await context.core.search(Action, SEARCH, query, "0-10", ["-startDate"]))[:1]
 
 
 def on_so_many(visible: int, total: int) -> str:

@@ -58,7 +58,8 @@ def end_reply(
         blocks += _result(action, report, view)
     if view.shows_reports:
         blocks += _labels(report) + _changes(report) + _report_lines(report)
-    if undo := undo_state.summary(action, view).removeprefix(" · "):
+    undo = undo_state.summary(action, view).removeprefix(" · ")
+    if undo and not undo_state.is_undone(action):  # which the first line says
         blocks.append(context(undo[:1].upper() + undo[1:]))
     again = run_again_button(action, view, button, policy)
     if buttons := [again] if again else undos.buttons(action, view, button):
@@ -87,7 +88,10 @@ def _headline(action: Action, view: RedactedView) -> str:
     if not view.is_open:
         state = f"{runs.state(action, view)}, {withheld(view.subject.tlp)}"
         return f"{runs.mark(action, view)} A run on {action.object_id}: {state}"
-    state = f"{runs.state(action)}{runs.on_object(action, view, foreign(runs.target(view), 200))}"
+    on = runs.on_object(action, view, foreign(runs.target(view), 200))
+    state = f"{runs.state(action)}{on}"
+    if undo_state.is_undone(action):
+        state = f"{on.removeprefix(' ')}: {undo_state.undone(action)}"
     by = f"{'asked' if action.dispatched_at is None else 'started'} by {person_name(action.created_by)}"
     return f"{runs.mark(action, view)} *{runs.name(action)}* {state}, {by}."
 

@@ -110,10 +110,13 @@ def on_each(responder: OfferedResponder, each: OnEach) -> list[Block]:
 
 
 def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponder, view: RedactedView) -> list[Block]:
-    """What the run would undo, whose it is, until when, and who hears of it; what waits; what it repeats."""
+    """What the run would undo, whose it is, until when, who hears of it; what waits, was denied, or is repeated."""
     lines, policy = [], responder.policy or Policy()
     for one in found:
         if isinstance(one, Action):
+            if one.outcome == "denied":
+                lines.append(runs.denied_line(one, view))
+                continue
             on = runs.targets(one, view) or one.object_id
             what = f"*{runs.name(one)}* on {on}{undo_state.for_how_long(one)}"
             asked = f"asked by {person_name(one.created_by)} ({one.id})"

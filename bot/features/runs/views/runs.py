@@ -137,6 +137,13 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
     return f"⏳ *Keep {undo_state.until(extension.at, asked_at)}* (now {now}): {by}{why and f' · {why}'}"
 
 
+def denied_line(denied: Action, view: RedactedView) -> str:
+    """`🚫 *Denied by ben, 14:46*: why`, for who asks for the same once more, and who decides on that; mrkdwn."""
+    why = result_text(denied, view)
+    said = f"Denied by {person_name(denied.ended_by or '')}, {slack_date(denied.end_date or denied.start_date)}"
+    return f"🚫 *{said}*{f': {why}' if why else ''}"
+
+
 def denied_before(extension: Extension, view: RedactedView) -> str:
     """A line on who denied more time the last time, and why; "" if nobody did; mrkdwn."""
     if extension.denied_by is None or not view.is_open:
@@ -394,7 +401,8 @@ def run_line(action: Action, view: RedactedView) -> str:
     if undo_state.is_undone(action):
         return f"{what}{undo_state.summary(action, view)} · {_by_whom(action)}, {at}{approved_by(action)}"
     now = undo_state.in_force(action, view) if undo_state.is_in_force(action) else state(action)
-    return f"{what} {now}{answer_by(action)} · {_by_whom(action)}, {at}{_tail(action, view)}"
+    when = f", {slack_date(action.end_date)}" if action.ended_by and action.end_date is not None else ""
+    return f"{what} {now}{when}{answer_by(action)} · {_by_whom(action)}, {at}{_tail(action, view)}"
 
 
 def answer_by(action: Action) -> str:
@@ -455,6 +463,8 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     newest, objects = actions[0], len({a.object_id for a in actions})
     on = "" if objects > 1 else on_target(newest, view)
     ended = WORDS.get(state_of(newest), state_of(newest))
+    if by := people(action.ended_by for action in actions if action.ended_by):
+        ended += f" by {by}"
     counts = f"{len(actions)} runs{f' on {objects} targets' if objects > 1 else ''} {ended}"
     at = slack_date(newest.start_date)
     last = f"the last{'' if on else on_target(newest, view)} {_by_whom(newest)}, {at}"

@@ -82,6 +82,8 @@ async def test_one_containment_with_undo_rings_each_approver_once_and_who_asked_
             await bot.as_user("ben").undo((await env.ended_run(alert)).id)
         assert "ben undid Isolate on ip 203[.]0[.]113[.]7" in await env["anna"].sees(on_phone("undid"))
         await env["ben"].sees(reply_to(card, "*Tell* done"))
+        ended = await env["ben"].sees(reply_to(card, "🔓 *Isolate* on ip 203[.]0[.]113[.]7, for ", ": undone by ben, "))
+        assert "Undone" not in text_of(ended)
         await all_sent(env.bot)
         more = len(further)
         assert calls(env) == {"post": 4, "edit": 5, "direct post": 3 + more, "direct edit": 2 + more}
@@ -245,6 +247,21 @@ async def expire(env: FeatureEnvironment) -> None:
         due.put(tx, "approval", waiting["id"], 1, 1)
 
     await database.transaction(end)
+
+
+async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_rung(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        alert, _ = await env.alert_and_card("anna")
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+        form = await env["anna"].sees(modal("How long"))
+        assert "🚫" not in text_of(form)
+        await env["anna"].submits(form)
+        await env["ben"].confirms("Deny", await env["ben"].sees(direct_message("asks · ")), reason="Call the <owner>.")
+        await env["anna"].sees(direct_message("Denied by ben"))
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+        again = await env["anna"].sees(modal("How long", "🚫 *Denied by ben, <!date^", "Call the &lt;owner&gt;."))
+        await env["anna"].submits(again)
+        assert await env["lea"].sees(on_phone("Denied before by ben. Approve or deny: Isolate on ip 203"))
 
 
 async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path: Path) -> None:

@@ -126,8 +126,11 @@ async def test_waiting_run_can_be_cancelled_from_its_card(env: FeatureEnvironmen
     assert "If you withdraw it, it will not run: nothing changes on the target." in text_of(form)
     assert "reason" not in text_of(form)  # who asked owes nobody one
     await env["anna"].reads(f"You withdrew Isolate on {alert.id}; it will not run.")
-    done = await env["anna"].sees(card_of(alert, "*Isolate* withdrawn by anna"))
+    done = await env["anna"].sees(card_of(alert, "*Isolate* withdrawn by anna, <!date^"))
     assert ids.WITHDRAW not in text_of(done)
+    await env["anna"].chooses("Isolate", card)
+    await env["lea"].confirms("Withdraw", await env["lea"].sees(card_of(alert, "needs 1 approval")))
+    await env["anna"].sees(card_of(alert, "2 runs withdrawn by lea, anna · the last"))
 
 
 async def test_who_may_not_cancel_is_told_who_may(env: FeatureEnvironment) -> None:

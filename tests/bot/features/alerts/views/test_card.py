@@ -5,6 +5,7 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.block_kit.subjects import safe_link
+from bot.block_kit.text import person_name
 from bot.features.alerts.views.card import alert_card
 from bot.message import Intent
 from core.models import Action, Approval, Policy, Undo
@@ -69,12 +70,12 @@ def ended_as(outcome: str, status: str = "Failure", **more: Any) -> Action:
 def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
     """Nor is any but one that expired offered again: somebody wanted it to end so."""
     told = {
-        "denied": (ended_as("denied", ended_by="lea@x"), "🚫 *Close False Positive* denied by lea · "),
+        "denied": (ended_as("denied", ended_by="lea@x"), "🚫 *Close False Positive* denied by lea, <!date^"),
         "cancelled": (ended_as("cancelled", "Deleted", ended_by="anna@x"), "➖ *Close False Positive* withdrawn by"),
         "expired": (ended_as("expired"), "⌛ *Close False Positive* not approved in time · asked by anna"),
         "stopped": (
             ended_as("stopped", ended_by="lea@x", dispatched_at=NOW - 28_000),
-            "🛑 *Close False Positive* stopped by lea · ",
+            "🛑 *Close False Positive* stopped by lea, <!date^",
         ),
     }
     for outcome, (run, line) in told.items():
@@ -85,7 +86,8 @@ def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
         assert (ids.RUN_AGAIN in str(shown)) is (outcome == "expired")
         twice = texts_of(card(run, run.model_copy(update={"id": "~60", "id_": "~60"})))[2]
         words = {"expired": "not approved in time", "cancelled": "withdrawn"}.get(outcome, outcome)
-        assert f" 2 runs {words} · the last " in twice
+        by = f" by {person_name(run.ended_by)}" if run.ended_by else ""
+        assert f" 2 runs {words}{by} · the last " in twice
 
 
 def test_a_line_says_who_approved() -> None:
