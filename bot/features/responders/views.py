@@ -34,7 +34,8 @@ from core.models import OBJECT_TYPES, OfferedResponder, Policy
 
 NOT_ITS_KIND = "it is not for this kind of target"  # begins a reason of core's
 _NAMED = re.compile(r"(the observable ~[0-9]+|its target)( is protected)?(?(2)(?: \(([^()]*)\))?)")
-MAX_TITLES = 6  # of responders, in the line of an artifact
+MAX_TITLES = 6  # of responders, in the line of an artifact; of targets, in the line of a responder
+LINE_LIMIT = 600  # characters of a responder's line
 HEADING_LIMIT = 44  # characters of an artifact above its entries of a menu, which is one line on a phone
 CANNOT = "Can't run, because ..."
 CONTAIN = "Contain · "
@@ -119,13 +120,13 @@ def _on_artifacts(
 
 
 def _can_line(responder: OfferedResponder, view: RedactedView) -> str:
-    """`✓ *Isolate Host*: LT-0198 · needs 1 approval`, and what to know of it on lines of their own."""
-    about = foreign(_about_option(responder, None if view.subject.kind == "case_artifact" else view), 240)
-    sign = "⏳" if responder.open_run else "⚠️" if responder.reasons else "•" if _kind(responder) == 2 else "✓"
-    parts = [f"{sign} *{names.shown(responder)}*{f': {about}' if about else ''}"]
+    """`• *Isolate Host*: LT-0198 · needs 1 approval`, and what to know of it on lines of their own."""
+    about = _about_option(responder, None if view.subject.kind == "case_artifact" else view, is_whole=True)
+    parts = [f"• *{names.shown(responder)}*{f': {foreign(about, LINE_LIMIT)}' if about else ''}"]
     parts += [f"asks for {count(len(responder.parameters), 'input')}"] if responder.parameters else []
+    parts += ["only ends what is in force"] if _kind(responder) == 2 else []
     told = [*filter(None, [responder.open_run]), *(responder.reasons or ())]
-    notes = [view.text(with_names(reason, view)) for reason in told]
+    notes = [view.text(with_names(reason, view, is_described=True)) for reason in told]
     return "\n    ◦ ".join([" · ".join(parts), *(in_own_time(foreign(defang_indicators(note), 400)) for note in notes)])
 
 
@@ -191,8 +192,11 @@ class _Entries:
 def acting_through(offered: Sequence[OfferedResponder], artifact_id: str) -> list[OfferedResponder]:
     """The responders that can run on an alert and act on this one of its artifacts, where it is not protected."""
     on_it = [r for r in offered if r.can_run and r.target and any(one.id == artifact_id for one in r.target.artifacts)]
-    protected = f"the observable {artifact_id} is protected"
-    return [r for r in on_it if not any(reason.startswith(protected) for reason in r.reasons or ())]
+    return [r for r in on_it if not _is_protected(r, artifact_id)]
+
+
+def _is_protected(responder: OfferedResponder, artifact_id: str) -> bool:
+    return any(reason.startswith(f"the observable {artifact_id} is protected") for reason in responder.reasons or ())
 
 
 def responder_options(
@@ -297,16 +301,19 @@ def responder_option(responder: OfferedResponder) -> dict[str, Any]:
     return _option(responder, _about_option(responder), "")
 
 
-def _about_option(responder: OfferedResponder, view: RedactedView | None = None) -> str:
+def _about_option(responder: OfferedResponder, view: RedactedView | None = None, *, is_whole: bool = False) -> str:
     """`LT-0198 · needs 1 approval · Takes the host off`, one line of a menu; foreign text, not escaped.
 
-    What it acts on only with a `view`: elsewhere the heading has it.
+    What it acts on only with a `view`: elsewhere the heading has it. One of several are named if there is room for
+    the `is_whole` text.
     """
     target = responder.target if view is not None else None
-    named = [target_data(one, view) for one in target.artifacts] if target is not None and view else []
-    on = "choose which" if target is not None and target.required else ", ".join(named) if len(named) == 1 else ""
+    fitting = [one for one in target.artifacts if not _is_protected(responder, one.id)] if target is not None else []
+    named = [target_data(one, view) for one in fitting] if view is not None else []
+    choose = f"one of {some_of(named, MAX_TITLES)}: you choose" if is_whole and named else "choose which"
+    on = named[0] if len(named) == 1 else choose if target is not None and target.required else ""
     case = "needs a case" if "case" in (responder.lacks or ()) else ""
-    on = clip_middle(on, HEADING_LIMIT)
+    on = on if is_whole else clip_middle(on, HEADING_LIMIT)
     return " · ".join(filter(None, [on, needs(responder, case), strip_markup(responder.description)]))
 
 

@@ -259,7 +259,10 @@ async def test_what_is_protected_has_no_box_but_a_line(tmp_path: Path) -> None:
         assert await env.client.actions("alert", alert.id) == []
         await env["anna"].command(SOC, f"/responder list {alert.id}")
         listed = text_of(await env["anna"].sees(modal("Can run (")))
-        assert "10[.]20[.]1[.]50 is protected (10.20.0.0/16)" in listed
+        assert "10[.]20[.]1[.]50 (victim) is protected (10[.]20[.]0[.]0/16)" in listed
+        assert "• *Shun*: srv-dc01\\n" in listed  # what is protected is not to be chosen
+        ends = "• *Unblock*: one of srv-dc01, 9f86d081884c7d659a2feaa0c55ad015: you choose · Take an address"
+        assert ends in listed
         assert not re.search("secret is protected", listed, re.IGNORECASE)
         acting = [line.partition(" (~")[0] for line in listed.split("\\n") if re.match(r"• .* \(~.*Isolate", line)]
         assert acting == ["• hostname srv-dc01"]

@@ -18,7 +18,7 @@ async def test_people_read_and_type_the_title_of_a_responder(env: FeatureEnviron
         assert [o["text"]["text"] for g in groups for o in g["options"]] == [BAN]
     for typed in ("ban AN address", "Vendor_Ban_1_0"):
         await env["anna"].command(SOC, f"/responder list {alert.id} {typed}")
-        shown = await env["anna"].reads(f"✓ *{BAN}*")
+        shown = await env["anna"].reads(f"• *{BAN}*")
         assert "Vendor_Ban_1_0" not in text_of(shown)
     await env["anna"].command(SOC, f"/responder run bann an adress {alert.id}")
     await env["anna"].reads(f"Did you mean `/responder run {BAN} {alert.id}`?")

@@ -19,9 +19,9 @@ async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnviro
     await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
     assert (await env["anna"].command(SOC, f"/responder list {alert.id[1:]}"))["ok"]
     shown = text_of(await env["anna"].sees(modal("*Can run")))
-    assert "\\n✓ *Tell*\\n" in shown
-    assert "✓ *Ban an address*: needs 1 approval · asks for 8 inputs\\n" in shown
-    assert "⏳ *Isolate*: needs 1 approval\\n    ◦ already waiting for approval, started by admin\\n" in shown
+    assert "\\n• *Tell*\\n" in shown
+    assert "• *Ban an address*: needs 1 approval · asks for 8 inputs\\n" in shown
+    assert "• *Isolate*: needs 1 approval\\n    ◦ already waiting for approval, started by admin\\n" in shown
     assert "• *Secret*: " in shown
     assert "TLP" in shown.partition("*Secret*")[2]
 
@@ -32,11 +32,12 @@ async def test_list_is_in_the_order_of_the_menu_what_contains_first_and_on_which
         own = [group for group in await env["anna"].searches(card) if f"lert {alert.id}" in group["label"]["text"]]
         await env["anna"].command(SOC, f"/responder list {alert.id}")
         listed = text_of(await env["anna"].sees(modal("*Can run")))
-        lines = [line for line in listed.partition("*On its")[0].split("\\n") if line[:1] in "✓⏳⚠•"]
+        lines = [line for line in listed.partition("*On its")[0].split("\\n") if line[:1] == "•"]
         assert [line.split("*")[1] for line in lines] == [o["text"]["text"] for group in own for o in group["options"]]
         assert own[0]["label"]["text"] == f"Contain · Alert {alert.id}"
-        assert "✓ *Isolate*: 203[.]0[.]113[.]7 · needs 1 approval" in lines[: len(own[0]["options"])]
-        assert [line[0] for line in lines[-3:]] == ["✓", "•", "•"]  # nothing that Tell and Unblock undo may be in force
+        assert "• *Isolate*: 203[.]0[.]113[.]7 · needs 1 approval" in lines[: len(own[0]["options"])]
+        ends = " · only ends what is in force"
+        assert [ends in line for line in lines[-3:]] == [False, True, True]  # Tell and Unblock
         assert "ip 203[.]0[.]113[.]7 (~2): Block, Isolate, " in listed
 
 
