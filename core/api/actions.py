@@ -125,7 +125,7 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
     )
     async def get(request: Request) -> Response:
         wait_s = wait_seconds(request, "wait", MAX_WAIT_S)
-        return json_response(await actions.wait(request.path["id"], wait_s))
+        return json_response(await request.unless_left(actions.wait(request.path["id"], wait_s)))
 
     @route("DELETE /{id}", "Cancel an action", purpose="cancel action", **_CHANGES)
     @route("POST /{id}/cancel", "Cancel an action, and say why", response=Action, **decision("cancel"))

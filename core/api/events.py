@@ -37,7 +37,7 @@ def endpoints(feed: Feed, documents: Documents, clock: Clock, set_lag: Callable[
         after, with_documents = _after(request.query.get("after")), _included(request, "documents")
         database = request.query.get("database", "")
         wait_s, gather_s = wait_seconds(request, "wait", MAX_WAIT_S), wait_seconds(request, "gather", MAX_GATHER_S)
-        events = await feed.page(after, wait_s, database, gather_s=gather_s)
+        events = await request.unless_left(feed.page(after, wait_s, database, gather_s=gather_s))
         set_lag((clock() - events.events[0].at) / 1000 if events.events else 0.0)
         if with_documents:
             return json_response(

@@ -78,26 +78,29 @@ class Request:
         return self.endpoint.path if self.endpoint else "none"
 
     async def run_search(self, search: Coroutine[Any, Any, T]) -> T:
-        """Await a search; those of a caller run one after the other.
-
-        Raises ClientDisconnected, and stops the search, if the client hangs up.
-        """
+        """Await a search, as `unless_left` does; those of a caller run one after the other."""
         turn = self._turns.setdefault(self.caller.login, asyncio.Lock())
 
         async def search_in_turn() -> T:
             async with turn:
                 return await search
 
-        searching, hang_up = asyncio.create_task(search_in_turn()), asyncio.create_task(self._disconnected())
         try:
-            await asyncio.wait((searching, hang_up), return_when=asyncio.FIRST_COMPLETED)
-            if not searching.done():
-                raise ClientDisconnected
-            return searching.result()
+            return await self.unless_left(search_in_turn())
         finally:
-            await cancel_and_wait(searching, hang_up)
             search.close()  # it may not have started
-            del searching, hang_up  # an error refers to this frame, and with it to all that the search had read
+
+    async def unless_left(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await it. Raises ClientDisconnected, and stops it, if the client hangs up."""
+        working, hang_up = asyncio.create_task(work), asyncio.create_task(self._disconnected())
+        try:
+            await asyncio.wait((working, hang_up), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ClientDisconnected
+            return working.result()
+        finally:
+            await cancel_and_wait(working, hang_up)
+            del working, hang_up  # an error refers to this frame, and with it to all that a search had read
 
     async def _disconnected(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":

@@ -1,15 +1,18 @@
 """The event feed of a running core, over HTTP."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 
+from core.app import serving
 from core.client import CoreClient
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, running_core, settings_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -51,6 +54,16 @@ async def test_an_event_holds_ids_only(core: RunningCore) -> None:
         {"seq": last + 2, "type": "case_task.created", "objectType": "Task", "objectId": task["id"], **root},
     ]
     assert page["last"] == last + 2
+
+
+async def test_core_stops_at_once_where_who_waited_for_events_has_left(tmp_path: Path) -> None:
+    async with serving(settings_in(tmp_path), grace_s=120) as (core, url):
+        key = await core.people.add("anna", "analyst")
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=1) as anna:
+            with pytest.raises(httpx.ReadTimeout):
+                await anna.get(f"{url}/api/event?wait=60")
+        left_at = time.monotonic()
+    assert time.monotonic() - left_at < 30
 
 
 async def test_without_after_the_answer_has_the_newest_number(core: RunningCore) -> None:
