@@ -99,7 +99,7 @@ def progress(
         blocks += sections(first_of(rows, MOST_NAMED, bulk.awaiting)) if rows else []
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
         if is_own or reader is None:
-            elements.append(button_element("Withdraw all", ids.BULK_DENY, button(Intent("bulk_withdraw", bulk.id))))
+            elements.append(_withdraw_all(bulk, button))
     for request, of_request in (later or {}).items():
         if ends := [end for *_, end in of_request if end.outcome is None]:
             review = button_element(
@@ -119,6 +119,10 @@ def progress(
     push = _push(bulk, waiting, is_own=is_own) if bulk.awaiting else _head(bulk, is_on_phone=True)
     whose = context(f"{_whose(bulk)} · {bulk.id}")
     return Message(push, (*blocks, whose, actions(*elements, _show_each(bulk, button))))
+
+
+def _withdraw_all(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:
+    return button_element("Withdraw all", ids.BULK_DENY, button(Intent("bulk_withdraw", bulk.id)))
 
 
 def _show_each(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:
@@ -453,6 +457,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
     if hidden := len(bulk.targets) - len(shown):
         blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
     others = pages(ids.BULK_DETAILS, Intent("bulk_details", bulk.id), start, PAGE, len(ordered), button)
+    others += [_withdraw_all(bulk, button)] if bulk.awaiting else []
     blocks += [actions(*others)] if others else []
     return Message(f"{_name(bulk)}: {count(len(shown), 'target')}", tuple(blocks))
 
