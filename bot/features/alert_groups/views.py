@@ -60,7 +60,7 @@ def _group(content: GroupContent) -> list[Block]:
     title = _title(_common_title(content)) if content.titles else "details withheld"
     blocks = [section(f"{_severity(content.severity)}  *{content.count:,} × {title}*{_on_so_many(content)}")]
     times = f"first {slack_date(content.first_at)} · last {slack_date(content.last_at)}"
-    blocks.append(context(f"{times} · {severities(content.severities)}{_cards(content)}"))
+    blocks.append(context(f"{severities(content.severities)}{_cards(content)} · {times}"))
     worst = _worst(content) if max(content.severities) < content.count else []  # else none is worse
     return [*blocks, *sections(filter(None, [*worst, _most("Observables", content.facts, content)]))]
 

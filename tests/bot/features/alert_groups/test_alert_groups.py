@@ -52,7 +52,7 @@ async def test_from_the_fourth_alert_on_those_that_say_the_same_share_a_card(tmp
         await anna.sees(card_of(other))
         shown = str(card["blocks"])
         assert "`198[.]51[.]100[.]1` ×7" in shown
-        assert "3 of them also on a card of their own" in shown
+        assert "20 low · 3 of them also on a card of their own · first " in shown
         assert "20 × Logon failed … times from …* · 3 addresses" in str(card["blocks"])
         assert card["text"] == "20 alerts that say the same (20 low): Logon failed … times from …"
         messages = await anna.messages(SOC)
