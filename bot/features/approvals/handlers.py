@@ -44,7 +44,7 @@ def _require_asker(
     asked_by = action.created_by if extension is None else extension.asked_by
     if context.person.login != asked_by and context.person.profile != "org-admin":
         by, waits = person_name(asked_by), runs.awaits_approval(action) or extension is not None
-        instead = "; *Deny* decides against it" if waits else ""
+        instead = "; *Deny* decides against it" if waits else "; ask one of them"
         sentence = f"{by} asked for this, so only they or an administrator can end it{instead}. Nothing changed."
         raise ResponderBotError("forbidden", sentence)
     return view

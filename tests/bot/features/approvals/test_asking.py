@@ -398,7 +398,7 @@ async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reaso
         await env["anna"].submits(forms[0])
         await env["anna"].reads("This extension no longer waits for approval; nothing was changed.")
         await env["ben"].command(SOC, f"/responder cancel {action.id}")
-        await env["ben"].reads("anna asked for this, so only they or an administrator can end it. Nothing changed.")
+        await env["ben"].reads("only they or an administrator can end it; ask one of them. Nothing changed.")
 
 
 async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_their_own_cancelling(
