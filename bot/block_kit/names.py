@@ -3,7 +3,7 @@
 import re
 
 from bot.block_kit.text import VIEW_TITLE_LIMIT, foreign, foreign_plain, readable_name
-from core.models import Action, InputTitle, OfferedResponder
+from core.models import Action, InputTitle, OfferedResponder, Policy
 
 NAME_LIMIT = 120  # characters
 _TYPEABLE = re.compile(r"[^\W\d_][\w.-]*(?: [\w.-]+)*")
@@ -15,13 +15,16 @@ def title(responder: OfferedResponder) -> str:
 
 
 def deed(responder: OfferedResponder, approvals: int, limit: int) -> str:
-    """What the button that asks for a run is called: `Isolate Host`, or `Ask to isolate host` if it needs approvals."""
-    name = title(responder)
+    """What the button that asks for a run is called: `Isolate Host`, or `Ask to isolate host` if it needs approvals.
+
+    Of what sends what it gets, `Send to` its host.
+    """
+    to = " and ".join((responder.policy or Policy()).sends_to or ())
+    name, short = (f"Send to {to}", "Send") if to else (title(responder),) * 2
     if approvals:
         words = (word if any(map(str.isupper, word[1:])) else word.lower() for word in name.split())
-        asks = f"Ask to {' '.join(words)}"
-        name = asks if len(asks) <= limit else "Ask for approval"
-    return foreign_plain(name, limit)
+        name, short = f"Ask to {' '.join(words)}", "Ask to send" if to else "Ask for approval"
+    return foreign_plain(name if len(name) <= limit else short, limit)
 
 
 def in_view(title: str, end: str = "") -> str:

@@ -44,7 +44,7 @@ async def test_a_run_that_asks_first_takes_3_clicks(flows: FlowEnvironment) -> N
     async with clicks(page, 3):
         await shown.locator(".block-actions .select-box").click()
         await page.locator(".picker .option", has_text="Webhook").first.click()
-        await page.locator("#modal").get_by_role("button", name="Webhook").click()
+        await page.locator("#modal").get_by_role("button", name="Send to 127.0.0.1").click()
         await expect(shown).to_contain_text("Webhook done", timeout=RUN_ENDS_MS)
     assert [
         one["status"] for one in await flows.request("GET", f"/api/connector/engine/action/alert/{alert_id}", "lea")

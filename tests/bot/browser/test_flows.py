@@ -104,7 +104,7 @@ async def test_the_webhook_asks_first_and_cancel_runs_nothing(flows: FlowEnviron
     await expect(question).to_have_count(0)
     assert await flows.request("GET", f"/api/connector/cortex/action/alert/{alert_id}", "anna") == []
     await choose(page, shown, "webhook")
-    await question.get_by_role("button", name="Webhook").click()
+    await question.get_by_role("button", name="Send to 127.0.0.1").click()
     await expect(shown).to_contain_text("Webhook done", timeout=RUN_ENDS_MS)
     await screenshot(page, "flow-confirmed")
     await leave_modal(page)

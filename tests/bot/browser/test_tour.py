@@ -76,7 +76,7 @@ STEPS: dict[str, Step] = {
     "Try to block the victim": nothing,
     "Block an address": press("Block"),
     "Run one": nothing,
-    "Be asked first": press("Webhook"),
+    "Be asked first": press("Send to 127.0.0.1"),
     "Need a second person": press("Ask to isolate host"),
     "See what Ben's phone showed": phone("Approve or deny: Isolate Host"),
     "Approve it as Ben": at_home(press("Isolate Host")),

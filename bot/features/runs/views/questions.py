@@ -168,7 +168,7 @@ def _lasts(policy: Policy, minutes: int | None) -> str:
     """How long what a run does lasts, as it is requested; "" for a run that undoes something."""
     if not policy.undo:
         if policy.sends_to is not None:
-            return undo_state.NOTHING_LEFT
+            return "" if policy.sends_to else undo_state.NOTHING_LEFT  # where it sends to says it
         return "" if policy.is_undo else "No button ends it earlier." if policy.contains else "No button undoes it."
     minutes = policy.undo_after_minutes if minutes is None else minutes
     until = f"ends after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody undoes it"

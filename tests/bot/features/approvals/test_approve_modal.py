@@ -37,6 +37,9 @@ def test_the_button_that_asks_says_the_deed_where_it_has_the_room() -> None:
     titles = ("Isolate Host", "MS Defender Isolate Machine")
     asks = [names.deed(responder(title=title), 1, VIEW_TITLE_LIMIT) for title in titles]
     assert asks == ["Ask to isolate host", "Ask for approval"]
+    sends = [responder(policy=Policy(sends_to=[host])) for host in ("mx.example", "tickets.corp.example")]
+    assert [names.deed(one, 0, VIEW_TITLE_LIMIT) for one in sends] == ["Send to mx.example", "Send"]
+    assert [names.deed(one, 1, VIEW_TITLE_LIMIT) for one in sends] == ["Ask to send", "Ask to send"]
 
 
 def test_an_approval_names_deed_target_duration_requester_note_effect_and_way_back() -> None:

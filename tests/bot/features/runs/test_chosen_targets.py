@@ -201,8 +201,8 @@ async def test_what_only_tells_says_where_and_acts_on_nothing(tmp_path: Path) ->
         assert got in text_of(question)
         sent = "Opens a ticket.\\nIt sends what it gets to `tickets.example`, and nothing calls that back."
         assert f">{sent}" in text_of(question)
-        assert not re.search("No button|k3y|8443|services|s3cret", text_of(question))
-        await env["anna"].presses("Ask to webhook", question)
+        assert not re.search("No button|It leaves|k3y|8443|services|s3cret", text_of(question))
+        await env["anna"].presses("Ask to send to tickets.example", question)
         request = await env["ben"].sees(reply_to(card, "asks · "))
         approval = text_of(await env["ben"].confirms("Approve", request))
         assert "It gets 3 observables:" in approval
