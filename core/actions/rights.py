@@ -13,7 +13,7 @@ from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, OfferedResponder, SlackUsers, TargetArtifact, Vote
 from core.protection import UNBLOCK
-from core.responders.guards import MAX_NAMED, Guards, RulesFor, names_of
+from core.responders.guards import MAX_NAMED, Guards, RulesFor, names_of, time_text
 from core.responders.registry import Registry
 from core.responders.target import Target
 from core.store import actions as stored
@@ -141,9 +141,8 @@ def require_open(row: Row, done: str) -> Action:
 
 
 def open_runs(reads: Reads, object_id: int) -> dict[str, str]:
-    """The open runs on an object by responder name, such as "already running, started by anna"."""
-    rows = stored.open_on(reads, object_id)
-    return {row["responder_name"]: f"{_how_far(row)}, started by {row['created_by'].partition('@')[0]}" for row in rows}
+    """The open runs on an object by responder name, such as "already running since ..., started by anna; ..."."""
+    return {row["responder_name"]: _how_far(row) for row in stored.open_on(reads, object_id)}
 
 
 def explained(
@@ -173,19 +172,20 @@ def explained(
     )
 
 
-def _how_far(row: Row) -> str:
-    return "already waiting for approval" if row["awaits_approval"] else "already running"
+def _how_far(row: Row, on: str = "") -> str:
+    does, then = "running", "stop that, or wait for its end"
+    if row["awaits_approval"]:
+        does, then = "waiting for approval", "approve, deny or withdraw that first"
+    by = row["created_by"].partition("@")[0]
+    return f"already {does}{on} since {time_text(row['created_at'])}, started by {by}; {then}"
 
 
 def require_idle(reads: Reads, target: Target, responder_name: str) -> None:
     """Raises ResponderBotError("conflict") with the `action` if the responder is still open on the object."""
     for row in stored.open_on(reads, target.id):
         if row["responder_name"] == responder_name:
-            raise ResponderBotError(
-                "conflict",
-                f"{responder_name} is {_how_far(row)} on this, started by {row['created_by']}.",
-                details={"action": json.loads(row["doc"])},
-            )
+            sentence = f"{responder_name} is {_how_far(row, ' on this')}."
+            raise ResponderBotError("conflict", sentence, details={"action": json.loads(row["doc"])})
 
 
 def require_may_cancel(reads: Reads, caller: Caller, row: Row, asked_by: str) -> None:

@@ -741,7 +741,7 @@ class OfferedResponder(ApiModel):
     refusals: list[Refusal] | None = None
     """The rules that block it; absent without any."""
     open_run: str | None = None
-    """How far its open run on the object is, such as `already running, started by anna`; absent without any."""
+    """How far its open run on the object is, such as `already running since ..., started by anna; ...`; or absent."""
     lacks: list[str] | None = None
     """What it reads and this object has not: `case`, or custom fields."""
     policy: Policy | None = None

@@ -1,5 +1,6 @@
 """Responders on offer: kinds, levels, engines that have the same one, and the reasons why one can't run."""
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -157,7 +158,8 @@ async def test_a_run_that_waits_for_approval_is_told_apart_from_one_that_runs(co
     await made(core, f"{ENGINE}/action", run)
     explained = await offered(core, "alert", alert["id"], "?explain=true")
     open_run = next(one for one in explained if one["name"] == "Everywhere_1_0")["openRun"]
-    assert open_run == "already waiting for approval, started by org-admin"
+    since, by, then = "since [-0-9]{10} [:0-9]{5} UTC", "started by org-admin", "approve, deny or withdraw that first"
+    assert re.fullmatch(f"already waiting for approval {since}, {by}; {then}", open_run)
 
 
 async def test_a_missing_permission_is_a_reason(core: RunningCore) -> None:

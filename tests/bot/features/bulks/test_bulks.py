@@ -580,8 +580,9 @@ async def test_what_waits_already_is_not_promised_again(tmp_path: Path) -> None:
         await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": waiting})
         text = text_of(await asked(env, "anna", "isolate", [waiting, other]))
         assert "*Runs on 1 target*" in text
-        refused = f"*Will be refused on 1 target*\\n• {waiting}: already waiting for approval, started by admin"
+        refused = f"*Will be refused on 1 target*\\n• {waiting}: already waiting for approval since <!date^"
         assert refused in text
+        assert ", started by admin; approve, deny or withdraw that first" in text
 
 
 async def test_each_of_several_is_refused_for_its_own_reason(tmp_path: Path) -> None:
@@ -590,7 +591,7 @@ async def test_each_of_several_is_refused_for_its_own_reason(tmp_path: Path) -> 
         (waiting, other), (bare,) = await alerts(env, 2), await alerts(env, 1, artifacts=[])
         await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": waiting})
         text = text_of(await asked(env, "anna", "isolate", [waiting, bare, other]))
-        assert f"• {waiting}: already waiting for approval, started by admin" in text
+        assert f"• {waiting}: already waiting for approval since " in text
         assert f"• {bare}: " in text
         assert f"• {bare}: already" not in text
 

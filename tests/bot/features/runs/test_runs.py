@@ -21,7 +21,7 @@ async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnviro
     shown = text_of(await env["anna"].sees(modal("*Can run")))
     assert "\\n• *Tell*\\n" in shown
     assert "• *Ban an address*: needs 1 approval · asks for 8 inputs\\n" in shown
-    assert "• *Isolate*: needs 1 approval\\n    ◦ already waiting for approval, started by admin\\n" in shown
+    assert "• *Isolate*: needs 1 approval\\n    ◦ already waiting for approval since <!date^" in shown
     assert "• *Secret*: " in shown
     assert "TLP" in shown.partition("*Secret*")[2]
 
