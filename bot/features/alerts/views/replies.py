@@ -178,13 +178,15 @@ def told(
         "stopped": f"Stopped by {by}: *{deed}*.",
         "failed": f"{f'{approvers} approved: ' if approvers else ''}*{deed}* failed.",
     }
-    head = heads.get(state, f"{approvers} approved: *{deed}*, done{undo_state.summary(action, view)}.")
+    now = undo_state.summary(action, view).removeprefix(" · ") or "done"
+    head = heads.get(state, f"{approvers} approved: *{deed}*, {now}.")
     if state in ("denied", "cancelled", "failed") and (result := runs.result_text(action, view, 1000)):
         head += f"\n>{result}".replace("\n", "\n>").replace("\n>>", "\n>")
     again = run_again_button(action, view, button, policy)
     buttons = [again] if again else undos.buttons(action, view, button)
     blocks = [section(head), context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")]
-    push = heads.get(state, f"{approvers} approved: {deed}, done.").replace("*", "")
+    now = "in force" if undo_state.is_in_force(action) else "done"
+    push = heads.get(state, f"{approvers} approved: {deed}, {now}.").replace("*", "")
     text = clip(f"{push} {runs.of_root(subject, view)}", MESSAGE_TEXT_LIMIT)
     return Message(text, (*blocks, *([actions(*buttons)] if buttons else [])))
 

@@ -204,7 +204,7 @@ def effect(
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
     if policy.sends_to == [] and not number:
-        return []  # it only reads, or closes
+        return [] if is_form else [context(undo_state.NOTHING_LEFT)]  # it only reads, or closes
     by = ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
     starts, withdraw, undo = "Starts", "*Withdraw* is on the card", "Undo now"
     if is_several:

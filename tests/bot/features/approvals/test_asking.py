@@ -73,7 +73,7 @@ async def test_one_containment_with_undo_rings_each_approver_once_and_who_asked_
             await env[name].sees(direct_message("asks · "))
         await env["ben"].confirms("Approve", request)
         told = await env["anna"].sees(on_phone("approved"))
-        assert told.startswith("ben approved: Isolate on ip 203[.]0[.]113[.]7 for 1 hour, done.")
+        assert told.startswith("ben approved: Isolate on ip 203[.]0[.]113[.]7 for 1 hour, in force.")
         shown = await env["anna"].sees(direct_message("ben approved:"))
         assert "in force until" in text_of(shown)
         await all_sent(env.bot)
