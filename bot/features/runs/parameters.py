@@ -41,7 +41,8 @@ async def form_view(
     if on or len(request.targets) > 1:
         each = await on_each(context, request, responder, targets, on)
         return run_form.form_of_several(metadata, responder, form, each, to_choose, menu)
-    already = await stays(context, acts_on.by_object(request.targets, responder), responder)
+    found = await stays(context, acts_on.by_object(request.targets, responder), responder)
+    already = [one for one in found if running is None or one.id != running.id]
     return run_form.form_view(metadata, responder, view, form, running, to_choose, already)
 
 

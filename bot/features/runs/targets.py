@@ -242,14 +242,16 @@ async def in_force_already(
 async def stays(
     context: Context, acted_on: Mapping[str, Sequence[TargetArtifact]], responder: OfferedResponder
 ) -> Sequence[Measure | Action]:
-    """Likewise; where nobody knows what a run acts on, such as one that closes, what is left of others on its object.
+    """Likewise, and what waits to do the same.
 
-    That is what is in force, and what waits for approval, a few of each.
+    Where nobody knows what a run acts on, such as one that closes, what is left of others on its object: what is in
+    force, and what waits for approval, a few of each.
     """
     policy, object_id = responder.policy or Policy(), next(iter(acted_on), "")
     if responder.target is not None or policy.undo or policy.is_undo or len(acted_on) > 1:
         denied = await _denied_before(context, acted_on, responder)
-        return [*denied, *await in_force_already(context, acted_on, responder)]
+        waiting = (await waiting_on(context, acted_on, policy.undo))[:MOST_LEFT] if policy.undo else []
+        return [*denied, *await in_force_already(context, acted_on, responder), *waiting]
     measures, waiting = await context.core.measures(), await context.core.newest_actions("waiting", limit=MOST_WAITING)
     here = [one for one in measures if object_id in {run.root_id for run in (one, *one.others)}]
     waits = [one for one in waiting if one.object_id == object_id and runs.awaits_approval(one)]

@@ -249,6 +249,26 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         await env["ben"].sees(modal("it starts now"))
 
 
+async def test_who_asks_reads_who_asked_to_contain_the_same_before(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": ISOLATE}) as env:
+        first, _ = await env.alert_and_card("lea", title="Beacon", tlp=3)
+        second, _ = await env.alert_and_card("lea", sourceRef="2", title="Again")
+        other = await env.create_alert(sourceRef="3", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
+        asked = await isolate(env, first, by="lea")
+        waits = "⚠️ *Isolate* on ip 203[.]0[.]113[.]7 for 1 hour, asked by lea, <!date^"
+        for on in (second.id, f"{second.id} {other.id}"):
+            await env["ben"].command(SOC, f"/responder run isolate {on}")
+            form = text_of(await env["ben"].sees(modal(waits, "How long")))
+            assert f", for {first.id} ({asked.id}), still waits for approval." in form
+            assert "Of both" not in form
+        await env["anna"].command(SOC, f"/responder run isolate {second.id}")
+        assert first.id not in text_of(await env["anna"].sees(modal("How long")))  # as it is withheld from her
+        await env["ben"].command(SOC, f"/responder run isolate {first.id}")
+        of_first = await env["ben"].sees(modal(waits, "How long", without="Runs on"))
+        await env["ben"].submits(of_first)
+        await env["ben"].sees(modal("lea started it", without="still waits for approval"))
+
+
 async def test_who_decides_reads_who_also_asked_to_contain_the_same_until_that_waits_no_longer(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Isolate": ISOLATE}) as env:
         first, of_first = await env.alert_and_card("lea", title="Beacon")
@@ -328,8 +348,9 @@ async def test_who_releases_what_still_waits_is_asked_and_who_approves_it_reads_
         await env["ben"].command(SOC, f"/responder approve {waits.id}")
         read_before = await env["ben"].sees(modal("Isolate?"))
         await env["lea"].command(SOC, f"/responder run tell {alert.id}")
-        question = await env["lea"].sees(modal("still waits for approval"))
-        asked = f"⚠️ *Isolate* on ip 203[.]0[.]113[.]7 for 1 hour, asked by anna ({waits.id}), still waits"
+        asked_by = "⚠️ *Isolate* on ip 203[.]0[.]113[.]7 for 1 hour, asked by anna, <!date^"
+        question = await env["lea"].sees(modal(asked_by, "still waits for approval"))
+        asked = f", for {waits.object_id} ({waits.id}), still waits"
         assert f"{asked} for approval: withdraw or deny it too." in text_of(question)
         assert len(await env.client.actions("alert", alert.id)) == 1
         await env["lea"].presses("Tell", question)

@@ -119,9 +119,9 @@ def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponde
                 continue
             on = runs.targets(one, view) or one.object_id
             what = f"*{runs.name(one)}* on {on}{undo_state.for_how_long(one)}"
-            asked = f"asked by {person_name(one.created_by)} ({one.id})"
+            by = f"{person_name(one.created_by)}, {slack_date(one.start_date)}"
             then = ": withdraw or deny it too" if policy.is_undo else ""
-            lines.append(f"⚠️ {what}, {asked}, still waits for approval{then}.")
+            lines.append(f"⚠️ {what}, asked by {by}, for {one.object_id} ({one.id}), still waits for approval{then}.")
             continue
         if one.undo is None or one.undo.responder != responder.name:
             left = f"🔒 {undo_state.whose(one, undo_state.targets(one, view))} stays in force."
