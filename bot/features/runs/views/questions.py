@@ -113,21 +113,21 @@ def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponde
     """What the run would undo, whose it is, until when, who hears of it; what waits, was denied, or is repeated."""
     lines, policy = [], responder.policy or Policy()
     for one in found:
-        if isinstance(one, Action):
-            if one.outcome == "denied":
-                lines.append(runs.denied_line(one, view))
-                continue
+        if isinstance(one, Action) and one.outcome == "denied":
+            lines.append(runs.denied_line(one, view))
+        elif isinstance(one, Action):
             on = runs.targets(one, view) or one.object_id
             what = f"*{runs.name(one)}* on {on}{undo_state.for_how_long(one)}"
             by = f"{person_name(one.created_by)}, {slack_date(one.start_date)}"
             then = ": withdraw or deny it too" if policy.is_undo else ""
             lines.append(f"⚠️ {what}, asked by {by}, for {one.object_id} ({one.id}), still waits for approval{then}.")
-            continue
-        if one.undo is None or one.undo.responder != responder.name:
+        elif one.undo is None or one.undo.responder != responder.name:
             left = f"🔒 {undo_state.whose(one, undo_state.targets(one, view))} stays in force."
             lines.append(undo_state.already(one, view) if policy.undo else left)
-            continue
-        lines += undo_state.all_ended([one], view)
+        else:
+            lines += undo_state.all_ended([one], view)
+            if (longer := undo_state.later_end(one)) is not None:
+                lines.append(f"⏳ {person_name(longer.asked_by)} asks for more time. That request ends too.")
     return sections(lines)
 
 

@@ -313,7 +313,7 @@ def change_of_second(measure: Measure, lasts: int | None, now_ms: int) -> str:
     return longer or "This would take away its end."
 
 
-def later_end(action: Action) -> Extension | None:
+def later_end(action: Action | Measure) -> Extension | None:
     """The later end that somebody can still approve or deny, as core says: only core's time counts."""
     extension = action.undo.extension if action.undo is not None else None
     return extension if extension is not None and extension.outcome is None else None
