@@ -10,7 +10,7 @@ from core.common.clock import MINUTE_MS
 AT_MOST = 10
 """How many requests one person, user group or channel is asked about within LATELY_MS; a bulk is one."""
 MOST_NEW = 3
-"""Of how many new alerts a channel's `mention` hears within it: senders set the severity, and could page all night."""
+"""Of how many new alerts a channel's `mention` hears within it, and once of the others: senders set the severity."""
 LATELY_MS = 10 * MINUTE_MS
 About = tuple[int, str, str]
 """How severe a request is, its alert or case, and its run."""
@@ -73,6 +73,11 @@ class Asking:
             since, number, *worst = (self._asked or {})[user]["more"]
             counted.append((f"asks:{since}:{team}:{user}", number, worst[0] if worst else None))
         return counted
+
+    def more(self, who: str) -> tuple[int, int, int]:
+        """Since when (ms) of how many one was not notified, and how severe the worst is."""
+        since, number, worst = (self._asked or {})[who]["more"]
+        return since, number, worst[0]
 
     def _is_lately(self, at: int) -> bool:
         return 0 <= self._now - at < LATELY_MS  # also after the clock was set back

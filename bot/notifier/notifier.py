@@ -388,15 +388,19 @@ class Notifier:
         return desired
 
     async def _mentions(self, timeline: Timeline, grouper: AlertGrouper, asking: Asking) -> list[DesiredMessage]:
-        """A reply to the card of a new alert, or to that of its group, in each channel that wants one now."""
-        threads = list[Thread]()
+        """A reply to the card of a new alert, or to that of its group, in each channel that wants one, or a count."""
+        threads, counted, alert = list[Thread](), list[DesiredMessage](), timeline.alert
         for channel, by_severity in self._channels.mentions.items():
             entry = grouper.changes.alerts.get((timeline.root_id, channel))
-            is_wanted = timeline.alert is not None and timeline.alert.severity in by_severity
-            if entry is not None and is_wanted and await asking.may_ask(f"new:{channel}", at_most=MOST_NEW):
+            if entry is None or alert is None or alert.severity not in by_severity:
+                continue
+            who, about = f"new:{channel}", (alert.severity, alert.id, "")
+            if await asking.may_ask(who, at_most=MOST_NEW, about=about):
                 card = next((thread for thread in timeline.threads if thread.channel == channel), None)
                 threads.append(card or Thread(channel, entry.group))
-        return await self._renderer.mentions(timeline, threads)
+            else:
+                counted.append(self._renderer.counted_new(channel, *asking.more(who)))
+        return [*await self._renderer.mentions(timeline, threads), *counted]
 
     async def _bulk_destinations(self, document: Document, bulk_id: str, changes: FeedChanges) -> list[str]:
         """Where the message of a bulk goes because of its runs on this alert or case."""

@@ -161,6 +161,11 @@ class Renderer:
             )
         return desired
 
+    def counted_new(self, channel: str, since: int, number: int, severity: int) -> DesiredMessage:
+        """What tells there once of the new alerts that nobody was told of one by one."""
+        who = mentions(filter(None, [self._access.mentions.get(channel, {}).get(severity)]))
+        return DesiredMessage(f"new:{since}:{channel}", channel, notices.counted_new(number, since, severity, who))
+
     async def log_cards(self, log_id: str, timeline: Timeline) -> list[DesiredMessage]:
         """The card of a task log in each thread."""
         log = next((log for log in timeline.document.logs if log.id == log_id), None)

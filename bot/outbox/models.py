@@ -129,7 +129,7 @@ class DesiredMessage:
             return LAST_ALERT + 1 - severity
         if kind == "group":
             return max(FIRST_ALERT, LAST_ALERT - severity)
-        if kind in ("digest", "mention"):
+        if kind in ("digest", "mention", "new"):
             return FIRST_ALERT
         if kind in ASKS or (kind == BULK and is_person(self.channel)):
             return FIRST_ALERT + 1  # a storm of requests delays no critical card

@@ -18,11 +18,13 @@ TEN_MINUTES_MS = 600_000
 
 def mentions(view: EmulatorView) -> list[dict[str, Any]]:
     """All messages of the channel's threads that mention the group."""
-    replies = [reply for card in view.messages(SOC) for reply in view.thread(SOC, card["ts"])]
+    replies = [
+        reply for card in view.messages(SOC) for reply in view.thread(SOC, card["ts"]) if reply["ts"] != card["ts"]
+    ]
     return [message for message in replies if ONCALL in str(message["blocks"])]
 
 
-async def test_critical_alerts_ring_whoever_is_on_call_three_times_in_ten_minutes(tmp_path: Path) -> None:
+async def test_critical_alerts_ring_whoever_is_on_call_three_times_then_once(tmp_path: Path) -> None:
     clock = ManualClock()
     async with running_bot(tmp_path, channels=CHANNELS, clock_ms=clock) as env:
         anna, ben = await env.person(ANNA), await env.person(BEN)
@@ -35,12 +37,16 @@ async def test_critical_alerts_ring_whoever_is_on_call_three_times_in_ten_minute
         assert mention["text"] == f"New: CRITICAL Ransomware note ({first})"
         more = [await env.post_alert(sourceRef=f"{n}", severity=4, title=f"Note {n}") for n in (2, 3)]
         await anna.until(lambda view: len(mentions(view)) == 3)
-        await anna.sees(card_of(await env.post_alert(sourceRef="4", severity=4, title="Another")))
+        for n, many in ((4, "1 more new alert, up to CRITICAL"), (5, "2 more new alerts, up to CRITICAL")):
+            await anna.sees(card_of(await env.post_alert(sourceRef=f"{n}", severity=4, title="Another")))
+            counted = await anna.sees(message_in(SOC, f"*{many}* since"))
+            assert ONCALL in text_of(counted)
         await all_sent(env.bot)
         rang = [f"New: CRITICAL Note {n} ({alert_id})" for n, alert_id in enumerate(more, 2)]
+        rang.append("1 more new alert, up to CRITICAL: your Home lists what nobody works on.")
         assert [shown["text"] for shown in ben.live_view.notifications] == [mention["text"], *rang]
         clock.ahead_ms += TEN_MINUTES_MS
-        red = await env.post_alert(sourceRef="5", severity=4, title="Secret words", tlp=3)
+        red = await env.post_alert(sourceRef="6", severity=4, title="Secret words", tlp=3)
         await anna.until(lambda view: len(mentions(view)) == 4)
         withheld = next(message for message in mentions(anna.live_view) if red in message["text"])
         assert withheld["text"] == f"New: CRITICAL alert, details withheld (TLP:RED) ({red})"
