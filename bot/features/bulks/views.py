@@ -244,13 +244,16 @@ def ended(bulk: BulkCounts) -> Message:
 
 def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: ButtonIds) -> Message:
     """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some; mrkdwn."""
-    decided = undone or decisions(listed)
     seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
-    on = runs.distinct_targets(seen, bulk.total) if seen else ""
-    by = "; ".join({approvals.decision(run).rstrip("."): None for run, _ in seen if run.approval is not None})
-    what = f"{_name(bulk)} on {_asked(bulk, on, seen)}: {_result(bulk, is_on_phone=True)}."
-    text = f"{by}: {what}" if by and on else f"{_head(bulk, is_on_phone=True)}."
-    lines = [f"{_head(bulk)}.", decided, f"On {on}." if on and not undone else ""]
+    decided, on = _decisions(seen), runs.distinct_targets(seen, bulk.total) if seen else ""
+    is_mixed, text = len(decided) > 1, f"{_head(bulk, is_on_phone=True)}."
+    if decided:
+        what = _asked(bulk, count(bulk.total, "target") if is_mixed else on, seen)
+        text = f"{_name(bulk)} on {what}: {_result(bulk, is_on_phone=True)}."
+        each = " ".join(f"{by}{why and f': {why}'}." for by, why in decided)
+        text = f"{text} {each}" if is_mixed else f"{decided[0][0]}: {text}"
+    said = clip("\n".join(f"{by}." + (f"\n>{why}" if why else "") for by, why in decided), LINES_LIMIT // 2)
+    lines = [f"{_head(bulk)}.", undone or said, "" if not on or undone or is_mixed else f"On {on}."]
     buttons = actions(*_ends(bulk, button), _show_each(bulk, button))
     return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (section("\n".join(filter(None, lines))), buttons))
 
@@ -266,15 +269,14 @@ def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
     return f"{clip(said, LINES_LIMIT // 2)}." if ended and is_over else ""
 
 
-def decisions(listed: Listed) -> str:
-    """Who approved and who denied these runs of a bulk, and why, as far as the reader may see the runs; mrkdwn."""
-    lines = dict[str, None]()
-    for action, view in listed:
-        is_denied = runs.state_of(action) == "denied"
-        if view.is_open and action.approval is not None and (is_denied or action.approval.approved_by):
-            why = runs.result_text(action, view, approvals.REASON_LIMIT) if is_denied else ""
-            lines[approvals.decision(action) + (f"\n>{why}" if why else "")] = None
-    return clip("\n".join(lines), LINES_LIMIT // 2)
+def _decisions(listed: Listed) -> list[tuple[str, str]]:
+    """Who denied and who approved these runs of a bulk, on which unless it was all, and why; mrkdwn."""
+    found = dict[tuple[str, str], list[tuple[Action, RedactedView]]]()
+    for action, view in sorted(listed, key=lambda one: runs.state_of(one[0]) != "denied"):
+        why = runs.result_text(action, view, approvals.REASON_LIMIT) if runs.state_of(action) == "denied" else ""
+        if action.approval is not None:
+            found.setdefault((approvals.decision(action).rstrip("."), why), []).append((action, view))
+    return [(f"{by}: {runs.distinct_targets(on)}" if len(found) > 1 else by, why) for (by, why), on in found.items()]
 
 
 def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = False) -> Message:
@@ -398,13 +400,14 @@ def _people(logins: Sequence[str]) -> str:
 def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
     """`4 wait for approval, 2 refused`, `3 under way, 12 of 25 succeeded, 1 failed`, `3 in force until 14:30`.
 
-    That all have succeeded goes without saying where the rest says more of each. A phone formats no time.
+    That they have succeeded goes without saying where the rest says more of each. A phone formats no time.
     """
     succeeded, under_way = bulk.counts.get("Success", 0), _open(bulk) - bulk.awaiting
     waits = f"{bulk.awaiting} {'waits' if bulk.awaiting == 1 else 'wait'} for approval" if bulk.awaiting else ""
     parts = [waits, f"{under_way} under way" if under_way else ""]
-    are_said = bulk.timed + bulk.endless + bulk.undone == bulk.total == succeeded
-    if (succeeded and not are_said) or not (_open(bulk) or {*bulk.outcomes} <= {"denied", "expired", "cancelled"}):
+    are_said = 0 < bulk.timed + bulk.endless + bulk.undone == succeeded
+    has_run = succeeded or not (_open(bulk) or {*bulk.outcomes} <= {"denied", "expired", "cancelled"})
+    if has_run and not are_said:
         parts.append(f"{succeeded} of {bulk.total} succeeded")
     elif has_ended(bulk) and not succeeded:
         parts.append("nothing was run")

@@ -505,8 +505,9 @@ async def test_who_asked_for_a_bulk_reads_all_who_decided_on_it(tmp_path: Path) 
             runs = [entry.action.id for entry in bulk.actions if entry.action]
             await bot.as_user("ben").approve_bulk(bulk.id, runs[:-1])
             await bot.as_user("lea").deny_bulk(bulk.id, runs[-1:], "the mail server")
-        told = await env["anna"].sees(direct_message("20 of 21 succeeded, 1 denied"))
-        assert ".\\nApproved by ben.\\nDenied by lea.\\n>the mail server" in text_of(told)
+        told = await env["anna"].sees(direct_message("1 denied, 20 in force"))
+        ip = "ip 203[.]0[.]113[.]7"
+        assert f".\\nDenied by lea: {ip}.\\n>the mail server\\nApproved by ben: {ip} (20 runs)." in text_of(told)
 
 
 async def bulk_of(env: FeatureEnvironment, by: str, levels: Sequence[int]) -> tuple[BulkAnswer, list[Alert]]:

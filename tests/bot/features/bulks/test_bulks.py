@@ -479,6 +479,32 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         await env["anna"].sees(message_in(dm, ".\\nben undid Isolate on "))
 
 
+async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp_path: Path) -> None:
+    rules = {"Isolate": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}}
+    async with feature_environment(tmp_path, rules) as env:
+        await env["anna"].connect()
+        alert_ids = [
+            (await alerts(env, 1, artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}]))[0] for n in range(3)
+        ]
+        await start(env, "anna", "isolate", alert_ids)
+        message = await shown(env, "3 wait for approval")
+        (backup,) = await env.client.actions("alert", alert_ids[1])
+        await env["ben"].command(SOC, f"/responder deny {backup.id}")
+        await env["ben"].submits(await env["ben"].sees(modal("will not run")), reason="Healthy backup")
+        await env["ben"].submits(await reviewed(env, "ben", message, "Deny all 2"))
+        message = await shown(env, "🔒 *Isolate* on 3 targets: 1 denied, 2 in force until")
+        told = await env["anna"].sees(on_phone("1 denied, 2 in force"))
+        denied, approved = "ip 203[.]0[.]113[.]1", "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2"
+        assert told == (
+            "Isolate on 3 targets for 1 hour · up to HIGH: 1 denied, 2 in force. "
+            f"Denied by ben: {denied}: Healthy backup. Approved by ben: {approved}."
+        )
+        direct = await env["anna"].dm(env.emulator.bot_user_id)
+        each = f".\\nDenied by ben: {denied}.\\n>Healthy backup\\nApproved by ben: {approved}."
+        await env["anna"].sees(message_in(direct, each))
+        assert "203" not in text_of(message)  # which fits any channel
+
+
 async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undone_all(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Isolate": {"undo": "Tell_1_0", "target": "ip"}}) as env:
         for person in env.people.values():
