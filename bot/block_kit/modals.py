@@ -189,3 +189,8 @@ def chosen(view: View, block_id: str) -> Sequence[str]:
     """The values of the options that were chosen in a menu of several, each once."""
     selected = elements(view).get(block_id, {}).get("selected_options")
     return list(dict.fromkeys(map(option_value, selected))) if isinstance(selected, list) else []
+
+
+def ask(title: str, callback_id: str, key: str, blocks: Sequence[Block]) -> dict[str, Any]:
+    """A modal with this title also on the button that does it; `key` is of the group, or the ids."""
+    return modal(title, blocks, callback_id=callback_id, submit=title, metadata=key, close="Cancel")

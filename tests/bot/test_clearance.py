@@ -113,7 +113,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         ),
         dump(questions.confirm(request, offered[0], view, button=button)),
         dump(details.found_alerts([alert], "x", more=True, clearance=clearance, button=button)),
-        dump(cases.template_picker(subject, [], own="", clearance=clearance, button=button, command="/responder")),
+        dump(cases.becomes_case(view)),
         dump(run_form.start_view(request, None, clearance=clearance, choices=choices)),
         dump(run_form.start_view(request, subject, clearance=clearance)),
         dump(run_form.start_view(request, subject, clearance=clearance, responder=offered[0])),

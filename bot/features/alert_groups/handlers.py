@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from datetime import UTC, datetime, timedelta
 
 from bot.block_kit import ids, modals, notices
+from bot.block_kit.text import sections
 from bot.clearance import CLEAR, RedactedView, Subject, may_see
 from bot.features import responses, subjects
 from bot.features.alert_groups import views
@@ -13,6 +14,7 @@ from bot.features.alerts.views import close as close_views
 from bot.features.alerts.views.card import is_closed
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
+from bot.features.cases import views as cases
 from bot.features.payload import view_of
 from bot.features.runs import choose
 from bot.features.runs.targets import MOST, find_targets
@@ -66,12 +68,11 @@ async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> N
         for member in members
     ]
     content = await outbox.alert_groups.content(group, CLEAR)
-    clearance = own_clearance(context)
     await responses.show_with_buttons(
         context,
         "Alerts",
         f"{group.key}:{offset}",
-        lambda button: views.alerts_page(content, alerts, offset, clearance=clearance, button=button),
+        lambda button: views.alerts_page(content, alerts, offset, clearance=own_clearance(context), button=button),
     )
 
 
@@ -187,17 +188,18 @@ def _parts(alert_ids: Sequence[str]) -> list[Sequence[str]]:
 async def _ask_to_make_case(context: Context, group: AlertGroup, _intent: Intent) -> None:
     """Say which alerts would go into one case, and into which."""
     responses.require_permission(context, "manageCase")
-    await responses.open_view(context, modals.loading(views.CASE), f"Choose *{views.CASE}* again.")
+    await responses.open_view(context, modals.loading(cases.ONE), f"Choose *{cases.ONE}* again.")
     case_id, alerts = await _for_case(context, group.key)
     if alerts:
         to_merge = [RedactedView(Subject.alert(alert), own_clearance(context)) for alert in alerts]
-        await context.show_modal(views.make_case_view(group.key, to_merge, OF_A_GROUP, case_id))
+        what = sections(views.become_case(to_merge, OF_A_GROUP, case_id))
+        await context.show_modal(modals.ask(cases.ONE, ids.GROUP_CASE_VIEW, group.key, what))
     else:
-        await context.show_modal(modals.notice(views.CASE, "All that you may see of them are in a case already."))
+        await context.show_modal(modals.notice(cases.ONE, "All that you may see of them are in a case already."))
 
 
 async def on_make_case_view(context: Context) -> Json:
-    """Make a case of the worst alert unless there is one, and merge the others into it that are in none."""
+    """Make a case of the worst alert unless there is one, and merge the others into it; all of a group, or one."""
     responses.require_permission(context, "manageCase")
     case_id, alerts = await _for_case(context, str(view_of(context).get("private_metadata") or ""))
     others = [alert.id for alert in alerts]
@@ -205,8 +207,7 @@ async def on_make_case_view(context: Context) -> Json:
         case_id = (await context.core.create_case_from_alert(others.pop(0))).id
     for some in _parts(others):
         await context.core.merge_alerts(some, case_id)
-    text = f"{count(len(alerts), 'alert')} of this group went into case {case_id}."
-    return modals.update(modals.notice("Case made", text))
+    return modals.update(modals.notice("Case made", f"{count(len(alerts), 'alert')} went into case {case_id}."))
 
 
 async def _for_case(context: Context, key: str) -> tuple[str, list[Alert]]:

@@ -23,6 +23,7 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView, Subject, defang
 from bot.features.alerts.views import close as close_views
+from bot.features.cases import views as cases
 from bot.features.responders.views import several_button
 from bot.message import Block, ButtonIds, Intent, Message
 from bot.storms import STORM_MS, GroupContent, Storm, common
@@ -33,7 +34,7 @@ MOST = 5  # of titles, sources and observables
 PAGE = 10  # alerts in the modal
 NAMED = 2  # observables of each
 TITLE_LIMIT = 200
-CASE, MUTE = "Make one case", "Mute"
+MUTE = "Mute"
 MUTES = (("1", "1 hour"), ("8", "8 hours"), ("morning", "Until morning"))
 NOUNS = {"hostname": "hosts", "fqdn": "hosts", "ip": "addresses", "mail": "mail addresses", "domain": "domains"}
 
@@ -122,8 +123,7 @@ def _most(label: str, counts: Sequence[tuple[str, int]], content: GroupContent) 
     """The most frequent values, such as `Sources: suricata 412 · edr 3`."""
     if not counts:
         return ""
-    is_sample = content.sampled < content.count
-    of = f" (of the newest {content.sampled})" if is_sample else ""
+    of = f" (of the newest {content.sampled})" if content.sampled < content.count else ""
     if label == "Observables":
         shown = [_observable(value, number) for value, number in counts[:MOST]]
     else:
@@ -161,7 +161,7 @@ def mute_view(content: GroupContent) -> dict[str, Any]:
         "Nothing is closed. *Unmute*, in the menu of the card, ends it at once.",
     )
     blocks = [*sections(lines), modals.choice_field("mute", "How long", MUTES, MUTES[0][0])]
-    return close_views.ask(MUTE, ids.MUTE_VIEW, content.key, blocks)
+    return modals.ask(MUTE, ids.MUTE_VIEW, content.key, blocks)
 
 
 def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
@@ -172,7 +172,7 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
     ]
     if content.closed < content.count or not content.count:
         elements.append(button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key))))
-    entries = [(CASE, Intent("group_case", key))]
+    entries = [(cases.ONE, Intent("group_case", key))]
     entries += [(close_views.REOPEN, Intent("group_reopen", key))] if content.closed else []
     if not content.is_digest:
         is_muted = content.muted_until > now_ms
@@ -223,13 +223,11 @@ def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds)
     return [{**head, "accessory": lift}, about]
 
 
-def make_case_view(key: str, alerts: Sequence[RedactedView], most: int, case_id: str) -> dict[str, Any]:
-    """Asks before these alerts, the worst first, go into one case: `case_id`, or "" for a new one."""
-    into = f"They go into case {case_id}, where others of this group are."
+def become_case(alerts: Sequence[RedactedView], most: int, case_id: str) -> list[str]:
+    """What happens to these alerts, the worst first: they go into the case, or with "" into a new one; mrkdwn."""
     new = "The case has the title and the severity of the worst, and is yours."
-    end = "They leave the open alerts, and no button takes one out of its case."
-    blocks = sections([*close_views.several(alerts, most), f"{into if case_id else new} {end}"])
-    return close_views.ask(CASE, ids.GROUP_CASE_VIEW, key, blocks)
+    into = f"They go into case {case_id}, where others of this group are." if case_id else new
+    return [*close_views.several(alerts, most), f"{into} They leave the open alerts, and {cases.NEVER_OUT}"]
 
 
 def storm_sentence(storm: Storm, since: str) -> str:

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bot.block_kit import ids, notices
-from bot.block_kit.text import code
+from bot.block_kit import ids, modals, notices
+from bot.block_kit.text import code, sections
 from bot.clearance import Subject
 from bot.features import responses, subjects
-from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.cases import views
 from bot.features.command_text import closest_match, match_names
@@ -31,28 +30,23 @@ async def on_case_command(context: Context) -> None:
 
 
 async def ask(context: Context, alert_id: str) -> None:
-    """Ask which template to use; without templates the case is made at once."""
+    """Ask before the case is made, and which template to use if there are some."""
     alert = await context.core.alert(alert_id)
-    subject = Subject.alert(alert)
-    subjects.require_visible(context, subject)
+    view = subjects.require_visible(context, Subject.alert(alert))
     responses.require_permission(context, "manageCase")
-    templates = await _templates(context)
+    if alert.case:
+        raise ResponderBotError("bad_request", f"Alert {alert_id} is in case {alert.case} already; go on there.")
+    templates, what = await _templates(context), views.becomes_case(view)
     if not templates:
-        await _create(context, alert_id, "")
+        form = modals.ask(views.TITLE, ids.GROUP_CASE_VIEW, alert_id, sections(what))
+        await responses.open_view(context, form, f"Choose *{views.TITLE}* again.")
         return
-    clearance = own_clearance(context)
+    own, command = alert.case_template or "", context.services.command
     await responses.show_with_buttons(
         context,
-        "Make a case",
+        views.TITLE,
         f"case:{alert_id}",
-        lambda button: views.template_picker(
-            subject,
-            templates,
-            own=alert.case_template or "",
-            clearance=clearance,
-            button=button,
-            command=context.services.command,
-        ),
+        lambda button: views.template_picker(alert_id, what, templates, own=own, button=button, command=command),
     )
 
 
@@ -78,11 +72,9 @@ async def _create(context: Context, alert_id: str, template: str) -> None:
     """Make the case; "" stands for the alert's own template, if it has one."""
     case = await context.core.create_case_from_alert(alert_id, template)
     context.refresh(alert_id)
-    text = f"Case {case.id} was made from alert {alert_id}"
     used = f" with the template {code(case.template, 200)}" if case.template else ""
-    await responses.respond(
-        context, notices.notice(f"{text}{used}. The alert's thread tells how it goes."), "Case made"
-    )
+    text = f"Case {case.id} was made from alert {alert_id}{used}. The alert's thread tells how it goes."
+    await responses.respond(context, notices.notice(text), "Case made")
 
 
 async def _templates(context: Context) -> Sequence[CaseTemplate]:

@@ -1,37 +1,49 @@
-"""Asks which case template to use."""
+"""Asks before a case is made, and which case template to use."""
 
 from collections.abc import Sequence
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.text import code, context, foreign, foreign_plain, section
-from bot.clearance import RedactedView, Subject
-from bot.features.runs.views import questions
+from bot.block_kit.text import code, context, foreign, foreign_plain, person_name, section, sections, slack_date
+from bot.clearance import RedactedView
+from bot.features.runs.views import runs
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count, some_of
 from core.models import CaseTemplate
 
 MAX_TEMPLATES = 30
 MAX_TASKS = 6
+WHY_LIMIT = 180
+TITLE, ONE = "Make a case", "Make one case"
+NEVER_OUT = "no button takes one out of its case."
+
+
+def becomes_case(view: RedactedView) -> list[str]:
+    """What happens to this alert, who closed it, if somebody did, and why; mrkdwn."""
+    about, closing = [f"{runs.sign(view)}{runs.of_root(view.subject, view)}"], view.subject.closed
+    if closing is not None:
+        why = runs.quoted(closing.why, WHY_LIMIT, view)
+        about.append(f"*closed* by {person_name(closing.by)}, {slack_date(closing.at)}{why and f': {why}'}")
+    return [*about, f"The case has its title and severity, and is yours. It leaves the open alerts, and {NEVER_OUT}"]
 
 
 def template_picker(
-    subject: Subject, templates: Sequence[CaseTemplate], *, own: str, clearance: int, button: ButtonIds, command: str
+    alert_id: str, what: Sequence[str], templates: Sequence[CaseTemplate], *, own: str, button: ButtonIds, command: str
 ) -> Message:
     """The alert and a button for each template, with its tasks; `own` is the template that the alert names."""
-    blocks: list[Block] = [section(f"Make a case of\n{questions.subject_line(RedactedView(subject, clearance))}")]
+    blocks: list[Block] = sections(what)
     for number, template in enumerate(templates[:MAX_TEMPLATES]):
         use = button_element(
-            "Use", ids.CASE_TEMPLATE, button(Intent("case_with", subject.id, template.name)), of=str(number)
+            "Use", ids.CASE_TEMPLATE, button(Intent("case_with", alert_id, template.name)), of=str(number)
         )
         blocks.append(section(_about(template), accessory=use))
     if len(templates) > MAX_TEMPLATES:
         left = count(len(templates) - MAX_TEMPLATES, "more template")
-        blocks.append(context(f"And {left}: type {code(f'{command} case {subject.id} NAME', 100)}."))
+        blocks.append(context(f"And {left}: type {code(f'{command} case {alert_id} NAME', 100)}."))
     label = foreign_plain(f"With {own}, as the alert says", 75) if own else "Without a template"
-    none = button_element(label, ids.CASE_TEMPLATE, button(Intent("case_with", subject.id)), of=str(MAX_TEMPLATES))
+    none = button_element(label, ids.CASE_TEMPLATE, button(Intent("case_with", alert_id)), of=str(MAX_TEMPLATES))
     blocks.append(actions(none))
-    return Message(f"Which template for the case of {subject.id}?", tuple(blocks))
+    return Message(f"Which template for the case of {alert_id}?", tuple(blocks))
 
 
 def _about(template: CaseTemplate) -> str:

@@ -84,7 +84,7 @@ STEPS: dict[str, Step] = {
     "Ask for more time": on_card("Extend: Isolate Host", press("Ask to extend")),
     "End it early": on_card("Undo now: Isolate Host", press("Release Host")),
     "Run on several": press("Extract Indicators (2)"),
-    "Make a case": nothing,
+    "Make a case": press("Make a case"),
     "See a storm": nothing,
     "See one fail": nothing,
     "Override a limit as Lea": filled("Override ...", "Ask to block"),

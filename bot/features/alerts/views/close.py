@@ -41,7 +41,7 @@ def reopen_all_view(key: str, alerts: Sequence[RedactedView], most: int) -> dict
     """Asks before these closed alerts of a group, the worst first, are opened again."""
     title = f"Reopen {count(len(alerts), 'alert')}"
     note = "They are open alerts again, also those that somebody closed one by one. Nothing runs."
-    return ask(title, ids.REOPEN_VIEW, key, sections([*several(alerts, most), note]))
+    return modals.ask(title, ids.REOPEN_VIEW, key, sections([*several(alerts, most), note]))
 
 
 def several(alerts: Sequence[RedactedView], most: int) -> list[str]:
@@ -85,9 +85,4 @@ def _view(
             blocks.append(section("\n".join([head, *first_of(own, MAX_LINES)])))
     hint = f"Everybody who sees the card reads it. {back}"
     blocks.append(modals.text_field("reason", "Reason", multiline=True, hint=hint))
-    return ask(title, callback_id, key, blocks)
-
-
-def ask(title: str, callback_id: str, key: str, blocks: Sequence[Block]) -> dict[str, Any]:
-    """A modal with this title also on the button that does it; `key` is of the group, or the ids."""
-    return modals.modal(title, blocks, callback_id=callback_id, submit=title, metadata=key, close="Cancel")
+    return modals.ask(title, callback_id, key, blocks)

@@ -8,6 +8,7 @@ from tests.bot.running import SOC
 async def test_a_case_has_a_card_in_its_alerts_thread_which_is_kept_current(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder case {alert.id}")
+    await env["anna"].submits(await env["anna"].sees(modal("The case has its title")))
     of_case = await env["anna"].sees(reply_to(card, "open · owner anna"))
     case_id = (await env.client.alert(alert.id)).case or ""
     assert of_case["text"] == f"HIGH case 1 ({case_id}): open · owner anna"

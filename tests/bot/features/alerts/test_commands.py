@@ -79,11 +79,21 @@ async def test_case_command_takes_the_beginning_of_a_template_or_says_what_was_m
     assert (await env.client.alert(alert.id)).status == "Imported"
 
 
-async def test_case_without_any_template_is_made_at_once(env: FeatureEnvironment) -> None:
+async def test_case_without_any_template_asks_before_it_is_made(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env["anna"].command(SOC, f"/responder case {alert.id}")
-    await env["anna"].reads(f"was made from alert {alert.id}")
+    asked = await env["anna"].sees(modal("The case has its title and severity, and is yours."))
+    assert "no button takes one out of its case" in text_of(asked)
+    assert "closed" not in text_of(asked)
+    await env.client.close_alerts([alert.id], "An exercise")
+    await env["anna"].chooses("Make a case", await env["anna"].sees(card_of(alert, "*closed* by")))
+    asked = await env["anna"].sees(modal("*closed* by admin, ", "An exercise"))
+    assert (await env.client.alert(alert.id)).case is None
+    await env["anna"].submits(asked)
+    await env["anna"].sees(modal("1 alert went into case "))
     assert await env["anna"].sees(card_of(alert, "made into case"))
+    await env["anna"].command(SOC, f"/responder case {alert.id}")
+    await env["anna"].reads(f"is in case {(await env.client.alert(alert.id)).case} already; go on there.")
 
 
 async def test_approve_command_shows_what_would_run_before_it_is_approved(env: FeatureEnvironment) -> None:
