@@ -19,7 +19,6 @@ from bot.block_kit.text import (
     foreign,
     people,
     person_name,
-    plain,
     plain_name,
     section,
     sections,
@@ -218,9 +217,7 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link:
     if not sees_all(view.clearance, view.subject):
         return section(f"A run on {view.subject.id} needs approval, {view.inputs('')}")
     extension = undo_state.later_end(action)
-    review = runs.decision_buttons(action, button, extension)[0]
-    if extension is None or extension.at is not None:  # what is to last with no end says so, in red
-        review |= {"text": plain("Review"), "style": "primary"}
+    review = runs.review_button(action, button, extension)
     if extension is not None:
         return section(f"{later_end(action, extension, view)}\n{undo_state.needed(extension)}", accessory=review)
     asks = f"{_warned(action, view)}{runs.sign(view)}*{question(action, view)}* · {person_name(action.created_by)}"

@@ -217,9 +217,10 @@ async def _show_open_action(
     if _has_fields(request, responder) or responder.is_timed:
         await show_form(context, replace(request, anyway=action.id), responder, [Target(view)], running=action)
         return
-    render = partial(questions.collision, request, action, responder, view)
+    review = await parameters.review(context, action)
+    render = partial(questions.collision, request, action, responder, view, review=review)
     about = f"collision:{view.subject.id}:{responder.id}"
-    await responses.show_with_buttons(context, "It already runs", about, render)
+    await responses.show_with_buttons(context, f"It {questions.already(action)}", about, render)
 
 
 async def offered(context: Context, request: RunRequest) -> tuple[OfferedResponder, Sequence[Target]]:

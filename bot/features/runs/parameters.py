@@ -4,9 +4,12 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from bot.block_kit.elements import actions
 from bot.clearance import RedactedView
+from bot.features import responses
 from bot.features.base import Context
 from bot.features.runs.targets import Target, on_each, stays
 from bot.features.runs.views import acts_on, inputs, run_form, runs
@@ -43,7 +46,18 @@ async def form_view(
         return run_form.form_of_several(metadata, responder, form, each, to_choose, menu)
     found = await stays(context, acts_on.by_object(request.targets, responder), responder)
     already = [one for one in found if running is None or one.id != running.id]
-    return run_form.form_view(metadata, responder, view, form, running, to_choose, already)
+    may_review = await review(context, running) if running is not None else ()
+    return run_form.form_view(metadata, responder, view, form, running, to_choose, already, may_review)
+
+
+async def review(context: Context, running: Action) -> Sequence[Block]:
+    """The button that opens a run that waits, for somebody who may decide on it."""
+    documents = (await context.core.documents([running.id])).documents
+    able = {one.login for document in documents for one in document.may_decide.get(running.id, ())}
+    if context.person.login not in able:
+        return ()
+    render = partial(runs.review_button, running)
+    return [actions(await responses.with_buttons(context, f"review:{running.id}", render))]
 
 
 async def form_of(

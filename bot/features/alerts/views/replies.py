@@ -70,7 +70,7 @@ def end_reply(
 def _push_text(action: Action, view: RedactedView) -> str:
     """What a locked phone shows of an end: what ran on what, how it went, and what is left to do."""
     text = runs.plain_line(action, view)
-    if view.is_open and runs.has_failed(action):
+    if view.is_open and runs.state_of(action) == "failed":
         text += f" {person_name(action.created_by)} can run it again."
     return clip(f"{text} · {runs.of_root(view.subject, view)}", MESSAGE_TEXT_LIMIT)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from bot.block_kit import ids, names, notices
+from bot.block_kit import ids, names
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import object_line
@@ -158,12 +158,6 @@ def approvals_needed(request: RunRequest, responder: OfferedResponder) -> int:
     return policy.approval + (request.override_reason is not None)
 
 
-def _approvals(number: int, responder: OfferedResponder) -> str:
-    """`1 approval by ben or lea`, if it is known who can; mrkdwn."""
-    able = responder.approvers or (responder.policy or Policy()).approve_by
-    return f"{count(number, 'approval')}{f' by {foreign(notices.either(able), 200)}' if able else ''}"
-
-
 def _lasts(policy: Policy, minutes: int | None) -> str:
     """How long what a run does lasts, as it is requested; "" for a run that undoes something."""
     if not policy.undo:
@@ -212,7 +206,8 @@ def effect(
     stop = "" if policy.sends_to else "; *Stop* is on the card while it runs"
     begins = f"{starts} at once, without approval{stop}."
     if number:
-        begins = f"{starts} after {_approvals(number, responder)}{by}; until then {withdraw}."
+        able = undo_state.approval_by(responder.approvers or policy.approve_by or ())
+        begins = f"{starts} after {count(number, 'approval')}{able}{by}; until then {withdraw}."
     lasts = _lasts(policy, request.undo_after_minutes)
     if is_form and responder.is_timed:
         lasts = f"With a time, {_undo_name(policy)} ends it by itself; *{undo}* ends it earlier."
@@ -259,32 +254,40 @@ def needs_inputs(request: RunRequest, responder: OfferedResponder, view: Redacte
 
 
 def collision(
-    request: RunRequest, running: Action, responder: OfferedResponder, view: RedactedView, button: ButtonIds
+    request: RunRequest,
+    running: Action,
+    responder: OfferedResponder,
+    view: RedactedView,
+    button: ButtonIds,
+    *,
+    review: Sequence[Block] = (),
 ) -> Message:
     """Says who started the same run before and when, with "Run anyway"."""
     value = button(intent_of("run", replace(request, anyway=running.id), view))
-    anyway = button_element("Run anyway", ids.RUN_ANYWAY, value, style=style(responder))
-    buttons = actions(anyway, _dismiss(view.subject, button, "Leave it"))
-    name = names.shown(responder)
-    blocks = [
-        section(open_run(running, responder, view)),
-        *sections(acts_on.lines(request.targets[0], responder, view)),
-    ]
+    run = button_element(anyway(request, responder), ids.RUN_ANYWAY, value, style=style(responder))
+    blocks = open_run(request, running, responder, view, review)
     blocks += [*policy_words(responder.policy or Policy()), *notes(responder, view), *effect(responder, request)]
-    return Message(f"{name} already {_open_word(running)} on {_target(view)}.", (*blocks, buttons))
+    blocks.append(actions(run, _dismiss(view.subject, button, "Leave it")))
+    return Message(f"{names.shown(responder)} {already(running)} on {_target(view)}.", tuple(blocks))
 
 
-def open_run(running: Action, responder: OfferedResponder, view: RedactedView) -> str:
-    """Who started the same run before, when, and that nothing new was started."""
-    name, at = names.shown(responder), slack_date(running.start_date)
-    return (
-        f"*{name}* already {_open_word(running)} on {_target(view)}. {person_name(running.created_by)} started it "
-        f"{at} ({runs.state(running)}). Nothing new was started."
-    )
+def anyway(request: RunRequest, responder: OfferedResponder) -> str:
+    """The label of the button that runs the same once more, or asks for it."""
+    return "Ask anyway" if approvals_needed(request, responder) else "Run anyway"
 
 
-def _open_word(running: Action) -> str:
-    return "waits" if running.status == "Waiting" else "runs"
+def open_run(
+    request: RunRequest, running: Action, responder: OfferedResponder, view: RedactedView, review: Sequence[Block]
+) -> list[Block]:
+    """Who started the same run before, or asked for it, what opens that for `review`, and what both act on."""
+    began = "asked for" if runs.awaits_approval(running) else "started"
+    by = f"{person_name(running.created_by)} {began} it {slack_date(running.start_date)} ({runs.state(running)})"
+    said = f"*{names.shown(responder)}* {already(running)} on {_target(view)}. {by}. Nothing new was started."
+    return [section(said), *review, *sections(acts_on.lines(request.targets[0], responder, view))]
+
+
+def already(running: Action) -> str:
+    return f"already {'waits' if running.status == 'Waiting' else 'runs'}"
 
 
 def cannot_run(

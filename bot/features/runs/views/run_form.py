@@ -125,21 +125,23 @@ def form_view(
     running: Action | None = None,
     to_choose: Sequence[acts_on.Choice] = (),
     in_force: Sequence[Measure | Action] = (),
+    review: Sequence[Block] = (),
 ) -> dict[str, Any]:
     """Asks for the inputs, and what to act on of `to_choose`; to submit it confirms the run.
 
-    `running` is an open run of the responder beside which it would run, `in_force` what it would repeat.
+    `running` is an open run of the responder beside which it would run, which `review` opens, `in_force` what it would
+    repeat.
     """
-    blocks: list[Block] = questions.on_what(request, responder, view)
+    blocks, submit = questions.on_what(request, responder, view), _deed(request, responder)
     if running is not None:
-        already = section(questions.open_run(running, responder, view))
-        blocks = [already, *sections(acts_on.lines(request.targets[0], responder, view))]
+        blocks = questions.open_run(request, running, responder, view, review)
+        submit = questions.anyway(request, responder)
     if request.override_reason is not None:
         overridden = view.text("; ".join(refusal.message for refusal in responder.refusals or ()))
         note = "The reason stays with the run, and another administrator has to approve it"
         blocks.append(section(f"🔴 *This overrides:* {foreign(overridden, 1500)}. {note}."))
     blocks += _asks(request, responder, view, form, to_choose, in_force)
-    return _modal(request, blocks, "Run anyway" if running is not None else _deed(request, responder), responder)
+    return _modal(request, blocks, submit, responder)
 
 
 def form_of_several(

@@ -24,6 +24,7 @@ from bot.block_kit.text import (
     foreign_plain,
     people,
     person_name,
+    plain,
     readable_name,
     slack_date,
     strip_markup,
@@ -33,7 +34,7 @@ from bot.clearance import MASK, SHARED, RedactedView, Subject, may_see, withheld
 from bot.features.responders.views import with_names
 from bot.features.runs.views import undo_state
 from bot.features.runs.views.reports import read_report
-from bot.message import ButtonIds, Intent, Message
+from bot.message import Block, ButtonIds, Intent, Message
 from core.common.decoding import mapping
 from core.common.words import SECRET_WORDS, count, some_of
 from core.models import (
@@ -109,6 +110,13 @@ def decision_buttons(action: Action, button: ButtonIds, extension: Extension | N
         button_element(label, ids.APPROVE, approve, of=of or action.id, style="danger" if contains else "primary"),
         button_element("Deny", ids.DENY, deny, of=of or action.id),
     ]
+
+
+def review_button(action: Action, button: ButtonIds, extension: Extension | None = None) -> Block:
+    """What opens that modal where the run is shown in short; what is to last with no end says so, in red."""
+    review = decision_buttons(action, button, extension)[0]
+    is_red = extension is not None and extension.at is None
+    return review if is_red else {**review, "text": plain("Review"), "style": "primary"}
 
 
 def waiting_buttons(
@@ -365,11 +373,6 @@ def title(action: Action) -> str:
 def name(action: Action) -> str:
     """As `title`; mrkdwn."""
     return foreign(title(action), NAME_LIMIT)
-
-
-def has_failed(action: Action) -> bool:
-    """Whether it ran and failed; one that was denied, stopped or never started has not."""
-    return state_of(action) == "failed"
 
 
 def was_not_started(action: Action) -> bool:

@@ -264,6 +264,22 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         assert await env["lea"].sees(on_phone("Denied before by ben. Approve or deny: Isolate on ip 203"))
 
 
+async def test_who_asks_for_what_waits_already_reviews_it_and_only_who_may_decide_is_offered_that(
+    tmp_path: Path,
+) -> None:
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["anna", "ben"]}) as env:
+        alert, _ = await env.alert_and_card("anna")
+        await isolate(env, alert)
+        for name in ("lea", "ben"):
+            await env[name].command(SOC, f"/responder run isolate {alert.id}")
+            await env[name].submits(await env[name].sees(modal("How long")))
+            waits = await env[name].sees(modal(f"*Isolate* already waits on {alert.id}. anna asked for it <!date^"))
+            assert (waits["submit"]["text"], "Review" in labels_of(waits)) == ("Ask anyway", name == "ben")
+        await env["ben"].presses("Review", waits)
+        await env["ben"].submits(await env["ben"].sees(modal("*Isolate on ip 203[.]0[.]113[.]7 for 1 hour?*", "Deny")))
+        assert (await env.ended_run(alert)).approval.approved_by == ["ben@responder-bot.local"]  # type: ignore[union-attr]
+
+
 async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path: Path) -> None:
     clock = ManualClock()
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, audited=False, clock_ms=clock) as env:

@@ -7,7 +7,7 @@ from typing import Any
 from bot.block_kit import ids
 from core.models import Action, Alert
 from tests.bot.features.environment import FeatureEnvironment
-from tests.bot.people import card_of, filled_in, modal, reply_to, text_of, within_limits
+from tests.bot.people import card_of, filled_in, labels_of, modal, reply_to, text_of, within_limits
 from tests.bot.running import SOC
 
 BLOCK = "Block_Address_1_0"
@@ -213,6 +213,10 @@ async def test_runs_on_an_observable_collide_wait_for_approval_stop_and_run_agai
 
     await env["anna"].chooses("Quarantine", card, beside=SHOWN)
     await env["anna"].reads("needs 2 approvals, answer by")
+    await env["ben"].chooses("Quarantine", card, beside=SHOWN)
+    waits = await env["ben"].sees(modal("*Quarantine* already waits"))
+    assert labels_of(waits) == ["Review", "Ask anyway"]
+    await env["ben"].close(waits["id"])
     request = await env["ben"].sees(reply_to(card, "asks · "))
     assert f"*Quarantine on {DEFANGED}?*" in text_of(request)
     await env["anna"].presses("Approve", request)
