@@ -17,7 +17,7 @@ from bot.notifier.renderer import Renderer, undone_by_others
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline, ids_in
 from bot.outbox import REFRESH_MS, DesiredMessage, MessageOutbox
 from bot.outbox.alert_groups import is_group
-from bot.outbox.models import BULK, FOR_PERSON, card_key, is_bulk
+from bot.outbox.models import BULK, FOR_PERSON, LOST, card_key, is_bulk
 from bot.storms import CLOSE_S, EVERY_S, GATHER_S
 from core.common.errors import ResponderBotError
 from core.common.tasks import Backoff, cancel_and_wait, repeat
@@ -243,6 +243,8 @@ class Notifier:
             card = Thread(only_in, card_key(document.id, only_in))  # which the bot may have forgotten
             timeline.threads = list(dict.fromkeys([*timeline.threads, card]))
         cards = [*await self._renderer.alert_cards(timeline), *await self._renderer.case_cards(timeline)]
+        if log_id.startswith(LOST):
+            return cards + await self._renderer.lost(log_id, timeline)
         return cards + (await self._renderer.log_cards(log_id, timeline) if log_id else [])
 
     async def _documents(self, named: Mapping[str, Iterable[str]]) -> Mapping[str, Document]:

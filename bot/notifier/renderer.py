@@ -24,7 +24,7 @@ from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.errors import SLACK_FAILURES, classify
 from bot.outbox.links import card_link
-from bot.outbox.models import card_key, case_key, is_person
+from bot.outbox.models import LOST, card_key, case_key, is_person
 from core.common.errors import ResponderBotError
 from core.models import (
     OPEN_STATUSES,
@@ -165,6 +165,15 @@ class Renderer:
         """What tells there once of the new alerts that nobody was told of one by one."""
         who = mentions(filter(None, [self._access.mentions.get(channel, {}).get(severity)]))
         return DesiredMessage(f"new:{since}:{channel}", channel, notices.counted_new(number, since, severity, who))
+
+    async def lost(self, key: str, timeline: Timeline) -> list[DesiredMessage]:
+        """What tells who worked on an alert that somebody else took it; the key ends with their login."""
+        _, _, team, user, _, by = key.split(":", 5)
+        person = await self.recipient(team, user)
+        if person is None or timeline.alert is None:
+            return []
+        view = RedactedView(Subject.alert(timeline.alert), person.clearance)
+        return [DesiredMessage(key, user, replies.lost(view, by), root_id=timeline.root_id, view=view)]
 
     async def log_cards(self, log_id: str, timeline: Timeline) -> list[DesiredMessage]:
         """The card of a task log in each thread."""
@@ -496,6 +505,8 @@ class Renderer:
             return await self.case_cards(here)
         if kind == "log":
             return await self.log_cards(object_id, here)
+        if kind == LOST:
+            return await self.lost(message.key, here)
         action = here.action(object_id)
         if action is None:
             return []

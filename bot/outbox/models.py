@@ -22,7 +22,8 @@ BULK = "bulk"  # the kind of the message that tells how far a run on several obj
 BULK_TOLD = f"{BULK}told"  # of the direct message that tells who asked for it how it ended
 BULK_UNDONE = f"{BULK}undone"  # of that which tells them that somebody else has undone some of it
 ASKS = ("ask", "asks", "approval", "extension", "remind", f"{BULK}ask")  # kinds of messages that ask for approval
-NEWS_KINDS = ("end", "told", "undone", BULK_TOLD, BULK_UNDONE)  # of messages, by their keys
+LOST = "lost"  # of the direct message that tells who worked on an alert that somebody else took it
+NEWS_KINDS = ("end", "told", "undone", LOST, BULK_TOLD, BULK_UNDONE)  # of messages, by their keys
 
 Status = Literal[
     "unsent",  # Slack doesn't have it

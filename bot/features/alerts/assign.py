@@ -9,6 +9,8 @@ from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
 from bot.features.payload import clicked_element, is_ephemeral, is_home, is_in_modal
 from bot.features.runs.views import runs, undo_state
 from bot.message import Intent
+from bot.outbox import RefreshRequest
+from bot.outbox.models import LOST
 from core.common.errors import ResponderBotError
 from core.models import Alert
 
@@ -26,7 +28,7 @@ async def on_assign_command(context: Context) -> None:
         raise ResponderBotError(
             "conflict", f"{person_name(alert.assignee or '')} works on {alert_id}. Nothing was changed. {take}"
         )
-    await _assign(context, alert_id, login)
+    await _assign(context, alert, login)
 
 
 async def on_unassign_command(context: Context) -> None:
@@ -65,7 +67,7 @@ async def _unassign(context: Context, alert: Alert) -> None:
     if alert.assignee != context.person.login:
         who = f"{person_name(alert.assignee)} works" if alert.assignee else "Nobody works"
         raise ResponderBotError("conflict", f"{who} on {alert.id}, so you can't unassign it. Nothing was changed.")
-    await _assign(context, alert.id, "")
+    await _assign(context, alert, "")
 
 
 async def on_assign_button(context: Context, intent: Intent) -> None:
@@ -78,17 +80,22 @@ async def on_assign_button(context: Context, intent: Intent) -> None:
             context, "Assigned", f"assign:{alert.id}", lambda button: assignment.reassign(alert.id, assignee, button)
         )
         return
-    await _assign(context, alert.id, login if intent.what == "assign" else "")
+    await _assign(context, alert, login if intent.what == "assign" else "")
 
 
-async def _assign(context: Context, alert_id: str, login: str) -> None:
-    """Have it assigned, and say so where no card was clicked that shows it."""
-    await context.core.assign_alert(alert_id, login)
-    context.refresh(alert_id)
+async def _assign(context: Context, alert: Alert, login: str) -> None:
+    """Have it assigned, and say so where no card was clicked that shows it, and to whoever loses it."""
+    own, team = context.person.login, context.team
+    await context.core.assign_alert(alert.id, login)
+    context.refresh(alert.id)
+    lost = alert.assignee if alert.assignee != own else None
+    if user := await context.services.slack_user(team, lost) if lost else "":
+        key = f"{LOST}:{alert.id}:{team}:{user}:{context.core.last_event}:{own}"
+        context.refresh_requests.append(RefreshRequest(alert.id, key))
     if is_home(context):
         await context.services.publish_home(context)
     elif is_ephemeral(context) or is_in_modal(context) or not clicked_element(context.payload):
-        text = f"{'You work' if login else 'Nobody works'} on {alert_id} now."
+        text = f"{'You work' if login else 'Nobody works'} on {alert.id} now."
         await responses.respond(context, notices.notice(text), "Assigned" if login else "Unassigned")
 
 

@@ -206,6 +206,11 @@ def undone(
     return Message(text, (section(f"{said}. Nothing of it is in force any more."), on))
 
 
+def lost(view: RedactedView, by: str) -> Message:
+    """The direct message to whoever worked on an alert that somebody else (`by`, a login) took."""
+    return notice(f"{person_name(by)} took this from you: {runs.sign(view)}{runs.of_root(view.subject, view)}.")
+
+
 # --- logs, mentions -------------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from tests.bot.features.environment import FeatureEnvironment
-from tests.bot.people import card_of, modal, text_of
+from tests.bot.people import card_of, direct_message, direct_messages, modal, on_phone, text_of
 from tests.bot.running import SOC
 
 TEMPLATES: list[dict[str, Any]] = [
@@ -156,6 +156,24 @@ async def test_decisions_on_what_one_may_not_see_are_refused_calmly(env: Feature
         assert "authorized" not in told
     (action,) = await env.client.actions("alert", alert.id)
     assert (action.status, action.approval.approved_by if action.approval else None) == ("Waiting", [])
+
+
+async def test_who_loses_an_alert_to_somebody_else_hears_of_it_within_their_clearance(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert(tlp=2)
+    for person in ("anna", "ben"):
+        await env[person].connect()
+    await env["anna"].command(SOC, f"/responder assign {alert.id}")
+    await env["anna"].reads(f"You work on {alert.id} now.")
+    await env["ben"].command(SOC, f"/responder assign {alert.id} anyway")
+    lost = f"ben took this from you: 🟠 HIGH ET MALWARE Beacon to known C2 ({alert.id})"
+    message = await env["anna"].sees(direct_message(lost))
+    await env["anna"].sees(on_phone("ben took this from you: "))
+    await env["ben"].command(SOC, f"/responder unassign {alert.id}")
+    await env["ben"].reads(f"Nobody works on {alert.id} now.")
+    await env.client.request("PATCH", f"/api/alert/{alert.id}", {"tlp": 3})
+    await env["anna"].sees(direct_message("ben took this from you: details withheld", without="Beacon"))
+    assert message["ts"]
+    assert not any("took this" in text_of(one) for one in direct_messages(env["ben"].live_view))
 
 
 async def test_an_alert_is_assigned_and_unassigned_by_command(env: FeatureEnvironment) -> None:
