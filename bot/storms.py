@@ -66,6 +66,11 @@ class GroupContent:
     sources: Sequence[tuple[str, int]]
     facts: Sequence[tuple[str, int]]
     muted_by: str = ""  # a login
+    closed_by: str = ""  # that one person closed all for one reason; mrkdwn
+
+    @property
+    def is_closed(self) -> bool:
+        return self.closed == self.count > 0
 
     @property
     def severity(self) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bot.clearance import CLEAR, RED, RedactedView, Subject
-from bot.features.alert_groups.views import group_card
+from bot.features.alert_groups.views import closed_by_one, group_card
 from bot.features.alerts.views.card import is_closed
 from bot.message import ButtonIds, Message
 from bot.notifier.grouper import AlertGrouper
@@ -17,6 +17,7 @@ from bot.outbox.models import FOR_PERSON, LAST_ALERT, WITHHOLDING
 from bot.storms import FEW_WAITING, FOLLOWERS, STORM_MS
 from core.models import Document
 
+READ_AT_ONCE = 200
 ReadDocuments = Callable[[Mapping[str, Iterable[str]]], Awaitable[Mapping[str, Document]]]
 """Reads the documents of these roots from core, each with what is named of it."""
 
@@ -65,6 +66,12 @@ class GroupCards:
     async def _card(self, group: AlertGroup) -> DesiredMessage:
         clearance = self._access.clearance_of(group.channel)
         content = await self._outbox.alert_groups.content(group, clearance)
+        if content.is_closed and content.count <= READ_AT_ONCE:
+            members = await self._outbox.alert_groups.members(group.key, 0, READ_AT_ONCE)
+            documents = await self._read_documents({member.root_id: () for member in members})
+            subjects = [Subject.in_document(one, root_id) for root_id, one in documents.items()]
+            views = [RedactedView(subject, clearance) for subject in subjects if subject is not None]
+            content = replace(content, closed_by=closed_by_one(views))
         now = self._clock()
 
         def render(*, clearance: int, button: ButtonIds) -> Message:

@@ -149,7 +149,7 @@ async def on_close_all_view(context: Context) -> Json:
     left = [alert.id async for documents in _visible(context, key) for alert, _ in documents if not is_closed(alert)]
     for some in _parts(left):
         await context.core.close_alerts(some, close.reason(context))
-    back = "" if key.startswith("~") else f" *{close_views.REOPEN}*, in the menu of the group's card, opens them again."
+    back = "" if key.startswith("~") else f" *{close_views.REOPEN}*, on the group's card, opens them again."
     return modals.update(modals.notice("Closed", f"{count(len(left), 'alert')} closed.{back}"))
 
 

@@ -25,6 +25,7 @@ from bot.clearance import RedactedView, Subject, defang
 from bot.features.alerts.views import close as close_views
 from bot.features.cases import views as cases
 from bot.features.responders.views import several_button
+from bot.features.runs.views import runs
 from bot.message import Block, ButtonIds, Intent, Message
 from bot.storms import STORM_MS, GroupContent, Storm, common
 from core.common.words import count
@@ -59,9 +60,13 @@ def summary(content: GroupContent) -> str:
 
 def _group(content: GroupContent) -> list[Block]:
     title = _title(_common_title(content)) if content.titles else "details withheld"
-    blocks = [section(f"{_severity(content.severity)}  *{content.count:,} × {title}*{_on_so_many(content)}")]
+    what = f"{content.count:,} × {title}"
+    head = what if content.is_closed else f"{_severity(content.severity)}  *{what}*"
+    blocks: list[Block] = [section(f"{head}{_on_so_many(content)}")]
     times = f"first {slack_date(content.first_at)} · last {slack_date(content.last_at)}"
     blocks.append(context(f"{severities(content.severities)}{_cards(content)} · {times}"))
+    if content.is_closed:
+        return blocks
     worst = _worst(content) if max(content.severities) < content.count else []  # else none is worse
     return [*blocks, *sections(filter(None, [*worst, _most("Observables", content.facts, content)]))]
 
@@ -115,8 +120,9 @@ def _title(title: str) -> str:
 
 def _cards(content: GroupContent) -> str:
     own = f" · {content.cards:,} of them also on a card of {'its' if content.cards == 1 else 'their'} own"
-    closed = f"{content.closed:,}" if content.closed < content.count else "all"
-    return own * bool(content.cards) + f" · *{closed} closed or in a case*" * bool(content.closed)
+    closed = f"*{content.closed:,} closed or in a case*"
+    closed = f"✓ all {content.closed_by or 'closed or in a case'}" if content.is_closed else closed
+    return own * bool(content.cards) + f" · {closed}" * bool(content.closed)
 
 
 def _most(label: str, counts: Sequence[tuple[str, int]], content: GroupContent) -> str:
@@ -166,12 +172,14 @@ def mute_view(content: GroupContent) -> dict[str, Any]:
 
 def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
     key = content.key
+    show = button_element("Show alerts", ids.GROUP_ALERTS, button(Intent("group_alerts", key, "0")))
+    if content.is_closed and content.muted_until <= now_ms:
+        return actions(show, button_element(close_views.REOPEN, ids.GROUP_READ, button(Intent("group_reopen", key))))
     elements = [
-        button_element("Show alerts", ids.GROUP_ALERTS, button(Intent("group_alerts", key, "0"))),
+        show,
         button_element("Run on all", ids.GROUP_RUN, button(Intent("group_run", key))),
+        button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key))),
     ]
-    if content.closed < content.count or not content.count:
-        elements.append(button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key))))
     entries = [(cases.ONE, Intent("group_case", key))]
     entries += [(close_views.REOPEN, Intent("group_reopen", key))] if content.closed else []
     if not content.is_digest:
@@ -228,6 +236,15 @@ def become_case(alerts: Sequence[RedactedView], most: int, case_id: str) -> list
     new = "The case has the title and the severity of the worst, and is yours."
     into = f"They go into case {case_id}, where others of this group are." if case_id else new
     return [*close_views.several(alerts, most), f"{into} They leave the open alerts, and {cases.NEVER_OUT}"]
+
+
+def closed_by_one(alerts: Sequence[RedactedView]) -> str:
+    """`closed by anna, 8:10 PM: "an exercise"`; "" unless one person closed all of these for one reason; mrkdwn."""
+    closings = [view.subject.closed for view in alerts if view.is_open and view.subject.closed]
+    if len(closings) < len(alerts) or len({(closing.by, closing.why) for closing in closings}) != 1:
+        return ""
+    last = max(closings, key=lambda closing: closing.at)
+    return runs.closed_by(last, min(alerts, key=lambda view: view.shows_inputs))
 
 
 def storm_sentence(storm: Storm, since: str) -> str:

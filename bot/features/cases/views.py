@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.text import code, context, foreign, foreign_plain, person_name, section, sections, slack_date
+from bot.block_kit.text import code, context, foreign, foreign_plain, section, sections
 from bot.clearance import RedactedView
 from bot.features.runs.views import runs
 from bot.message import Block, ButtonIds, Intent, Message
@@ -13,7 +13,6 @@ from core.models import CaseTemplate
 
 MAX_TEMPLATES = 30
 MAX_TASKS = 6
-WHY_LIMIT = 180
 TITLE, ONE = "Make a case", "Make one case"
 NEVER_OUT = "no button takes one out of its case."
 
@@ -22,8 +21,7 @@ def becomes_case(view: RedactedView) -> list[str]:
     """What happens to this alert, who closed it, if somebody did, and why; mrkdwn."""
     about, closing = [f"{runs.sign(view)}{runs.of_root(view.subject, view)}"], view.subject.closed
     if closing is not None:
-        why = runs.quoted(closing.why, WHY_LIMIT, view)
-        about.append(f"*closed* by {person_name(closing.by)}, {slack_date(closing.at)}{why and f': {why}'}")
+        about.append(f"It is {runs.closed_by(closing, view)}")
     return [*about, f"The case has its title and severity, and is yours. It leaves the open alerts, and {NEVER_OUT}"]
 
 

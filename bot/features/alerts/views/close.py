@@ -32,7 +32,7 @@ def close_all_view(key: str, alerts: Sequence[RedactedView], lines: Sequence[str
     """Likewise for these alerts, the worst first; names `most` of them, and has the `lines` of `left_open`."""
     back = "Reopen opens one again: /responder alert and its id has it."
     if not key.startswith("~"):
-        back = f"New ones still come in. {REOPEN}, in the menu of the group's card, opens these again."
+        back = f"New ones still come in. {REOPEN}, on the group's card, opens these again."
     title, what = f"Close {count(len(alerts), 'alert')}", several(alerts, most)
     return _view(title, ids.CLOSE_ALL_VIEW, key, what, lines, back)
 

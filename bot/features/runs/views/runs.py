@@ -30,7 +30,7 @@ from bot.block_kit.text import (
     strip_markup,
     time_ahead,
 )
-from bot.clearance import MASK, SHARED, RedactedView, Subject, may_see, withheld
+from bot.clearance import MASK, SHARED, Closing, RedactedView, Subject, may_see, withheld
 from bot.features.responders.views import with_names
 from bot.features.runs.views import undo_state
 from bot.features.runs.views.reports import read_report
@@ -163,6 +163,12 @@ def quoted(text: str, limit: int, view: RedactedView) -> str:
     """What somebody wrote of the subject, or that it is withheld; mrkdwn."""
     shown = foreign(defang_indicators(view.inputs(text)), limit) if text else ""
     return f'"{shown}"' if shown and view.shows_inputs else shown
+
+
+def closed_by(closing: Closing, view: RedactedView) -> str:
+    """`closed by anna, today 8:10 PM: "an exercise"`; mrkdwn."""
+    by, why = f" by {person_name(closing.by)}" if closing.by else "", quoted(closing.why, RESULT_LIMIT, view)
+    return f"closed{by}, {slack_date(closing.at)}{why and f': {why}'}"
 
 
 def waiting_end(action: Action, view: RedactedView) -> str:

@@ -87,7 +87,7 @@ async def test_case_without_any_template_asks_before_it_is_made(env: FeatureEnvi
     assert "closed" not in text_of(asked)
     await env.client.close_alerts([alert.id], "An exercise")
     await env["anna"].chooses("Make a case", await env["anna"].sees(card_of(alert, "*closed* by")))
-    asked = await env["anna"].sees(modal("*closed* by admin, ", "An exercise"))
+    asked = await env["anna"].sees(modal("It is closed by admin, ", "An exercise"))
     assert (await env.client.alert(alert.id)).case is None
     await env["anna"].submits(asked)
     await env["anna"].sees(modal("1 alert went into case "))
