@@ -38,7 +38,8 @@ MAX_ENDED = 3  # of these
 MAX_IN_FORCE = 5  # of a responder, that can be undone
 MAX_TARGETS = 3  # of a responder, with a line for each
 MAX_RUN_CHARACTERS = 6000  # of JSON: Slack refuses a message whose blocks have about 13,000 (msg_blocks_too_long)
-MAX_OBSERVABLES = 1
+MAX_OBSERVABLES = 2
+HOSTS = ("hostname", "fqdn")  # what a containment acts on, unless it is an IOC
 DATA_LIMIT = 300  # characters of an observable
 MESSAGE_LIMIT = 60  # of what is said of it
 DESCRIPTION_LIMIT = 50  # which is a line beside the menu
@@ -90,25 +91,24 @@ def _title(alert: Alert, view: RedactedView, newest: Sequence[Action], button: B
 
 
 def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]:
-    """The first observables, IOCs first, each with its menu; the first paragraph of the description.
+    """The first observable with its menu, hosts before IOCs, and the description, or the second where it is longer.
 
-    The last of them shares its section with the description: four cards shall be on a screen.
+    They share a section: four cards shall be on a screen.
     """
-    artifacts = by_ioc(view.artifacts())
-    shown = artifacts[:MAX_OBSERVABLES]
+    artifacts = sorted(by_ioc(view.artifacts()), key=lambda one: one.ioc or one.data_type not in HOSTS)
+    sentence = view.text(alert.description).strip().partition("\n\n")[0]  # what follows are the fields of a source
+    shown = artifacts[: 1 if len(sentence) <= DESCRIPTION_LIMIT else MAX_OBSERVABLES]
     lines = [observable(artifact, view, DATA_LIMIT, MESSAGE_LIMIT) for artifact in shown]
     more = [f"+{len(artifacts) - len(shown)}\u00a0more"] if len(artifacts) > len(shown) else []
     if hidden := view.hidden_count():
         more.append(f"{hidden} withheld ({tlp_name(max(a.tlp for a in view.subject.artifacts))})")
     if more:
         lines[-1:] = [" · ".join([*lines[-1:], *more])]
-    sentence = view.text(alert.description).strip().partition("\n\n")[0]  # what follows are the fields of a source
-    about = foreign(defang_indicators(sentence), DESCRIPTION_LIMIT)
-    text = "\n".join(line for line in [*lines[-1:], about] if line)
-    blocks = [with_menu(line, artifact, view, button) for line, artifact in zip(lines[:-1], shown, strict=False)]
+    about = foreign(defang_indicators(sentence), DESCRIPTION_LIMIT) if len(shown) < MAX_OBSERVABLES else ""
+    text = "\n".join(filter(None, [*lines, about]))
     if not text:
-        return blocks
-    return [*blocks, with_menu(text, shown[-1], view, button) if shown else section(text)]
+        return []
+    return [with_menu(text, shown[0], view, button) if shown else section(text)]
 
 
 def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action] = (), total: int = 0) -> str:

@@ -25,6 +25,23 @@ def test_a_card_has_severity_title_facts_description_and_observables() -> None:
     ]
 
 
+def test_the_host_is_first_and_a_second_observable_takes_the_place_of_a_long_description() -> None:
+    host = artifact(2, data_type="hostname", data="LT-0198", message="Host inside")
+    observables = [
+        artifact(1),
+        host,
+        artifact(3, ioc=True),
+        artifact(4, data_type="fqdn", data="evil.example", ioc=True),
+    ]
+    shown = alert_card(alert(artifacts=observables, description="x " * 40), [], clearance=2, button=repr)
+    (menu,) = [block for block in shown.blocks if block.get("accessory")]
+    assert menu["text"]["text"].splitlines() == [
+        "hostname `LT-0198` · Host inside",
+        "ip `203[.]0[.]113[.]3` · *IOC* · +2\u00a0more",
+    ]
+    assert menu["accessory"]["placeholder"]["text"] == "Act on hostname LT-0198"
+
+
 def test_the_observable_on_a_card_has_a_menu_of_its_own() -> None:
     shown = alert_card(alert(artifacts=[artifact(1), artifact(2, ioc=True)]), [], clearance=2, button=repr)
     (menu,) = [block for block in shown.blocks if block.get("accessory")]
