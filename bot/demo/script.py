@@ -117,8 +117,8 @@ class DemoScript:
             return next((str(m["ts"]) for m in view.thread(ALERTS, ts)[1:] if log_id in m["text"]), "")
 
         await self._choose(await self._ben.until(find_reply, STEP_S), WEBHOOK)
-        question = await self._ben.until(lambda view: _modal_with(view, readable_name(WEBHOOK)), STEP_S)
-        self._transcript.say("ben", "says Run", ALERTS)
+        question = await self._ben.until(lambda view: _modal_with(view, "Send to "), STEP_S)
+        self._transcript.say("ben", "presses Send", ALERTS)
         await self._ben.click(None, view_id=question["id"], action_id=ids.RUN)
         await self._ended(WEBHOOK, "case_task_log", log_id, ts)
         if not self._environment.received:
