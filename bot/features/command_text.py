@@ -72,7 +72,8 @@ def missing_id(usage: str, rest: str, command: str) -> str:
         return ""
     verb = usage.partition(" ")[0]
     what, example = ("the run's id", usage.replace("~run", "~20")) if "~run" in usage else ("the id", usage)
-    return f"Which one? Type `{command} {verb}` and {what}, such as {command} {example.replace('~id', '~12')}."
+    find = f" `{command} find {typed}` finds it." if (typed := rest.strip()[:100]) and usage == f"{verb} ~id" else ""
+    return f"Which one? Type `{command} {verb}` and {what}, such as {command} {example.replace('~id', '~12')}.{find}"
 
 
 def split_name_and_ids(text: str) -> tuple[str, list[str]]:

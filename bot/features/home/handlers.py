@@ -15,7 +15,7 @@ from bot.features.home.found_runs import MANY, SOME, FoundRuns
 from bot.features.home.views import home
 from bot.features.home.views.active import MAX_IN_HOME, in_home
 from bot.features.home.views.home import Home, HomeAlert, HomeAlerts
-from bot.features.runs.views import runs
+from bot.features.runs.views import runs, undo_state
 from bot.message import ButtonIds
 from bot.outbox.replicas import summary
 from core.common.clock import DAY_MS
@@ -66,8 +66,8 @@ async def _home(context: Context, person: Person) -> Home:
         _own(context, login),
         _open_alerts(context, "", home.MAX_UNASSIGNED),
     )
-    ended = [action for action in ended if runs.state_of(action) not in runs.WORTH_REPEATING][: home.MAX_SHOWN]
-    parts = (waiting if "manageAction" in person.permissions else [], opened, failed, ended)
+    ended = [a for a in ended if runs.state_of(a) not in runs.WORTH_REPEATING and not undo_state.is_in_force(a)]
+    parts = (waiting if "manageAction" in person.permissions else [], opened, failed, ended[: home.MAX_SHOWN])
     in_order = [runs.newest_first(part) for part in parts]
     runs_found = await FoundRuns.of(context, [a for part in in_order for a in part])
     to_approve = home.by_bulk(runs_found.to_decide(person, in_order[0]))

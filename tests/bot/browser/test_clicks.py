@@ -92,7 +92,8 @@ async def test_a_case_with_a_template_takes_3_clicks(flows: FlowEnvironment) -> 
 
 async def test_an_address_is_blocked_for_an_hour_in_3_clicks(flows: FlowEnvironment) -> None:
     page = await flows.open_page()
-    _, title = await flows.alert(title="Beacon to a known address")
+    address = {"dataType": "ip", "data": "198.51.100.23", "ioc": True}
+    _, title = await flows.alert(title="Beacon to a known address", artifacts=[address])
     shown = await card(page, title)
     async with clicks(page, 3):
         await shown.get_by_text("Act on ip").click()

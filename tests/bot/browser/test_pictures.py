@@ -135,7 +135,9 @@ async def test_what_is_decided_on_a_phone_is_in_sight(flows: FlowEnvironment) ->
     alert_id, title = await flows.alert()
     fresh = await card(page, title)
     await fresh.scroll_into_view_if_needed()
-    await phone.shows(*[fresh.get_by_role("button", name=name) for name in ("Act on ip", "Assign to me", "Details")])
+    await phone.shows(
+        *[fresh.get_by_role("button", name=name) for name in ("Act on hostname", "Assign to me", "Details")]
+    )
     hosts = ("SRV-FILE-02.prod.example.org", "SRV-FILE-02-BACKUP.prod.example.org", "LT-0777", "LT-0778")
     several = [await flows.alert(artifacts=[{"dataType": "hostname", "data": host}]) for host in hosts]
     anna = await flows.open_page()

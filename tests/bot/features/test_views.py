@@ -85,7 +85,7 @@ async def test_home_shows_own_runs_approvals_and_failures(env: FeatureEnvironmen
     assert "You are ben, and see" in text_of(home)
     await env["anna"].open_home()
     mine = text_of(await env["anna"].sees(app_home()))
-    assert "*Running for you* (1)" in mine
+    assert "*Waiting or running* (1)" in mine
     assert "*Failed or expired in the last day* (1)" in mine
     await env["ben"].confirms("Review", home)
     await env["ben"].sees(app_home(without="*Waiting for your approval*"))

@@ -109,15 +109,15 @@ def home_view(
             blocks.append(actions(several_button(Intent("several_open", ""), button)))
     blocks += in_force
     for title, shown, verb in (
-        ("Running for you", home.running, "mine"),
+        ("Waiting or running", home.running, "mine"),
         ("Failed or expired in the last day", home.failed, "failed"),
         ("Your last runs", home.recent, ""),
     ):
         blocks += [{"type": "divider"}, *head(title, len(shown))] if shown else []
         blocks += [run_block(run, person, button) for run in shown[:MAX_SHOWN]]
         blocks += _rest(len(shown) - MAX_SHOWN, verb)
-    help_button = actions(button_element("Help", ids.HELP))
-    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": [*blocks, help_button]}
+    blocks.append(actions(button_element("Help", ids.HELP)))
+    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": blocks}
 
 
 def notice_home(text: str) -> dict[str, Any]:

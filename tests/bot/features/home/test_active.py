@@ -46,6 +46,16 @@ async def test_what_is_in_force_is_listed_and_found_by_its_target(env: FeatureEn
     assert ids.MARK_ENDED not in text_of(await env["eve"].sees(modal("*In force: ")))
 
 
+async def test_the_home_of_who_contained_something_says_once_that_it_is_in_force(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await env["anna"].command(SOC, f"/responder run shun {alert.id}")
+    await env["anna"].submits(await env["anna"].sees(modal("How long")))
+    await env["anna"].sees(card_of(alert, "is in force until"))
+    await env["anna"].open_home()
+    home = text_of(await env["anna"].sees(app_home("*In force* (1)")))
+    assert (home.count("*Shun*"), "Your last runs" in home) == (1, False)
+
+
 async def test_the_home_shows_what_is_in_force_and_undo_ends_it(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env["anna"].sees(card_of(alert))
