@@ -155,7 +155,7 @@ async def listen(emulator: SlackEmulator, port: int) -> None:
 
 def _add_people_and_channels(emulator: SlackEmulator) -> None:
     for slack_id, name, real_name, _, _ in PEOPLE:
-        emulator.add_user(slack_id, name=name, real_name=real_name, email=f"{name}@responder-bot.local")
+        emulator.add_user(slack_id, name=name.title(), real_name=real_name, email=f"{name}@responder-bot.local")
     emulator.add_channel(ALERTS, name="soc-alerts")
     emulator.add_channel(SHARED, name="csirt-exchange", is_shared=True)
     emulator.add_channel(NIGHT, name="soc-major", is_private=True, members=[ANNA, LEA])
@@ -202,7 +202,7 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
                 done=f"{STORM} × "),
         pointer("See one fail", "Its mail server is away.", run(MAIL, first), done=r"\*Mail\* failed"),
         pointer("Override a limit as Lea", "Here only one block an hour is allowed.",
-                run(BLOCK, f"{first} {DOMAIN}"), user=LEA, done=r"\*Override\*: \*lea\* asks"),
+                run(BLOCK, f"{first} {DOMAIN}"), user=LEA, done=r"\*Override\*: \*Lea\* asks"),
         pointer("Approve that as Mia", "It needs another administrator.", user=MIA, home=True,
                 done=r"🔒 \*Block\* on domain"),
         pointer("Close a false alarm", "It tags the alert and closes it.", run(CLOSE, third), done=r"\*closed\* by"),

@@ -71,7 +71,7 @@ async def test_an_approval_from_its_notification_takes_2_clicks_and_a_report_1(f
     async with clicks(page, 2):
         await request.get_by_role("button", name="Approve").click()
         await page.locator("#modal").get_by_role("button", name="Isolate Host").click()
-        await expect(request).to_contain_text("Approved by ben.")
+        await expect(request).to_contain_text("Approved by Ben.")
 
 
 async def test_a_case_with_a_template_takes_3_clicks(flows: FlowEnvironment) -> None:

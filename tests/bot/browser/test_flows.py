@@ -119,13 +119,13 @@ async def test_the_second_of_two_analysts_is_told_and_may_run_it_anyway(flows: F
     await expect(theirs).to_contain_text("Detonate running", timeout=RUN_ENDS_MS)
     await choose(ben, theirs, "detonate")
     response = modal(ben, "Nothing new was started")
-    await expect(response).to_contain_text("anna")
+    await expect(response).to_contain_text("Anna")
     for menu in (shown.locator(f"{MENU} .select-label"), theirs.locator(f"{MENU} .select-label")):
         await expect(menu).to_have_text("Run a responder", timeout=RUN_ENDS_MS)  # it asks again
     await screenshot(ben, "flow-collision")
     await response.get_by_role("button", name="Run anyway").click()
     await leave_modal(ben)
-    for name in ("anna", "ben"):
+    for name in ("Anna", "Ben"):
         await expect(theirs).to_contain_text(f"Detonate running · by {name}", timeout=RUN_ENDS_MS)
     assert len(await flows.request("GET", f"/api/connector/cortex/action/alert/{alert_id}", "anna")) == 2
     assert await modal(anna, "Nothing new was started").count() == 0
@@ -159,7 +159,7 @@ async def test_another_person_approves_and_the_one_who_asked_can_not(flows: Flow
     await leave_modal(page)
     await expect(shown).to_contain_text("Isolate Host on hostname LT-0198 is in force", timeout=RUN_ENDS_MS)
     await expect(page.locator("#pane").get_by_role("button", name="Approve")).to_have_count(0)
-    await expect(page.locator("#pane")).to_contain_text("Approved by ben")
+    await expect(page.locator("#pane")).to_contain_text("Approved by Ben")
     await screenshot(page, "flow-approval-given")
 
 
@@ -201,16 +201,16 @@ async def test_somebody_without_rights_is_told_which_and_who_can_give_them(flows
     alert_id, title = await flows.alert(2, title="Reported phishing: Parcel held at customs")
     shown = await card(page, title)
     await shown.locator(".block-actions .select-box").click()
-    await expect(page.locator(".picker .option")).to_have_text(re.compile("You can't run responders.*Ask lea or mia"))
+    await expect(page.locator(".picker .option")).to_have_text(re.compile("You can't run responders.*Ask Lea or Mia"))
     await screenshot(page, "flow-no-rights-menu")
     await page.keyboard.press("Enter")
-    await expect(modal(page)).to_contain_text("You can't run responders. Ask lea or mia.")
+    await expect(modal(page)).to_contain_text("You can't run responders. Ask Lea or Mia.")
     await leave_modal(page)
     await command(page, f"/responder run ResponderBot_Close {alert_id}")
-    await expect(ephemeral(page, "You can't run responders. Ask lea or mia.")).to_be_visible()
+    await expect(ephemeral(page, "You can't run responders. Ask Lea or Mia.")).to_be_visible()
     await screenshot(page, "flow-no-rights")
     await command(page, "/responder template")
-    await expect(ephemeral(page, "You can't make case templates.")).to_contain_text("Ask lea or mia.")
+    await expect(ephemeral(page, "You can't make case templates.")).to_contain_text("Ask Lea or Mia.")
     await command(page, "/responder help")
     helped = ephemeral(page, "/responder help")
     await expect(helped).to_contain_text("/responder list")
@@ -316,7 +316,7 @@ async def test_a_thing_to_try_switches_the_person_opens_and_fills(flows: FlowEnv
     page = await flows.open_page()
     await page.click(".pointer:has-text('Approve it as Ben')")
     await page.wait_for_selector(".person:has-text('Ben')")
-    await expect(page.locator("main")).to_contain_text("You are ben")
+    await expect(page.locator("main")).to_contain_text("You are Ben")
     await screenshot(page, "things-to-try")
     await page.click(".pointer:has-text('See less')")
     await page.wait_for_selector(".person:has-text('Anna')")

@@ -242,7 +242,7 @@ async def modals(flows: FlowEnvironment, title: str, alert_id: str) -> None:
     reason = {"reason": "a scanner of our own"}
     run = {"responderId": CLOSE, "objectType": "alert", "objectId": alert_id, "parameters": reason}
     await flows.request("POST", "/api/connector/engine/action", "anna", run)
-    await expect(shown).to_contain_text("closed by anna", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("closed by Anna", timeout=RUN_ENDS_MS)
     await pictured(page, "closed", shown)
 
 
@@ -258,7 +258,7 @@ async def withheld(flows: FlowEnvironment) -> None:
     await leave_pane(page)
     shown = await card(page, f"{red} ·")
     await shown.get_by_role("button", name="Details").click()
-    await expect(modal(page)).to_contain_text("Lea or mia can open this.")
+    await expect(modal(page)).to_contain_text("Lea or Mia can open this.")
     await pictured(page, "withheld")
     await leave_modal(page)
 
