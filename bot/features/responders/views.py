@@ -149,6 +149,17 @@ def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int) -
     return in_own_time(foreign(reasons(responder, view), limit)) + free
 
 
+def not_now(offered: Sequence[OfferedResponder]) -> str:
+    """`Not now: *Block* (limit used, free again 9:05 PM)`: those that only a used rate keeps from running; mrkdwn."""
+    said_of = list[str]()
+    for one in (one for one in offered if not one.reasons):
+        used = [refusal for refusal in one.refusals or () if refusal.rule == "rate"]
+        times = [refusal.until for refusal in used if refusal.until is not None]
+        free = f", free again {slack_date(max(times))}" if times else ""
+        said_of += [f"*{names.shown(one)}* (limit used{free})"] if used else []
+    return f"Not now: {some_of(said_of, MAX_TITLES)}." if said_of else ""
+
+
 def _on_kinds(responder: OfferedResponder) -> str:
     """What it runs on, such as `only on its ip`, and so not on this object."""
     names = {f"thehive:{kind}": name for kind, name in OBJECT_TYPES.items()}

@@ -11,6 +11,7 @@ from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import view_of
+from bot.features.responders import views as responders
 from bot.features.runs.targets import MOST, Target, find_targets, offered_on, on_so_many, run_target
 from bot.features.runs.views import run_form
 from bot.features.runs.views.request import RunRequest
@@ -133,7 +134,8 @@ def responder_view(request: RunRequest, targets: Sequence[Target], on: str) -> d
         raise ResponderBotError("not_found", "No responder can run on any of these now.")
     runnable.sort(key=lambda pair: (-pair[1], -(pair[0].recent_runs or 0), names.title(pair[0]).casefold()))
     request = replace(request, targets=tuple(run_target(target.view.subject) for target in targets))
-    return run_form.responder_view(request, runnable, on, [target.view for target in targets])
+    not_now = responders.not_now([one for one in offered if not counts[one.id]])
+    return run_form.responder_view(request, runnable, on, [target.view for target in targets], not_now)
 
 
 def _can_run(target: Target, responder: OfferedResponder) -> bool:

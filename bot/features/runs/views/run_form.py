@@ -91,11 +91,15 @@ def targets_view(request: RunRequest, of: str, options: Sequence[Block], most: i
 
 
 def responder_view(
-    request: RunRequest, offered: Sequence[tuple[OfferedResponder, int]], on: str, views: Sequence[RedactedView] = ()
+    request: RunRequest,
+    offered: Sequence[tuple[OfferedResponder, int]],
+    on: str,
+    views: Sequence[RedactedView] = (),
+    not_now: str = "",
 ) -> dict[str, Any]:
     """Asks for one of these responders, each with the number of the objects that it can run on.
 
-    `on` says on how many of them, and `views` which.
+    `on` says on how many of them, and `views` which; `not_now` is about those that a limit keeps from running.
     """
     total = len(request.targets)
     each = [(view, foreign(_observable(view, is_whole=True), ACTS_ON_LIMIT)) for view in views]
@@ -114,6 +118,7 @@ def responder_view(
         blocks.append(actions(assign, button_element("Close ...", ids.SEVERAL_CLOSE)))
     if options:
         blocks.append(_responder_menu(options))
+    blocks += [context(not_now)] if not_now else []
     return _modal(request, blocks, "Next" if options else "", is_several=True)
 
 

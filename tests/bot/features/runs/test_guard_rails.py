@@ -197,6 +197,19 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     await env["anna"].sees(card_of(alert, "🔴 *Override*, approved by admin: The beacon"))
 
 
+async def test_choosing_for_several_alerts_says_which_limit_is_used(env: FeatureEnvironment) -> None:
+    first, second = await env.create_alert(), await env.create_alert(sourceRef="2")
+    await run_report(env, first)
+    await env["anna"].reads("Started Report")
+    await env["anna"].command(SOC, "/responder find beacon")
+    await env["anna"].presses("Select several", await env["anna"].sees(modal("newest day first")))
+    chosen = await env["anna"].sees(modal("Then: assign or close them"))
+    await env["anna"].submits(chosen, targets=[first.id, second.id])
+    asked = await env["anna"].sees(modal("Not now: *Report* (limit used, free again <!date^"))
+    assert "Report" not in options_of(asked, "responder")
+    assert {first.id, second.id} <= {*re.findall("~[0-9]+", text_of(asked))}
+
+
 async def test_a_form_that_somebody_else_was_faster_than_says_what_is_in_force(tmp_path: Path) -> None:
     rules = {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "rate_per_target": ["1/1h"]}
     async with feature_environment(tmp_path, {"Shun": rules}) as env:
