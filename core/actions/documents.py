@@ -1,7 +1,7 @@
 """Alerts and cases with all that their cards show, read at one moment (core/docs/http-interface.md#documents)."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from pydantic_core import from_json
 
-from core.actions import bulks, measures, rights
+from core.actions import bulks, in_force, measures, rights
+from core.actions.in_force import Known
 from core.authorization import Caller
 from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
@@ -31,6 +32,7 @@ LISTED_CHARS = 524_288  # of the actions on one object that nothing names; the o
 LISTED_ACTIONS = 30  # a card has lines for half of them
 MAX_ALERTS = 20
 MAX_IDS = 200
+MOST_RAN = 50  # undos since a run was asked for that are compared with it
 
 Part = Literal["case_task", "case_task_log", "case_artifact"]
 _PARTS: tuple[tuple[Part, str], ...] = (
@@ -193,8 +195,8 @@ class _DocumentReader:
         return stored.recent_runs(self._reads)
 
     @cached_property
-    def _awaiting(self) -> Sequence[tuple[Action, str, Set[str]]]:
-        return measures.awaiting(self._reads)
+    def _awaiting(self) -> Sequence[Known]:
+        return in_force.awaiting(self._reads)
 
     def add_event(self, event: Event) -> None:
         """Add the object of an event. Case templates have no document."""
@@ -411,7 +413,9 @@ class _DocumentReader:
     def _put_already(self, document: _Document, action: Action) -> None:
         before = measures.already(self._reads, action, self._sees_up_to, self._registry)
         if action.approval is not None and action.status == "Waiting":
-            before += measures.asked_too(self._reads, action, self._awaiting, self._sees_up_to)
+            undo, since = in_force.what_undoes(action), action.created_at
+            ran = in_force.known(stored.dispatched_since(self._reads, undo, since, MOST_RAN)) if action.undo else []
+            before += measures.beside(self._reads, action, [*ran, *self._awaiting], self._sees_up_to, self._registry)
         document.already[action.id] = _array(one.to_json() for one in before)
 
     def _put_denied(self, document: _Document, action: Action, texts: Iterable[str]) -> None:

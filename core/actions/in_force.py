@@ -5,7 +5,8 @@ that changes them.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -38,6 +39,7 @@ from core.store import in_force as stored
 from core.store.approvals import StoredApproval
 
 FOR_EVER = 2**62
+MOST = 200  # runs that are compared with another
 OBJECT = "object"  # the kind of a target that nobody knows, so that it may be anything in its object
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
 _URGENCY = ("waiting", "failed", "available", "running", "replaced", "undone", None)
@@ -45,6 +47,8 @@ _URGENCY = ("waiting", "failed", "available", "running", "replaced", "undone", N
 RETRY_MS = MINUTE_MS  # until core tries a refused undo again; grows with its delay up to LAST_RETRY_MS
 LAST_RETRY_MS = 60 * MINUTE_MS
 
+Known = tuple[Action, int, Set[str]]
+"""A run, its root, and the digests of what it is to act on."""
 SectionOf = Callable[[str], ResponderSection]
 """The settings of a responder."""
 
@@ -104,6 +108,9 @@ def settle(
     begun = stored.of_action(tx, row["id"])
     if not begun or (is_known and outcome != "succeeded"):
         stored.delete_of(tx, row["id"])
+        if action.approval is not None:
+            on = digests_of(action.object_id, action.target or ())
+            _tell_waiting(tx, {(what_undoes(action), digest) for digest in on}, row["created_by"], now, but=action)
         return action
     undo = action.undo
     at = now + undo.after_minutes * MINUTE_MS if undo is not None and undo.after_minutes else None
@@ -125,12 +132,24 @@ def settle(
 
 
 def _tell_others(tx: Transaction, rows: Iterable[Row], user: str, now: int) -> None:
-    """Record an event for the other runs with something in force on the same, whose cards say until when."""
-    same = [other for one in rows for other in stored.on(tx, one["undone_by"], [one["digest"]])]
-    own = {one["action_id"] for one in rows}
-    for row, _ in _by_action(tx, (other for other in same if other["action_id"] not in own)):
-        shared: dict[str, Any] = {"at": now, "type": "action.updated", "object_type": "Action"}
-        events.record(tx, row["id"], **shared, root_id=row["root_id"], user=user)
+    """Record an event for the other runs with something in force on the same, or that wait to: they say until when."""
+    on = {(one["undone_by"], one["digest"]): one["action_id"] for one in rows}
+    same = [other for undone_by, digest in on for other in stored.on(tx, undone_by, [digest])]
+    for row, _ in _by_action(tx, (other for other in same if other["action_id"] not in on.values())):
+        _tell(tx, row["id"], row["root_id"], user, now)
+    _tell_waiting(tx, on.keys(), user, now)
+
+
+def _tell_waiting(tx: Transaction, on: Set[tuple[str, str]], user: str, now: int, *, but: Action | None = None) -> None:
+    """Likewise only for the runs that wait, on what this responder undoes on a target with this digest."""
+    for run, root, digests in awaiting(tx) if on else ():
+        is_other = but is None or not is_together(run, but)
+        if is_other and not on.isdisjoint((what_undoes(run), digest) for digest in digests):
+            _tell(tx, run.number, root, user, now)
+
+
+def _tell(tx: Transaction, number: int, root: int, user: str, now: int) -> None:
+    events.record(tx, number, at=now, type="action.updated", object_type="Action", root_id=root, user=user)
 
 
 # --- the action's JSON ----------------------------------------------------------------------------------------------
@@ -232,7 +251,7 @@ def _change(
         action = action.model_copy(update={"undo": action.undo.model_copy(update={"extension": waiting})})
     action = _with_rows(tx, action)
     stored_actions.set_doc(tx, row["id"], action.to_json())
-    events.record(tx, row["id"], at=now, type="action.updated", object_type="Action", root_id=row["root_id"], user=user)
+    _tell(tx, row["id"], row["root_id"], user, now)
     entry.record(tx, now, row, changed)
     return action
 
@@ -344,6 +363,31 @@ def digests_of(object_id: str, acts_on: Iterable[TargetArtifact]) -> set[str]:
     return {Parsed(one.kind, one.data.strip()).digest for one in acts_on} or {_digest_of_object(object_id)}
 
 
+def known(rows: Iterable[Row]) -> list[Known]:
+    """Of rows with `root_id, doc`; without those that are damaged, which must not stop the others."""
+    found = list[Known]()
+    for row in rows:
+        with suppress(ValueError):
+            run = _loaded(row)
+            found.append((run, row["root_id"], digests_of(run.object_id, run.target or ())))
+    return found
+
+
+def awaiting(reads: Reads) -> list[Known]:
+    """The newest runs that wait for approval."""
+    return known(stored_actions.awaiting(reads, MOST))
+
+
+def is_together(one: Action, other: Action) -> bool:
+    """Whether they are the same run, or of one bulk."""
+    return one.id == other.id or (one.bulk is not None and one.bulk == other.bulk)
+
+
+def what_undoes(action: Action) -> str:
+    """What undoes a run; itself, if nothing does."""
+    return action.undo.responder if action.undo is not None else action.responder_name
+
+
 def _covers(reads: Reads, row: Row, one: Row) -> bool:
     """Whether a run on the same target acts on all of it: on an object also on all that the other run may act on."""
     if one["target_kind"] != OBJECT:
@@ -366,7 +410,7 @@ def _by_action(reads: Reads, rows: Iterable[Row]) -> list[tuple[Row, list[Row]]]
 
 
 def end(
-    tx: Transaction, rows: Iterable[Row], login: str, now: int, *, by: Action | None = None, reason: str | None = None
+    tx: Transaction, rows: Collection[Row], login: str, now: int, *, by: Action | None = None, reason: str | None = None
 ) -> list[Action]:
     """End rows, which a run has undone (`by`), or which somebody says have ended, with the `reason`."""
     values = {"state": "ended", "ended_at": now, "ended_by": login, "due_at": None, "reason": reason, "message": reason}
@@ -383,6 +427,7 @@ def end(
             stored_actions.forget_target(tx, row["id"])
         if row["responder_name"] == BLOCK:
             block_readers.ended(tx, row["id"], [one["target_kind"] for one in left], now)
+    _tell_waiting(tx, {(one["undone_by"], one["digest"]) for one in rows}, login, now)
     return ended
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from core.actions import in_force, rights
 from core.actions.bulks import BulkOutcomes, Refusal, attempted
-from core.actions.in_force import End
+from core.actions.in_force import End, Known
 from core.actions.lifecycle import find, note
 from core.actions.undos import Undos
 from core.authorization import Caller
@@ -25,8 +25,7 @@ from core.store import in_force as stored
 from core.store import objects
 
 LIMIT = 1_000
-MOST_ASKED = 10  # requests that one is shown with
-MOST = 200  # requests that are compared with another
+MOST_ASKED = 10  # runs beside it that a request is shown with
 
 
 class MeasureFilter(NamedTuple):
@@ -281,31 +280,24 @@ def already(reads: Reads, action: Action, sees_up_to: int, registry: Registry) -
     return found
 
 
-def awaiting(reads: Reads) -> list[tuple[Action, str, Set[str]]]:
-    """The newest runs that wait for approval, each with its root and the digests of what it is to act on."""
-    rows = [(Action.model_validate_json(row["doc"]), row["root_id"]) for row in stored_actions.awaiting(reads, MOST)]
-    return [(run, f"~{root}", in_force.digests_of(run.object_id, run.target or ())) for run, root in rows]
+def beside(reads: Reads, action: Action, others: Iterable[Known], sees_up_to: int, registry: Registry) -> list[Measure]:
+    """Those of these on one of the targets of a run that waits, likewise: what waits to do the same, in no bulk of it.
 
-
-def asked_too(
-    reads: Reads, action: Action, waiting: Iterable[tuple[Action, str, Set[str]]], sees_up_to: int
-) -> list[Measure]:
-    """Those of these that the same would undo on one of the targets of a run, likewise; not those of its bulk."""
+    Or (`ended`) what undoes that, and was dispatched.
+    """
     found, own = list[Measure](), in_force.digests_of(action.object_id, action.target or ())
-    for run, root_id, digests in waiting:
-        is_together = run.id == action.id or (run.bulk is not None and run.bulk == action.bulk)
-        if is_together or own.isdisjoint(digests) or _undone_by(run) != _undone_by(action):
+    for run, root, digests in others:
+        ran_at = run.dispatched_at
+        is_same = ran_at is not None or in_force.what_undoes(run) == in_force.what_undoes(action)
+        if in_force.is_together(run, action) or own.isdisjoint(digests) or not is_same:
             continue
         if (level := clearance.level_of(reads, run.number)) <= sees_up_to:
             of_run = run.model_dump(include={"id", "created_by", "responder_name", "object_type", "object_id"})
-            state = {"title": "", "root_id": root_id, "state": "asked", "since": run.created_at, "approved_by": []}
+            title, state = registry.title(run.responder_name), "asked" if ran_at is None else "ended"
+            about = {"title": title, "root_id": f"~{root}", "state": state, "since": ran_at or run.created_at}
             target = [one for one in action.target or () if in_force.digests_of("", [one]) <= digests]
-            found.append(Measure(**of_run, **state, actions=[run.id], target=target, clearance=level))
+            found.append(Measure(**of_run, **about, approved_by=[], actions=[run.id], target=target, clearance=level))
     return found[:MOST_ASKED]
-
-
-def _undone_by(run: Action) -> str:
-    return run.undo.responder if run.undo is not None else run.responder_name
 
 
 def _last(one: Row) -> tuple[bool, tuple[int, int]]:

@@ -529,8 +529,8 @@ class MeasureRun(ApiModel):
 
     title: str
     root_id: ObjectId
-    state: Literal["asked", "starting", "in_force", "unknown"]
-    """asked: it waits for approval; in documents only."""
+    state: Literal["asked", "starting", "in_force", "unknown", "ended"]
+    """asked: it waits for approval; ended: it has undone the same; both in documents only."""
     created_by: Named
     approved_by: list[Named]
     since: Millis

@@ -151,6 +151,13 @@ def awaiting(reads: Reads, limit: int) -> list[Row]:
     return reads.rows(f"SELECT root_id, doc FROM action WHERE {waits} ORDER BY id DESC LIMIT :limit", {"limit": limit})
 
 
+def dispatched_since(reads: Reads, responder_name: str, since: int, limit: int) -> list[Row]:
+    """Likewise those of a responder that were dispatched after this time (ms)."""
+    sql = "SELECT root_id, doc FROM action WHERE responder_name = :name AND dispatched_at > :since"
+    values = {"name": responder_name, "since": since, "limit": limit}
+    return reads.rows(f"{sql} ORDER BY dispatched_at DESC, id DESC LIMIT :limit", values)
+
+
 def open_on(reads: Reads, object_id: int) -> list[Row]:
     """The actions on an object that have not ended, newest first."""
     return reads.rows(

@@ -12,7 +12,6 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.payload import is_home, view_metadata, view_of
 from bot.features.retries import answered
-from bot.features.runs.targets import undone_since
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import Message
@@ -114,7 +113,6 @@ async def _approve_view(
         now_ms=context.services.clock_ms(),
         is_in_home=is_in_home,
         extension=extension,
-        undone=await undone_since(context, action) if action.undo is not None and extension is None else (),
         has_changed=has_changed,
     )
     return await responses.with_buttons(context, f"approve:{(extension or action).id}", render)

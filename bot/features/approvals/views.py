@@ -184,11 +184,12 @@ def _warned(action: Action, view: RedactedView) -> str:
 
 
 def happened(action: Action, view: RedactedView) -> str:
-    """Lines on that the alert or case was closed, and on who denied the same before, when and why; mrkdwn."""
-    was_closed, denied = closed(view, action.created_at), action.denied_before
-    if denied is None or not view.is_open:
-        return was_closed
-    return f"{was_closed}{runs.denied_line(denied, view)}\n"
+    """Lines on that the alert or case was closed, on who undid the same since or denied it before, and why; mrkdwn."""
+    denied = action.denied_before
+    if not view.is_open:
+        return ""
+    before = f"{runs.denied_line(denied, view)}\n" if denied is not None else ""
+    return f"{closed(view, action.created_at)}{undo_state.undone_since(action, view)}{before}"
 
 
 def closed(view: RedactedView, asked_at: int) -> str:
@@ -352,12 +353,11 @@ def approve_view(
     now_ms: int,
     is_in_home: bool,
     extension: Extension | None = None,
-    undone: Sequence[Action] = (),
     has_changed: bool = False,
 ) -> dict[str, Any]:
     """Asks once more, with all that an approval of a run or of a later end decides on; the metadata has a digest of it.
 
-    `responder` is the run's, None if it isn't there any more; `undone` ran on its targets since.
+    `responder` is the run's, None if it isn't there any more.
     `has_changed`: somebody has read something else before.
     """
     deed = runs.title(action) if extension is None else undo_state.keep(action, extension)
@@ -371,7 +371,7 @@ def approve_view(
         needs = [undo_state.needed(extension)]
     else:
         policy = responder.policy if responder is not None else None
-        shown = [*sections(map(_undone_since, undone)), *_asked(action, view, now_ms), *effect(responder)]
+        shown = [*_asked(action, view, now_ms), *effect(responder)]
         needs = [_missing(action), decision(action), named_approvers(policy), _can_also_read(action, view)]
     deny = runs.decision_buttons(action, button, extension)[1]
     of = extension.id if extension is not None else ""
@@ -383,11 +383,6 @@ def approve_view(
         metadata=json.dumps({"id": action.id, "extension": of, "in_home": is_in_home, "shown": digest(shown)}),
         close="Not now",
     )
-
-
-def _undone_since(run: Action) -> str:
-    at = slack_date(run.dispatched_at or run.start_date)
-    return f"⚠️ *{runs.name(run)}* by {person_name(run.created_by)} ran on it {at}, after this was asked."
 
 
 def digest(shown: Sequence[Block]) -> str:

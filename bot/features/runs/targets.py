@@ -206,14 +206,6 @@ async def waiting_on(
     return await _visible(context, waiting)
 
 
-async def undone_since(context: Context, action: Action) -> Sequence[Action]:
-    """The newest runs that would have undone a run that waits, on its targets, since it was asked for."""
-    query = {"responderName": action.undo.responder if action.undo is not None else ""}
-    found = await context.core.search(Action, SEARCH, query, f"0-{MOST}", ["-startDate"])
-    on_it = _acting_on({action.object_id: action.target or ()}, found)
-    return await _visible(context, [one for one in on_it if (one.dispatched_at or 0) > action.start_date])
-
-
 async def _visible(context: Context, found: Sequence[Action]) -> Sequence[Action]:
     seen = await find_targets(context, [one.object_id for one in found], responders=False)
     return [one for one in found if one.object_id in seen]

@@ -292,6 +292,45 @@ async def test_who_decides_reads_who_also_asked_to_contain_the_same_until_that_w
         await env["lea"].sees(modal(CHANGED, without="also asked for"))
 
 
+async def test_what_waits_says_once_its_host_is_released_or_not_asked_for_by_others_any_more(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        _, first = await isolated(env)
+        second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again", tlp=0)
+        third = await env.create_alert(sourceRef="third")
+        other = await isolate(env, third, by="anna")
+        await isolate(env, second, by="lea")
+        held, by_anna = "🔒 `203[.]0[.]113[.]7` is contained already until", "was also asked for by anna, <!date^"
+        thread = await env["ben"].sees(reply_to(card, held, by_anna))
+        direct = await env["ben"].sees(direct_message(held, by_anna, second.id))
+        await env.client.deny(other.id, "Lea has asked")
+        for request in (thread, direct):
+            await env["ben"].sees(updated(request, held, without="also asked for"))
+        contained = await env["lea"].sees(card_of(first, "Undo now"))
+        await env["lea"].confirms("Undo now", contained)
+        ran = "⚠️ *Tell* by lea ran on it <!date^"
+        for request in (thread, direct):
+            now = text_of(await env["ben"].sees(updated(request, ran, without="contained already")))
+            assert "after this was asked." in now
+        elsewhere = await env["lea"].sees(card_of(second, channel=OPEN))
+        (in_open,) = [m for m in env["lea"].live_view.thread(OPEN, elsewhere["ts"]) if "asks · " in text_of(m)]
+        assert "ran on it" not in text_of(in_open)  # where nobody may see the alert on which it ran
+        await env["ben"].presses("Approve", thread)
+        assert text_of(await env["ben"].sees(modal("Isolate?"))).count(ran) == 1
+
+
+async def test_what_waits_says_no_longer_that_its_host_is_contained_once_that_is_marked_as_ended(
+    tmp_path: Path,
+) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        await isolated(env)
+        second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again")
+        await isolate(env, second, by="lea")
+        thread = await env["ben"].sees(reply_to(card, "is contained already until"))
+        (measure,) = await env.client.measures()
+        await env.client.end_measure(measure.id, "Released by hand")
+        await env["ben"].sees(updated(thread, "asks · ", without="contained already"))
+
+
 async def test_who_reviews_a_bulk_reads_of_which_host_it_is_in_force_already(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         await isolated(env)

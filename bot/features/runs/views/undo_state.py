@@ -288,9 +288,19 @@ def hears(logins: Sequence[str], login: str) -> str:
 
 def in_force_already(action: Action, view: RedactedView) -> list[Measure]:
     """What others have in force on the targets of a run, as far as this person may see it."""
-    seen = [one for one in action.already if may_see(view.clearance, one.clearance or 0)]
+    seen = [one for one in action.already if may_see(view.clearance, one.clearance or 0) and one.state != "ended"]
     asked = [one for one in seen if one.state == "asked"]
     return [one for one in seen if one not in asked[MOST_ASKED:]]
+
+
+def undone_since(action: Action, view: RedactedView) -> str:
+    """Lines on what would have undone a run that waits, since it was asked for, as far as this person may see it."""
+    ran = [one for one in action.already if may_see(view.clearance, one.clearance or 0) and one.state == "ended"]
+    return "".join(
+        f"⚠️ *{foreign(one.title, NAME_LIMIT)}* by {person_name(one.created_by)} ran on it"
+        f" {slack_date(one.since)}, after this was asked.\n"
+        for one in ran[:MOST_ASKED]
+    )
 
 
 def _also(action: Action, view: RedactedView) -> str:
