@@ -146,10 +146,13 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
 
 
 def denied_line(denied: Action, view: RedactedView) -> str:
-    """`🚫 *Denied by ben, 14:46*: why`, for who asks for the same once more, and who decides on that; mrkdwn."""
-    why = result_text(denied, view)
-    said = f"Denied by {person_name(denied.ended_by or '')}, {slack_date(denied.end_date or denied.start_date)}"
-    return f"🚫 *{said}*{f': {why}' if why else ''}"
+    """`🚫 *Denied before by ben, 14:46*: why`, for who asks for the same once more, and who decides on that; mrkdwn.
+
+    Where its alert has several observables, with the one that was denied.
+    """
+    why, on = result_text(denied, view), targets(denied, view) if len(view.artifacts()) > 1 else ""
+    by = f"{person_name(denied.ended_by or '')}, {slack_date(denied.end_date or denied.start_date)}"
+    return f"🚫 *{f'{on}: denied' if on else 'Denied'} before by {by}*{f': {why}' if why else ''}"
 
 
 def denied_before(extension: Extension, view: RedactedView) -> str:

@@ -259,9 +259,18 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         await env["ben"].confirms("Deny", await env["ben"].sees(direct_message("asks · ")), reason="Call the <owner>.")
         await env["anna"].sees(direct_message("Denied by ben"))
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-        again = await env["anna"].sees(modal("How long", "🚫 *Denied by ben, <!date^", "Call the &lt;owner&gt;."))
+        again = await env["anna"].sees(modal("How long", "🚫 *Denied before by ben, <!date^", "Call the &lt;owner&gt;."))
         await env["anna"].submits(again)
         assert await env["lea"].sees(on_phone("Denied before by ben. Approve or deny: Isolate on ip 203"))
+        two = [{"dataType": "ip", "data": f"198.51.100.{number}"} for number in (7, 8)]
+        several = await env.create_alert(sourceRef="several", artifacts=two)
+        body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": several.id}
+        asked = await env.client.run({**body, "target": [several.artifacts[1].id]})
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").deny(asked.id, "the backup")
+        await env["lea"].command(SOC, f"/responder run isolate {several.id}")
+        denied = "🚫 *ip 198[.]51[.]100[.]8: denied before by ben, <!date^"
+        assert await env["lea"].sees(modal("What should it act on?", denied, "the backup"))
 
 
 async def test_who_asks_for_what_waits_already_reviews_it_and_only_who_may_decide_is_offered_that(

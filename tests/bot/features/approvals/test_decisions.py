@@ -111,7 +111,7 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     other = await env["ben"].sees(reply_to(card, "*Quarantine on"))
     assert "🚫" not in text_of(other)
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-    again = await env["ben"].sees(reply_to(card, "🚫 *Denied by ben, <!date^"))
+    again = await env["ben"].sees(reply_to(card, "🚫 *Denied before by ben, <!date^"))
     assert "*: It is the &lt;backup&gt; server\\n*Isolate on" in text_of(again)
     await env["ben"].presses("Approve", again)
     await env["ben"].sees(modal("It is the &lt;backup&gt; server"))
