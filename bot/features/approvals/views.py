@@ -458,6 +458,8 @@ def later_end_request(
         ends = f" It {undo_state.ends(action)}." if stays and undo_state.is_in_force(action) else ""
         shown = section(f"{decided}{runs.why(extension.message, view, REASON_LIMIT)}.{ends}")
         then = stays or (f", kept {longer}" if extension.outcome == "approved" else "")
+        if extension.outcome == "denied" and (quoted := runs.quoted(extension.message or "", WHY_LIMIT, view)):
+            what += f" · {quoted}"
         return Message(_push(what, f"{decided}{then}", view), (shown, context(asked)), is_broadcast)
     needs = f"{undo_state.needed(extension)}{f' Approved by {approvers}.' if approvers else ''}"
     asks = f"{who} {later_end(action, extension, view)}".strip()

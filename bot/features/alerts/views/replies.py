@@ -180,14 +180,15 @@ def told(
     }
     now = undo_state.summary(action, view).removeprefix(" · ") or "done"
     head = heads.get(state, f"{approvers} approved: *{deed}*, {now}.")
-    if state in ("denied", "cancelled", "failed") and (result := runs.result_text(action, view, 1000)):
+    if (result := runs.result_text(action, view, 1000)) and state in ("denied", "cancelled", "failed"):
         head += f"\n>{result}".replace("\n", "\n>").replace("\n>>", "\n>")
     again = run_again_button(action, view, button, policy)
     buttons = [again] if again else undos.buttons(action, view, button)
     blocks = [section(head), context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")]
     now = "in force" if undo_state.is_in_force(action) else "done"
     push = heads.get(state, f"{approvers} approved: {deed}, {now}.").replace("*", "")
-    text = clip(f"{push} {runs.of_root(subject, view)}", MESSAGE_TEXT_LIMIT)
+    why = f' · "{runs.result_text(action, view)}"' if state == "denied" and result else ""
+    text = clip(f"{push} {runs.of_root(subject, view)}{why}", MESSAGE_TEXT_LIMIT)
     return Message(text, (*blocks, *([actions(*buttons)] if buttons else [])))
 
 

@@ -592,9 +592,9 @@ def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -
     message = read_report(action).message
     if state_of(action) in ("denied", "expired", "cancelled", "stopped"):  # which says itself what became of it
         message = message.partition(": ")[2] if state_of(action) in ("denied", "cancelled") else ""
-    if action.dispatched_at is None:
+    if action.dispatched_at is None and action.ended_by is None:
         return core_says(view.report(with_names(message, view)), limit)
-    return core_says(defang_indicators(view.report(message)[: limit * 4]), limit)  # a program may name what it acted on
+    return core_says(defang_indicators(view.report(message)[: limit * 4]), limit)  # who wrote it may name a target
 
 
 def result_labels(action: Action, view: RedactedView) -> str:

@@ -257,9 +257,10 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         assert "🚫" not in text_of(form)
         await env["anna"].submits(form)
         await env["ben"].confirms("Deny", await env["ben"].sees(direct_message("asks · ")), reason="Call the <owner>.")
-        await env["anna"].sees(direct_message("Denied by ben"))
+        told = (await env["anna"].sees(direct_message("Denied by ben")))["text"]
+        assert told.endswith(f' was not run. HIGH {alert.title} ({alert.id}) · "Call the &lt;owner&gt;."')
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-        again = await env["anna"].sees(modal("How long", "🚫 *Denied before by ben, <!date^", "Call the &lt;owner&gt;."))
+        again = await env["anna"].sees(modal("How long", "🚫 *Denied before by ben, <!date^", "the &lt;owner&gt;."))
         await env["anna"].submits(again)
         assert await env["lea"].sees(on_phone("Denied before by ben. Approve or deny: Isolate on ip 203"))
         two = [{"dataType": "ip", "data": f"198.51.100.{number}"} for number in (7, 8)]
@@ -338,8 +339,8 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         assert "and everybody who sees the card" in text_of(form)
         told = await env["anna"].sees(on_phone("Denied by ben"))
         kept = "its end stays as it is: Isolate on ip 203[.]0[.]113[.]7"
-        assert told == f"Denied by ben, {kept} · HIGH {alert.title} ({alert.id}), asked by anna"
         why = "one hour is &lt;enough&gt;"
+        assert told == f'Denied by ben, {kept} · HIGH {alert.title} ({alert.id}), asked by anna · "{why}."'
         said = f"Denied by ben: {why}. It ends <!date^{at // 1000}^"
         assert said in text_of(await env["anna"].sees(direct_message(said)))
         assert said in text_of(await env["lea"].sees(reply_to(card, said)))
