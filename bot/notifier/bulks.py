@@ -221,10 +221,10 @@ class BulkMessages:
         buttons = await self._outbox.buttons.prepare(channel, key)
         views = [(run, RedactedView(subject, person.clearance)) for run, subject in found] if person else []
         if person is not None and (request := _request(key)):
-            views = [(run, view) for run, view, _ in bulks.by_request(views).get(request, ())]
             content = bulks.more_time(bulk, request, views, person, button=buttons, is_reminder=":again:" in key)
             message = DesiredMessage(key, channel, content, by_person=by_person, buttons=buttons)
-            return [_naming(message, bulk, [view for _, view in views])] if found else []
+            of_request = [view for _, view, _ in bulks.by_request(views).get(request, ())]
+            return [_naming(message, bulk, of_request)] if found else []
         views = [(run, view) for run, view, _ in bulks.waiting(views)]
         named = [(run, view) for run, view in views if approvals.sees_all(view.clearance, view.subject)]
         shown, later = self._shown(bulk, channel), bulks.by_request(found)

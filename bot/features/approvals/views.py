@@ -230,8 +230,7 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
     """The requests of one bulk that somebody may see, which are decided together."""
     action = waiting[0][0]
     extension = undo_state.later_end(action)
-    value = button(Intent("bulk_review", action.bulk or "", extension.request or "" if extension else ""))
-    review = button_element("Review", ids.BULK_REVIEW, value, of=action.id, style="primary")
+    review = bulk_review(action, extension, button)
     if extension is not None:
         what, needs = asks_to_keep(action, extension, len(waiting)), undo_state.needed(extension)
     else:
@@ -239,6 +238,14 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
         what, needs = f"{deed} · {person_name(action.created_by)}", decision_on_all([run for run, _ in waiting])
     asks = f"{closed_among(waiting)}{what} ({action.bulk})"
     return section(f"{asks}\n{runs.first_targets(waiting)} · {needs}", accessory=review)
+
+
+def bulk_review(action: Action, extension: Extension | None, button: ButtonIds) -> dict[str, Any]:
+    """What opens all that one decision on runs of a bulk is about; red where it keeps them with no end."""
+    value = button(Intent("bulk_review", action.bulk or "", extension.request or "" if extension else ""))
+    keeps, of = extension is not None and extension.at is None, extension.id if extension else action.id
+    label = "Keep with no end" if keeps else "Review"
+    return button_element(label, ids.BULK_REVIEW, value, of=of, style="danger" if keeps else "primary")
 
 
 def asks_to_keep(action: Action, extension: Extension, number: int) -> str:

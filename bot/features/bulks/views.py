@@ -14,6 +14,7 @@ from bot.block_kit.text import (
     context,
     first_of,
     foreign,
+    people,
     person_name,
     readable_name,
     section,
@@ -100,13 +101,12 @@ def progress(
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
         if is_own or reader is None:
             elements.append(_withdraw_all(bulk, button))
-    for request, of_request in (later or {}).items():
+    for of_request in (later or {}).values():
         if ends := [end for *_, end in of_request if end.outcome is None]:
-            review = button_element(
-                "Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id, request)), of=request
-            )
-            asks = approvals.asks_to_keep(of_request[0][0], ends[0], len(ends))
-            blocks.append(section(f"{asks}: *Review* names each.\n{undo_state.needed(ends[0])}", accessory=review))
+            review = approvals.bulk_review(of_request[0][0], ends[0], button)
+            denied, asks = _denied_by(ends), approvals.asks_to_keep(of_request[0][0], ends[0], len(ends))
+            asks = f"{denied and f'🚫 *{denied}*'}\n{asks}: *{review['text']['text']}* names each."
+            blocks.append(section(f"{asks}\n{undo_state.needed(ends[0])}".strip(), accessory=review))
     elements += _ends(bulk, button)
     if bulk.not_released:
         blocks.append(section(f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."))
@@ -217,6 +217,7 @@ def extend_all_view(
         "Extend all",
         [
             *_in_force_lines("Extend", bulk, timed, in_force_rows(timed, (), (), "")),
+            *sections(filter(None, dict.fromkeys(runs.waiting_end(*one).strip() for one in timed))),
             *([*field, *asks] if field else [section(undo_state.no_later_end(policy))]),
         ],
         callback_id=ids.EXTEND_ALL_VIEW,
@@ -298,12 +299,12 @@ def more_time(
     of_request = by_request(listed).get(request, [])
     ends = [one for one in of_request if one[2].outcome is None] or of_request
     if not ends:
-        return notices.notice(f"*{_name(bulk)}*: this request for more time was replaced by a later one.")
+        denied = _denied_by(end for of_later in by_request(listed).values() for *_, end in of_later)
+        return notices.notice(f"*{_name(bulk)}*: more time was asked for again later. {denied}".strip())
     action, _, extension = ends[0]
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
     on = runs.distinct_targets([one[:2] for one in seen], len(ends)) if seen else count(len(ends), "target")
     what = f"keep {_name(bulk)} on {on} {undo_state.longer(action, extension)}{_up_to(bulk, seen)}"
-    rows = first_of([_later_row(*one) for one in seen], MOST_NAMED, len(ends))
     if extension.outcome is None:
         decided, said = "Approve or deny", context(undo_state.needed(extension))
     else:
@@ -312,29 +313,37 @@ def more_time(
         said = section(f"{decided}{why}.")
         what += "" if all(end.outcome == "approved" for *_, end in ends) else "; its end stays as it is"
     closed = approvals.closed_among([one[:2] for one in seen], is_on_phone=True) if extension.outcome is None else ""
-    text = clip(f"{closed}{decided}: {what}, asked by {person_name(extension.asked_by)}", MESSAGE_TEXT_LIMIT)
-    blocks = [*sections([_asks_to_keep(ends), *rows]), said]
+    denied = f"{_denied_by(end for *_, end in seen)} ".lstrip() if extension.outcome is None else ""
+    text = clip(f"{closed}{denied}{decided}: {what}, asked by {person_name(extension.asked_by)}", MESSAGE_TEXT_LIMIT)
+    asks, *rows = _later_rows(ends, seen)
+    blocks = [*sections([asks, *first_of(rows, MOST_NAMED, len(ends))]), said]
     if any(approvals.may_decide(run, person, view.subject, end) for run, view, end in ends if end.outcome is None):
-        value = button(Intent("bulk_review", bulk.id, request))
-        blocks.append(actions(button_element("Review", ids.BULK_REVIEW, value, style="primary")))
+        blocks.append(actions(approvals.bulk_review(action, extension, button)))
     is_asked_again = is_reminder and extension.outcome is None
     return notices.reminded(text, blocks) if is_asked_again else Message(text, tuple(blocks))
 
 
-def _asks_to_keep(ends: Sequence[_End]) -> str:
-    """Who asks to keep what, until when, and why; mrkdwn."""
+def _denied_by(ends: Iterable[Extension]) -> str:
+    """Who denied more time before that is asked for again."""
+    by = [end.denied_by for end in ends if end.denied_by]
+    return f"Denied before by {people(by)}." if by else ""
+
+
+def _later_rows(ends: Sequence[_End], seen: Sequence[_End]) -> list[str]:
+    """Who asks to keep what, until when, and why; each target that was `seen`, with its end now and then; mrkdwn."""
     action, _, extension = ends[0]
-    closed = approvals.closed_among([one[:2] for one in ends]) if extension.outcome is None else ""
+    is_asked = extension.outcome is None
+    closed = approvals.closed_among([one[:2] for one in ends]) if is_asked else ""
     why = _said_of_all([runs.quoted(end.note or "", NOTE_LIMIT, view) for _, view, end in ends])
-    return f"{closed}{approvals.asks_to_keep(action, extension, len(ends))}{f' · {why}' if why else ''}"
-
-
-def _later_row(action: Action, view: RedactedView, extension: Extension) -> str:
-    """The target, until when it is in force, and until when it is to be."""
-    then = undo_state.until(extension.at, extension.asked_at)
-    row = f"{_target_line(action, view, REVIEW_TARGETS)} · now it {undo_state.ends(action)}"
-    happened = f"{approvals.closed(view, extension.asked_at)}{runs.denied_before(extension, view)}"
-    return f"{happened}{row}; then *{then}*" if extension.outcome is None else row
+    before = _said_of_all([runs.denied_before(end, view) if is_asked else "" for _, view, end in ends])
+    asks = approvals.asks_to_keep(action, extension, len(ends))
+    rows = [f"{closed}{before}{asks}{f' · {why}' if why else ''}"]
+    for run, view, end in seen:
+        denied = "" if before or not is_asked else runs.denied_before(end, view)
+        happened = f"{approvals.closed(view, end.asked_at)}{denied}"
+        then = f"; then *{undo_state.until(end.at, end.asked_at)}*" if is_asked else ""
+        rows.append(f"{happened}{_target_line(run, view, REVIEW_TARGETS)} · now it {undo_state.ends(run)}{then}")
+    return rows
 
 
 def _said_of_all(texts: Sequence[str]) -> str:
@@ -520,11 +529,13 @@ def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = 
         asked_by, ids_ = ends[0][2].asked_by, [end.id for *_, end in ends]
     hint = f"{person_name(asked_by)} reads it, and everybody who sees a card."
     reason = [modals.text_field("reason", "Reason", multiline=True, hint=hint)] if deed == "Deny" else []
+    title = f"{deed} a later end?" if ends else deed
+    submit = f"{deed} more time ({len(ends)})" if ends else f"{deed} {count(len(waiting), 'run')}"
     return modals.modal(
-        deed,
+        title,
         [*_asks(f"{deed} ", bulk, waiting, ends), *reason],
         callback_id=ids.BULK_DENY_VIEW,
-        submit=f"{deed} {count(len(waiting), 'run')}",
+        submit=submit,
         metadata=json.dumps({"id": bulk.id, "runs": ids_, "request": request, "deed": deed}),
         close="Cancel",
     )
@@ -547,7 +558,8 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End]) ->
     With `ends` what is in force, until when, and until when it is to be.
     """
     if ends:
-        return sections([_asks_to_keep(ends), *(_later_row(*one) for one in ends)])
+        if_so = f"If you {verb.lower()}it, each ends as it does now."
+        return sections([*_later_rows(ends, ends), *([if_so] if verb else [])])
     lasts = undo_state.for_how_long(waiting[0][0]) if waiting and not verb else ""
     what = f"{verb}{_name(bulk)} on {count(len(waiting), 'target')}{lasts}"
     lines = [f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks"]

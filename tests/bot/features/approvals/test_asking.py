@@ -561,13 +561,14 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await all_sent(env.bot)
         before = [len(person.phone) for person in (anna, ben, lea)]
 
-        async def ask_to_extend(longer: str) -> None:
+        async def ask_to_extend(longer: str) -> dict[str, Any]:
             form = await anna.confirms("Extend all", told, longer=longer, note="It beacons to <them>.")
             assert "It needs 1 approval by ben or lea; until then each ends as it does now." in text_of(form)
             asked = await anna.sees(
                 modal("Asked for on 4 targets. It needs 1 approval by ben or lea, answer by <!date")
             )
             await anna.close(asked["id"])
+            return form
 
         await ask_to_extend("Until somebody undoes it")
         waits = await anna.sees(message_in(SOC, "asks to keep *with no end*", without="Extend all"))
@@ -589,11 +590,13 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await ben.open_home()
         asks = "asks to keep *with no end*: *Isolate* on 4 targets"
         await ben.sees(app_home("*Waiting for your approval* (1)", asks))
-        await ben.presses("Review", request)
+        await ben.presses("Keep with no end", request)
         review = await ben.sees(modal("Deny all 4"))
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end (4)?", "Keep with no end (4)")
         assert text_of(review).count("; then *with no end*") == 4
         form = await ben.confirms("Deny all 4", review, reason="one hour is <enough>.")
+        assert (form["title"]["text"], form["submit"]["text"]) == ("Deny a later end?", "Deny more time (4)")
+        assert "If you deny it, each ends as it does now." in text_of(form)
         assert "anna reads it" in text_of(form)
         await ben.sees(modal("You denied more time for 4 runs"))
         over = await anna.sees(on_phone("Denied by ben"))
@@ -603,12 +606,22 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await all_sent(env.bot)
         assert [len(person.phone) for person in (anna, ben, lea)] == [number + 1 for number in before]
 
-        await ask_to_extend("+15 minutes")
+        form = await ask_to_extend("+15 minutes")
+        assert text_of(form).count("🚫 More time was denied by ben: one hour is &lt;enough&gt;") == 1
+        await anna.sees(message_in(SOC, "🚫 *Denied before by ben.*\\n⏳ *anna* asks to keep"))
+        before_again = "4 of 4 are closed by now. Denied before by ben. Approve or deny"
         asks = await lea.sees(on_phone("for 15 minutes longer"))
-        await lea.presses("Review", await lea.sees(direct_message("for 15 minutes longer")))
-        await lea.presses("Keep longer (4)", await lea.sees(modal("Deny all 4")))
+        assert asks.startswith(f"{before_again}: keep Isolate on ")
+        earlier = await lea.sees(direct_message("more time was asked for again later. Denied before by ben."))
+        assert "keep" not in text_of(earlier)
+        again = await lea.sees(direct_message("asks to keep *for 15 minutes longer*", " · now it ends"))
+        assert text_of(again).count("🚫 *More time was denied by ben*: one hour is &lt;enough&gt;") == 1
+        await lea.presses("Review", again)
+        review = await lea.sees(modal("Deny all 4"))
+        assert text_of(review).count("More time was denied by ben") == 1
+        await lea.presses("Keep longer (4)", review)
         await lea.sees(modal("You approved more time for 4 runs"))
-        await anna.sees(on_phone(asks.replace("4 of 4 are closed by now. Approve or deny", "Approved by lea")))
+        await anna.sees(on_phone(asks.replace(before_again, "Approved by lea")))
         await all_sent(env.bot)
         assert [len(person.phone) for person in (anna, ben, lea)] == [number + 2 for number in before]
         for alert in alerts:
