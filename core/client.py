@@ -56,7 +56,7 @@ UNANSWERED = "unanswered"
 _ENGINE = "/api/connector/engine"
 HEALTH = "/health"  # which answers also with an error what is wrong
 
-ListedState = Literal["open", "ended", "waiting", "failed"]
+ListedState = Literal["open", "active", "ended", "waiting", "failed"]
 T = TypeVar("T")
 Json = Mapping[str, Any]
 
@@ -240,7 +240,7 @@ class CoreClient:
         return await self._ask(Action, "GET", path, params=params, wait_s=wait_s)
 
     async def newest_actions(self, state: ListedState, *, by: str = "", since: int = 0, limit: int) -> list[Action]:
-        """The newest actions in a state; `by` a person, who is needed for `open` and `ended`; failed `since` (ms)."""
+        """The newest actions in a state; `by` a person, not for `waiting`; failed `since` (ms)."""
         params = {"state": state, "by": by, "since": str(since), "limit": str(limit)}
         return await self._ask(list[Action], "GET", f"{_ENGINE}/action/_newest", params=params)
 

@@ -105,7 +105,7 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         "List the newest actions in a state",
         response=list[Action],
         query={
-            "state": "`open` or `ended`, of one person; `waiting` for approval; or `failed`, with what expired",
+            "state": "`open`, `active` or `ended`, of one person; `waiting` for approval; `failed`, or expired",
             "by": "the login of who asked for them",
             "since": "in ms; `failed` lists only those that ended since then",
             "limit": f"how many, at most {MAX_NEWEST}; default: 50",

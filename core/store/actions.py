@@ -73,8 +73,10 @@ def newest_docs_of(reads: Reads, kind: str, object_id: int, limit: int) -> list[
 
 
 _FAILED = "outcome IN ('failed', 'expired')"  # as in the indexes
+_IN_FORCE = "id IN (SELECT action_id FROM in_force WHERE state <> 'ended')"  # likewise
 _NEWEST: Mapping[tuple[str, bool], str] = {
     ("open", True): f"created_by = :by AND {OPEN} ORDER BY id DESC",
+    ("active", True): f"created_by = :by AND {_IN_FORCE} ORDER BY id DESC",
     ("ended", True): "created_by = :by AND status IN ('Success', 'Failure', 'Deleted') ORDER BY id DESC",
     ("waiting", False): "id IN (SELECT action_id FROM approval WHERE is_waiting = 1) ORDER BY id DESC",
     ("failed", False): f"{_FAILED} AND ended_at >= :since ORDER BY ended_at DESC, id DESC",
@@ -86,7 +88,7 @@ def newest_ids(reads: Reads, state: str, by: str, since: int, limit: int) -> lis
     """The ids of the newest actions in a state (`id`); with `by` of this person. Raises "bad_request"."""
     condition = _NEWEST.get((state, bool(by)))
     if condition is None:
-        raise bad_request("`state` is open or ended with `by`, waiting without it, or failed with or without")
+        raise bad_request("`state` is open, active or ended with `by`, waiting without it, or failed with or without")
     values = {"by": by, "since": since, "limit": limit}
     return reads.rows(f"SELECT id FROM action WHERE {condition} LIMIT :limit", values)
 

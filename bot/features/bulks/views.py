@@ -91,7 +91,7 @@ def progress(
     for it nothing is asked.
     """
     is_own = reader is not None and reader.login == bulk.created_by
-    blocks: list[Block] = [section(_head(bulk))]
+    blocks: list[Block] = [section(head(bulk))]
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
@@ -116,7 +116,7 @@ def progress(
         if bulk.free_at is not None:
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
         elements.append(button_element("Retry failed", ids.BULK_RETRY, button(Intent("bulk_retry", bulk.id))))
-    push = _push(bulk, waiting, is_own=is_own) if bulk.awaiting else _head(bulk, is_on_phone=True)
+    push = _push(bulk, waiting, is_own=is_own) if bulk.awaiting else head(bulk, is_on_phone=True)
     whose = context(f"{_whose(bulk)} · {bulk.id}")
     return Message(push, (*blocks, whose, actions(*elements, _show_each(bulk, button))))
 
@@ -240,21 +240,21 @@ def changed_all(
 def ended(bulk: BulkCounts) -> Message:
     """The one message in the thread, once all of its runs have ended."""
     asked = f", {_whose(bulk)}"
-    return Message(f"{_head(bulk, asked, is_on_phone=True)}.", (section(f"{_head(bulk, asked)}."),))
+    return Message(f"{head(bulk, asked, is_on_phone=True)}.", (section(f"{head(bulk, asked)}."),))
 
 
 def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: ButtonIds) -> Message:
     """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some; mrkdwn."""
     seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
     decided, on = _decisions(seen), runs.distinct_targets(seen, bulk.total) if seen else ""
-    is_mixed, text = len(decided) > 1, f"{_head(bulk, is_on_phone=True)}."
+    is_mixed, text = len(decided) > 1, f"{head(bulk, is_on_phone=True)}."
     if decided:
         what = _asked(bulk, count(bulk.total, "target") if is_mixed else on, seen)
         text = f"{_name(bulk)} on {what}: {_result(bulk, is_on_phone=True)}."
         each = " ".join(f"{by}{why and f': {why}'}." for by, why in decided)
         text = f"{text} {each}" if is_mixed else f"{decided[0][0]}: {text}"
     said = clip("\n".join(f"{by}." + (f"\n>{why}" if why else "") for by, why in decided), LINES_LIMIT // 2)
-    lines = [f"{_head(bulk)}.", undone or said, "" if not on or undone or is_mixed else f"On {on}."]
+    lines = [f"{head(bulk)}.", undone or said, "" if not on or undone or is_mixed else f"On {on}."]
     buttons = actions(*_ends(bulk, button), _show_each(bulk, button))
     return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (section("\n".join(filter(None, lines))), buttons))
 
@@ -391,7 +391,7 @@ def _name(bulk: BulkCounts) -> str:
     return foreign(bulk.title or readable_name(bulk.responder_name), names.NAME_LIMIT)
 
 
-def _head(bulk: BulkCounts, asked: str = "", *, is_on_phone: bool = False) -> str:
+def head(bulk: BulkCounts, asked: str = "", *, is_on_phone: bool = False) -> str:
     sign = "🔒 " if bulk.timed + bulk.endless else "🔓 " if bulk.undone else ""
     return f"{sign}*{_name(bulk)}* on {count(bulk.total, 'target')}{asked}: {_result(bulk, is_on_phone=is_on_phone)}"
 
@@ -451,7 +451,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
     First what was refused or failed.
     """
     ordered = sorted(shown, key=lambda target: _urgency(target.target))
-    blocks: list[Block] = [section(_head(bulk))]
+    blocks: list[Block] = [section(head(bulk))]
     lines: list[str] = []
     for target in ordered[start : start + PAGE]:
         undo_buttons = undos.buttons(target.action, target.view, button) if target.action is not None else []

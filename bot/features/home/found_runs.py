@@ -10,9 +10,9 @@ from bot.features.approvals import views as approvals
 from bot.features.base import Context
 from bot.features.home.views.home import HomeRun
 from bot.features.runs.views import undo_state
-from core.models import Action, Person, Policy, SlackUsers
+from core.models import Action, BulkCounts, Person, Policy, SlackUsers
 
-MANY, SOME = 500, 50
+MANY = 500
 MOST_DECIDERS = 10  # that core names (core/docs/http-interface.md); beyond them it may be anybody
 
 
@@ -25,11 +25,15 @@ class FoundRuns:
     policies: Mapping[str, Policy]  # by responder
     titled: Mapping[str, Action]  # by id: the same with the titles of responder and inputs
     deciders: Mapping[str, Sequence[SlackUsers]]  # by action that waits: who may decide, at most MOST_DECIDERS
+    bulks: Mapping[str, BulkCounts]
 
     @staticmethod
     async def of(context: Context, actions: Sequence[Action]) -> "FoundRuns":
         """Read the documents of these actions."""
-        documents = await subjects.documents(context.core, (action.id for action in actions))
+        ids = {one: None for action in actions for one in (action.id, action.bulk) if one}
+        pages = [page async for page in context.core.documents_in_pages(ids)]
+        documents = [document for page in pages for document in page.documents]
+        bulks = {bulk.id: bulk for page in pages for bulk in page.bulks}
         by_action = {action.id: document for document in documents for action in document.actions}
         subjects_by_action: dict[str, Subject] = {}
         policies: dict[str, Policy] = {}
@@ -43,13 +47,13 @@ class FoundRuns:
         addresses = await subjects.card_links(
             context, list({subject.root_id for subject in subjects_by_action.values()})
         )
-        return FoundRuns(addresses, subjects_by_action, policies, titled, deciders)
+        return FoundRuns(addresses, subjects_by_action, policies, titled, deciders, bulks)
 
     def run(self, action: Action) -> HomeRun:
         """The action with what is shown beside it."""
         subject, policy = self.subjects[action.id], self.policies.get(action.responder_name)
         titled = names.titled_as(action, self.titled.get(action.id))
-        return HomeRun(titled, subject, policy, self.links[subject.root_id])
+        return HomeRun(titled, subject, policy, self.links[subject.root_id], self.bulks.get(action.bulk or ""))
 
     def to_decide(self, person: Person, actions: Sequence[Action]) -> list[HomeRun]:
         """Those of these that this person may approve or deny, or whose later end.

@@ -11,7 +11,7 @@ from bot.features import responses, subjects
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.base import Context, Entry, Feature
 from bot.features.home import active
-from bot.features.home.found_runs import MANY, SOME, FoundRuns
+from bot.features.home.found_runs import MANY, FoundRuns
 from bot.features.home.views import home
 from bot.features.home.views.active import MAX_IN_HOME, in_home
 from bot.features.home.views.home import Home, HomeAlert, HomeAlerts
@@ -60,14 +60,16 @@ async def _home(context: Context, person: Person) -> Home:
     core, login = context.core, person.login
     waiting, opened, failed, ended, alerts, unassigned = await asyncio.gather(
         core.newest_actions("waiting", limit=MANY),
-        core.newest_actions("open", by=login, limit=SOME),
-        core.newest_actions("failed", by=login, since=context.services.clock_ms() - DAY_MS, limit=SOME),
-        core.newest_actions("ended", by=login, limit=SOME),
+        core.newest_actions("open", by=login, limit=MANY),
+        core.newest_actions("failed", by=login, since=context.services.clock_ms() - DAY_MS, limit=MANY),
+        core.newest_actions("ended", by=login, limit=MANY),
         _own(context, login),
         _open_alerts(context, "", home.MAX_UNASSIGNED),
     )
     ended = [a for a in ended if runs.state_of(a) not in runs.WORTH_REPEATING and not undo_state.is_in_force(a)]
-    parts = (waiting if "manageAction" in person.permissions else [], opened, failed, ended[: home.MAX_SHOWN])
+    lines = list(dict.fromkeys(action.bulk or action.id for action in ended))[: home.MAX_SHOWN]
+    ended = [action for action in ended if (action.bulk or action.id) in lines]
+    parts = (waiting if "manageAction" in person.permissions else [], opened, failed, ended)
     in_order = [runs.newest_first(part) for part in parts]
     runs_found = await FoundRuns.of(context, [a for part in in_order for a in part])
     to_approve = home.by_bulk(runs_found.to_decide(person, in_order[0]))

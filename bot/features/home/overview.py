@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from bot.clearance import RedactedView
 from bot.features import responses
 from bot.features.base import Command, Context, Entry, Feature
-from bot.features.home.found_runs import MANY, SOME, FoundRuns
+from bot.features.home.found_runs import MANY, FoundRuns
 from bot.features.home.views import overview
 from bot.features.home.views.home import HomeRun, by_bulk
 from bot.features.runs.views import runs
+from core.client import ListedState
 from core.common.clock import DAY_MS
 from core.models import Action, Person
 
@@ -24,13 +25,12 @@ async def on_failed_command(context: Context) -> None:
 
 
 async def on_mine_command(context: Context) -> None:
-    """List what runs for this person, then what ran."""
-    login = context.person.login
-    opened, ended = await asyncio.gather(
-        context.core.newest_actions("open", by=login, limit=SOME),
-        context.core.newest_actions("ended", by=login, limit=SOME),
-    )
-    await _show(context, "mine", MINE, "Your runs", [*runs.newest_first(opened), *runs.newest_first(ended)])
+    """List what runs for this person, then what is in force, then the newest that have ended."""
+    core, by = context.core, context.person.login
+    states: Sequence[ListedState] = ("open", "active", "ended")
+    found = await asyncio.gather(*(core.newest_actions(state, by=by, limit=MANY) for state in states))
+    listed = {action.id: action for part in found for action in runs.newest_first(part)}
+    await _show(context, "mine", MINE, "Your runs", list(listed.values()))
 
 
 async def on_pending_command(context: Context) -> None:
@@ -59,7 +59,9 @@ async def _show(context: Context, verb: str, modal_title: str, title: str, actio
         context,
         modal_title,
         verb,
-        lambda button: overview.run_list(title, by_bulk(shown), person, button=button, hidden=hidden),
+        lambda button: overview.run_list(
+            title, by_bulk(shown), person, button=button, hidden=hidden, is_all=len(actions) < MANY
+        ),
     )
 
 

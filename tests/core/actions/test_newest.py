@@ -44,6 +44,7 @@ async def test_each_state_has_its_newest_actions_first(tmp_path: Path) -> None:
         assert await newest(harness, "ended", "anna") == [denied, done, second, first]
         assert await newest(harness, "open", "anna") == [running, waits]
         assert await newest(harness, "waiting") == [waits_too, waits]
+        assert await newest(harness, "active", "anna") == []
         assert await newest(harness, "waiting", limit=0) == []
         await harness.actions.decide(BEN, waits, "approve")
         assert await newest(harness, "waiting") == [waits_too]
@@ -53,5 +54,5 @@ async def test_each_state_has_its_newest_actions_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("state", "by"), [("", ""), ("open", ""), ("ended", ""), ("waiting", "anna"), ("x", "anna")])
 async def test_a_list_that_no_index_has_is_refused(tmp_path: Path, state: str, by: str) -> None:
     async with open_harness(tmp_path) as harness:
-        with pytest.raises(ResponderBotError, match="`state` is open or ended"):
+        with pytest.raises(ResponderBotError, match="`state` is open, active or ended"):
             await newest(harness, state, by)

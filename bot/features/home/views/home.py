@@ -17,14 +17,14 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView, Subject
 from bot.features.approvals import views as approvals
+from bot.features.bulks import views as bulks
 from bot.features.responders.views import several_button
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent
 from bot.storms import common
-from core.common.words import count
-from core.models import TLP_NAMES, Action, Person, Policy
+from core.models import TLP_NAMES, Action, BulkCounts, Person, Policy
 
 MAX_SHOWN = 8  # of each part
 MAX_REQUESTS = 3  # so that the worst alert is on a phone's first screen
@@ -41,6 +41,7 @@ class HomeRun:
     subject: Subject
     policy: Policy | None = None
     link: str = ""
+    bulk: BulkCounts | None = None
     others: Sequence["HomeRun"] = ()  # of the same bulk
     part: str = ""  # the id of what it has in force, if this is one of several targets
 
@@ -190,8 +191,8 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, *, has_undo: bool
     `has_undo`: of what is in force Undo, which in a Home has a part of its own.
     """
     view = RedactedView(run.subject, person.clearance)
-    if run.others:
-        return _bulk(_together(run, person), button)
+    if run.others and run.bulk is not None:
+        return _bulk(_together(run, person), run.bulk, button)
     line = f"{runs.run_line(run.action, view)} · {runs.of_root(run.subject, view, run.link)}"
     line += runs.waiting_end(run.action, view)
     extension = undo_state.later_end(run.action)
@@ -206,15 +207,13 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, *, has_undo: bool
     return section(line, accessory=next(iter(found), None))
 
 
-def _bulk(listed: Sequence[tuple[Action, RedactedView]], button: ButtonIds) -> Block:
-    """The line of several runs of a bulk; how many there are in all is behind its button."""
+def _bulk(listed: Sequence[tuple[Action, RedactedView]], bulk: BulkCounts, button: ButtonIds) -> Block:
+    """The line of a bulk; these runs of it are listed."""
     action, _ = listed[0]
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date)}"
     intent = Intent("bulk_details", action.bulk or "")
     each = button_element("Show each", ids.BULK_DETAILS, button(intent), of=action.id)
-    what = f"*{runs.name(action)}* on {count(len(listed), 'target')}: {runs.states([one for one, _ in listed])}"
-    marks = [runs.mark(one, view) for one, view in listed]
-    sign = next((one for one in "🔒🔓" if one in marks), marks[0])
+    sign = "" if bulks.head(bulk)[0] in "🔒🔓" else f"{runs.mark(*listed[0])} "
     approved = runs.approved_by(*(one for one, _ in listed))
-    line = f"{sign} {what} · {runs.first_targets(listed)} · {by}{approved} · {action.bulk}"
+    line = f"{sign}{bulks.head(bulk)} · {runs.first_targets(listed, bulk.total)} · {by}{approved} · {bulk.id}"
     return section(line, accessory=each)

@@ -13,12 +13,14 @@ MAX_LINES = 20  # each with a button
 MAX_OTHERS = 5  # so that a message has at most 50 blocks
 
 
-def run_list(title: str, shown: Sequence[HomeRun], person: Person, *, button: ButtonIds, hidden: int = 0) -> Message:
+def run_list(
+    title: str, shown: Sequence[HomeRun], person: Person, *, button: ButtonIds, hidden: int = 0, is_all: bool = True
+) -> Message:
     """Runs, the newest first, with what can be done about them; `hidden` more are above this person's clearance."""
     head = f"*{title}* ({len(shown)})" if shown else f"*{title}*: nothing"
     blocks: list[Block] = [section(head)]
     blocks += [home.run_block(run, person, button, has_undo=True) for run in shown[:MAX_LINES]]
-    return Message(f"{title}: {len(shown)}", (*blocks, *_rest(len(shown) - MAX_LINES, hidden)))
+    return Message(f"{title}: {len(shown)}", (*blocks, *_rest(len(shown) - MAX_LINES, hidden, is_all=is_all)))
 
 
 def pending(
@@ -39,7 +41,8 @@ def pending(
     return Message(text, (*blocks, *_rest(len(others) - MAX_OTHERS, hidden)))
 
 
-def _rest(left_out: int, hidden: int) -> list[Block]:
+def _rest(left_out: int, hidden: int, *, is_all: bool = True) -> list[Block]:
     parts = [f"and {left_out} more"] if left_out > 0 else []
     parts += [f"{count(hidden, 'run')} above your clearance"] if hidden else []
+    parts += [] if is_all else ["there are older ones, which aren't listed"]
     return [context(" · ".join(parts))] if parts else []

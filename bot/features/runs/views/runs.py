@@ -322,13 +322,13 @@ def _first(
     return shown, [*others, *([f"{hidden} withheld"] if hidden and view.clearance != SHARED else [])]
 
 
-def first_targets(listed: Sequence[tuple[Action, RedactedView]]) -> str:
+def first_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0) -> str:
     """`🟠 HIGH hostname LT-0777, hostname LT-0778 and 2 more`: what runs act on, the most severe first; mrkdwn."""
     severities = [view.subject.severity if view.is_open else 0 for _, view in listed]
     severity = max(severities, default=0)
     worst_first = [one for _, one in sorted(zip(severities, listed, strict=True), key=lambda one: -one[0])]
     sign = f"{SIGNS[severity]} {SEVERITY_NAMES[severity].upper()} " if severity else ""
-    return f"{sign}{distinct_targets(worst_first)}"
+    return f"{sign}{distinct_targets(worst_first, total)}"
 
 
 def distinct_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0) -> str:
@@ -336,21 +336,6 @@ def distinct_targets(listed: Sequence[tuple[Action, RedactedView]], total: int =
     on = Counter(on_target(action, view).removeprefix(" on ") or target(view) for action, view in listed)
     named = [f"{name} ({number} runs)" if number > 1 else name for name, number in on.items()]
     return some_of(named, MAX_TARGETS, max(total - len(listed), 0) + len(named))
-
-
-def states(actions: Sequence[Action]) -> str:
-    """`4 wait for approval, 1 failed`: how many there are of each state; those of one bulk."""
-    measures = {one.id: one.measure for one in actions if undo_state.is_undone(one)}
-    in_force = [one for one in actions if undo_state.is_in_force(one)]
-    ends_at = [one.undo.at for one in in_force if one.undo is not None and one.undo.at]
-    until = f" until {slack_date(max(ends_at))}" if ends_at else ""
-    now = {one.id: "in force" if one in in_force else state_of(one) for one in actions}
-    counted = Counter({**now, **dict.fromkeys(measures, "undone")}.values())
-    ends = [one for one in measures.values() if one is not None and one.ended_by not in (None, actions[0].created_by)]
-    by = f" by {people(one.ended_by or '' for one in ends)}" if ends else ""
-    words = {"approval": "wait for approval", "waiting": "wait", **WORDS}
-    words |= {"undone": f"undone{by}", "in force": f"in force{until}"}
-    return ", ".join(f"{number} {words.get(state, state)}" for state, number in counted.items())
 
 
 def newest_first(actions: Sequence[Action]) -> list[Action]:

@@ -99,7 +99,7 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         # Each bulk has one line wherever runs are listed.
         await env["anna"].command(SOC, "/responder failed")
         listed = await env["anna"].sees(modal("*Failed or expired in the last day* (2)"))
-        assert text_of(listed).count("❌ *Fail* on 3 targets: 3 failed · 🟠 HIGH ") == 2
+        assert text_of(listed).count("❌ *Fail* on 3 targets: 0 of 3 succeeded, 3 failed · 🟠 HIGH ") == 2
         await env["anna"].open_home()
         home = await env["anna"].sees(app_home())
         assert "*Failed or expired in the last day* (2)" in text_of(home)
@@ -373,7 +373,7 @@ async def test_a_bulk_tells_what_somebody_undid_from_what_ended_on_time(tmp_path
         stores.rows(core, f"UPDATE due SET number = {newest}, wait = 0 WHERE kind = 'undo'")  # noqa: S608
         await shown(env, "1 ended on time")
         await env["anna"].command(SOC, "/responder mine")
-        await env["anna"].reads("*Shun* on 2 targets: 2 undone")
+        await env["anna"].reads("*Shun* on 2 targets: 1 undone by ben, <!date^")
 
 
 async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undone_before(tmp_path: Path) -> None:
@@ -526,7 +526,7 @@ async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undon
         message = await shown(env, "🔓 *Isolate* on 5 targets: 5 undone by ben, <!date^")
         assert "asked by anna, approved by lea · ~" in text_of(message)
         await env["anna"].command(SOC, "/responder mine")
-        mine = text_of(await env["anna"].sees(modal("🔓 *Isolate* on 5 targets: 5 undone by ben · ")))
+        mine = text_of(await env["anna"].sees(modal("🔓 *Isolate* on 5 targets: 5 undone by ben, <!date^")))
         assert " · approved by lea · ~" in mine
         assert not any("undid" in text for text in env["ben"].phone)
 

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 from bot.block_kit import ids
+from bot.features.home.views import overview
 from core.client import CoreClient
+from core.models import Person
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.people import app_home, card_of, ephemeral, modal, text_of
 from tests.bot.running import SOC
@@ -83,3 +85,29 @@ async def test_the_home_repeats_what_failed(env: FeatureEnvironment) -> None:
     await env["anna"].presses("Run again", home)
     await env["anna"].sees(lambda view: view.home and view.home["hash"] != home["hash"])
     assert len(await env.client.actions("alert", alert.id)) == 2
+
+
+async def test_a_bulk_counts_once_with_its_true_numbers_and_hides_nothing_older(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60}}) as env:
+        alerts = [await env.create_alert(sourceRef=str(n)) for n in range(51)]
+        targets = [{"objectType": "alert", "objectId": alert.id} for alert in alerts]
+        async with CoreClient(env.core.url, env.service_key) as service:
+            anna = service.as_user("anna@responder-bot.local")
+            for name in ("Shun_1_0", "Fail_1_0"):
+                await anna.run({"responderId": name, **targets[0]})
+                await env.ended_run(alerts[0])
+            await anna.run_bulk({"responderId": "Fail_1_0", "targets": targets})
+        for alert in alerts:
+            await env.ended_run(alert)
+        await env["anna"].command(SOC, "/responder mine")
+        mine = text_of(await env["anna"].sees(modal("*Your runs* (3)")))
+        assert "❌ *Fail* on 51 targets: 0 of 51 succeeded, 51 failed · 🟠 HIGH " in mine
+        assert mine.index("🔒 *Shun* ") < mine.index("*Fail* on 51 targets")
+        await env["anna"].open_home()
+        await env["anna"].sees(app_home("*Failed or expired in the last day* (2)"))
+
+
+def test_a_list_says_that_there_are_older_runs() -> None:
+    anna = Person(login="anna", profile="analyst", permissions=[], clearance=2)
+    shown = overview.run_list("Your runs", [], anna, button=lambda intent: "-", is_all=False)
+    assert "there are older ones" in text_of(shown.payload())
