@@ -266,7 +266,7 @@ async def test_who_asks_reads_who_asked_to_contain_the_same_before(tmp_path: Pat
         await env["ben"].command(SOC, f"/responder run isolate {first.id}")
         of_first = await env["ben"].sees(modal(waits, "How long", without="Runs on"))
         await env["ben"].submits(of_first)
-        await env["ben"].sees(modal("lea started it", without="still waits for approval"))
+        await env["ben"].sees(modal("lea asked for it", without="still waits for approval"))
 
 
 async def test_who_decides_reads_who_also_asked_to_contain_the_same_until_that_waits_no_longer(tmp_path: Path) -> None:
