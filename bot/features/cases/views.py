@@ -20,7 +20,7 @@ NEVER_OUT = "no button takes one out of its case."
 def becomes_case(view: RedactedView) -> list[str]:
     """What happens to this alert, who closed it, if somebody did, and why; mrkdwn."""
     about, closing = [f"{runs.sign(view)}{runs.of_root(view.subject, view)}"], view.subject.closed
-    if closing is not None:
+    if closing is not None and view.is_open:
         about.append(f"It is {runs.closed_by(closing, view)}")
     return [*about, f"The case has its title and severity, and is yours. It leaves the open alerts, and {NEVER_OUT}"]
 

@@ -186,7 +186,7 @@ async def test_a_command_without_a_needed_input_opens_the_form_with_the_others(e
     await env["ben"].command(SOC, f"/responder run {BAN} {alert.id} reason=mine list=outbound")
     view = await env["ben"].sees(modal("Nobody reaches it any more."))
     await env["ben"].submits(view)
-    view = await env["ben"].sees(modal("anna started it"))
+    view = await env["ben"].sees(modal("anna asked for it"))
     assert filled_in(view)["reason"] == "mine"
     await env["ben"].submits(view)
     await env["ben"].sees(no_modal)
