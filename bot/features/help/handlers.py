@@ -1,4 +1,4 @@
-"""`/responder help`: what the caller may do, with ids from this channel; and what mistyped commands probably meant."""
+"""`/responder help`: what the caller may do; and what mistyped commands probably meant."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,6 @@ from bot.features.command_text import closest_match, normalize
 from core.models import Person
 
 USAGE = "help"
-EXAMPLE_ID = "~12"
 
 
 async def on_help_command(context: Context) -> None:
@@ -40,17 +39,14 @@ async def on_mistyped_command(context: Context) -> Json:
 
 
 async def _help(context: Context) -> list[str]:
-    example_id = next(iter(await context.services.outbox.alerts_in(context.channel, 1)), EXAMPLE_ID)
-    lines = help_lines(context.linked, context.services.command, example_id, context.services.commands)
+    lines = help_lines(context.linked, context.services.command, context.services.commands)
     return lines if context.linked else [*lines, notices.unlinked(context.user, context.team).text]
 
 
-def help_lines(person: Person | None, command: str, example_id: str, commands: Mapping[str, Command]) -> list[str]:
-    """One line for each verb that this person may use, with `example_id` in place of `~id`."""
+def help_lines(person: Person | None, command: str, commands: Mapping[str, Command]) -> list[str]:
+    """One line for each verb that this person may use; a line that is copied acts on nothing, as `~id` is no id."""
     allowed = [c for c in commands.values() if c.summary and _may_use(person, c)]
-    lines = [
-        f"• {code(f'{command} {c.usage}'.replace('~id', example_id), 120)} {foreign(c.summary, 200)}" for c in allowed
-    ]
+    lines = [f"• {code(f'{command} {c.usage}', 120)} {foreign(c.summary, 200)}" for c in allowed]
     lines = [f"*What you can do with* {code(command, 40)}", *lines]
     if person is not None and "manageAction" not in person.permissions:
         lines.append("You may read, but not run responders. An administrator of responder-bot can change that.")

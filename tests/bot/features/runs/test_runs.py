@@ -235,12 +235,13 @@ async def test_whoever_may_only_read_is_told_once_why_and_whom_to_ask(env: Featu
     assert [option["text"]["text"] for option in group["options"]] == [CANNOT]
 
 
-async def test_help_shows_permitted_commands_with_ids_of_the_channel(env: FeatureEnvironment) -> None:
+async def test_help_shows_permitted_commands_and_a_copied_line_acts_on_no_alert(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env["eve"].sees(card_of(alert))
     await env["eve"].command(SOC, "/responder help")
     told = text_of(await env["eve"].sees(ephemeral("What you can do with")))
-    assert f"/responder list {alert.id}" in told
+    assert "/responder list ~id" in told
+    assert alert.id not in told
     assert "/responder run" not in told
     assert "/responder template" not in told
     assert "You may read, but not run responders." in told
