@@ -1,8 +1,11 @@
 """`/responder audit ~id`: who decided what about an object."""
 
+from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.audit.views import story
+from bot.features.authorization import own_clearance
 from bot.features.base import Command, Context, Entry, Feature
+from bot.features.runs.views import runs
 
 USAGE = "audit ~id"
 
@@ -11,8 +14,11 @@ async def on_audit_command(context: Context) -> None:
     """Show the story of an alert, a case or a run; core leaves out what this person may not see."""
     _, object_id = subjects.require_id(context, USAGE)
     rows = await context.core.audit(object_id)
-    await subjects.documents(context.core, [object_id])  # which have what people call its responders
-    await responses.show(context, "Audit", story(object_id, rows))
+    about = object_id
+    for document in await subjects.documents(context.core, [object_id]):  # also for what people call its responders
+        if (subject := Subject.in_document(document, document.id)) is not None:
+            about = f"{object_id}: {runs.of_root(subject, RedactedView(subject, own_clearance(context)))}"
+    await responses.show(context, "Audit", story(about, rows))
 
 
 FEATURE = Feature(

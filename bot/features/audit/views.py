@@ -13,15 +13,15 @@ ROW_CHARS = 400
 _LOGIN = re.compile(r"[^@\s]+@[^@\s]+")
 
 
-def story(object_id: str, rows: Sequence[AuditRow]) -> Message:
-    """Who decided what about an object and what belongs to it; the newest rows if they are many."""
-    title = f"*Audit of {object_id}*"
+def story(about: str, rows: Sequence[AuditRow]) -> Message:
+    """Who decided what `about` an object (mrkdwn) and what belongs to it; the newest rows if they are many."""
+    title = f"*Audit of {about}*"
     shown = rows[-MAX_LINES:]
     if len(shown) < len(rows):
         title += f": the last {len(shown)} of {len(rows)} rows"
     if not rows:
         return notice(f"{title}\nNothing was decided on it yet, as far as you may see.")
-    return Message(title, tuple(listed(title, [f"{row.number}. {slack_date(row.at)} {_said(row)}" for row in shown])))
+    return Message(title, tuple(listed(title, [f"{slack_date(row.at)} {_said(row)}" for row in shown])))
 
 
 def _said(row: AuditRow) -> str:
