@@ -145,7 +145,7 @@ def _asked(
             [
                 f"{who} {_warned(action, view)}*{question(action, view)}*".strip(),
                 f"*{person_name(action.created_by)}* asks · {runs.sign(view)}{runs.of_root(view.subject, view, link)}"
-                f"{_note(action, view)}",
+                f"{note(action, view)}",
                 *(lines if len(lines) == 1 else [f"• {line}" for line in lines]),
                 *_may_act_on(action, view),
                 *inputs(action, view),
@@ -171,7 +171,7 @@ def question(action: Action, view: RedactedView) -> str:
     return f"{what}{undo_state.for_how_long(action)}?"
 
 
-def _note(action: Action, view: RedactedView) -> str:
+def note(action: Action, view: RedactedView) -> str:
     """Why it is asked for, as a quotation; that of an override is shown with what it overrides."""
     quoted = runs.quoted(action.note or "", NOTE_LIMIT, view) if action.override is None else ""
     return f" · {quoted}" if quoted else ""

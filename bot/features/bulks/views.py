@@ -95,7 +95,11 @@ def progress(
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
-        blocks.append(section(f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*: *Review* names each.{by_when}"))
+        blocks.append(
+            section(
+                f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*: *Review* names each.{by_when}{_note(waiting)}"
+            )
+        )
         rows = [_row(action, view, EACH_TARGETS) for action, view in waiting]
         blocks += sections(first_of(rows, MOST_NAMED, bulk.awaiting)) if rows else []
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
@@ -499,7 +503,7 @@ def review_view(
     shown = _asks("", bulk, waiting, ends)
     if waits and not ends:
         shown += _inputs(waits[0], [view for _, view in waiting])
-        shown += [section(undo_state.planned(waits[0])), *approvals.effect(responder)]
+        shown += [section(undo_state.planned(waits[0], is_bulk=True)), *approvals.effect(responder)]
     if hidden:
         shown.append(context(f"{count(hidden, 'more target')} that you may not see: somebody else decides."))
     more: list[Block] = [context(why_not or "Nothing of it waits any more.")]
@@ -541,14 +545,23 @@ def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = 
     )
 
 
-def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
-    """What all the runs get, whole, with what is hidden of any object masked in it."""
+def _of_all(views: Sequence[RedactedView]) -> RedactedView:
+    """Masks what is hidden of any of these objects, in what all their runs get."""
     others = {artifact.id: artifact for view in views for artifact in (*view.subject.artifacts, *view.subject.others)}
     highest = max(views, key=lambda view: max(view.subject.tlp, view.subject.parent_tlp))
-    view = replace(highest, subject=replace(highest.subject, others=tuple(others.values())))
+    return replace(highest, subject=replace(highest.subject, others=tuple(others.values())))
+
+
+def _note(waiting: Listed) -> str:
+    return approvals.note(waiting[0][0], _of_all([view for _, view in waiting])) if waiting else ""
+
+
+def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
+    """What all the runs get beside the note, whole, with what is hidden of any object masked in it."""
+    without_note = action.model_copy(update={"note": None})
     if action.parameters is None:
         return [section("Inputs: not recorded")]
-    lines = [f"• {line}" for line in runs.input_lines(action, view, INPUT_LIMIT)]
+    lines = [f"• {line}" for line in runs.input_lines(without_note, _of_all(views), INPUT_LIMIT)]
     return [section(part) for part in notices.parts("\n".join(lines))] if lines else []
 
 
@@ -562,7 +575,7 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End]) ->
         return sections([*_later_rows(ends, ends), *([if_so] if verb else [])])
     lasts = undo_state.for_how_long(waiting[0][0]) if waiting and not verb else ""
     what = f"{verb}{_name(bulk)} on {count(len(waiting), 'target')}{lasts}"
-    lines = [f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks"]
+    lines = [f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks{_note(waiting)}"]
     different = {frozenset((one.kind, one.data) for one in run.target or ()) or run.object_id for run, _ in waiting}
     if len(different) < len(waiting):
         lines.append(f"⚠️ Only {count(len(different), 'different target')} among them.")

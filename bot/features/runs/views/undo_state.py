@@ -84,7 +84,7 @@ def for_how_long(action: Action) -> str:
     return f" for {minutes(action.undo.after_minutes)}" if action.undo.after_minutes else " with no end"
 
 
-def planned(action: Action, *, in_short: bool = False) -> str:
+def planned(action: Action, *, in_short: bool = False, is_bulk: bool = False) -> str:
     """How long what a run does will last, and how it is taken back; mrkdwn."""
     undo = action.undo
     if action.undoes:
@@ -97,8 +97,8 @@ def planned(action: Action, *, in_short: bool = False) -> str:
     if in_short:
         return f"Ends after {minutes(undo.after_minutes)}." if undo.after_minutes else "Lasts until somebody undoes it."
     if undo.after_minutes:
-        return f"Then {by} by itself; *Undo now* ends it earlier."
-    return f"Until somebody presses *Undo*, which runs {by}."
+        return f"Then {by} by itself; *{'Undo all' if is_bulk else 'Undo now'}* ends it earlier."
+    return f"Until somebody presses *{'Undo all' if is_bulk else 'Undo'}*, which runs {by}."
 
 
 def title(undo: Undo) -> str:

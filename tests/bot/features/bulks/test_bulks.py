@@ -486,12 +486,19 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         alert_ids = [
             (await alerts(env, 1, artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}]))[0] for n in range(3)
         ]
-        await start(env, "anna", "isolate", alert_ids)
+        await start(env, "anna", 'isolate note="It <beacons>"', alert_ids)
         message = await shown(env, "3 wait for approval")
+        direct = await env["ben"].dm(env.emulator.bot_user_id)
+        assert "beacons" in text_of(await env["ben"].sees(message_in(direct, "3 wait for approval")))
+        assert "beacons" not in text_of(message)
         (backup,) = await env.client.actions("alert", alert_ids[1])
         await env["ben"].command(SOC, f"/responder deny {backup.id}")
         await env["ben"].submits(await env["ben"].sees(modal("will not run")), reason="Healthy backup")
-        await env["ben"].submits(await reviewed(env, "ben", message, "Deny all 2"))
+        review = await reviewed(env, "ben", message, "Deny all 2")
+        assert '*anna* asks · \\"It &lt;beacons&gt;\\"\\n' in text_of(review)
+        assert "• Note" not in text_of(review)
+        assert "Then Tell by itself; *Undo all* ends it earlier." in text_of(review)
+        await env["ben"].submits(review)
         message = await shown(env, "🔒 *Isolate* on 3 targets: 1 denied, 2 in force until")
         told = await env["anna"].sees(on_phone("1 denied, 2 in force"))
         denied, approved = "ip 203[.]0[.]113[.]1", "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2"
