@@ -227,12 +227,11 @@ async def on_deny_view(context: Context) -> Json:
     action, subject = await subjects.of_action(context.core, action)
     await responses.refresh_cards(context, subject, is_in_home=metadata.get("in_home") is True)
     run = views.run_on(action, RedactedView(subject, own_clearance(context)))
-    said = _denied(run, extension_id) if is_denied else _ended(run, action, extension_id)
+    denied = f"You denied {run}; it will not run."
+    if extension_id:
+        denied = f"You denied more time for {run}. It {undo_state.ends(action)}."
+    said = denied if is_denied else _ended(run, action, extension_id)
     return modals.update(modals.message_view("Denied" if is_denied else "Done", notices.notice(said)))
-
-
-def _denied(run: str, extension_id: str) -> str:
-    return f"You denied more time for {run}." if extension_id else f"You denied {run}; it will not run."
 
 
 async def _named(context: Context) -> tuple[str, str]:

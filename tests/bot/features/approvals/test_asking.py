@@ -337,6 +337,7 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         assert {"Keep with no end", "Deny", "Undo now"} <= {*labels_of(waits)}  # as a run that waits has them
         form = await env["ben"].confirms("Deny", request, reason="one hour is <enough>.")
         assert "and everybody who sees the card" in text_of(form)
+        await env["ben"].sees(modal("You denied more time for", f"It ends <!date^{at // 1000}^"))
         told = await env["anna"].sees(on_phone("Denied by ben"))
         kept = "its end stays as it is: Isolate on ip 203[.]0[.]113[.]7"
         why = "one hour is &lt;enough&gt;"
