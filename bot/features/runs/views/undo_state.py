@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from bot.block_kit import modals, notices
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import target_data
-from bot.block_kit.text import code, core_says, foreign, person_name, readable_name, slack_date, time_ahead
+from bot.block_kit.text import code, core_says, foreign, people, person_name, readable_name, slack_date, time_ahead
 from bot.clearance import RedactedView, may_see
 from bot.message import Block
 from core.common.clock import MINUTE_MS
@@ -140,6 +140,8 @@ def _until(action: Action, view: RedactedView) -> str:
     if undo.changed is not None:
         before = slack_date(undo.changed.before) if undo.changed.before is not None else "no end"
         ends += f", moved from {before} by {person_name(undo.changed.by)}"
+        if (asked := undo.extension) is not None and asked.outcome == "approved" and asked.at == undo.changed.after:
+            ends += f", approved by {people(asked.approval.approved_by)}"
     ends += _also(action, view)
     return f"maybe {ends}: nobody knows whether it took effect" if is_unknown else ends
 
