@@ -24,6 +24,7 @@ COMMAND = {"command": "/responder", "team_id": "T0LOCAL", "user_id": ANNA, "chan
     [
         ("lsit ~1", "Unknown command. Did you mean `/responder list ~1`?"),
         ("list", "Type `/responder list` and the id, such as /responder list ~12."),
+        ("run Isolate <Host>", "the id, such as /responder run Isolate &lt;Host&gt; ~12."),
         ("run ~12", "Run what? `/responder list ~12` shows what can run on ~12."),
         ("“Alert”", "Unknown command"),
     ],

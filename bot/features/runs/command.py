@@ -127,7 +127,7 @@ def _usage_error(usage: str, rest: str, command: str) -> str:
     rest = split_inputs(rest)[0]
     name, object_id = split_name_and_id(rest)
     if object_id is None or name:
-        return missing_id(usage, rest, command)
+        return missing_id(usage.replace("NAME", name[:100] or "NAME"), rest, command)
     return f"Run what? `{command} list {object_id}` shows what can run on {object_id}."
 
 

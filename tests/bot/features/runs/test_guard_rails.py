@@ -330,7 +330,9 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     await env["lea"].submits(form)
     await env["lea"].reads("You approved more time for *Contain*")
     await env["anna"].sees(reply_to(card, "Approved by lea."))
-    assert ", approved by lea" in text_of(await env["anna"].sees(card_of(alert, ", moved from"))).partition(", moved")[2]
+    assert (
+        ", approved by lea" in text_of(await env["anna"].sees(card_of(alert, ", moved from"))).partition(", moved")[2]
+    )
     after = (await env.client.action(action.id)).undo
     assert after is not None
     assert after.extension is not None
