@@ -55,7 +55,7 @@ def summary(action: Action, view: RedactedView) -> str:
         return f" · {in_force(action, view)}" if is_in_force(action) else ""
     if undo.status is None:  # it has not ended yet, or did nothing
         length = undo.after_minutes if action.status in OPEN_STATUSES else None
-        return f" · ends {minutes(length)} after it succeeded" if length else ""
+        return f" · for {minutes(length)}" if length else ""
     ended = {"undone": undone(action), "replaced": "a later run decides when it ends"}
     return f" · {ended.get(undo.status) or in_force(action, view)}"
 

@@ -278,4 +278,4 @@ def test_what_never_ran_has_no_end_ahead() -> None:
     undo = Undo(responder="Release_1_0", title="Release", after_minutes=60)
     for outcome, status in (("denied", "Failure"), ("expired", "Failure"), ("cancelled", "Deleted")):
         assert "ends 1 hour" not in str(card(ended_as(outcome, status, undo=undo)))
-    assert "ends 1 hour after it succeeded" in str(card(action(40, status="InProgress", undo=undo)))
+    assert " · for 1 hour" in str(card(action(40, status="InProgress", undo=undo)))
