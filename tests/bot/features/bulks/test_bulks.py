@@ -497,7 +497,7 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         review = await reviewed(env, "ben", message, "Deny all 2")
         assert '*anna* asks · \\"It &lt;beacons&gt;\\"\\n' in text_of(review)
         assert "• Note" not in text_of(review)
-        assert "Then Tell by itself; *Undo all* ends it earlier." in text_of(review)
+        assert "Then Tell runs by itself; *Undo all* ends it earlier." in text_of(review)
         await env["ben"].submits(review)
         message = await shown(env, "🔒 *Isolate* on 3 targets: 1 denied, 2 in force until")
         told = await env["anna"].sees(on_phone("1 denied, 2 in force"))
