@@ -61,7 +61,7 @@ async def proceed(
         await responses.show(context, CANNOT, await refusal(context, request, responder, view))
         return False
     policy = responder.policy or Policy()
-    needs_confirmation = bool(policy.confirm or policy.contains or policy.is_undo) and not confirmed
+    needs_confirmation = bool(policy.confirm or policy.contains or policy.is_undo or policy.sends_to) and not confirmed
     choices = to_choose(request, targets)
     is_open = not is_complete and (bool(responder.parameters) or responder.is_timed)
     wants_form = choices or is_open or (needs_confirmation and _has_fields(request, responder))

@@ -222,6 +222,8 @@ async def test_home_shows_what_waits_for_me_and_what_failed(flows: FlowEnvironme
     alert_id, title = await flows.alert()
     shown = await card(page, title)
     await choose(page, shown, "mail")
+    await modal(page, "nothing calls that back").get_by_role("button", name="Send to example.org").click()
+    await leave_modal(page)
     await expect(shown).to_contain_text("Mail failed", timeout=RUN_ENDS_MS)
     await screenshot(page, "flow-failed")
     run_body = {"responderId": "Demo_Isolate_Host_1_0", "objectType": "alert", "objectId": alert_id}

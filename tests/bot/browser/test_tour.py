@@ -86,7 +86,7 @@ STEPS: dict[str, Step] = {
     "Run on several": press("Extract Indicators (2)"),
     "Make a case": press("Make a case"),
     "See a storm": nothing,
-    "See one fail": nothing,
+    "See one fail": press("Send to example.org"),
     "Override a limit as Lea": filled("Override ...", "Ask to block"),
     "Approve that as Mia": at_home(press("Block")),
     "Close a false alarm": press("Close As False Positive"),

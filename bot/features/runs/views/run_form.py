@@ -220,8 +220,8 @@ def is_shown(
         return False
     declared, policy = responder.parameters or (), responder.policy
     if request.responder_id != responder.id:
-        asks = (policy is not None and bool(policy.confirm or policy.contains)) or len(request.targets) > 1
-        return not declared and not asks and not responder.is_timed
+        is_asked = policy is not None and bool(policy.confirm or policy.contains or policy.sends_to)
+        return not (declared or is_asked or len(request.targets) > 1 or responder.is_timed)
     blocks = modals.labels(view)
     return all(inputs.block_id(inputs.key_of(responder), parameter.name) in blocks for parameter in declared)
 
