@@ -95,11 +95,8 @@ def progress(
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
-        blocks.append(
-            section(
-                f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*: *Review* names each.{by_when}{_note(waiting)}"
-            )
-        )
+        asks = f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*: *Review* names each."
+        blocks.append(section(f"{asks}{by_when}{_note(waiting)}"))
         rows = [_row(action, view, EACH_TARGETS) for action, view in waiting]
         blocks += sections(first_of(rows, MOST_NAMED, bulk.awaiting)) if rows else []
         elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
@@ -576,7 +573,7 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End]) ->
     lasts = undo_state.for_how_long(waiting[0][0]) if waiting and not verb else ""
     what = f"{verb}{_name(bulk)} on {count(len(waiting), 'target')}{lasts}"
     lines = [f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks{_note(waiting)}"]
-    different = {frozenset((one.kind, one.data) for one in run.target or ()) or run.object_id for run, _ in waiting}
+    different = {runs.acts_on(run) for run, _ in waiting}
     if len(different) < len(waiting):
         lines.append(f"⚠️ Only {count(len(different), 'different target')} among them.")
     for action, view in waiting:

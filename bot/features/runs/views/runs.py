@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal
 
 from bot.block_kit import ids
@@ -333,9 +333,14 @@ def first_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0)
 
 def distinct_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0) -> str:
     """`hostname LT-0901 (2 runs), hostname LT-0902 and 2 more`, of `total` if that is more; mrkdwn."""
-    on = Counter(on_target(action, view).removeprefix(" on ") or target(view) for action, view in listed)
-    named = [f"{name} ({number} runs)" if number > 1 else name for name, number in on.items()]
+    on = Counter((on_target(run, view).removeprefix(" on ") or target(view), acts_on(run)) for run, view in listed)
+    named = [f"{name} ({number} runs)" if number > 1 else name for (name, _), number in on.items()]
     return some_of(named, MAX_TARGETS, max(total - len(listed), 0) + len(named))
+
+
+def acts_on(action: Action) -> Hashable:
+    """What tells apart on what runs act, whose names may be cut alike: its targets, or else its object."""
+    return frozenset((one.kind, one.data) for one in action.target or ()) or action.object_id
 
 
 def newest_first(actions: Sequence[Action]) -> list[Action]:

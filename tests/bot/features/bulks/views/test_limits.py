@@ -7,11 +7,12 @@ from bot.clearance import RedactedView, Subject
 from bot.features.approvals.views import decision_on_all
 from bot.features.bulks import views as bulks
 from bot.features.bulks.views import ShownTarget
-from bot.features.runs.views import inputs, questions, run_form
+from bot.features.runs.views import inputs, questions, run_form, runs
 from bot.features.runs.views.questions import OnEach
 from bot.features.runs.views.request import RunRequest
 from bot.slack_emulator.limits import problems
 from core.models import (
+    Action,
     Approval,
     Bulk,
     BulkAnswer,
@@ -178,3 +179,15 @@ def test_the_form_for_a_hundred_objects_fits() -> None:
     assert [request.keeping(kept).parameters for kept in logins] == [logins[0], {}]
     assert all(len(request.keeping(kept).metadata()) <= 3000 for kept in logins)
     assert problems("options", {"options": chosen}) == []
+
+
+def test_targets_that_are_cut_alike_are_not_counted_as_one() -> None:
+    def on(path: str) -> tuple[Action, RedactedView]:
+        url = f"https://files.example/{'a' * 700}{path}{'z' * 700}"
+        target = TargetArtifact(id="~7", data_type="url", data=url, kind="url", tlp=0)
+        return samples.awaiting().model_copy(update={"target": [target]}), VIEWS[0]
+
+    first, second = on("1"), on("2")
+    assert runs.on_target(*first) == runs.on_target(*second)
+    assert "runs)" not in runs.distinct_targets([first, second])
+    assert "(2 runs)" in runs.distinct_targets([first, first])
