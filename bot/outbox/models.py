@@ -65,9 +65,10 @@ class ButtonSet:
 class RefreshRequest:
     """Somebody waits to see an alert or a case, and a task log's card if one is named.
 
-    `root_id` may also be the key of a message: that of a group or a bulk; or that of an alert's card, for an alert that
-    is to leave its group in this channel only. `after` is the number of an event that the messages must reflect; None:
-    render them again in any case.
+    `log_id` may also be the key of a message: that to whoever lost the alert to somebody else. `root_id` may also
+    be the key of a message: that of a group or a bulk; or that of an alert's card, for an alert that is to leave
+    its group in this channel only. `after` is the number of an event that the messages must reflect; None: render
+    them again in any case.
     """
 
     root_id: str
