@@ -27,7 +27,8 @@ async def on_cancel(context: Context) -> None:
     if action.status == "Waiting" or undo_state.later_end(action) is not None:
         await on_deny(context, "Withdraw")
         return
-    _require_asker(context, action, subject)
+    subjects.require_visible(context, subject)
+    _require_asker(context, action)
     action, subject = await subjects.of_action(context.core, await answered(context.core.cancel(action.id)))
     await responses.refresh_cards(context, subject, is_in_home=is_home(context))
     if not is_home(context):
@@ -35,18 +36,14 @@ async def on_cancel(context: Context) -> None:
         await responses.respond(context, notices.notice(text), "Done")
 
 
-def _require_asker(
-    context: Context, action: Action, subject: Subject, extension: Extension | None = None
-) -> RedactedView:
+def _require_asker(context: Context, action: Action, extension: Extension | None = None) -> None:
     """A channel's message is the same for all, so this says calmly who else may end it."""
-    view = subjects.require_visible(context, subject)
     asked_by = action.created_by if extension is None else extension.asked_by
     if context.person.login != asked_by and context.person.profile != "org-admin":
         by, waits = person_name(asked_by), runs.awaits_approval(action) or extension is not None
         instead = "; *Deny* decides against it" if waits else "; ask one of them"
         sentence = f"{by} asked for this, so only they or an administrator can end it{instead}. Nothing changed."
         raise ResponderBotError("forbidden", sentence)
-    return view
 
 
 def _ended(run: str, action: Action, extension_id: str = "") -> str:
@@ -67,9 +64,10 @@ async def on_approve(context: Context) -> None:
     action_id, extension_id = await _named(context)
     action, subject = await _run(context, action_id)
     extension = _later_end(context, action, extension_id)
-    view = _require_voter(context, action, subject, extension)
+    view = subjects.require_visible(context, subject)
     if extension is None and await _is_over(context, action, subject):
         return
+    _require_voter(context, action, extension)
     subjects.require_vote(context, action, action.approval if extension is None else extension.approval)
     shown = await _approve_view(context, action, view, extension, is_in_home=is_home(context))
     await responses.open_view(context, shown, "Press *Approve* on its card.")
@@ -83,16 +81,12 @@ def _later_end(context: Context, action: Action, extension_id: str) -> Extension
     return extension
 
 
-def _require_voter(
-    context: Context, action: Action, subject: Subject, extension: Extension | None = None
-) -> RedactedView:
+def _require_voter(context: Context, action: Action, extension: Extension | None = None) -> None:
     """Refuse early whoever core would refuse to decide on it. Raises ResponderBotError("forbidden")."""
-    view = subjects.require_visible(context, subject)
     responses.require_permission(context, "manageAction")
     if (action.created_by if extension is None else extension.asked_by) == context.person.login:
         what = "run" if extension is None else "extension"
         raise ResponderBotError("forbidden", f"You asked for this {what}; somebody else must approve or deny it.")
-    return view
 
 
 async def _approve_view(
@@ -189,8 +183,7 @@ async def _no_longer_open(context: Context, action: Action, subject: Subject, re
     if runs.awaits_approval(action):
         return None
     if not runs.was_not_started(action):
-        decided = views.decision(action)
-        return notices.notice(f"{views.run_on(action, view)} no longer waits for approval. {decided}")
+        return notices.notice(views.no_longer_waits(action, view))
     responder = await subjects.responder(context.core, subject, action.responder_name)
     render = partial(views.not_approved, action, view, reason or read_report(action).message, responder)
     return await responses.with_buttons(context, f"again:{action.id}", render)
@@ -201,11 +194,12 @@ async def on_deny(context: Context, deed: str = "Deny") -> None:
     action_id, extension_id = await _named(context)
     action, subject = await _run(context, action_id)
     extension = _later_end(context, action, extension_id)
-    require = _require_voter if deed == "Deny" else _require_asker
-    view = require(context, action, subject, extension)
+    view = subjects.require_visible(context, subject)
     is_queued = deed == "Withdraw" and action.status == "Waiting"
     if extension is None and not is_queued and await _is_over(context, action, subject):
         return
+    require = _require_voter if deed == "Deny" else _require_asker
+    require(context, action, extension)
     is_in_home = is_home(context) or view_metadata(view_of(context)).get("in_home") is True
     now, login = context.services.clock_ms(), context.person.login
     await context.show_modal(views.deny_view(action, view, deed, login, now, is_in_home=is_in_home))

@@ -429,6 +429,15 @@ def run_on(action: Action, view: RedactedView) -> str:
     return f"{runs.name(action)}{acts_on}"
 
 
+def no_longer_waits(action: Action, view: RedactedView) -> str:
+    """What a run does that nobody can decide on any more, who decided, and what ends what is in force; mrkdwn."""
+    now = "no longer waits for approval"
+    if undo_state.is_in_force(action):
+        ends = "; *Undo* on its card ends it" if action.undo is not None else ""
+        now = f"is {undo_state.in_force(action, view)}{ends}"
+    return f"{run_on(action, view)} {now}. {decision(action)}"
+
+
 def later_end(action: Action, extension: Extension, view: RedactedView) -> str:
     """All that asks for a later end, after what happened to the alert and to the request before; mrkdwn."""
     happened = f"{closed(view, extension.asked_at)}{runs.denied_before(extension, view)}"
