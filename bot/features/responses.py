@@ -39,20 +39,16 @@ async def show(context: Context, title: str, message: Message) -> None:
         await context.show(title, message)
 
 
-async def show_view(context: Context, view: Json) -> bool:
-    """Open a modal with fields, or turn the one that was clicked into it; False where Slack's trigger doesn't work."""
+async def open_view(context: Context, view: Json, again: str) -> None:
+    """Open a modal with fields, or turn the one that was clicked into it.
+
+    Raises ResponderBotError("unavailable") with what to do `again` where Slack's trigger doesn't work.
+    """
     try:
         await context.show_modal(view)
     except SLACK_FAILURES as error:
         log.info("modal_not_shown", code=classify(error, "").code)
-        return False
-    return True
-
-
-async def open_view(context: Context, view: Json, again: str) -> None:
-    """Likewise. Raises ResponderBotError("unavailable") with what to do `again` where Slack's trigger doesn't work."""
-    if not await show_view(context, view):
-        raise ResponderBotError("unavailable", f"Slack opened no window for it. {again}")
+        raise ResponderBotError("unavailable", f"Slack opened no window for it. {again}") from error
 
 
 async def show_with_buttons(context: Context, title: str, about: str, render: Callable[[ButtonIds], Message]) -> None:

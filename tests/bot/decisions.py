@@ -66,7 +66,7 @@ def _of_holder(what: str, holder: Json) -> Iterator[str]:
     for button in _buttons(blocks):
         family = ids.family(str(button.get("action_id")))
         dialog = " ".join(_texts(button.get("confirm") or {}))
-        if family in STARTS and "needs inputs" not in text:
+        if family in STARTS:
             yield from _lacking("a run", text, _TARGET, _TIME)
         label = str((button.get("text") or {}).get("text"))
         if label.startswith("Approve") and not dialog and family not in OPENS_A_MODAL:

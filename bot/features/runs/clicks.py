@@ -52,14 +52,17 @@ async def _start_selected(
 
 
 async def on_run_button(context: Context) -> None:
-    """Run what the person confirmed, or show the form: for the inputs, or for why rules are overridden.
+    """Run what the person confirmed, or show the form that asks why rules are overridden.
 
     Ask again if the run beside which it was to run has ended.
     """
     intent = await responses.clicked_intent(context)
     request = RunRequest.from_text(intent.argument)
     if intent.what == "form":
-        await _show_form(context, request)
+        responder, targets = await flow.offered(context, request)
+        if responder.can_run:
+            raise ResponderBotError("conflict", "No rule blocks it any more; run it as usual.")
+        await flow.show_form(context, request, responder, targets, choices=to_choose(request, targets))
         return
     running = await context.core.action(request.anyway) if request.anyway else None
     if running is not None and not runs.is_open(running):
@@ -68,13 +71,6 @@ async def on_run_button(context: Context) -> None:
         await responses.show(context, run_form.deed(responder, 1), question)
         return
     await flow.start(context, request, f"run-{button_token(context)}")
-
-
-async def _show_form(context: Context, request: RunRequest) -> None:
-    responder, targets = await flow.offered(context, request)
-    if request.override_reason is not None and responder.can_run:
-        raise ResponderBotError("conflict", "No rule blocks it any more; run it as usual.")
-    await flow.show_form(context, request, responder, targets, choices=to_choose(request, targets))
 
 
 async def on_run_again_button(context: Context) -> None:

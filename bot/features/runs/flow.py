@@ -101,12 +101,7 @@ async def show_form(
 ) -> None:
     """Show the inputs as fields, and what to act on of `choices`; if it already runs, that too."""
     shown = await parameters.form_view(context, request, responder, targets, running, choices, on)
-    if await responses.show_view(context, shown):
-        return
-    view = targets[0].view
-    render = partial(questions.needs_inputs, request, responder, view)
-    about = f"inputs:{view.subject.id}:{responder.id}:{request.again}"
-    await responses.show_with_buttons(context, "Inputs", about, render)
+    await responses.open_view(context, shown, "Nothing was run; ask again.")
 
 
 async def question(

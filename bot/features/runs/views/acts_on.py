@@ -27,7 +27,6 @@ from bot.message import Block
 from core.common.words import count, some_of
 from core.models import OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
 
-MAX_CHECKBOXES = 10  # in Slack
 NAME_LIMIT = OPTION_LIMIT - 2  # characters of a target between backticks
 GOT_LIMIT, MOST_GOT = 120, 10  # characters of an observable that a run gets, and how many are named
 NOTHING_CHOSEN = "Choose what it should act on."
@@ -89,7 +88,7 @@ def field(choices: Sequence[Choice], key: str) -> list[Block]:
         fitting = choice.offered.artifacts
         offered_here = [one for one in fitting if not _is_protected(one, choice)] or fitting
         named = len(fitting) - len(offered_here)
-        if len(offered_here) <= MAX_CHECKBOXES:
+        if len(offered_here) <= modals.MAX_CHECKBOXES:
             element |= {"type": "checkboxes", "options": _options(offered_here, choice, is_code=True)}
         else:
             options = _options(offered_here[:MAX_OPTIONS], choice)

@@ -242,17 +242,6 @@ def _target(view: RedactedView) -> str:
     return foreign(clip_middle(runs.target(view), runs.TARGET_LIMIT), runs.TARGET_LIMIT)
 
 
-def needs_inputs(request: RunRequest, responder: OfferedResponder, view: RedactedView, button: ButtonIds) -> Message:
-    """Leads to the inputs where no modal could be opened."""
-    on = _target(view) if len(request.targets) == 1 else count(len(request.targets), "target")
-    text = f"{names.shown(responder)} on {on} needs inputs. Nothing was run."
-    if request.parameters and not request.again:
-        text += " What you typed is not kept."
-    value = button(intent_of("form", replace(request, parameters={}), view))
-    fill = button_element("Give the inputs", ids.RUN, value)
-    return Message(text, (section(text), actions(fill, _dismiss(view.subject, button))))
-
-
 def collision(
     request: RunRequest,
     running: Action,
