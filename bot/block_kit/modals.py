@@ -10,6 +10,7 @@ from core.common.decoding import mapping
 
 View = Mapping[str, Any]
 INPUT_LIMIT = 3000  # characters
+MAX_CHECKBOXES = 10  # in a field
 
 
 def modal(
@@ -121,6 +122,17 @@ def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], 
         "initial_option": first,
     }
     return input_block(block_id, label, element)
+
+
+def ticked_fields(block_id: str, label: str, options: Sequence[tuple[str, str]]) -> list[Block]:
+    """Check boxes (value, text), all ticked, in as many fields as Slack wants; the first has this block id."""
+    entries = [{"text": plain(text), "value": value} for value, text in options]
+    fields = list[Block]()
+    for start in range(0, len(entries), MAX_CHECKBOXES):
+        part, of = entries[start : start + MAX_CHECKBOXES], f"{block_id}{start or ''}"
+        element = {"type": "checkboxes", "action_id": _action_id(of), "options": part, "initial_options": part}
+        fields.append(input_block(of, label, element, optional=True))
+    return fields
 
 
 def input_block(

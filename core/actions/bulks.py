@@ -84,7 +84,7 @@ class TargetState:
 
 
 _Checked = tuple[CheckedRun, reports.SerializedParameters] | Refusal
-NOT_SHOWN = Refusal("conflict", "It was not shown with those that were decided, so it goes on waiting.")
+NOT_SHOWN = Refusal("conflict", "It was not among those that were decided, so it goes on waiting.")
 
 
 class Bulks:

@@ -108,14 +108,13 @@ class Person(EmulatedUser):
 
     async def submits(self, form: Json, **fields: Any) -> Json:
         """Fill in these fields of a form, options by what they say, and submit it. The answer may have `errors`."""
-        values: Json = {}
-        for name, value in fields.items():
-            block = field_of(form, name)
-            element = block["element"]
-            options = {one["text"]["text"]: one["value"] for one in _options(element)}
-            entered = [options.get(one, one) for one in _listed(value)]
-            values[block["block_id"]] = {element["action_id"]: entered if isinstance(value, list) else entered[0]}
-        return await self.submit(form["id"], values)
+        return await self.submit(form["id"], _entered(form, fields))
+
+    async def fills_in(self, form: Json, **fields: Any) -> None:
+        """Likewise, without submitting it."""
+        for block_id, values in _entered(form, fields).items():
+            for action_id, value in values.items():
+                await self.click(None, view_id=form["id"], block_id=block_id, action_id=action_id, value=value)
 
     async def _place(self, shown: Json) -> Json:
         """Where something is shown to this person, once it is."""
@@ -291,6 +290,18 @@ def _name(field: Json) -> str:
     """The name of a field: its input, or the kind of its block."""
     kind, *more = str(field["block_id"]).split(":")
     return more[-1] if kind == "input" else kind
+
+
+def _entered(form: Json, fields: Mapping[str, Any]) -> Json:
+    """The values of these fields, as a submission has them."""
+    values: Json = {}
+    for name, value in fields.items():
+        block = field_of(form, name)
+        element = block["element"]
+        options = {one["text"]["text"]: one["value"] for one in _options(element)}
+        entered = [options.get(one, one) for one in _listed(value)]
+        values[block["block_id"]] = {element["action_id"]: entered if isinstance(value, list) else entered[0]}
+    return values
 
 
 def _listed(value: Any) -> list[Any]:

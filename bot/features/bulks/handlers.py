@@ -64,7 +64,7 @@ async def on_details(context: Context) -> None:
         context,
         views.in_title(bulk, f" ({bulk.total})"),
         about,
-        lambda button: views.details(bulk, shown, start, button=button),
+        lambda button: views.details(bulk, shown, start, context.person.login, button=button),
     )
 
 
@@ -110,29 +110,40 @@ def _deed(context: Context, bulk: Bulk, waiting: Sequence[tuple[Action, Redacted
 
 
 async def on_approve_view(context: Context) -> Json:
-    """Approve those of its runs that this person has read, if they still wait and are the same."""
+    """Approve those of its runs that this person has read and ticked, if they still wait and are the same."""
     submitted = view_of(context)
     bulk = await context.core.bulk(str(view_metadata(submitted).get("id") or ""))
     listed, request = await _runs(context, bulk), str(view_metadata(submitted).get("request") or "")
     shown = await _review_view(context, bulk, listed, request, has_changed=True)
     if shown["private_metadata"] != submitted.get("private_metadata"):
         return modals.update(shown)
-    approved = await answered(context.core.approve_bulk(bulk.id, view_metadata(submitted)["runs"]))
+    ticked = _ticked(submitted)
+    if not ticked:
+        return modals.errors({views.TICKED: "Tick at least one."})
+    approved = await answered(context.core.approve_bulk(bulk.id, ticked))
     done = views.decided(bulk, await masked(context, approved), "approved", listed, is_later_end=bool(request))
     return modals.update(modals.message_view("Done", done))
 
 
+def _ticked(view: modals.View) -> list[str]:
+    """Those of the runs of a modal that are ticked there; all, if it asks for none."""
+    fields = [field for field in modals.elements(view) if field.startswith(views.TICKED)]
+    ticked = [run_id for field in fields for run_id in modals.chosen(view, field)]
+    return [run_id for run_id in view_metadata(view)["runs"] if run_id in ticked or not fields]
+
+
 async def on_deny_button(context: Context) -> None:
-    """Ask why those of its runs that this person has read are denied; who asked for them withdraws them."""
-    intent = await responses.clicked_intent(context)
-    read, bulk = view_metadata(view_of(context)).get("runs"), await context.core.bulk(intent.object_id)
+    """Ask why those of its runs that this person has read and ticked are denied; who asked for them withdraws them."""
+    intent, view = await responses.clicked_intent(context), view_of(context)
+    read, bulk = _ticked(view) if view_metadata(view) else None, await context.core.bulk(intent.object_id)
     if intent.what == "bulk_withdraw" and context.person.login != bulk.created_by:
         asked_by = person_name(bulk.created_by)
-        raise ResponderBotError("forbidden", f"{asked_by} asked for it, and withdraws it. *Review* has *Deny all*.")
+        raise ResponderBotError("forbidden", f"{asked_by} asked for it, and withdraws it. *Review* has *Deny*.")
     listed, request = await _runs(context, bulk), intent.argument
     waiting = [one for one in views.waiting(listed, request) if read is None or (one[2] or one[0]).id in read]
     if not waiting:
-        await responses.respond(context, notices.notice("Nothing of it waits any more."), "Deny")
+        why = "Nothing of it waits any more." if read != [] else "Nothing was ticked, so nothing was denied."
+        await responses.respond(context, notices.notice(why), "Deny")
         return
     deed = _deed(context, bulk, waiting)
     await context.show_modal(views.deny_view(bulk, [one[:2] for one in waiting], request, deed))

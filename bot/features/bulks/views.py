@@ -10,7 +10,9 @@ from bot.block_kit.elements import actions, button_element, pages
 from bot.block_kit.text import (
     DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
+    OPTION_LIMIT,
     clip,
+    clip_apart,
     context,
     first_of,
     foreign,
@@ -44,10 +46,11 @@ from core.models import (
 )
 from core.models.inputs import NOTE_LIMIT
 
-REASONS = 10
 PAGE = 40  # objects in Show each
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 MOST_NAMED = 10  # objects in the direct message to who decides
+TICKED = "decide"  # the fields of what somebody decides on
+TARGET_LIMIT = 1000
 REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
 EACH_TARGETS = 3  # of each object in Show each
 LINES_LIMIT = 2900  # characters of a section
@@ -446,8 +449,8 @@ class ShownTarget:
     action: Action | None = None
 
 
-def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: ButtonIds) -> Message:
-    """What became of each object that the person may see, from number `start` on, and how it can be undone.
+def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, *, button: ButtonIds) -> Message:
+    """What became of each object that `login` may see, from number `start` on, and how it can be undone.
 
     First what was refused or failed.
     """
@@ -456,21 +459,16 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, *, button: But
     lines: list[str] = []
     for target in ordered[start : start + PAGE]:
         undo_buttons = undos.buttons(target.action, target.view, button) if target.action is not None else []
-        line = _line(target)
-        if undo_buttons or len(lines) == REASONS:
-            blocks += sections(lines)
+        if undo_buttons:
+            blocks += [*sections(lines), section(_line(target)), actions(*undo_buttons)]
             lines = []
-        if len(undo_buttons) == 1:
-            blocks.append({**section(line), "accessory": undo_buttons[0]})
-        elif undo_buttons:
-            blocks += [section(line), actions(*undo_buttons)]
         else:
-            lines.append(line)
+            lines.append(_line(target))
     blocks += sections(lines)
     if hidden := len(bulk.targets) - len(shown):
         blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
     others = pages(ids.BULK_DETAILS, Intent("bulk_details", bulk.id), start, PAGE, len(ordered), button)
-    others += [_withdraw_all(bulk, button)] if bulk.awaiting else []
+    others += [_withdraw_all(bulk, button)] if bulk.awaiting and login == bulk.created_by else []
     blocks += [actions(*others)] if others else []
     return Message(f"{_name(bulk)}: {count(len(shown), 'target')}", tuple(blocks))
 
@@ -489,14 +487,15 @@ def review_view(
 ) -> dict[str, Any]:
     """Asks to approve what waits of it, with each object, the inputs, how long it lasts and what it does.
 
-    With a `request` to let it last longer, as that asks. `hidden` others they may not see, and don't decide on;
-    `why_not`: why they decide on none, where the `deed` of who asked is *Withdraw*. The metadata has the runs and a
-    digest of what is shown; `has_changed`: somebody has read something else before.
+    They decide on those that they tick. With a `request` to let it last longer, as that asks. `hidden` others they may
+    not see, and don't decide on; `why_not`: why they decide on none, where the `deed` of who asked is *Withdraw*. The
+    metadata has the runs and a digest of what is shown; `has_changed`: somebody has read something else before.
     """
     waits, ends = [action for action, _ in waiting], by_request(waiting).get(request, [])
     total, ids_ = len(waits), [end.id for *_, end in ends] or [action.id for action in waits]
     keeps = "Keep with no end" if ends and ends[0][2].at is None else "Keep longer"
-    label = f"{keeps} ({total})" if ends else in_title(bulk, f" ({total})")
+    label = keeps if ends else in_title(bulk, "")
+    title = f"{keeps} ({total})?" if ends else in_title(bulk, f" ({total})?")
     shown = _asks("", bulk, waiting, ends)
     if waits and not ends:
         shown += _inputs(waits[0], [view for _, view in waiting])
@@ -507,13 +506,16 @@ def review_view(
     if may_decide := not why_not and bool(waits):
         policy = responder.policy if responder is not None else None
         needs = undo_state.needed(ends[0][2]) if ends else approvals.decision_on_all(waits)
+        targets = [runs.target_in_plain(*one, TARGET_LIMIT) for one in waiting]
+        options = [*zip(ids_, clip_apart(targets, OPTION_LIMIT), strict=True)]
         more = [context(*filter(None, [needs, approvals.named_approvers(policy)]))]
+        more += modals.ticked_fields(TICKED, "Decide on", options) if total > 1 else []
     if waits and (may_decide or deed == "Withdraw"):
         value = button(Intent("bulk_deny", bulk.id, request))
-        more.append(actions(button_element(f"{deed} all {total}", ids.BULK_DENY, value)))
+        more.append(actions(button_element("Deny" if may_decide else f"Withdraw all {total}", ids.BULK_DENY, value)))
     about = {"id": bulk.id, "runs": ids_, "request": request, "shown": approvals.digest(shown)}
     return modals.modal(
-        f"{label}?",
+        title,
         [*notices.changed(has_changed), *shown, *more],
         callback_id=ids.BULK_APPROVE_VIEW,
         submit=label if may_decide else "",

@@ -24,6 +24,7 @@ from tests.bot.people import (
     app_home,
     card_of,
     direct_message,
+    filled_in,
     message_in,
     modal,
     on_phone,
@@ -222,8 +223,8 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         await env["ben"].command(SOC, "/responder pending")
         await env["ben"].reads("*Ban an address on 12 targets?* · anna")
 
-        view = await reviewed(env, "ben", message, "Deny all 12")
-        assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address (12)?", "Ban an address (12)")
+        view = await reviewed(env, "ben", message, " (12)?")
+        assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address (12)?", "Ban an address")
         text = text_of(view)
         assert "*Ban an address on 12 targets?*\\n*anna* asks" in text
         for words in (
@@ -234,7 +235,7 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         ):
             assert words in text
         assert all(f" ({one})" in text for one in alert_ids)
-        assert text.count("ET MALWARE Beacon") == len(alert_ids)
+        assert text.count("• 🟠 ") == len(alert_ids)
         await env["ben"].submits(view)
         await env["ben"].sees(modal("You approved 12 runs: Ban an address on "))
         ended = await shown(env, "12 of 12 succeeded")
@@ -256,7 +257,7 @@ async def test_who_asked_for_a_bulk_withdraws_all_that_waits_of_it_while_somebod
         alert_ids = await alerts(env, 3)
         await start(env, "anna", "contain", alert_ids)
         message = await shown(env, "3 wait for approval")
-        read = await reviewed(env, "ben", message, "Deny all 3")
+        read = await reviewed(env, "ben", message, " (3)?")
         own = await reviewed(env, "anna", message, "Withdraw all 3")
         form = await env["anna"].confirms("Withdraw all 3", own)
         assert "*Withdraw Contain on 3 targets?*" in text_of(form)
@@ -273,9 +274,9 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         alert_ids = await alerts(env, 3)
         await start(env, "anna", "contain", alert_ids)
         message = await shown(env, "3 wait for approval")
-        late = await reviewed(env, "lea", message, "Deny all 3")
-        view = await reviewed(env, "ben", message, "Deny all 3")
-        form = await env["ben"].confirms("Deny all 3", view, reason="Wrong <hosts>")
+        late = await reviewed(env, "lea", message, " (3)?")
+        view = await reviewed(env, "ben", message, " (3)?")
+        form = await env["ben"].confirms("Deny", view, reason="Wrong <hosts>")
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
         assert "*Deny Contain on 3 targets?*\\n*anna* asks" in text_of(form)
         await env["ben"].reads("You denied 3 runs: Contain on ")
@@ -300,7 +301,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         view = await reviewed(env, "anna", message, "1 more target that you may not see: somebody else decides.")
         assert red not in text_of(view)
         assert "For few eyes" not in text_of(view)
-        view = await reviewed(env, "lea", message, "Deny all 2")
+        view = await reviewed(env, "lea", message, " (2)?")
         assert "For few eyes" in text_of(view)
         # Its level may rise after it was read: then core leaves it.
         await env.client.request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3})
@@ -316,17 +317,50 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         (seen,), (red,) = await alerts(env, 1), await alerts(env, 1, tlp=3, title="For few eyes")
         await start(env, "ben", "contain", [seen, red])
         message = await shown(env, "2 wait for approval")
-        view = await reviewed(env, "anna", message, "Deny all 1")
-        assert view["submit"]["text"] == "Contain (1)"
+        view = await reviewed(env, "anna", message, " (1)?")
+        assert view["title"]["text"] == "Contain (1)?"
         await env["anna"].submits(view)
         done = text_of(await env["anna"].reads("You approved 1 run: Contain on "))
-        assert "It was not shown with those that were decided, so it goes on waiting." in done
+        assert "It was not among those that were decided, so it goes on waiting." in done
         assert "For few eyes" not in done
         await shown(env, "1 waits for approval, 1 of 2 succeeded")
         assert (await env.client.actions("alert", red))[0].status == "Waiting"
-        view = await reviewed(env, "lea", message, "Deny all 1")
-        await env["lea"].confirms("Deny all 1", view)
+        view = await reviewed(env, "lea", message, " (1)?")
+        await env["lea"].confirms("Deny", view)
         await env["lea"].reads("You denied 1 run: Contain on ")
+
+
+async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
+        *others, backup = [
+            (await alerts(env, 1, artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}]))[0] for n in range(12)
+        ]
+        await start(env, "anna", "isolate", [*others, backup])
+        message = await shown(env, "12 wait for approval")
+        review = await reviewed(env, "ben", message, "(12)?")
+        fields = filled_in(review)
+        assert [*map(len, fields.values())] == [10, 2]  # all are ticked
+        (healthy,) = [text for text in fields["decide10"] if backup in text]
+        assert healthy.startswith("ip 203[.]0[.]113[.]11, of ")
+        nothing = await env["ben"].submits(review, decide=[], decide10=[])
+        assert nothing["errors"] == {"decide": "Tick at least one."}
+        await env["ben"].presses("Deny", review)
+        await env["ben"].reads("Nothing was ticked, so nothing was denied.")
+
+        review = await reviewed(env, "ben", message, "(12)?")
+        await env["ben"].fills_in(review, decide=[], decide10=[healthy])
+        form = await env["ben"].confirms("Deny", review, reason="Healthy backup")
+        assert "*Deny Isolate on 1 target?*" in text_of(form)
+        assert others[0] not in text_of(form)
+        message = await shown(env, "11 wait for approval, 1 denied")
+
+        review = await reviewed(env, "ben", message, "(11)?")
+        left = filled_in(review)["decide10"]
+        await env["ben"].submits(review, decide10=[])
+        done = text_of(await env["ben"].reads("You approved 10 runs: Isolate on "))
+        assert f"{others[10]}: It was not among those that were decided, so it goes on waiting." in done
+        assert others[10] in left[0]
+        await shown(env, "1 waits for approval, 10 of 12 succeeded, 1 denied")
 
 
 async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> None:
@@ -440,7 +474,9 @@ async def test_who_asked_withdraws_all_on_the_message_and_nobody_else(tmp_path: 
         await start(env, "anna", "isolate", alert_ids)
         message = await shown(env, "2 wait for approval")
         await env["ben"].presses("Withdraw all", message)
-        await env["ben"].reads("anna asked for it, and withdraws it. *Review* has *Deny all*.")
+        await env["ben"].reads("anna asked for it, and withdraws it. *Review* has *Deny*.")
+        await env["ben"].presses("Show each", message)
+        await env["ben"].sees(modal("needs 1 approval · for 1 hour", without="Withdraw all"))
         await env["anna"].presses("Show each", message)  # as from the App Home, where a bulk has no message
         form = await env["anna"].confirms("Withdraw all", await env["anna"].sees(modal("Withdraw all")))
         assert all(one in text_of(form) for one in alert_ids)
@@ -494,7 +530,7 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         (backup,) = await env.client.actions("alert", alert_ids[1])
         await env["ben"].command(SOC, f"/responder deny {backup.id}")
         await env["ben"].submits(await env["ben"].sees(modal("will not run")), reason="Healthy backup")
-        review = await reviewed(env, "ben", message, "Deny all 2")
+        review = await reviewed(env, "ben", message, " (2)?")
         assert '*anna* asks · \\"It &lt;beacons&gt;\\"\\n' in text_of(review)
         assert "• Note" not in text_of(review)
         assert "Then Tell runs by itself; *Undo all* ends it earlier." in text_of(review)
@@ -510,6 +546,11 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         each = f".\\nDenied by ben: {denied}.\\n>Healthy backup\\nApproved by ben: {approved}."
         await env["anna"].sees(message_in(direct, each))
         assert "203" not in text_of(message)  # which fits any channel
+        for verb, on in (("approve", alert_ids[0]), ("deny", alert_ids[2])):  # what became of it, before who may decide
+            (run,) = await env.client.actions("alert", on)
+            await env["anna"].command(SOC, f"/responder {verb} {run.id}")
+            now = text_of(await env["anna"].reads(" is in force until <!date^"))
+            assert "; *Undo* on its card ends it. Approved by ben." in now
 
 
 async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undone_all(tmp_path: Path) -> None:
@@ -521,7 +562,7 @@ async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undon
         ]
         await start(env, "anna", "isolate", alert_ids)
         message = await shown(env, "5 wait for approval")
-        view = await reviewed(env, "lea", message, "Deny all 5")
+        view = await reviewed(env, "lea", message, " (5)?")
         await env["lea"].submits(view)
         message = await shown(env, "5 in force with no end")
         form = await env["ben"].confirms("Undo all", message)
@@ -642,9 +683,9 @@ async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: P
         assert "and starts after 1 approval by " in text_of(question)
         await env["anna"].presses("Ask to isolate (2)", question)
         message = await shown(env, "2 wait for approval")
-        view = await reviewed(env, "ben", message, "Deny all 2")
+        view = await reviewed(env, "ben", message, " (2)?")
         assert "\\n".join(lines) in text_of(view)
-        form = await env["ben"].confirms("Deny all 2", view)
+        form = await env["ben"].confirms("Deny", view)
         assert "\\n".join(lines) in text_of(form)
 
 

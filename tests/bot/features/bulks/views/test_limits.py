@@ -99,7 +99,7 @@ def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
         ShownTarget(target, view, ended.model_copy(update={"id": f"~{n + 100}"}))
         for n, (target, view) in enumerate(zip(found.targets, VIEWS, strict=True))
     ]
-    pages = [bulks.details(found, shown, start_at, button=button) for start_at in (0, 40, 80)]
+    pages = [bulks.details(found, shown, start_at, "anna", button=button) for start_at in (0, 40, 80)]
     for page in pages:
         fine_view(modals.message_view("Run on several", page))
     assert all(sum(one in json.dumps(page.blocks) for page in pages) == 1 for one in IDS)
