@@ -221,7 +221,8 @@ def _serve(args: argparse.Namespace) -> int:
 
 
 async def _serve_both(core_settings: "CoreSettings", bot_settings: "BotSettings") -> int:
-    async with core_and_bot(core_settings, bot_settings, lambda url: core_cli.announce(f"core: {url}")) as (core, *_):
+    both = core_and_bot(core_settings, bot_settings, lambda url: core_cli.announce(f"core: {url}"))
+    async with both as (core, bot, _), _announcing(bot):
         await core.until_stopped()
     return 0
 
@@ -257,7 +258,7 @@ def _bot(args: argparse.Namespace) -> int:
     async def serve() -> int:
         await _check_key(settings)
         running = _running_bot(settings, settings.bot.core_url, settings.bot.core_api_key)
-        async with running as bot, systemd.alive():
+        async with running as bot, _announcing(bot), systemd.alive():
             await bot.until_ended()
         return 0
 
@@ -279,21 +280,28 @@ async def _check_key(settings: "BotSettings") -> None:
 async def _running_bot(
     settings: "BotSettings", core_url: str, key: str, database: "Database | None" = None
 ) -> "AsyncIterator[Bot]":
-    """Run the bot, and say so once it is connected to Slack. `database`: core's, if it is in this process."""
+    """Run the bot. `database`: core's, if it is in this process."""
     from bot.app import running
     from core.client import CoreClient
     from core.common.clock import now_ms
+
+    async with CoreClient(core_url, key) as core, running(settings, core, clock_ms=now_ms, database=database) as bot:
+        yield bot
+
+
+@asynccontextmanager
+async def _announcing(bot: "Bot") -> AsyncIterator[None]:
+    """Say once that the bot is connected to Slack."""
 
     async def announce() -> None:
         await bot.connected.wait()
         core_cli.announce(f"bot: {bot.transport.check().message}")
 
-    async with CoreClient(core_url, key) as core, running(settings, core, clock_ms=now_ms, database=database) as bot:
-        announcing = asyncio.create_task(announce())
-        try:
-            yield bot
-        finally:
-            await cancel_and_wait(announcing)
+    announcing = asyncio.create_task(announce())
+    try:
+        yield
+    finally:
+        await cancel_and_wait(announcing)
 
 
 def _open_database(location: "Location", opening: "Opening | None" = None) -> "Database":
@@ -626,37 +634,9 @@ def _try_in(args: argparse.Namespace, state: Path) -> int:
         return _run_until_stopped(demo.emulator_only(_print, args.port))
     if args.once:
         return _run_until_stopped(
-            demo.main_job(state, _open_core, manifest, _print, as_json=args.json), when_stopped=130
+            demo.main_job(state, core_and_bot, manifest, _print, as_json=args.json), when_stopped=130
         )
-    return _run_until_stopped(demo.serve(state, _open_core, manifest, _print, port=args.port))
-
-
-class _EmbeddedCore:
-    """The `bot.demo` interface of a core that runs in this process."""
-
-    def __init__(self, core: "Core", url: str) -> None:
-        self._core = core
-        self.url = url
-        self.database = core.database
-
-    async def add_user(self, login: str, profile: Any, clearance: int, slack_id: str) -> str:
-        try:
-            return await self._core.people.add(login, profile, clearance=clearance, slack_id=slack_id)
-        except ResponderBotError as error:
-            if error.code != "exists":
-                raise
-            return await self._core.people.temporary_key(login, profile)  # --state names a folder that was used before
-
-
-@asynccontextmanager
-async def _open_core(tables: Mapping[str, Any], folder: Path) -> AsyncIterator[_EmbeddedCore]:
-    """Run core with these settings; its files are below `folder`."""
-    from core.app import serving
-    from core.common.settings_file import Sections
-    from core.settings import core_settings
-
-    async with serving(core_settings(Sections(folder, "try", tables, {})), open_=_open_database) as (core, url):
-        yield _EmbeddedCore(core, url)
+    return _run_until_stopped(demo.serve(state, core_and_bot, manifest, _print, port=args.port))
 
 
 if __name__ == "__main__":

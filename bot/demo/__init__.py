@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bot.demo.environment import OpenCore, demo_environment, listen, pointers
+from bot.demo.environment import Start, demo_environment, listen, pointers
 from bot.demo.script import run_script
 
 Print = Callable[[str], None]
@@ -13,14 +13,14 @@ Print = Callable[[str], None]
 
 async def serve(
     state: Path,
-    open_core: OpenCore,
+    start: Start,
     manifest: Mapping[str, Any],
     print_line: Print,
     *,
     port: int,
 ) -> int:
     """Post the sample alerts, print the page's address, serve until cancelled."""
-    async with demo_environment(state, open_core, manifest, port=port) as environment:
+    async with demo_environment(state, start, manifest, port=port) as environment:
         alert_ids = [await environment.post_alert(number) for number in range(3)]
         environment.emulator.pointers += pointers(environment, alert_ids)
         print_line(f"Open this in your browser: {environment.emulator.page_url}   (Ctrl+C stops it)")
@@ -30,14 +30,14 @@ async def serve(
 
 async def main_job(
     state: Path,
-    open_core: OpenCore,
+    start: Start,
     manifest: Mapping[str, Any],
     print_line: Print,
     *,
     as_json: bool,
 ) -> int:
     """Run the scripted demo once; return the exit status, 0 on success."""
-    async with demo_environment(state, open_core, manifest) as environment:
+    async with demo_environment(state, start, manifest) as environment:
         return await run_script(environment, print_line, as_json=as_json)
 
 

@@ -7,20 +7,22 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import BasicAuth, ClientError, ClientSession, web
 
-from bot.app import running
+from bot.app import Bot
 from bot.block_kit.text import readable_name
-from bot.settings import parse
+from bot.settings import BotSettings, parse
 from bot.slack_emulator import Pointer, SlackEmulator
+from core.app import Core
 from core.client import CoreClient
-from core.common.clock import now_ms
-from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.common.private_files import replace_text
+from core.common.settings_file import Sections
 from core.common.tasks import cancel_and_wait
+from core.models import Profile
+from core.settings import CoreSettings, core_settings
 
 HERE = Path(__file__).parent
 ALERTS = "C0ALERTS"
@@ -45,7 +47,7 @@ ISOLATE = "Demo_Isolate_Host_1_0"
 RELEASE = "Demo_Release_Host_1_0"
 DETONATE = "Demo_Detonate_1_0"
 
-PEOPLE = (  # Slack id, name, real name, profile, clearance
+PEOPLE: tuple[tuple[str, str, str, Profile, int], ...] = (  # Slack id, name, real name, profile, clearance
     (ANNA, "anna", "Anna (analyst)", "analyst", 2),
     (BEN, "ben", "Ben (analyst)", "analyst", 2),
     (LEA, "lea", "Lea (lead)", "org-admin", 3),
@@ -59,18 +61,8 @@ CHANNELS: tuple[Mapping[str, Any], ...] = (
 )
 
 
-class EmbeddedCore(Protocol):
-    """A running core, as far as the demo needs it. `bot.cli` provides it: only it may import core's internals."""
-
-    url: str
-    database: Database
-
-    async def add_user(self, login: str, profile: str, clearance: int, slack_id: str) -> str:
-        """Add a user, linked to `slack_id` unless it is empty. Returns the API key."""
-        ...
-
-
-OpenCore = Callable[[Mapping[str, Any], Path], AbstractAsyncContextManager[EmbeddedCore]]
+Start = Callable[[CoreSettings, BotSettings], AbstractAsyncContextManager[tuple[Core, Bot, str]]]
+"""Runs core and the bot; gives core's URL, too."""
 
 
 @dataclass
@@ -108,7 +100,7 @@ class DemoEnvironment:
 
 @asynccontextmanager
 async def demo_environment(
-    state: Path, open_core: OpenCore, manifest: Mapping[str, Any], *, port: int = 0
+    state: Path, start: Start, manifest: Mapping[str, Any], *, port: int = 0
 ) -> AsyncIterator[DemoEnvironment]:
     """Start everything. The page listens on `port` and core on the next one; 0 picks free ports."""
     async with AsyncExitStack() as stack:
@@ -118,27 +110,35 @@ async def demo_environment(
         stack.push_async_callback(emulator.stop)
         received: list[Mapping[str, Any]] = []
         receiver = await stack.enter_async_context(_receiver(received))
-        core = await stack.enter_async_context(open_core(_core_tables(receiver, port, state), state))
+        core_part = core_settings(Sections(state, "try", _core_tables(receiver, port)))
+        bot_part = parse(_bot_tables(emulator), state)
+        core, _, url = await stack.enter_async_context(start(core_part, bot_part))
         keys = {
-            name: await core.add_user(name, profile, clearance, f"{TEAM}:{slack_id}")
+            name: await _key(core, name, profile, clearance, f"{TEAM}:{slack_id}")
             for slack_id, name, _, profile, clearance in PEOPLE
         }
-        keys["siem"] = await core.add_user("siem", "source", 0, "")
-        keys[SURICATA] = await core.add_user(SURICATA, "source", 0, "")
-        keys[FIREWALL] = await core.add_user(FIREWALL, "reader", 0, "")
-        keys["bot"] = await core.add_user("bot", "service", 0, "")
-        siem = await stack.enter_async_context(CoreClient(core.url, keys["siem"]))
-        lead = await stack.enter_async_context(CoreClient(core.url, keys["lea"]))
-        as_bot = await stack.enter_async_context(CoreClient(core.url, keys["bot"]))
-        settings = parse(_bot_tables(emulator, core.url, keys["bot"]), state)
-        await stack.enter_async_context(running(settings, as_bot, clock_ms=now_ms, database=core.database))
+        keys["siem"] = await _key(core, "siem", "source")
+        keys[SURICATA] = await _key(core, SURICATA, "source")
+        keys[FIREWALL] = await _key(core, FIREWALL, "reader")
+        siem = await stack.enter_async_context(CoreClient(url, keys["siem"]))
+        lead = await stack.enter_async_context(CoreClient(url, keys["lea"]))
         await emulator.wait_connected()
-        firewall = asyncio.create_task(_read_block_list(core.url, keys[FIREWALL]))
+        firewall = asyncio.create_task(_read_block_list(url, keys[FIREWALL]))
         stack.push_async_callback(cancel_and_wait, firewall)
-        _write_addresses(state / "try.json", emulator, core.url, keys)
-        address = f"{core.url}/api/ingest/{SURICATA}"
+        _write_addresses(state / "try.json", emulator, url, keys)
+        address = f"{url}/api/ingest/{SURICATA}"
         replace_text(state / "suricata.curl", f'url = "{address}"\nuser = "{SURICATA}:{keys[SURICATA]}"\n')
-        yield DemoEnvironment(emulator, core.url, keys, siem, lead, received)
+        yield DemoEnvironment(emulator, url, keys, siem, lead, received)
+
+
+async def _key(core: Core, login: str, profile: Profile, clearance: int = 0, slack_id: str = "") -> str:
+    """Add a user, linked to `slack_id` unless it is empty. Returns the API key."""
+    try:
+        return await core.people.add(login, profile, clearance=clearance, slack_id=slack_id)
+    except ResponderBotError as error:
+        if error.code != "exists":
+            raise
+        return await core.people.temporary_key(login, profile)  # --state names a folder that was used before
 
 
 async def listen(emulator: SlackEmulator, port: int) -> None:
@@ -211,7 +211,7 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
     ]  # fmt: skip
 
 
-def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
+def _core_tables(receiver: str, port: int) -> Mapping[str, Any]:
     # They only say so, also of what is protected; and `try` is for machines without Landlock too.
     anywhere = {"confinement": "none", "protect": False}
     return {
@@ -240,9 +240,8 @@ def _core_tables(receiver: str, port: int, state: Path) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-def _bot_tables(emulator: SlackEmulator, core_url: str, key: str) -> Mapping[str, Any]:
+def _bot_tables(emulator: SlackEmulator) -> Mapping[str, Any]:
     return {
-        "bot": {"core_url": core_url, "core_api_key": key},
         "slack": {
             "bot_token": emulator.bot_token,
             "app_token": emulator.app_token,
