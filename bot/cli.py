@@ -94,7 +94,6 @@ def _add_try(commands: "argparse._SubParsersAction[Any]") -> None:
     parser.add_argument(
         "--once", action="store_true", help="run one responder from start to end without a browser, and print each step"
     )
-    parser.add_argument("--json", action="store_true", help="with --once: print a JSON line for each step")
     parser.add_argument(
         "--port", type=_port, default=0, metavar="PORT", help="port of the page; core takes the next one"
     )
@@ -594,8 +593,6 @@ def _manifest() -> Mapping[str, Any]:
 
 
 def _try(args: argparse.Namespace) -> int:
-    if args.json and not args.once:
-        raise ResponderBotError("bad_request", "--json tells the steps of --once; give both.")
     if args.workspace_only and args.once:
         raise ResponderBotError("bad_request", "--workspace-only runs nothing, so leave out --once or it.")
     if args.state is not None:
@@ -633,9 +630,7 @@ def _try_in(args: argparse.Namespace, state: Path) -> int:
     if args.workspace_only:
         return _run_until_stopped(demo.emulator_only(_print, args.port))
     if args.once:
-        return _run_until_stopped(
-            demo.main_job(state, core_and_bot, manifest, _print, as_json=args.json), when_stopped=130
-        )
+        return _run_until_stopped(demo.main_job(state, core_and_bot, manifest, _print), when_stopped=130)
     return _run_until_stopped(demo.serve(state, core_and_bot, manifest, _print, port=args.port))
 
 

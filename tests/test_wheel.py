@@ -1,7 +1,6 @@
 """The wheel works outside the source tree, and beside another distribution with a package `core`."""
 
 import ensurepip
-import json
 import os
 import subprocess
 import sys
@@ -72,8 +71,7 @@ def test_pip_installs_a_command_that_works_beside_another_core(wheel: Path, tmp_
     other = zipped(tmp_path / "other-1.0-py3-none-any.whl", OTHER)
     run(made / "bin" / "python", pip, "install", "--quiet", "--no-deps", wheel, other, cwd=tmp_path)
     command = made / "bin" / "responder-bot"
-    steps = [json.loads(line) for line in run(command, "try", "--once", "--json", cwd=tmp_path).splitlines()]
-    assert steps[-1]["ok"]
+    assert run(command, "try", "--once", cwd=tmp_path).endswith("\nAll steps succeeded.\n")
     assert "display_information:" in run(command, "doctor", "--manifest", "https://bot.example", cwd=tmp_path)
     theirs = run(made / "bin" / "python", "-c", "import bot, core; print(bot.MAKER, core.MAKER)", cwd=tmp_path)
     assert theirs == "somebody else somebody else\n"

@@ -33,12 +33,10 @@ async def main_job(
     start: Start,
     manifest: Mapping[str, Any],
     print_line: Print,
-    *,
-    as_json: bool,
 ) -> int:
     """Run the scripted demo once; return the exit status, 0 on success."""
     async with demo_environment(state, start, manifest) as environment:
-        return await run_script(environment, print_line, as_json=as_json)
+        return await run_script(environment, print_line)
 
 
 async def emulator_only(print_line: Print, port: int) -> int:

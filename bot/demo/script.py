@@ -13,7 +13,7 @@ from bot.slack_emulator import EmulatedUser, EmulatorView, Refused
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.common.tasks import cancel_and_wait
-from core.models import Action, Kind
+from core.models import Kind
 
 STEP_S = 45.0  # generous: a responder starts in well under a second, but the machine may be busy
 TEMPLATE = "Malware beacon"
@@ -43,26 +43,22 @@ class DemoScript:
     async def run(self) -> None:
         """Run all steps. Raises DemoFailed, TimeoutError, Refused or ResponderBotError on failure."""
         alert_id, ts = await self._alert()
-        self._transcript.step = "list"
         await self._command(self._anna, "anna", f"/responder list {alert_id}")
         listed = await self._anna.until(lambda view: _modal_with(view, readable_name(CLOSE)), STEP_S)
-        self._transcript.say("slack", f"shows anna\n{text_of(listed)}", ALERTS)
+        self._transcript.say("slack", f"shows anna\n{text_of(listed)}")
         await self._anna.close(listed["id"])
-        self._transcript.step = "run by command"
         await self._command(self._anna, "anna", f"/responder run {readable_name(EXTRACT)} {alert_id}")
         await self._ended(EXTRACT, "alert", alert_id, ts)
         await self._isolate(alert_id, ts)
-        self._transcript.step = "run by click"
         await self._choose(ts, CLOSE)
         form = await self._ben.until(_form(ids.START_VIEW), STEP_S)
-        self._transcript.say("ben", "gives no reason and runs it", ALERTS)
+        self._transcript.say("ben", "gives no reason and runs it")
         await self._ben.submit(form["id"], {})
         await self._ended(CLOSE, "alert", alert_id, ts)
         await self._run_on_log(alert_id, ts)
         await self._template()
 
     async def _alert(self) -> tuple[str, str]:
-        self._transcript.step = "alert"
         self._transcript.say("siem", "POST /api/alert")
         alert_id = await self._environment.post_alert(0)
 
@@ -74,22 +70,21 @@ class DemoScript:
 
     async def _isolate(self, alert_id: str, ts: str) -> None:
         """Isolate a host for a time, give it more time, and release it early."""
-        self._transcript.step = "isolate for a time"
         await self._command(self._anna, "anna", f"/responder run {readable_name(ISOLATE)} {alert_id}")
         form = await self._anna.until(_form(ids.START_VIEW), STEP_S)
-        self._transcript.say("anna", "chooses 15 minutes and asks for it", ALERTS)
+        self._transcript.say("anna", "chooses 15 minutes and asks for it")
         await self._anna.submit(form["id"], _lasting(form, "15"))
-        self._transcript.say("ben", "approves it", ALERTS, ts=ts)
+        self._transcript.say("ben", "approves it")
         await self._ben.click(ALERTS, ts, action_id=await self._button(self._ben, ts, ids.APPROVE))
         asked = await self._ben.until(_form(ids.APPROVE_VIEW), STEP_S)
-        self._transcript.say("slack", f"asks ben\n{text_of(asked)}", ALERTS)
+        self._transcript.say("slack", f"asks ben\n{text_of(asked)}")
         await self._ben.submit(asked["id"], {})
         await self._ended(ISOLATE, "alert", alert_id, ts)
-        self._transcript.say("anna", "presses Extend, and chooses 30 minutes more", ALERTS, ts=ts)
+        self._transcript.say("anna", "presses Extend, and chooses 30 minutes more")
         await self._anna.click(ALERTS, ts, action_id=await self._button(self._anna, ts, ids.EXTEND))
         longer = await self._anna.until(_form(ids.EXTEND_VIEW), STEP_S)
         await self._anna.submit(longer["id"], _lasting(longer, "30"))
-        self._transcript.say("ben", "presses Undo now", ALERTS, ts=ts)
+        self._transcript.say("ben", "presses Undo now")
         await self._ben.click(ALERTS, ts, action_id=await self._button(self._ben, ts, ids.UNDO))
         ends = await self._ben.until(_form(ids.UNDO_VIEW), STEP_S)
         await self._ben.submit(ends["id"], {})
@@ -109,7 +104,6 @@ class DemoScript:
 
     async def _run_on_log(self, alert_id: str, ts: str) -> None:
         """Create a case from the alert with a task log, and send the log to the ticket system."""
-        self._transcript.step = "run on a task log"
         self._transcript.say("anna", "makes a case of the alert, with a task and a log")
         log_id = await self._log(alert_id)
 
@@ -118,7 +112,7 @@ class DemoScript:
 
         await self._choose(await self._ben.until(find_reply, STEP_S), WEBHOOK)
         question = await self._ben.until(lambda view: _modal_with(view, "Send to "), STEP_S)
-        self._transcript.say("ben", "presses Send", ALERTS)
+        self._transcript.say("ben", "presses Send")
         await self._ben.click(None, view_id=question["id"], action_id=ids.RUN)
         await self._ended(WEBHOOK, "case_task_log", log_id, ts)
         if not self._environment.received:
@@ -134,7 +128,6 @@ class DemoScript:
             return (await core.add_log(task.id, {"message": text})).id
 
     async def _template(self) -> None:
-        self._transcript.step = "case template"
         await self._command(self._lea, "lea", "/responder template")
         is_form = _form(ids.TEMPLATE_VIEW)
         view = await self._lea.until(is_form, STEP_S)
@@ -144,12 +137,12 @@ class DemoScript:
             raise DemoFailed(f"the form was refused: {response['errors']}")
         await self._lea.until(lambda view: bool(view.modal) and not is_form(view), STEP_S)
         created = await self._environment.lead.case_template(TEMPLATE)
-        self._note(None, f"case template {created.id} {created.name}, {len(created.tasks)} task(s)", status="Ok")
+        self._transcript.say("core", f"case template {created.id} {created.name}, {len(created.tasks)} task(s)")
 
     # user actions and checks
 
     async def _command(self, who: EmulatedUser, name: str, text: str) -> None:
-        self._transcript.say(name, text, ALERTS)
+        self._transcript.say(name, text)
         response = await who.command(ALERTS, text)
         if not response.get("ok"):
             raise DemoFailed(f"{text} was not acknowledged: {response.get('text')}")
@@ -163,10 +156,10 @@ class DemoScript:
         chosen = next((option for option in options if option["text"]["text"] == title), None)
         if chosen is None:
             raise DemoFailed(f"the menu does not offer {title}")
-        self._transcript.say("ben", f"chooses {title}", ALERTS, ts=ts, responder=responder)
+        self._transcript.say("ben", f"chooses {title}")
         await self._ben.click(ALERTS, ts, action_id=action_id, value=chosen["value"])
 
-    async def _ended(self, responder: str, kind: Kind, object_id: str, ts: str) -> Action:
+    async def _ended(self, responder: str, kind: Kind, object_id: str, ts: str) -> None:
         """Wait until the channel shows the action as ended, and check that it succeeded in core."""
 
         name = readable_name(responder).removeprefix("Demo ")
@@ -179,14 +172,9 @@ class DemoScript:
 
         await self._anna.until(is_shown, STEP_S)
         action = next(a for a in await self._environment.lead.actions(kind, object_id) if a.responder_name == responder)
-        self._note(action, f"{responder} ended: {action.status}", status=action.status, ts=ts)
+        self._transcript.say("core", f"{responder} ended: {action.status}")
         if action.status != "Success":
             raise DemoFailed(f"{responder} on {object_id} ended in {action.status}")
-        return action
-
-    def _note(self, action: Action | None, text: str, **more: Any) -> None:
-        names = {"responder": action.responder_name, "action_id": action.id} if action else {}
-        self._transcript.say("core", text, ALERTS, **names, **more)
 
 
 _TEMPLATE_FIELDS = {
@@ -221,9 +209,9 @@ def _modal_with(view: EmulatorView, text: str) -> Message:
     return modal if text in text_of(modal) else {}
 
 
-async def run_script(environment: DemoEnvironment, print_line: Callable[[str], None], *, as_json: bool) -> int:
+async def run_script(environment: DemoEnvironment, print_line: Callable[[str], None]) -> int:
     """Run the demo and print its transcript. Returns 0 on success, else 1."""
-    transcript = Transcript(print_line, as_json=as_json)
+    transcript = Transcript(print_line)
     async with AsyncExitStack() as stack:
         users = [
             await stack.enter_async_context(
@@ -232,11 +220,11 @@ async def run_script(environment: DemoEnvironment, print_line: Callable[[str], N
             for user in (ANNA, BEN, LEA)
         ]
         following = asyncio.create_task(transcript.follow(users[0], ALERTS, "soc-alerts"))
-        failure = ""
+        end = "All steps succeeded."
         try:
             await DemoScript(environment, transcript, *users).run()
         except (DemoFailed, TimeoutError, Refused, ResponderBotError) as error:
-            failure = f"{type(error).__name__}: {error}"
+            end = f"Failed: {type(error).__name__}: {error}"
         await cancel_and_wait(following)
-    transcript.end(failure)
-    return 1 if failure else 0
+    print_line(f"\n{end}")
+    return 1 if end.startswith("Failed") else 0

@@ -1,92 +1,49 @@
 """Transcript of a channel as an analyst sees it, printed while it changes."""
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.features.runs.views.runs import MARKS
 from bot.slack_emulator import EmulatedUser, EmulatorView
 
 Message = Mapping[str, Any]
 FOLLOW_TIMEOUT_S = 86_400.0
 
 _LINK = re.compile(r"<(?:[^<>|]+)\|([^<>]+)>")
-_RUN = re.compile(f"({'|'.join(MARKS.values())}) (.+?) (?:\\(.*\\) )?(?:needs|waiting|running|done|failed|withdrawn)")
-STATUSES = {
-    **{MARKS[state]: "Waiting" for state in ("approval", "waiting")},
-    **{MARKS[state]: "Failure" for state in ("failed", "denied", "expired", "stopped")},
-    MARKS["running"]: "InProgress",
-    MARKS["succeeded"]: "Success",
-    MARKS["cancelled"]: "Deleted",
-}
 _DATE = re.compile(r"<!date\^(\d+)\^[^>]*>")
 
 
 class Transcript:
-    """Prints new and changed messages, with `as_json` as JSON lines."""
+    """Prints new and changed messages."""
 
-    def __init__(self, print_line: Callable[[str], None], *, as_json: bool) -> None:
+    def __init__(self, print_line: Callable[[str], None]) -> None:
         self._print = print_line
-        self._as_json = as_json
-        self._seen: dict[tuple[str, str], list[str]] = {}
-        self.step = ""
+        self._seen: dict[str, list[str]] = {}  # by `ts`, in the one channel
 
     async def follow(self, user: EmulatedUser, channel: str, name: str) -> None:
         """Print what this user sees in the channel until cancelled."""
         while True:
             for message in await user.until(lambda view: self._changed_messages(view, channel), FOLLOW_TIMEOUT_S):
-                self._show(message, channel, name)
+                self._show(message, name)
 
-    def say(self, user: str, text: str, channel: str = "", **more: Any) -> None:
+    def say(self, user: str, text: str) -> None:
         """Print a user's action."""
-        if self._as_json:
-            self.line(channel=channel, user=user, text=text, **more)
-        else:
-            self._print(f"\n> {user}: {text}")
-
-    def line(self, **values: Any) -> None:
-        """Print one JSON line that has every key."""
-        keys = ("channel", "ts", "thread_ts", "user", "text", "action_id", "responder", "status")
-        self._print(json.dumps({"step": self.step, **{key: values.get(key) for key in keys}}, ensure_ascii=False))
-
-    def end(self, failure: str) -> None:
-        """Print the last line; `failure` is "" on success."""
-        if self._as_json:
-            self._print(
-                json.dumps(
-                    {"step": "end", "ok": not failure, **({"why": failure} if failure else {})}, ensure_ascii=False
-                )
-            )
-        else:
-            self._print(f"\n{f'Failed: {failure}' if failure else 'All steps succeeded.'}")
+        self._print(f"\n> {user}: {text}")
 
     def _changed_messages(self, view: EmulatorView, channel: str) -> list[Message]:
-        return [m for m in messages_with_threads(view, channel) if self._seen.get((channel, m["ts"])) != lines_of(m)]
+        return [m for m in messages_with_threads(view, channel) if self._seen.get(m["ts"]) != lines_of(m)]
 
-    def _show(self, message: Message, channel: str, name: str) -> None:
-        before = self._seen.get((channel, message["ts"]))
+    def _show(self, message: Message, name: str) -> None:
+        before = self._seen.get(message["ts"])
         lines = lines_of(message)
-        self._seen[channel, message["ts"]] = lines
+        self._seen[message["ts"]] = lines
         shown = [line for line in lines if before is None or line not in before]
         if not shown:
-            return
-        if self._as_json:
-            origin = {"ts": message["ts"], "thread_ts": message.get("thread_ts"), "user": message.get("user")}
-            self.line(channel=channel, text="\n".join(shown), **origin, **_run_in(shown))
             return
         mark = "changed" if before is not None else "only you" if message.get("ephemeral") else "new"
         indent = "    | " if message.get("thread_ts") not in (None, message["ts"]) else "  "
         self._print(f"{indent}[#{name} {mark}] " + f"\n{indent}    ".join(shown))
-
-
-def _run_in(lines: list[str]) -> dict[str, str]:
-    """Responder and status of the first run in the lines."""
-    for line in lines:
-        if match := _RUN.match(line):
-            return {"responder": match[2], "status": STATUSES[match[1]]}
-    return {}
 
 
 def messages_with_threads(view: EmulatorView, channel: str) -> list[Message]:

@@ -71,7 +71,7 @@ def test_help_imports_no_large_package(tmp_path: Path) -> None:
         ),
         (["serve", "--config", "absent.toml"], {}, "absent.toml"),
         (["health"], BOT, "set [bot] health_port"),
-        (["try", "--json"], {}, "--once"),
+        (["try", "--workspace-only", "--once"], {}, "leave out --once"),
         (["doctor", "--manifest", "http://example.org"], {}, "https"),
         (["frobnicate"], {}, "frobnicate"),
     ],
