@@ -14,7 +14,7 @@ from bot.app.channels import LOOK_EVERY_S, Channels
 from bot.app.dispatcher import AppInstallation, Dispatcher
 from bot.app.health import BotHealth
 from bot.app.replies import ResponseUrls
-from bot.app.transports import HttpServer, HttpTransport, SocketTransport, Transport, bolt_app, web_client
+from bot.app.transports import HttpServer, HttpTransport, SocketTransport, bolt_app, web_client
 from bot.app.workers import Workers
 from bot.block_kit.text import NAMES, utc_time
 from bot.clearance import RED
@@ -125,7 +125,7 @@ class Bot:
             boot_ms,
         )
         app = bolt_app(settings.slack, self.dispatcher, installation)
-        self.transport: Transport = (
+        self.transport: SocketTransport | HttpTransport = (
             SocketTransport(app, settings.slack)
             if settings.slack.app_token
             else HttpTransport(app, settings.slack, health.routes())

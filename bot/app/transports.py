@@ -5,7 +5,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
@@ -39,23 +39,6 @@ LOOK_EVERY_S = 1.0
 # bot.app logs what matters.
 _bolt_log = logging.getLogger("bot.bolt")
 _socket_log = logging.getLogger("bot.socket")
-
-
-class Transport(Protocol):
-    """A way in which payloads arrive."""
-
-    async def start(self) -> None:
-        """Open what doesn't need Slack."""
-
-    async def connect(self) -> None:
-        """Take payloads from now on. Raises an error of Slack or of the network."""
-
-    async def until_lost(self) -> None:
-        """Return when no payload can arrive any more."""
-
-    async def close(self) -> None: ...
-
-    def check(self) -> Check: ...
 
 
 def web_client(token: str | None, section: SlackSection, session: Any = None) -> AsyncWebClient:
@@ -139,7 +122,7 @@ class SocketTransport:
         """Nothing: there is no address of its own."""
 
     async def connect(self) -> None:
-        """Connect to Slack. Raises SlackApiError if Slack refuses the app token."""
+        """Connect to Slack. Raises an error of Slack, such as for a refused app token, or of the network."""
         await self.close()
         response = await self._app.client.apps_connections_open(app_token=self._section.app_token)
         handler = AsyncSocketModeHandler(self._app, self._section.app_token, logger=_socket_log)
@@ -152,6 +135,7 @@ class SocketTransport:
             await handler.client.connect()  # type: ignore[no-untyped-call]  # the SDK gives no types here
 
     async def until_lost(self) -> None:
+        """Return when no payload can arrive any more."""
         missed = 0
         while missed < LOST_LOOKS:
             await asyncio.sleep(LOOK_EVERY_S)
@@ -192,36 +176,27 @@ class HttpServer:
         await self._stack.aclose()
 
 
-class HttpTransport:
+class HttpTransport(HttpServer):
     """Signed requests to `POST /slack/events`, on an address that also serves `more_routes`."""
 
     def __init__(self, app: AsyncApp, section: SlackSection, more_routes: Sequence[Route]) -> None:
         self._app = app
         self._is_connected = False
         routes = [Route(EVENTS_PATH, self._events, methods=["POST"]), *more_routes]
-        self._server = HttpServer(section.host, section.port, routes, "[slack] port")
-
-    @property
-    def url(self) -> str:
-        return self._server.url
-
-    async def start(self) -> None:
-        """Listen. Raises ResponderBotError("unavailable") if the port is taken."""
-        await self._server.start()
+        super().__init__(section.host, section.port, routes, "[slack] port")
 
     async def connect(self) -> None:
+        """Take requests from now on."""
         self._is_connected = True
 
     async def until_lost(self) -> None:
+        """Never return: each request is a connection of its own."""
         await asyncio.Event().wait()
 
-    async def close(self) -> None:
-        await self._server.close()
-
     def check(self) -> Check:
-        if self._server.is_open and not self._is_connected:
+        if self.is_open and not self._is_connected:
             return Check("requests", False, "waiting until Slack says where the app is installed; it is tried again")
-        return Check("requests", self._server.is_open, f"listening for Slack at {self.url}{EVENTS_PATH}")
+        return Check("requests", self.is_open, f"listening for Slack at {self.url}{EVENTS_PATH}")
 
     async def _events(self, request: Request) -> Response:
         if not self._is_connected:
