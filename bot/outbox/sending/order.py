@@ -5,58 +5,62 @@
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from bot.outbox.messages import PENDING, selected
 from bot.outbox.models import LAST_ALERT, WITHHOLDING, MessageRecord, record_of
+from bot.outbox.sending.uploads import DELETE_FILE, UPLOAD_FILE
 from core.common.database import Reads, Row
 
 AGE_MS = 100_000  # a message that has waited for this long goes with those of the next higher rank
 STARVING_MS = 600_000
 NEWEST_FIRST_ABOVE = 30  # new alerts of one severity in a channel
 
-Call = Literal["post", "update", "file"]
+POST, UPDATE = "chat.postMessage", "chat.update"
 
 _OF_RANK = f"m.{PENDING} AND m.channel = :channel AND m.status = :status AND m.rank = :rank"
 _HEAD = f"""{selected("message m INDEXED BY message_next")}
     WHERE {_OF_RANK} AND m.due_at <= :now AND (m.thread_of = '' OR root.ts <> '')"""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A message that may be sent now, and what has to be called for it."""
+@dataclass
+class Call:
+    """A call of Slack's `method` for a message that may be sent now."""
 
     message: MessageRecord
-    call: Call
+    method: str
     rank: int
     """The message's rank, which rises with its age, but not to that of what a person waits for or what must go."""
     is_for_age: bool = False
     """It goes ahead of a higher rank because it has waited for so long."""
+    post_began_at: int = 0
+    """When the post that this call makes was recorded."""
+
+    @property
+    def is_new_post(self) -> bool:
+        """Whether it must be recorded before it is made; a post that may have arrived is looked for first."""
+        return self.method == POST and self.message.status == "unsent"
 
 
-def due(reads: Reads, now: int, busy: Collection[str], aged: Collection[str]) -> list[Candidate]:
-    """What may be sent next, the most urgent first: of each channel that isn't busy at most one post, one update and
-    one file, since each has its own rate limit.
+def due(reads: Reads, now: int, busy: Collection[str], aged: Collection[str]) -> list[Call]:
+    """What may be sent next: of each channel that isn't busy at most one post, one update and one file, since each has
+    its own rate limit.
 
     A reply waits until its root is posted, a file until its message is shown. `aged`: the channels whose last post went
     ahead for its age; there the next one doesn't.
     """
-    heads: dict[tuple[str, Call], list[Row]] = {}
+    heads: dict[tuple[str, str], list[Row]] = {}
     for channel, status, rank in _lines(reads):
         if channel not in busy:
             values = {"channel": channel, "status": status, "rank": rank, "now": now}
-            call: Call = "update" if status == "outdated" else "post"
+            method = UPDATE if status == "outdated" else POST
             rows = reads.rows(f"{_HEAD} ORDER BY m.pending_since, m.number LIMIT 1", values)
-            heads.setdefault((channel, call), []).extend(rows)
-    candidates = [
-        _chosen(reads, rows, call, now, may_be_for_age=channel not in aged)
-        for (channel, call), rows in heads.items()
+            heads.setdefault((channel, method), []).extend(rows)
+    calls = [
+        _chosen(reads, rows, method, now, may_be_for_age=channel not in aged)
+        for (channel, method), rows in heads.items()
         if rows
     ]
-    candidates += _files(reads, now, busy)
-    return sorted(
-        candidates, key=lambda candidate: (candidate.rank, candidate.message.pending_since, candidate.call != "update")
-    )
+    return [*calls, *_files(reads, now, busy)]
 
 
 def _lines(reads: Reads) -> Iterator[tuple[str, str, int]]:
@@ -72,20 +76,20 @@ def _lines(reads: Reads) -> Iterator[tuple[str, str, int]]:
         yield row["channel"], row["status"], row["rank"]
 
 
-def _chosen(reads: Reads, heads: Sequence[Row], call: Call, now: int, *, may_be_for_age: bool) -> Candidate:
+def _chosen(reads: Reads, heads: Sequence[Row], method: str, now: int, *, may_be_for_age: bool) -> Call:
     """Of the oldest messages of each rank: that of the highest rank, or one that has waited too long.
 
     Of many new alerts of one severity the newest goes first.
     """
     first = min(heads, key=lambda row: (row["rank"], row["status"] != "posting", row["pending_since"]))
     if first["rank"] <= WITHHOLDING:
-        return Candidate(record_of(first), call, first["rank"])
+        return Call(record_of(first), method, first["rank"])
     oldest = min(heads, key=lambda row: row["rank"] * AGE_MS + row["pending_since"])
     is_starving = now - oldest["pending_since"] >= STARVING_MS
     row = _newest(reads, first, now) if first["status"] == "unsent" and first["rank"] <= LAST_ALERT else first
     if row["key"] != oldest["key"] and may_be_for_age and (oldest["rank"] > first["rank"] or is_starving):
-        return Candidate(record_of(oldest), call, _risen(oldest, now), is_for_age=True)
-    return Candidate(record_of(row), call, _risen(row, now))
+        return Call(record_of(oldest), method, _risen(oldest, now), is_for_age=True)
+    return Call(record_of(row), method, _risen(row, now))
 
 
 def _newest(reads: Reads, oldest: Row, now: int) -> Row:
@@ -106,7 +110,7 @@ def _risen(row: Row, now: int) -> int:
     return rank if rank <= WITHHOLDING else max(WITHHOLDING + 1, rank - waited_ms // AGE_MS)
 
 
-def _files(reads: Reads, now: int, busy: Collection[str]) -> Iterator[Candidate]:
+def _files(reads: Reads, now: int, busy: Collection[str]) -> Iterator[Call]:
     rows = reads.rows(
         f"""SELECT * FROM (
               SELECT *, row_number() OVER (
@@ -118,5 +122,6 @@ def _files(reads: Reads, now: int, busy: Collection[str]) -> Iterator[Candidate]
         {"now": now, "busy": json.dumps(list(busy))},
     )
     for row in rows:
-        must_go = row["file_status"] == "removing" and row["rank"] > WITHHOLDING
-        yield Candidate(record_of(row), "file", WITHHOLDING if must_go else _risen(row, now))
+        method = DELETE_FILE if row["file_status"] == "removing" else UPLOAD_FILE
+        must_go = method == DELETE_FILE and row["rank"] > WITHHOLDING
+        yield Call(record_of(row), method, WITHHOLDING if must_go else _risen(row, now))

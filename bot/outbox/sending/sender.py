@@ -16,6 +16,7 @@ from bot.outbox.errors import DeliveryError, classify, classify_upload
 from bot.outbox.models import IN_BULK, WITHHOLDING, MessageRecord, is_person, record_of
 from bot.outbox.replicas import Replicas
 from bot.outbox.sending import files, lookup, order
+from bot.outbox.sending.order import POST, UPDATE, Call
 from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.outbox.sending.uploads import DELETE_FILE, UPLOAD_FILE, Uploads
 from core.common.database import Database, Reads, Transaction
@@ -33,7 +34,6 @@ DUPLICATE_CHECK_MS = 60_000  # after a post was repeated: by then the first one 
 SET_BACK_MS = 1_000  # a clock that shows so much less than before was set back
 
 TOGETHER_MS = 100  # how long the outcome of a call waits for those of others, to share their commit
-POST, UPDATE = "chat.postMessage", "chat.update"
 
 Outcome = Callable[[Transaction], object]
 """Records what a call did."""
@@ -52,23 +52,6 @@ class ClearanceGuard:
 
     clearance_of: Callable[[str], int] = lambda _channel: RED
     on_blocked: Callable[[], None] = lambda: None
-
-
-@dataclass
-class _Call:
-    """A call of Slack's `method` for a message."""
-
-    message: MessageRecord
-    method: str
-    is_for_age: bool = False
-    """Of a post: it goes ahead of more urgent ones because it has waited for so long."""
-    post_began_at: int = 0
-    """When the post that this call makes was recorded."""
-
-    @property
-    def is_new_post(self) -> bool:
-        """Whether it must be recorded before it is made; a post that may have arrived is looked for first."""
-        return self.method == POST and self.message.status == "unsent"
 
 
 class _LeaseOverError(Exception):
@@ -107,8 +90,8 @@ class Sender:
         self._outcomes: dict[str, Outcome] = {}  # by channel: what to record of calls that have ended
         self._record_at = 0.0  # on the monotonic clock, while there are any
         self._latest = 0  # what the clock has shown; 0: not looked at yet
-        self.problem = ""
         self._is_store_away = False
+        self.problem = ""
         """Why nothing at all can be sent, as a sentence; "" while it can."""
 
     def wake(self) -> None:
@@ -172,7 +155,7 @@ class Sender:
         """Start the calls that may be made now; returns when to check again, in ms of the clock."""
         now, busy, aged = self._clock(), frozenset(self._busy), frozenset(self._aged)
 
-        def work(reads: Reads) -> tuple[list[MessageRecord], list[order.Candidate], int]:
+        def work(reads: Reads) -> tuple[list[MessageRecord], list[Call], int]:
             self._replicas.refuse_others(reads)
             suspected = [record_of(row) for row in messages.suspected_duplicates(reads, now)]
             times = (messages.next_due_at(reads, now), messages.next_duplicate_check_at(reads, now))
@@ -186,7 +169,7 @@ class Sender:
                 group.create_task(self._run(message.channel, self._delete_duplicates(message)))
         calls, until = self._choose(due, now, until)
 
-        def start(call: _Call) -> None:
+        def start(call: Call) -> None:
             channel = call.message.channel
             self._rate_limiter.record(call.method, channel)
             self._busy.add(channel)
@@ -202,7 +185,7 @@ class Sender:
                 start(call)
         if posts:
 
-            def begin(tx: Transaction) -> list[_Call]:
+            def begin(tx: Transaction) -> list[Call]:
                 return [call for call in posts if messages.begin_post(tx, call.message, now)]
 
             for call in await self._store.transaction(begin):
@@ -210,32 +193,30 @@ class Sender:
                 start(call)
         return until
 
-    def _choose(self, due: Sequence[order.Candidate], now: int, until: int) -> tuple[Sequence[_Call], int]:
+    def _choose(self, due: Sequence[Call], now: int, until: int) -> tuple[Sequence[Call], int]:
         """Of what is due the calls that may be made now, and when to choose again, at the latest at `until`."""
-        chosen: dict[str, _Call] = {}
-        for candidate in self._in_turn(due):
+        chosen: dict[str, Call] = {}
+        for call in sorted(due, key=self._turn):
+            channel = call.message.channel
             if len(self._busy) + len(chosen) >= MAX_CALLS:
                 break
-            message = candidate.message
-            if message.channel in chosen or message.channel in self._busy:
+            if channel in chosen or channel in self._busy:
                 continue
-            method = _method(candidate.call, message)
-            if method != DELETE_FILE and not self._is_cleared(message):
+            if call.method != DELETE_FILE and not self._is_cleared(call.message):
                 self._guard.on_blocked()
                 continue
-            ahead = sum(call.method == method for call in chosen.values())
-            wait_ms = self._rate_limiter.wait_ms(method, message.channel, now, rank=candidate.rank, ahead=ahead)
+            ahead = sum(other.method == call.method for other in chosen.values())
+            wait_ms = self._rate_limiter.wait_ms(call.method, channel, now, rank=call.rank, ahead=ahead)
             if wait_ms:
                 until = min(until, now + wait_ms)
             else:
-                chosen[message.channel] = _Call(message, method, candidate.is_for_age)
+                chosen[channel] = call
         return list(chosen.values()), until
 
-    def _in_turn(self, candidates: Sequence[order.Candidate]) -> Sequence[order.Candidate]:
+    def _turn(self, call: Call) -> tuple[int, int, int, bool]:
         """By rank; of one rank that of the channel first which was served longest ago."""
-        return sorted(
-            candidates, key=lambda candidate: (candidate.rank, self._served.get(candidate.message.channel, 0))
-        )
+        served = self._served.get(call.message.channel, 0)
+        return call.rank, served, call.message.pending_since, call.method != UPDATE
 
     def _is_cleared(self, message: MessageRecord) -> bool:
         return message.clearance != messages.UNKNOWN and message.clearance <= self._guard.clearance_of(message.channel)
@@ -259,7 +240,7 @@ class Sender:
         if self._are_outcomes_due():
             self._wake.set()
 
-    async def _send(self, call: _Call) -> Outcome:
+    async def _send(self, call: Call) -> Outcome:
         message, outcome = call.message, RECORDED
         try:
             self._check_lease()
@@ -302,7 +283,7 @@ class Sender:
 
     # --- posts and updates ------------------------------------------------------------------------------------------
 
-    async def _post(self, call: _Call) -> Outcome:
+    async def _post(self, call: Call) -> Outcome:
         message, channel = call.message, call.message.slack_channel
         if is_person(channel):
             channel = await self._open_conversation(message)
@@ -389,7 +370,7 @@ class Sender:
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
-    def _failure(self, call: _Call, error: Exception) -> Outcome:
+    def _failure(self, call: Call, error: Exception) -> Outcome:
         message, method = call.message, call.method
         try:
             failure = classify(error, message.channel)
@@ -415,7 +396,7 @@ class Sender:
         return lambda tx: _record_failure(tx, call, failure, now)
 
 
-def _record_failure(tx: Transaction, call: _Call, failure: DeliveryError, now: int) -> None:
+def _record_failure(tx: Transaction, call: Call, failure: DeliveryError, now: int) -> None:
     message, is_file = call.message, call.method in (UPLOAD_FILE, DELETE_FILE)
     if call.method == POST and failure.kind != "unknown":
         messages.post_failed(tx, message.key, call.post_began_at)
@@ -441,13 +422,6 @@ def _wait_ms(failure: DeliveryError, failures: int) -> int:
     if failure.kind in ("unknown", "not_sent"):
         return int(AFTER_FAILURE.after(failures + 1) * 1000)
     return ADMIN_RETRY_MS
-
-
-def _method(call: order.Call, message: MessageRecord) -> str:
-    """The method of Slack's for what a message needs."""
-    if call == "file":
-        return DELETE_FILE if message.file_status == "removing" else UPLOAD_FILE
-    return UPDATE if call == "update" else POST
 
 
 def _is_temporary(error: Exception, channel: str) -> bool:
