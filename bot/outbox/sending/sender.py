@@ -347,11 +347,7 @@ class Sender:
 
     async def _delete_duplicates(self, message: MessageRecord) -> Outcome:
         """A lost post that was repeated may have arrived late: delete all posts but the one whose `ts` is known."""
-        next_check_at = await self._try_to_delete_duplicates(message)
-        return lambda tx: messages.suspect_duplicate(tx, message.key, next_check_at)
-
-    async def _try_to_delete_duplicates(self, message: MessageRecord) -> int:
-        """When to try again, in ms of the clock; 0: never."""
+        next_check_at = 0  # never
         try:
             if not message.ts:  # it is still being posted
                 raise TimeoutError
@@ -365,22 +361,17 @@ class Sender:
                 await self._slack.api_call("chat.delete", json={"channel": message.slack_channel, "ts": ts})
         except Exception as error:
             log.info("duplicate_check_failed", key=message.key, reason=type(error).__name__)
-            return self._clock() + DUPLICATE_CHECK_MS if _is_temporary(error, message.channel) else 0
-        return 0
+            if isinstance(error, _LeaseOverError) or _classified(error, message).is_temporary:
+                next_check_at = self._clock() + DUPLICATE_CHECK_MS
+        return lambda tx: messages.suspect_duplicate(tx, message.key, next_check_at)
 
     # --- failures ---------------------------------------------------------------------------------------------------
 
     def _failure(self, call: Call, error: Exception) -> Outcome:
         message, method = call.message, call.method
-        try:
-            failure = classify(error, message.channel)
-            if method == UPLOAD_FILE:
-                failure = classify_upload(failure, message.channel)
-        except Exception:
-            log.exception("delivery_failed", key=message.key)
-            failure = DeliveryError(
-                "not_sent", "bug", "A message could not be sent because of an internal error; the log has the details."
-            )
+        failure = _classified(error, message)
+        if method == UPLOAD_FILE:
+            failure = classify_upload(failure, message.channel)
         log.info(
             "slack_call_failed",
             method=method,
@@ -424,13 +415,14 @@ def _wait_ms(failure: DeliveryError, failures: int) -> int:
     return ADMIN_RETRY_MS
 
 
-def _is_temporary(error: Exception, channel: str) -> bool:
-    """Whether it makes sense to try again later."""
+def _classified(error: Exception, message: MessageRecord) -> DeliveryError:
+    """What a failed call means; an error of our own is logged."""
     try:
-        return classify(error, channel).is_temporary
+        return classify(error, message.channel)
     except Exception:
-        log.exception("delivery_failed", channel=channel)
-        return False
+        log.exception("delivery_failed", key=message.key)
+        sentence = "A message could not be sent because of an internal error; the log has the details."
+        return DeliveryError("not_sent", "bug", sentence)
 
 
 def _with_late_note(content: dict[str, Any], waited_ms: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from bot.message import Message
 from bot.outbox import DesiredMessage, RefreshRequest
+from bot.outbox.replicas import LEASE_MS
 from bot.outbox.sending.sender import ANSWER_MS
 from tests.bot.outbox.harness import SOC, all_sent, cancelled, desired, outbox_environment, until, until_read
 
@@ -135,6 +136,30 @@ async def test_a_duplicate_is_deleted_after_many_failed_checks(tmp_path: Path) -
         deleted = asyncio.create_task(env.shows("done"))
         await until(lambda: next_check() and deleted.done())
         await deleted
+
+
+async def test_a_duplicate_is_deleted_though_the_lease_ended_while_it_was_looked_for(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        arrive, answer = asyncio.Event(), asyncio.Event()
+        env.emulator.faults.late("chat.postMessage", arrive)
+        await env.outbox.upsert(desired("alert:~1:C0SOC", "done"))
+        await env.shows("done")
+        arrive.set()
+        await env.shows("done", "done")
+        env.emulator.faults.hold("conversations.history", answer)
+        env.clock.ahead_ms = 61_000
+        await env.outbox.replicas.acquire()
+        env.outbox.sender.wake()
+        await until(lambda: not env.emulator.faults.waiting("conversations.history"))
+        env.clock.ahead_ms += LEASE_MS
+        with capture_logs() as logs:
+            answer.set()
+            await until(lambda: any(line["event"] == "duplicate_check_failed" for line in logs))
+        await env.shows("done", "done")
+        env.clock.ahead_ms += 61_000
+        await env.outbox.replicas.acquire()
+        env.outbox.sender.wake()
+        await env.shows("done")
 
 
 async def test_a_post_is_not_repeated_before_it_could_be_looked_for(tmp_path: Path) -> None:
