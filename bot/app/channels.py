@@ -141,8 +141,10 @@ class Channels:
         message = f"shows up to {tlp_name(self.clearance(channel))}"
         message = message if state.is_internal else f"{message}, since it is shared"
         section = self.sections[channel]
-        if section.alerts is not None and "critical" not in section.mention:
-            message += f". A new CRITICAL alert rings nobody there: {SET_MENTION}"
+        if section.alerts is not None:
+            who = section.mention.get("critical")
+            rings = f"{who}, if its like did not in the last ten minutes; after ten, one message counts the others"
+            message += f". A new CRITICAL alert rings {rings if who else f'nobody there: {SET_MENTION}'}"
         return Check(name, True, message)
 
 

@@ -20,7 +20,7 @@ from bot.message import Block, ButtonIds, Intent, Message
 from core.client import UNANSWERED
 from core.common.errors import ResponderBotError, StoreUnavailableError
 from core.common.words import count
-from core.models import SEVERITY_NAMES, Permission
+from core.models import Permission
 
 MAX_PEOPLE = 3  # that are named
 HALF = "Half of the time to decide is over."
@@ -166,13 +166,6 @@ def reminded(text: str, blocks: Sequence[Block]) -> Message:
 def reminder(on: str, who: str) -> Message:
     """Tells in a thread those who get no direct message that half of the time is over; `on` is what waits."""
     return Message(clip(f"{HALF} {on}", MESSAGE_TEXT_LIMIT), (section(f"{who} ⏰ {HALF}".strip()),))
-
-
-def counted_new(number: int, since: int, severity: int, who: str) -> Message:
-    """Tells who is mentioned how many more new alerts came within minutes, and how severe the worst is."""
-    text = f"{count(number, 'more new alert')}, up to {SEVERITY_NAMES[severity].upper()}"
-    shown = f"{who} *{text}* since {slack_date(since)}. Your Home lists what nobody works on, the worst first."
-    return Message(f"{text}: your Home lists what nobody works on.", (section(shown.strip()),))
 
 
 def counted(number: int, since: int, command: str, worst: str = "", shown: Sequence[Block] = ()) -> Message:

@@ -8,12 +8,12 @@ from bot.outbox import MessageOutbox, MessageRecord
 from core.common.clock import MINUTE_MS
 
 AT_MOST = 10
-"""How many requests one person, user group or channel is asked about within LATELY_MS; a bulk is one."""
-MOST_NEW = 3
-"""Of how many new alerts a channel's `mention` hears within it, and once of the others: senders set the severity."""
+"""Of how many requests a person, user group or channel hears within LATELY_MS, or a channel's `mention` of new alerts
+of one severity, which senders set; a bulk is one."""
 LATELY_MS = 10 * MINUTE_MS
 About = tuple[int, str, str]
 """How severe a request is, its alert or case, and its run."""
+NOTHING: About = (0, "", "")
 _MENTIONS = re.compile(r"(?:<(?:@|!subteam\^)\w+> )*")
 _MENTION = re.compile(r"<(?:@|!subteam\^)(\w+)> ")
 
@@ -31,26 +31,30 @@ class Asking:
         self.told: set[tuple[str, str]] = set()
         """Who hears already that a run has undone something: the run, and the login."""
         self._asked: dict[str, dict[str, Any]] | None = None
-        self._counted: dict[tuple[str, str], None] = {}
+        self.counted: dict[str, tuple[int, About]] = {}
+        """By the key of the message that counts the requests one is not asked about: how many, and the worst."""
 
-    async def may_ask(self, who: str, team: str = "", *, at_most: int = AT_MOST, about: About | None = None) -> bool:
+    async def may_ask(self, who: str, team: str = "", *, about: About = NOTHING, same: str = "") -> bool:
         """Whether a person, user group or channel may be notified once more; else the request is counted for them.
 
-        The worst of those that are counted is kept, where `about` says what it is.
+        The worst of those that are counted is kept, where `about` says what it is. Of all with an equal `same` they are
+        notified once.
         """
         if self._asked is None:
             stored = json.loads(await self._outbox.asked())
             self._asked = {one: found for one, found in stored.items() if any(map(self._is_lately, found["at"]))}
         found = self._asked.setdefault(who, {"at": [], "more": [0, 0]})
         found["at"] = [at for at in found["at"] if self._is_lately(at)]
-        if len(found["at"]) < at_most:
+        if len(found["at"]) < AT_MOST and same not in self._asked:
             found["at"].append(self._now)
+            if same:
+                self._asked[same] = {"at": [self._now], "more": [0, 0]}
             return True
         since, number, *worst = found["more"] if self._is_lately(found["more"][0]) else (self._now, 0)
-        worst = sorted([*worst, *([about] if about else [])], key=lambda one: -one[0])  # of equals the one that waits
-        found["more"] = [since, number + 1, *worst[:1]]
+        worst = max(*worst, about, NOTHING, key=lambda one: one[0])  # of equals the one that waits
+        found["more"] = [since, number + 1, worst]
         if team:
-            self._counted[team, who] = None
+            self.counted[f"asks:{since}:{team}:{who}"] = number + 1, worst
         return False
 
     def remind(self, about: str, asked_at: int, expires_at: int) -> None:
@@ -62,22 +66,10 @@ class Asking:
         """What the next one has to know; "" if nobody was asked."""
         return json.dumps(self._asked) if self._asked is not None else ""
 
-    @property
-    def counted(self) -> list[tuple[str, int, About | None]]:
-        """For those who are not asked about each request: the key of the message that counts the others, and of what.
-
-        That is how many there are, and the worst.
-        """
-        counted = []
-        for team, user in self._counted:
-            since, number, *worst = (self._asked or {})[user]["more"]
-            counted.append((f"asks:{since}:{team}:{user}", number, worst[0] if worst else None))
-        return counted
-
-    def more(self, who: str) -> tuple[int, int, int]:
-        """Since when (ms) of how many one was not notified, and how severe the worst is."""
-        since, number, worst = (self._asked or {})[who]["more"]
-        return since, number, worst[0]
+    def more(self, who: str) -> tuple[int, int]:
+        """Since when (ms) of how many one was not notified."""
+        since, number, *_ = (self._asked or {})[who]["more"]
+        return since, number
 
     def _is_lately(self, at: int) -> bool:
         return 0 <= self._now - at < LATELY_MS  # also after the clock was set back

@@ -147,6 +147,5 @@ def _withheld(message: MessageRecord, clearance: int, *, is_for_now: bool = Fals
     content = NOT_SHOWN if clearance == SHARED else Message(f"{message.root_id}: {withheld(RED)}, since {why}.")
     rendered_for = WITHHELD_FOR_NOW if is_for_now else clearance
     view = RedactedView(Subject("alert", message.root_id, "", RED, RED), rendered_for)
-    return DesiredMessage(
-        message.key, message.channel, content, thread_of=message.thread_of, root_id=message.root_id, view=view
-    )
+    desired = DesiredMessage(message.key, message.channel, content, message.thread_of, message.root_id, view=view)
+    return replace(desired, counted=message.counted)

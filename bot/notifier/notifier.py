@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
 
-from bot.notifier.asking import MOST_NEW, Asking
+from bot.notifier.asking import Asking
 from bot.notifier.bulks import BulkMessages
 from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_new_alerts, merge
 from bot.notifier.clearances import ClearanceEnforcer
@@ -18,7 +19,8 @@ from bot.notifier.timeline import ChannelAccess, Thread, Timeline, ids_in
 from bot.outbox import REFRESH_MS, DesiredMessage, MessageOutbox
 from bot.outbox.alert_groups import is_group
 from bot.outbox.models import BULK, FOR_PERSON, LOST, card_key, is_bulk
-from bot.storms import CLOSE_S, EVERY_S, GATHER_S
+from bot.settings import Grouping
+from bot.storms import CLOSE_S, EVERY_S, GATHER_S, alike
 from core.common.errors import ResponderBotError
 from core.common.tasks import Backoff, cancel_and_wait, repeat
 from core.models import Document, EventPage, parse_id
@@ -212,13 +214,11 @@ class Notifier:
     async def _counts(self, asking: Asking) -> list[DesiredMessage]:
         """What counts the requests for those who are not asked about each, and shows them the worst."""
         named = dict[str, set[str]]()
-        for _, _, worst in asking.counted:
-            if worst is not None:
-                named.setdefault(worst[1], set()).add(worst[2])
+        for _, (_, root_id, run_id) in asking.counted.values():
+            named.setdefault(root_id, set()).add(run_id)
         documents, desired = await self._documents(named), list[DesiredMessage]()
-        for key, number, worst in asking.counted:
-            document = documents.get(worst[1]) if worst is not None else None
-            desired.append(await self._renderer.counted(key, number, document, worst[2] if worst else ""))
+        for key, (number, (_, root_id, run_id)) in asking.counted.items():
+            desired.append(await self._renderer.counted(key, number, documents.get(root_id), run_id))
         return desired
 
     async def _reminders(self, document: Document, asking: Asking) -> list[DesiredMessage]:
@@ -391,18 +391,19 @@ class Notifier:
 
     async def _mentions(self, timeline: Timeline, grouper: AlertGrouper, asking: Asking) -> list[DesiredMessage]:
         """A reply to the card of a new alert, or to that of its group, in each channel that wants one, or a count."""
-        threads, counted, alert = list[Thread](), list[DesiredMessage](), timeline.alert
+        desired, alert = list[DesiredMessage](), timeline.alert
         for channel, by_severity in self._channels.mentions.items():
             entry = grouper.changes.alerts.get((timeline.root_id, channel))
             if entry is None or alert is None or alert.severity not in by_severity:
                 continue
-            who, about = f"new:{channel}", (alert.severity, alert.id, "")
-            if await asking.may_ask(who, at_most=MOST_NEW, about=about):
-                card = next((thread for thread in timeline.threads if thread.channel == channel), None)
-                threads.append(card or Thread(channel, entry.group))
-            else:
-                counted.append(self._renderer.counted_new(channel, *asking.more(who)))
-        return [*await self._renderer.mentions(timeline, threads), *counted]
+            card = next((thread for thread in timeline.threads if thread.channel == channel), None)
+            here = replace(timeline, threads=[card or Thread(channel, entry.group)])
+            who, key, number = f"new:{channel}:{alert.severity}", f"mention:{alert.id}:{channel}", 0
+            if not await asking.may_ask(who, same=f"{who}:{alike(alert, Grouping())}"):
+                since, number = asking.more(who)
+                key = f"new:{since}:{alert.severity}:{channel}"
+            desired += self._renderer.mention(key, here, number)
+        return desired
 
     async def _bulk_destinations(self, document: Document, bulk_id: str, changes: FeedChanges) -> list[str]:
         """Where the message of a bulk goes because of its runs on this alert or case."""

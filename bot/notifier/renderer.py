@@ -18,7 +18,7 @@ from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import ButtonIds, Message
-from bot.notifier.asking import Asking, asked_in
+from bot.notifier.asking import NOTHING, Asking, asked_in
 from bot.notifier.isolation import CORE_UNAVAILABLE
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
@@ -145,26 +145,17 @@ class Renderer:
             desired.append(replace(card, thread_of=root, root_id=case.id))
         return desired
 
-    async def mentions(self, timeline: Timeline, threads: Iterable[Thread]) -> list[DesiredMessage]:
-        """What tells in these threads whoever is to know of a new alert."""
-        alert = timeline.alert
+    def mention(self, key: str, timeline: Timeline, counted: int) -> list[DesiredMessage]:
+        """What tells in one thread whoever is to know of a new alert, or of so many, with it as the newest."""
+        alert, (thread,) = timeline.alert, timeline.threads
         if alert is None:
             return []
-        subject, desired = Subject.alert(alert), list[DesiredMessage]()
-        for thread in threads:
-            who = self._access.mentions.get(thread.channel, {}).get(alert.severity, "")
-            view = self._view(subject, thread.channel)
-            content = replies.mention_reply(view, mentions([who] if who else []))
-            key = f"mention:{alert.id}:{thread.channel}"
-            desired.append(
-                DesiredMessage(key, thread.channel, content, thread_of=thread.key, root_id=alert.id, view=view)
-            )
-        return desired
-
-    def counted_new(self, channel: str, since: int, number: int, severity: int) -> DesiredMessage:
-        """What tells there once of the new alerts that nobody was told of one by one."""
+        channel, view = thread.channel, self._view(Subject.alert(alert), thread.channel)
+        severity = int(key.split(":")[2]) if counted else alert.severity
         who = mentions(filter(None, [self._access.mentions.get(channel, {}).get(severity)]))
-        return DesiredMessage(f"new:{since}:{channel}", channel, notices.counted_new(number, since, severity, who))
+        content = replace(replies.mention_reply(view, who, counted, severity), is_broadcast=counted > 0)
+        told = DesiredMessage(key, channel, content, thread_of=thread.key, root_id=alert.id, view=view)
+        return [replace(told, counted=counted)]
 
     async def lost(self, key: str, timeline: Timeline) -> list[DesiredMessage]:
         """What tells who worked on an alert that somebody else took it; the key ends with their login."""
@@ -310,7 +301,7 @@ class Renderer:
         if waits and is_new:
             asked = self._asked(action, timeline)
             able = await self._able(asked, action, subject, extension)
-            of = None if extension else (subject.severity, timeline.root_id, action.id)
+            of = NOTHING if extension else (subject.severity, timeline.root_id, action.id)
             in_team = dict.fromkeys(able, self._access.team())
             rung = [who for who in asked if await asking.may_ask(who, in_team.get(who, ""), about=of)]
             direct = {f"ask:{action.id}:{self._access.team()}:{who}:{about}" for who in rung if who in able}
@@ -356,16 +347,16 @@ class Renderer:
         action = None if timeline is None else timeline.action(run_id)
         person = await self.recipient(team, user)
         if timeline is None or action is None or person is None:
-            return DesiredMessage(key, user, content())
+            return DesiredMessage(key, user, content(), counted=number)
         if not (runs.awaits_approval(action) and approvals.may_decide(action, person, timeline.target(action))):
-            return DesiredMessage(key, user, content())
+            return DesiredMessage(key, user, content(), counted=number)
         view, link = RedactedView(timeline.target(action), person.clearance), await self._link(timeline.root_id)
 
         def render(*, clearance: int, button: ButtonIds) -> Message:
             shown = approvals.request_line(action, replace(view, clearance=clearance), button=button, link=link)
             return content(approvals.asked_in_short(action, view), [shown])
 
-        return replace(await self.message(key, view, user, render), root_id=timeline.root_id)
+        return replace(await self.message(key, view, user, render), root_id=timeline.root_id, counted=number)
 
     async def _asked_again(self, message: MessageRecord, action: Action, here: Timeline) -> list[DesiredMessage]:
         kind, *_, about = message.key.removesuffix(AGAIN).split(":")
@@ -496,11 +487,11 @@ class Renderer:
         kind, object_id = message.key.split(":")[:2]
         here = timeline.in_thread_of(message)
         if kind == "asks":  # no longer shows the worst, which was decided or is not to be seen
-            return [await self.counted(message.key, int(message.content()["text"].split()[0]), None, "")]
+            return [await self.counted(message.key, message.counted, None, "")]
         if kind == "alert":
             return await self.alert_cards(here)
-        if kind == "mention":
-            return await self.mentions(here, here.threads)
+        if kind in ("mention", "new"):
+            return self.mention(message.key, here, message.counted)
         if kind == "case":
             return await self.case_cards(here)
         if kind == "log":

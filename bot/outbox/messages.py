@@ -54,12 +54,12 @@ def upsert(tx: Transaction, values: dict[str, str | int]) -> None:
     tx.run(
         f"""INSERT INTO message (key, channel, conversation, root_id, thread_of, payload, digest, status, version,
                attempted_version, attempted_at, post_id, ts, rank, is_progress, pending_since, due_at, changed_at,
-               event_updated_at, failures, problem, is_plain, created_at, clearance, about, fingerprint)
+               event_updated_at, failures, problem, is_plain, created_at, clearance, about, fingerprint, counted)
            VALUES (:key, :channel, '', :root_id, :thread_of, :payload, :digest, 'unsent', 1,
                0, 0, :post_id, '', :post_rank, 1, :now, :now, 0,
-               0, 0, '', 0, :now, :clearance, :about, :fingerprint)
+               0, 0, '', 0, :now, :clearance, :about, :fingerprint, :counted)
            ON CONFLICT (key) DO UPDATE SET
-               payload = :payload, digest = :digest, version = message.version + 1, is_plain = 0,
+               payload = :payload, digest = :digest, version = message.version + 1, is_plain = 0, counted = :counted,
                status = CASE message.status WHEN 'shown' THEN 'outdated' ELSE message.status END,
                pending_since = CASE message.status WHEN 'shown' THEN :now ELSE message.pending_since END,
                rank = {_NEXT_RANK},
@@ -72,7 +72,7 @@ def upsert(tx: Transaction, values: dict[str, str | int]) -> None:
     )
     tx.run(
         """UPDATE message SET clearance = :clearance, about = :about, fingerprint = :fingerprint,
-               root_id = CASE WHEN substr(key, 1, 4) IN ('bulk', 'asks') THEN :root_id ELSE root_id END
+               root_id = CASE WHEN substr(key, 1, 4) IN ('bulk', 'asks', 'new:') THEN :root_id ELSE root_id END
            WHERE key = :key AND (clearance <> :clearance OR about <> :about OR fingerprint <> :fingerprint)""",
         values,
     )

@@ -21,7 +21,8 @@ DIGEST_BYTES = 6  # in the id of a button
 BULK = "bulk"  # the kind of the message that tells how far a run on several objects is
 BULK_TOLD = f"{BULK}told"  # of the direct message that tells who asked for it how it ended
 BULK_UNDONE = f"{BULK}undone"  # of that which tells them that somebody else has undone some of it
-ASKS = ("ask", "asks", "approval", "extension", "remind", f"{BULK}ask")  # kinds of messages that ask for approval
+# Kinds of messages that ask for approval, or count what else there is.
+ASKS = ("ask", "asks", "new", "approval", "extension", "remind", f"{BULK}ask")
 LOST = "lost"  # of the direct message that tells who worked on an alert that somebody else took it
 NEWS_KINDS = ("end", "told", "undone", LOST, BULK_TOLD, BULK_UNDONE)  # of messages, by their keys
 
@@ -99,6 +100,7 @@ class DesiredMessage:
     view: RedactedView | None = None
     fingerprint: str = ""  # of what it withholds, where it names more than the subject of its view
     buttons: ButtonSet | None = None
+    counted: int = 0  # how many requests or new alerts it counts, where it counts some
 
     def payload(self) -> str:
         """The message as JSON."""
@@ -131,7 +133,7 @@ class DesiredMessage:
             return LAST_ALERT + 1 - severity
         if kind == "group":
             return max(FIRST_ALERT, LAST_ALERT - severity)
-        if kind in ("digest", "mention", "new"):
+        if kind in ("digest", "mention"):
             return FIRST_ALERT
         if kind in ASKS or (kind == BULK and is_person(self.channel)):
             return FIRST_ALERT + 1  # a storm of requests delays no critical card
@@ -162,6 +164,7 @@ class MessageRecord:
     clearance: int  # that the content was rendered for
     about: str  # kind and id of the object that it is about, such as `case_task ~9`
     fingerprint: str  # of what the content withholds
+    counted: int  # of how many requests or new alerts it tells
     root_ts: str  # of the message that it replies to
     file_name: str  # "" without a file
     file_text: str  # "" once Slack shows it

@@ -355,6 +355,7 @@ def _row(desired: DesiredMessage, now: int) -> dict[str, str | int]:
         "is_progress": int(desired.is_progress),
         "update_every_ms": UPDATE_EVERY_MS,
         "clearance": view.clearance if view else SHARED,
+        "counted": desired.counted,
         "about": f"{view.subject.kind} {view.subject.id}" if view else "",
         "fingerprint": (desired.fingerprint or view.fingerprint) if view else "",
     }

@@ -230,6 +230,7 @@ CREATE INDEX channel_alert_of_group ON channel_alert (group_key, at, severity, c
 
 _CLOSED = "ALTER TABLE channel_alert ADD COLUMN is_closed INTEGER NOT NULL DEFAULT 0;\n"
 _MUTED_BY = "ALTER TABLE alert_group ADD COLUMN muted_by TEXT NOT NULL DEFAULT '';\n"
+_COUNTED = "ALTER TABLE message ADD COLUMN counted INTEGER NOT NULL DEFAULT 0;\n"
 
 _INBOX = """
 CREATE TABLE inbox (
@@ -242,6 +243,7 @@ MIGRATIONS = (
     Migration("make the tables", on_sqlite(_TABLES), [FUNCTIONS + on_postgresql(_TABLES) + on_postgresql(_INBOX)]),
     Migration("note which alerts of a group are closed", on_sqlite(_CLOSED), [on_postgresql(_CLOSED)]),
     Migration("note who muted a group", on_sqlite(_MUTED_BY), [on_postgresql(_MUTED_BY)]),
+    Migration("note how many requests or alerts a message counts", on_sqlite(_COUNTED), [on_postgresql(_COUNTED)]),
 )
 INBOX_MIGRATIONS = (Migration("make the table of clicks", on_sqlite(_INBOX), []),)
 

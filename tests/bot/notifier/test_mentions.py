@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from bot.app import running
+from bot.notifier.asking import AT_MOST
 from bot.outbox import RateLimiter
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from tests.bot.outbox.harness import ManualClock, all_sent
-from tests.bot.people import card_of, ephemeral, message_in, text_of
+from tests.bot.people import ephemeral, message_in, reply_to, text_of
 from tests.bot.running import ANNA, BEN, LEA, OPEN, RED, SOC, UNLIMITED, running_bot
 
 ONCALL = "<!subteam^S0ONCALL>"
@@ -24,36 +25,65 @@ def mentions(view: EmulatorView) -> list[dict[str, Any]]:
     return [message for message in replies if ONCALL in str(message["blocks"])]
 
 
-async def test_critical_alerts_ring_whoever_is_on_call_three_times_then_once(tmp_path: Path) -> None:
+async def test_each_critical_alert_that_says_something_new_rings_by_name_and_one_message_counts_its_like(
+    tmp_path: Path,
+) -> None:
     clock = ManualClock()
     async with running_bot(tmp_path, channels=CHANNELS, clock_ms=clock) as env:
         anna, ben = await env.person(ANNA), await env.person(BEN)
         env.emulator.set_usergroup("S0ONCALL", [BEN])
         await env.post_alert(sourceRef="high", severity=3)
-        first, card = await env.new_card(anna, sourceRef="1", severity=4, title="Ransomware note")
-        await anna.until(mentions)
-        (mention,) = mentions(anna.live_view)
-        assert mention["thread_ts"] == card["ts"]
-        assert mention["text"] == f"New: CRITICAL Ransomware note ({first})"
-        more = [await env.post_alert(sourceRef=f"{n}", severity=4, title=f"Note {n}") for n in (2, 3)]
-        await anna.until(lambda view: len(mentions(view)) == 3)
-        for n, many in ((4, "1 more new alert, up to CRITICAL"), (5, "2 more new alerts, up to CRITICAL")):
-            await anna.sees(card_of(await env.post_alert(sourceRef=f"{n}", severity=4, title="Another")))
-            counted = await anna.sees(message_in(SOC, f"*{many}* since"))
-            assert ONCALL in text_of(counted)
+        first, card = await env.new_card(anna, sourceRef="1", severity=4, title="Ransomware on SRV-01")
+        mention = await anna.sees(reply_to(card, ONCALL))
+        assert mention["text"] == f"New: CRITICAL Ransomware on SRV-01 ({first})"
+        second, card = await env.new_card(anna, sourceRef="2", severity=4, title="Ransomware on SRV-02")
+        counted = await anna.sees(reply_to(card, f"{ONCALL} 🔴 1 more CRITICAL alert: Ransomware on SRV-02"))
+        assert counted in anna.live_view.messages(SOC)  # also in the channel
+        third = await env.post_alert(sourceRef="3", severity=4, title="Ransomware on SRV-03")
+        newest = await anna.sees(reply_to(card, f"2 more CRITICAL alerts, newest: Ransomware on SRV-03 ({third})"))
+        assert (newest["ts"], ONCALL in text_of(newest)) == (counted["ts"], True)
+        clock.ahead_ms += 25_000
+        other, card = await env.new_card(anna, sourceRef="4", severity=4, title="Ransomware on DC01-BACKUP")
+        await anna.sees(reply_to(card, ONCALL))
         await all_sent(env.bot)
-        rang = [f"New: CRITICAL Note {n} ({alert_id})" for n, alert_id in enumerate(more, 2)]
-        rang.append("1 more new alert, up to CRITICAL: your Home lists what nobody works on.")
+        rang = [f"1 more CRITICAL alert: Ransomware on SRV-02 ({second})"]
+        rang.append(f"New: CRITICAL Ransomware on DC01-BACKUP ({other})")
         assert [shown["text"] for shown in ben.live_view.notifications] == [mention["text"], *rang]
         clock.ahead_ms += TEN_MINUTES_MS
-        red = await env.post_alert(sourceRef="6", severity=4, title="Secret words", tlp=3)
-        await anna.until(lambda view: len(mentions(view)) == 4)
-        withheld = next(message for message in mentions(anna.live_view) if red in message["text"])
+        red, card = await env.new_card(anna, sourceRef="5", severity=4, title="Secret words", tlp=3)
+        withheld = await anna.sees(reply_to(card, ONCALL))
         assert withheld["text"] == f"New: CRITICAL alert, details withheld (TLP:RED) ({red})"
         assert "Secret words" not in str(withheld)
 
 
-async def test_doctor_says_where_a_critical_alert_rings_nobody_and_what_to_set(tmp_path: Path) -> None:
+async def test_of_many_different_critical_alerts_ten_ring_and_a_count_that_a_restart_keeps(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with running_bot(tmp_path, channels=CHANNELS, clock_ms=clock) as env:
+        anna, ben = await env.person(ANNA), await env.person(BEN)
+        env.emulator.set_usergroup("S0ONCALL", [BEN])
+        titles = [f"{first} {second}" for first in ("Lone", "Odd", "New", "Old") for second in ("a", "b", "c", "d")]
+        posted = [await env.post_alert(sourceRef=title, severity=4, title=title) for title in titles]
+        counted = await anna.sees(message_in(SOC, f"6 more CRITICAL alerts, newest: Old d ({posted[-1]})"))
+        await all_sent(env.bot)
+        by_name = [f"New: CRITICAL {title} ({id})" for title, id in zip(titles, posted[:AT_MOST], strict=False)]
+        shown = [notification["text"] for notification in ben.live_view.notifications]
+        assert (sorted(shown[:-1]), "more CRITICAL alert" in shown[-1]) == (sorted(by_name), True)
+        await env.bot.close()
+        limiter = RateLimiter(**UNLIMITED)
+        async with (
+            CoreClient(env.core.url, env.service_key) as core,
+            running(env.settings, core, clock_ms=clock, rate_limiter=limiter) as bot,
+        ):
+            await env.client.request("PATCH", f"/api/alert/{posted[-1]}", {"tlp": 3})
+            hidden = await anna.sees(message_in(SOC, "6 more CRITICAL alerts, newest: details withheld (TLP:RED)"))
+            assert (hidden["ts"], "Old d" in str(hidden)) == (counted["ts"], False)
+            last = await env.post_alert(sourceRef="after", severity=4, title="After the restart")
+            more = await anna.sees(message_in(SOC, f"7 more CRITICAL alerts, newest: After the restart ({last})"))
+            await all_sent(bot)
+            assert (more["ts"], len(ben.live_view.notifications)) == (counted["ts"], AT_MOST + 1)
+
+
+async def test_doctor_says_whom_a_critical_alert_rings_and_what_to_set_where_that_is_nobody(tmp_path: Path) -> None:
     others: list[dict[str, Any]] = [
         {"id": OPEN, "clearance": "clear", "alerts": {}, "mention": {"high": "S0ONCALL"}},
         {"id": RED, "clearance": "red"},  # gets no alerts
@@ -65,28 +95,32 @@ async def test_doctor_says_where_a_critical_alert_rings_nobody_and_what_to_set(t
         told = {line.split("*")[1]: line for line in lines}
         assert told["channel #open"].startswith("✓")
         assert "A new CRITICAL alert rings nobody there: set mention = { critical = " in told["channel #open"]
-        assert "rings" not in told["channel #soc"] + told["channel #red"]
+        assert "A new CRITICAL alert rings S0ONCALL, if its like did not in the last ten" in told["channel #soc"]
+        assert "rings" not in told["channel #red"]
 
 
-async def test_a_group_mentions_as_often_and_no_more_after_a_restart(tmp_path: Path) -> None:
+async def test_a_group_mentions_once_and_counts_once(tmp_path: Path) -> None:
     clock = ManualClock()
     async with running_bot(tmp_path, channels=CHANNELS, clock_ms=clock) as env:
         anna = await env.person(ANNA)
         for n in range(20):
             await env.post_alert(sourceRef=f"{n}", severity=4, title=f"Note {n}")
         group = await anna.sees(message_in(SOC, '"20 '))
-        assert len(mentions(anna.live_view)) == 3
-        await env.bot.close()
-        limiter = RateLimiter(**UNLIMITED)
-        async with (
-            CoreClient(env.core.url, env.service_key) as core,
-            running(env.settings, core, clock_ms=clock, rate_limiter=limiter) as bot,
-        ):
-            await anna.sees(card_of(await env.post_alert(sourceRef="after", severity=4, title="After the restart")))
-            await all_sent(bot)
-            assert len(mentions(anna.live_view)) == 3
-            clock.ahead_ms += TEN_MINUTES_MS
-            await env.post_alert(sourceRef="20", severity=4, title="Note 20")
-            await anna.until(lambda view: len(mentions(view)) == 4)
+        await anna.sees(message_in(SOC, "19 more CRITICAL alerts"))
+        assert len(mentions(anna.live_view)) == 2
+        clock.ahead_ms += TEN_MINUTES_MS
+        await env.post_alert(sourceRef="20", severity=4, title="Note 20")
+        await anna.until(lambda view: len(mentions(view)) == 3)
         in_group = [message for message in mentions(anna.live_view) if message["thread_ts"] == group["ts"]]
         assert len(in_group) == 1
+
+
+async def test_high_alerts_leave_the_rings_of_critical_ones(tmp_path: Path) -> None:
+    channels = [{**CHANNELS[0], "mention": {"critical": "S0ONCALL", "high": ANNA}}]
+    async with running_bot(tmp_path, channels=channels) as env:
+        anna = await env.person(ANNA)
+        for title in map(chr, range(ord("a"), ord("a") + AT_MOST + 2)):
+            await env.post_alert(sourceRef=title, severity=3, title=title)
+        await anna.sees(message_in(SOC, f"<@{ANNA}> 🟠 2 more HIGH alerts, newest: l"))
+        _, card = await env.new_card(anna, sourceRef="critical", severity=4, title="Ransomware")
+        await anna.sees(reply_to(card, f"{ONCALL} 🔴 CRITICAL Ransomware"))

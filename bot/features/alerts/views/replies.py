@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions
@@ -27,6 +28,7 @@ from bot.features.runs.views.reports import ReportView, read_report
 from bot.features.runs.views.runs import run_again_button
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.words import count
 from core.models import SEVERITY_NAMES, Action, Log, Policy
 
 MAX_REPORT_LINES = 24  # less than a screen, without a file
@@ -215,12 +217,13 @@ def lost(view: RedactedView, by: str) -> Message:
 # --- logs, mentions -------------------------------------------------------------------------------------------------
 
 
-def mention_reply(view: RedactedView, mention: str) -> Message:
-    """Tells `mention`, such as whoever is on call, of a new alert."""
-    hidden = "" if view.is_open else f"{SEVERITY_NAMES[view.subject.severity].upper()} alert, "
-    what = f"{hidden}{runs.of_root(view.subject, view)}"
-    shown = f"{runs.sign(view)}{what}" if view.is_open else what
-    return Message(f"New: {what}", (section(f"{mention} {shown}".strip()),))
+def mention_reply(view: RedactedView, mention: str, counted: int, severity: int) -> Message:
+    """Tells `mention`, such as whoever is on call, of a new alert, or of how many, with the newest."""
+    level, what = SEVERITY_NAMES[severity].upper(), runs.of_root(replace(view.subject, severity=0), view)
+    shown, push = f"{level} {what}" if view.is_open else f"{level} alert, {what}", "New: "
+    if counted:
+        shown, push = f"{count(counted, f'more {level} alert')}{', newest' if counted > 1 else ''}: {what}", ""
+    return Message(f"{push}{shown}", (section(f"{mention} {runs.sign(view)}{shown}".strip()),))
 
 
 def task_log_card(
