@@ -25,7 +25,7 @@ import asyncio, itertools, sys
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import MessageOutbox
+from bot.outbox.outbox import MessageOutbox
 from bot.outbox.store import open_stores
 from core.common.clock import now_ms
 from core.common.database.location import parse_location

@@ -24,11 +24,14 @@ from bot.features.home import handlers as home
 from bot.features.registry import COMMANDS
 from bot.identity import Identity
 from bot.names import SlackNames
-from bot.notifier import ChannelAccess, Notifier
-from bot.outbox import ClearanceGuard, MessageOutbox, RateLimiter
+from bot.notifier.notifier import Notifier
+from bot.notifier.timeline import ChannelAccess
 from bot.outbox.errors import SLACK_FAILURES, DeliveryError, classify, classify_connection
 from bot.outbox.models import is_person
+from bot.outbox.outbox import MessageOutbox
 from bot.outbox.replicas import LOOK_MS, RENEW_MS, summary
+from bot.outbox.sending.rate_limiter import RateLimiter
+from bot.outbox.sending.sender import ClearanceGuard
 from bot.outbox.store import Stores, open_stores
 from bot.settings import BotSettings
 from core.client import CoreClient

@@ -21,8 +21,10 @@ from bot.features.base import Ack, Context, Entry, Json, Services
 from bot.features.responses import OutOfDateError
 from bot.identity import Identity
 from bot.message import Message
-from bot.outbox import MessageOutbox, PendingInteraction, RefreshRequest
 from bot.outbox.errors import SLACK_FAILURES, classify
+from bot.outbox.inbox import PendingInteraction
+from bot.outbox.models import RefreshRequest
+from bot.outbox.outbox import MessageOutbox
 from core.client import UNANSWERED
 from core.common import logs
 from core.common.clock import Clock

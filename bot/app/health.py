@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from bot.app.workers import Workers
 from bot.features.base import Check
-from bot.outbox import MessageOutbox
+from bot.outbox.outbox import MessageOutbox
 from core.common.errors import ResponderBotError
 from core.common.listener import has_token
 

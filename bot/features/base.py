@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from bot.features.command_text import missing_id
 from bot.message import Message
-from bot.outbox import RefreshRequest
+from bot.outbox.models import RefreshRequest
 from core.common.errors import ResponderBotError
 from core.models import Permission, Person
 
 if TYPE_CHECKING:
     from slack_sdk.web.async_client import AsyncWebClient
 
-    from bot.outbox import MessageOutbox
+    from bot.outbox.outbox import MessageOutbox
     from core.client import CoreClient
 
 Json = Mapping[str, Any]

@@ -4,7 +4,8 @@ import json
 import re
 from typing import Any
 
-from bot.outbox import MessageOutbox, MessageRecord
+from bot.outbox.models import MessageRecord
+from bot.outbox.outbox import MessageOutbox
 from core.common.clock import MINUTE_MS
 
 AT_MOST = 10

@@ -12,8 +12,8 @@ from bot.features.bulks import views as bulks
 from bot.notifier.asking import Asking
 from bot.notifier.isolation import isolated
 from bot.notifier.timeline import ChannelAccess
-from bot.outbox import DesiredMessage, MessageOutbox
-from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, bulk_key, digest, is_person
+from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, DesiredMessage, bulk_key, digest, is_person
+from bot.outbox.outbox import MessageOutbox
 from core.models import Action, BulkCounts, Person
 
 if TYPE_CHECKING:

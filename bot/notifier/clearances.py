@@ -14,8 +14,8 @@ from bot.notifier.group_cards import GroupCards, ReadDocuments
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess, Timeline, ids_in
-from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
-from bot.outbox.models import is_bulk, is_person
+from bot.outbox.models import DesiredMessage, MessageRecord, is_bulk, is_person
+from bot.outbox.outbox import MessageOutbox
 from core.common.errors import ResponderBotError
 from core.models import Document
 

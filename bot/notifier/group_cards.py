@@ -11,9 +11,9 @@ from bot.notifier.grouper import AlertGrouper
 from bot.notifier.isolation import isolated
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess
-from bot.outbox import DesiredMessage, MessageOutbox
 from bot.outbox.alert_groups import AlertGroup
-from bot.outbox.models import FOR_PERSON, LAST_ALERT, WITHHOLDING
+from bot.outbox.models import FOR_PERSON, LAST_ALERT, WITHHOLDING, DesiredMessage
+from bot.outbox.outbox import MessageOutbox
 from bot.storms import FEW_WAITING, FOLLOWERS, STORM_MS
 from core.models import Document
 

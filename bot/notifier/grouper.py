@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from bot.clearance import RedactedView, Subject
 from bot.features.alerts.views.card import is_closed
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
-from bot.outbox import MessageOutbox
 from bot.outbox.alert_groups import DIGEST, GROUP, AlertGroup, AlertGroups, ChannelAlert, GroupChanges, new_key
 from bot.outbox.models import LAST_ALERT, OTHER, WITHHOLDING, card_key
+from bot.outbox.outbox import MessageOutbox
 from bot.settings import Grouping
 from bot.storms import CRITICAL_ALIKE, FEW_WAITING, MOST_WAITING, STORM_MS, alike
 from core.common.clock import MINUTE_MS

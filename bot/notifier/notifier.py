@@ -16,9 +16,10 @@ from bot.notifier.grouper import AlertGrouper
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
 from bot.notifier.renderer import Renderer, undone_by_others
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline, ids_in
-from bot.outbox import REFRESH_MS, DesiredMessage, MessageOutbox
 from bot.outbox.alert_groups import is_group
-from bot.outbox.models import BULK, FOR_PERSON, LOST, card_key, is_bulk
+from bot.outbox.models import BULK, FOR_PERSON, LOST, DesiredMessage, card_key, is_bulk
+from bot.outbox.outbox import MessageOutbox
+from bot.outbox.store import REFRESH_MS
 from bot.settings import Grouping
 from bot.storms import CLOSE_S, EVERY_S, GATHER_S, alike
 from core.common.errors import ResponderBotError

@@ -21,10 +21,10 @@ from bot.message import ButtonIds, Message
 from bot.notifier.asking import NOTHING, Asking, asked_in
 from bot.notifier.isolation import CORE_UNAVAILABLE
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
-from bot.outbox import DesiredMessage, MessageOutbox, MessageRecord
 from bot.outbox.errors import SLACK_FAILURES, classify
 from bot.outbox.links import card_link
-from bot.outbox.models import LOST, card_key, case_key, is_person
+from bot.outbox.models import LOST, DesiredMessage, MessageRecord, card_key, case_key, is_person
+from bot.outbox.outbox import MessageOutbox
 from core.common.errors import ResponderBotError
 from core.models import (
     OPEN_STATUSES,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.clearance import SHARED, Subject, may_see
-from bot.outbox import MessageRecord
+from bot.outbox.models import MessageRecord
 from bot.settings import Grouping, Route
 from core.models import Action, Alert, Case, Document, Person
 

@@ -12,7 +12,7 @@ import httpx
 
 from bot.app import Bot, running
 from bot.app.transports import EVENTS_PATH, HttpTransport
-from bot.outbox import RateLimiter
+from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.settings import BotSettings, parse
 from bot.slack_emulator import SlackEmulator
 from core.client import CoreClient

@@ -20,7 +20,7 @@ from bot import doctor
 from bot.app import running
 from bot.app.interactions import INTERACTION_TYPES, entry_of, parse
 from bot.app.transports import EVENTS_PATH, HttpTransport
-from bot.outbox import RateLimiter
+from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.settings import parse as parse_settings
 from bot.slack_emulator import SlackEmulator
 from core.app import serving

@@ -12,7 +12,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 from structlog.testing import capture_logs
 
-from bot.outbox import MessageOutbox
+from bot.outbox.outbox import MessageOutbox
 from bot.outbox.store import open_stores
 from core.common.clock import now_ms
 from core.common.database import Transaction

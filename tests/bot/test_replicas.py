@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 from bot.app import running
-from bot.outbox import RefreshRequest
+from bot.outbox.models import RefreshRequest
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import now_ms

@@ -11,7 +11,10 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app import Bot, running
 from bot.message import Message
-from bot.outbox import DesiredMessage, MessageOutbox, RateLimiter, open_stores
+from bot.outbox.models import DesiredMessage
+from bot.outbox.outbox import MessageOutbox
+from bot.outbox.sending.rate_limiter import RateLimiter
+from bot.outbox.store import open_stores
 from bot.slack_emulator.elements import all_blocks
 from core.app import serving
 from core.client import CoreClient

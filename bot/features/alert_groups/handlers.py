@@ -21,9 +21,8 @@ from bot.features.runs.targets import MOST, find_targets
 from bot.features.runs.views.request import RunRequest
 from bot.features.runs.views.run_form import SEVERAL_TITLE
 from bot.message import Intent
-from bot.outbox import RefreshRequest
 from bot.outbox.alert_groups import AlertGroup
-from bot.outbox.models import card_key
+from bot.outbox.models import RefreshRequest, card_key
 from core.common.clock import HOUR_MS
 from core.common.errors import ResponderBotError
 from core.common.words import count

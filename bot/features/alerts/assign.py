@@ -9,8 +9,7 @@ from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
 from bot.features.payload import clicked_element, is_ephemeral, is_home, is_in_modal
 from bot.features.runs.views import runs, undo_state
 from bot.message import Intent
-from bot.outbox import RefreshRequest
-from bot.outbox.models import LOST
+from bot.outbox.models import LOST, RefreshRequest
 from core.common.errors import ResponderBotError
 from core.models import Alert
 

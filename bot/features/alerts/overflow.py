@@ -10,8 +10,7 @@ from bot.features.cases import handlers as cases
 from bot.features.payload import is_ephemeral, is_in_modal
 from bot.features.runs import actions
 from bot.message import Intent
-from bot.outbox import RefreshRequest
-from bot.outbox.models import card_key
+from bot.outbox.models import RefreshRequest, card_key
 from core.common.errors import ResponderBotError
 
 

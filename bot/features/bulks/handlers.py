@@ -24,8 +24,7 @@ from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.run_form import SEVERAL_TITLE as TITLE
 from bot.features.undos.handlers import UNKNOWN_TIME
 from bot.message import ButtonIds, Message
-from bot.outbox import RefreshRequest
-from bot.outbox.models import bulk_key
+from bot.outbox.models import RefreshRequest, bulk_key
 from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError

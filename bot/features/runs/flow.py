@@ -30,9 +30,8 @@ from bot.features.runs.views import acts_on, questions, run_form, runs
 from bot.features.runs.views.acts_on import Choice
 from bot.features.runs.views.request import RunRequest
 from bot.message import Message
-from bot.outbox import RefreshRequest
 from bot.outbox.buttons import QUESTION_MS
-from bot.outbox.models import bulk_key
+from bot.outbox.models import RefreshRequest, bulk_key
 from core.common.errors import ResponderBotError
 from core.models import Action, BulkAnswer, OfferedResponder, Policy
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from bot.outbox import RateLimiter
+from bot.outbox.sending.rate_limiter import RateLimiter
 from core.common.clock import MINUTE_MS
 from tests.bot.browser.conftest import SCHEMES, close_windows, documented, open_window
 from tests.bot.outbox.harness import ManualClock, channel_alerts, second, seconds_until, until

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from bot.app import running
 from bot.identity import CACHE_MS
-from bot.outbox import RefreshRequest
+from bot.outbox.models import RefreshRequest
 from core.client import CoreClient
 from core.common import leases
 from core.common.clock import now_ms

@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.app import running
 from bot.notifier.asking import AT_MOST
-from bot.outbox import RateLimiter
+from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from tests.bot.outbox.harness import ManualClock, all_sent

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from bot.app import running
-from bot.notifier import FeedChanges
-from bot.notifier.changes import HeldEvents
+from bot.notifier.changes import FeedChanges, HeldEvents
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import Document, Event, EventPage, RunInput

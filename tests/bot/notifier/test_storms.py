@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bot.outbox import RateLimiter
 from bot.outbox.alert_groups import Card
+from bot.outbox.sending.rate_limiter import RateLimiter
 from core.common.clock import MINUTE_MS
 from tests.bot.outbox.harness import ManualClock, channel_alerts, seconds_until, until
 from tests.bot.people import app_home, card_of, find_card, message_in, updated

@@ -10,8 +10,11 @@ from typing import Any, Protocol, TypeVar
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.message import Message
-from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter
+from bot.outbox.models import DesiredMessage
+from bot.outbox.outbox import MessageOutbox
 from bot.outbox.replicas import LEASE_MS, RENEW_MS
+from bot.outbox.sending.rate_limiter import RateLimiter
+from bot.outbox.sending.sender import ClearanceGuard
 from bot.outbox.store import open_stores
 from bot.slack_emulator import EmulatorView, SlackEmulator
 from core.common.clock import now_ms

@@ -7,7 +7,8 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clearance import RedactedView, Subject
-from bot.outbox import ClearanceGuard, MessageOutbox
+from bot.outbox.outbox import MessageOutbox
+from bot.outbox.sending.sender import ClearanceGuard
 from bot.outbox.store import open_stores
 from core.common.errors import ResponderBotError
 from tests.bot.outbox.harness import (

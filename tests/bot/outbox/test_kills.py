@@ -22,7 +22,9 @@ SENDER = """
 import asyncio, sys
 from slack_sdk.web.async_client import AsyncWebClient
 from bot.message import Message
-from bot.outbox import DesiredMessage, MessageOutbox, RateLimiter
+from bot.outbox.models import DesiredMessage
+from bot.outbox.outbox import MessageOutbox
+from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.outbox.store import open_stores
 from core.common.clock import now_ms
 from core.common.database.location import parse_location

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from bot.clearance import RedactedView, Subject
 from bot.message import Message
-from bot.outbox import DesiredMessage, RateLimiter
 from bot.outbox.links import card_link, permalink
+from bot.outbox.models import DesiredMessage
+from bot.outbox.sending.rate_limiter import RateLimiter
 from tests.bot.outbox.harness import (
     SOC,
     OutboxEnvironment,

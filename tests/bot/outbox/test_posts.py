@@ -11,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from structlog.testing import capture_logs
 
 from bot.message import Message
-from bot.outbox import DesiredMessage, RefreshRequest
+from bot.outbox.models import DesiredMessage, RefreshRequest
 from bot.outbox.replicas import LEASE_MS
 from bot.outbox.sending.sender import ANSWER_MS
 from tests.bot.outbox.harness import SOC, all_sent, cancelled, desired, outbox_environment, until, until_read

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.outbox import RateLimiter
 from bot.outbox.models import FOR_PERSON, NEWS, OTHER
+from bot.outbox.sending.rate_limiter import RateLimiter
 
 MINUTE_MS = 60_000
 

@@ -9,7 +9,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.block_kit.text import section
 from bot.message import Message
-from bot.outbox import DesiredMessage
+from bot.outbox.models import DesiredMessage
 from tests.bot.outbox.harness import SOC, all_sent, outbox_environment
 
 

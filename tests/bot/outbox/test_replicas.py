@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.outbox import MessageOutbox, RateLimiter, RefreshRequest
+from bot.outbox.models import RefreshRequest
+from bot.outbox.outbox import MessageOutbox
 from bot.outbox.replicas import LEASE_MS
+from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.outbox.store import open_stores
 from core.common.errors import ResponderBotError
 from tests import stores

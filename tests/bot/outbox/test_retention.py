@@ -11,8 +11,8 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.message import Intent
-from bot.outbox import DesiredMessage, RefreshRequest
 from bot.outbox.alert_groups import ChannelAlert, GroupChanges
+from bot.outbox.models import DesiredMessage, RefreshRequest
 from bot.outbox.retention import CONTENT_KEEP_MS, Retention
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError

@@ -25,8 +25,10 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clearance import RedactedView, Subject
 from bot.message import Message
-from bot.outbox import ClearanceGuard, DesiredMessage, MessageOutbox, RateLimiter, RefreshRequest
-from bot.outbox.models import Status
+from bot.outbox.models import DesiredMessage, RefreshRequest, Status
+from bot.outbox.outbox import MessageOutbox
+from bot.outbox.sending.rate_limiter import RateLimiter
+from bot.outbox.sending.sender import ClearanceGuard
 from bot.outbox.store import open_stores
 from bot.slack_emulator import SlackEmulator
 from core.common.database import Dialect

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from bot.message import Message
-from bot.outbox import DesiredMessage, RateLimiter, RefreshRequest
+from bot.outbox.models import DesiredMessage, RefreshRequest
+from bot.outbox.sending.rate_limiter import RateLimiter
 from tests.bot.outbox.harness import SOC, all_sent, cancelled, desired, outbox_environment, texts_in, until_read
 
 

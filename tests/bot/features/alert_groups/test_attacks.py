@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bot.app import running
-from bot.outbox import RateLimiter
+from bot.outbox.sending.rate_limiter import RateLimiter
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import RunInput

@@ -15,8 +15,9 @@ from bot.clearance import RedactedView, Subject
 from bot.identity import CACHE_MS
 from bot.message import Message
 from bot.notifier.asking import AT_MOST
-from bot.outbox import DesiredMessage, RateLimiter, RefreshRequest
+from bot.outbox.models import DesiredMessage, RefreshRequest
 from bot.outbox.retention import CONTENT_KEEP_MS
+from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import MINUTE_MS, now_ms

@@ -12,7 +12,7 @@ from bot.block_kit.notices import CHANGED
 from bot.block_kit.text import DAY_AND_TIME, slack_date
 from bot.features.bulks import views as bulks
 from bot.features.runs.views import questions
-from bot.outbox import RateLimiter
+from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import now_ms
