@@ -10,7 +10,6 @@ from typing import Any, Literal
 from pydantic_core import from_json
 
 from core.actions import bulks, in_force, measures, rights
-from core.actions.in_force import Known
 from core.authorization import Caller
 from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
@@ -193,10 +192,6 @@ class _DocumentReader:
     @cached_property
     def _recent_runs(self) -> Mapping[str, int]:
         return stored.recent_runs(self._reads)
-
-    @cached_property
-    def _awaiting(self) -> Sequence[Known]:
-        return in_force.awaiting(self._reads)
 
     def add_event(self, event: Event) -> None:
         """Add the object of an event. Case templates have no document."""
@@ -415,7 +410,8 @@ class _DocumentReader:
         if action.approval is not None and action.status == "Waiting":
             undo, since = in_force.what_undoes(action), action.created_at
             ran = in_force.known(stored.dispatched_since(self._reads, undo, since, MOST_RAN)) if action.undo else []
-            before += measures.beside(self._reads, action, [*ran, *self._awaiting], self._sees_up_to, self._registry)
+            asked = in_force.waiting_on(self._reads, stored.targets_of(self._reads, action.number))
+            before += measures.beside(self._reads, action, [*ran, *asked], self._sees_up_to, self._registry)
         document.already[action.id] = _array(one.to_json() for one in before)
 
     def _put_denied(self, document: _Document, action: Action, texts: Iterable[str]) -> None:

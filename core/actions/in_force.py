@@ -39,7 +39,6 @@ from core.store import in_force as stored
 from core.store.approvals import StoredApproval
 
 FOR_EVER = 2**62
-MOST = 200  # runs that are compared with another
 OBJECT = "object"  # the kind of a target that nobody knows, so that it may be anything in its object
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
 _URGENCY = ("waiting", "failed", "available", "running", "replaced", "undone", None)
@@ -108,9 +107,8 @@ def settle(
     begun = stored.of_action(tx, row["id"])
     if not begun or (is_known and outcome != "succeeded"):
         stored.delete_of(tx, row["id"])
-        if action.approval is not None:
-            on = digests_of(action.object_id, action.target or ())
-            _tell_waiting(tx, {(what_undoes(action), digest) for digest in on}, row["created_by"], now, but=action)
+        on = stored_actions.targets_of(tx, row["id"]) if action.approval is not None else ()
+        _tell_waiting(tx, {(what_undoes(action), digest) for digest in on}, row["created_by"], now, but=action.bulk)
         return action
     undo = action.undo
     at = now + undo.after_minutes * MINUTE_MS if undo is not None and undo.after_minutes else None
@@ -140,11 +138,22 @@ def _tell_others(tx: Transaction, rows: Iterable[Row], user: str, now: int) -> N
     _tell_waiting(tx, on.keys(), user, now)
 
 
-def _tell_waiting(tx: Transaction, on: Set[tuple[str, str]], user: str, now: int, *, but: Action | None = None) -> None:
-    """Likewise only for the runs that wait, on what this responder undoes on a target with this digest."""
-    for run, root, digests in awaiting(tx) if on else ():
-        is_other = but is None or not is_together(run, but)
-        if is_other and not on.isdisjoint((what_undoes(run), digest) for digest in digests):
+def _tell_waiting(
+    tx: Transaction, on: Iterable[tuple[str, str]], user: str, now: int, *, but: str | None = None
+) -> None:
+    """Likewise only for the runs that wait, in another bulk, for what this responder undoes on these digests.
+
+    A transaction asks for them once, at its end.
+    """
+    for key in on:
+        tx.at_end.setdefault(_tell_all_waiting, {}).setdefault(key, {})[but] = user, now
+
+
+def _tell_all_waiting(tx: Transaction, on: Mapping[tuple[str, str], Mapping[str | None, tuple[str, int]]]) -> None:
+    for run, root, digests in waiting_on(tx, {digest for _, digest in on}):
+        found = [on[key] for digest in digests if (key := (what_undoes(run), digest)) in on]
+        others = [each for by_bulk in found for bulk, each in by_bulk.items() if bulk is None or bulk != run.bulk]
+        for user, now in others[:1]:
             _tell(tx, run.number, root, user, now)
 
 
@@ -373,9 +382,13 @@ def known(rows: Iterable[Row]) -> list[Known]:
     return found
 
 
-def awaiting(reads: Reads) -> list[Known]:
-    """The newest runs that wait for approval."""
-    return known(stored_actions.awaiting(reads, MOST))
+def waiting_on(reads: Reads, digests: Iterable[str]) -> list[Known]:
+    """The runs that wait for approval to act on one of these, newest first, each with those of them that it acts on."""
+    rows, on = dict[int, Row](), dict[int, set[str]]()
+    for row in stored_actions.waiting_on(reads, digests):
+        rows[row["id"]] = row
+        on.setdefault(row["id"], set()).add(row["target"])
+    return [(run, root, on[run.number]) for run, root, _ in known(rows.values())]
 
 
 def is_together(one: Action, other: Action) -> bool:

@@ -173,7 +173,10 @@ class Lifecycle:
             undo=undo,
             undoes=None if undoes is None else f"~{undoes}",
         )
-        self._guards.count_target(tx, action.number, choice.merged.name, target)
+        if needed or self._guards.counts_targets(choice.merged.name):
+            named = targets.acted_on(action, target).values()  # a file has its name among the digests, and its content
+            digests = in_force.digests_of(action.object_id, target.acts_on or ()) | {one.digest for one in named}
+            stored.add_targets(tx, number, digests)
         self.record_event(tx, row, "action.created", caller.login)
         note(tx, "run_requested", row, login=caller.login, approvals_needed=needed)
         self.audit(

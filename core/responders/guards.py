@@ -14,7 +14,7 @@ from typing import Any
 from core.audit.verify import canonical, digest
 from core.authorization import expand, full_login, profiles_with
 from core.common.clock import Clock
-from core.common.database import Reads, Row, Transaction
+from core.common.database import Reads, Row
 from core.common.errors import Code, ResponderBotError
 from core.common.words import count
 from core.models import SEVERITY_NAMES, Action, Override, Refusal, parse_id
@@ -189,10 +189,9 @@ class Guards:
             if refusal.rule in _TEMPORARY:
                 raise _error(run.responder_name, refusal, self._clock())
 
-    def count_target(self, tx: Transaction, action_id: int, responder_name: str, target: Target) -> None:
-        """Record the targets that a new action's artifact names, if a rate counts them."""
-        if target.kind == "case_artifact" and any(per_target for _, per_target in self._rules_of(responder_name).rates):
-            stored.add_targets(tx, action_id, _names_of(target))
+    def counts_targets(self, responder_name: str) -> bool:
+        """Whether a rate counts its runs for each target."""
+        return any(per_target for _, per_target in self._rules_of(responder_name).rates)
 
     # --- approvals --------------------------------------------------------------------------------------------------
 

@@ -147,14 +147,34 @@ def denied_on(reads: Reads, row: Row) -> list[str]:
     return [one["doc"] for one in rows]
 
 
-def awaiting(reads: Reads, limit: int) -> list[Row]:
-    """The newest actions that wait for approval (`root_id, doc`)."""
-    waits = "id IN (SELECT id FROM approval WHERE is_waiting = 1)"
-    return reads.rows(f"SELECT root_id, doc FROM action WHERE {waits} ORDER BY id DESC LIMIT :limit", {"limit": limit})
+def add_targets(tx: Transaction, action_id: int, digests: Iterable[str]) -> None:
+    """Record what an action is to act on, where a rate or an approval asks for it."""
+    tx.run_all(
+        "INSERT INTO action_target (target, action_id) VALUES (:target, :id)",
+        [{"target": digest, "id": action_id} for digest in digests],
+    )
+
+
+def targets_of(reads: Reads, action_id: int) -> set[str]:
+    rows = reads.rows("SELECT target FROM action_target WHERE action_id = :id", {"id": action_id})
+    return {row["target"] for row in rows}
+
+
+def waiting_on(reads: Reads, digests: Iterable[str]) -> list[Row]:
+    """The actions that wait for approval, with each of these targets that they have, newest first.
+
+    `id, target, root_id, doc`.
+    """
+    return reads.rows(
+        "SELECT action.id, named.target, root_id, doc FROM approval JOIN action ON action.id = approval.id"
+        " JOIN action_target AS named ON named.action_id = action.id WHERE is_waiting = 1"
+        " AND named.target IN (SELECT value FROM json_each(:digests)) ORDER BY action.id DESC",
+        {"digests": json.dumps(sorted(digests))},
+    )
 
 
 def dispatched_since(reads: Reads, responder_name: str, since: int, limit: int) -> list[Row]:
-    """Likewise those of a responder that were dispatched after this time (ms)."""
+    """The newest actions of a responder that were dispatched after this time (ms): `root_id, doc`."""
     sql = "SELECT root_id, doc FROM action WHERE responder_name = :name AND dispatched_at > :since"
     values = {"name": responder_name, "since": since, "limit": limit}
     return reads.rows(f"{sql} ORDER BY dispatched_at DESC, id DESC LIMIT :limit", values)

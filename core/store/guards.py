@@ -1,10 +1,10 @@
 """SQL for the rules of responders: runs that rates count."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core.common.database import Reads, Transaction
+from core.common.database import Reads
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,6 @@ _SAME_TARGET = (
     " (SELECT action_id FROM action_target WHERE target IN (SELECT value FROM json_each(:names))))"
     " ELSE kind <> 'case_artifact' AND root_id IN (SELECT CAST(value AS BIGINT) FROM json_each(:roots)) END"
 )
-
-
-def add_targets(tx: Transaction, action_id: int, names: Iterable[str]) -> None:
-    """Record the targets that the artifact of an action names, as hashes."""
-    tx.run_all(
-        "INSERT INTO action_target (target, action_id) VALUES (:target, :id)",
-        [{"target": name, "id": action_id} for name in names],
-    )
 
 
 def dispatched(

@@ -47,9 +47,14 @@ class Transaction(Reads, Protocol):
 
     notes: list[Note]
     """Events to log once the work is committed."""
+    at_end: "AtEnd"
+    """What to do once after the work, in its transaction, with what was collected for it."""
 
     def is_in_doubt(self, error: Exception) -> bool:
         """Whether the database failed, such as on a full disk. Re-raise such an error: everything is rolled back."""
+
+
+AtEnd = dict[Callable[[Transaction, Any], None], dict[Any, Any]]
 
 
 class Search(Protocol):

@@ -52,9 +52,12 @@ class Work:
         Raises an error that fails the whole commit.
         """
         self.result = self.error = None
-        self._notes = transaction.notes = []
+        self._notes, transaction.at_end = [], {}
+        transaction.notes = self._notes
         try:
             self.result = self._context.run(self.work, transaction)
+            for do, collected in transaction.at_end.items():
+                self._context.run(do, transaction, collected)
         except Exception as error:
             if transaction.is_in_doubt(error):
                 raise  # such as a full disk

@@ -7,6 +7,7 @@ from typing import Any
 from bot.block_kit import ids
 from bot.block_kit.notices import CHANGED
 from core.client import CoreClient
+from core.common.clock import now_ms
 from tests import stores
 from tests.bot.features.approvals.asking import ISOLATE, isolate
 from tests.bot.features.bulks.bulk import shown, start
@@ -329,6 +330,19 @@ async def test_what_waits_says_no_longer_that_its_host_is_contained_once_that_is
         (measure,) = await env.client.measures()
         await env.client.end_measure(measure.id, "Released by hand")
         await env["ben"].sees(updated(thread, "asks · ", without="contained already"))
+
+
+async def test_what_waits_says_what_ran_once_the_time_of_what_contains_its_host_is_over(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        await isolated(env)
+        second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again")
+        await isolate(env, second, by="lea")
+        thread = await env["ben"].sees(reply_to(card, "is contained already until"))
+        (measure,) = await env.client.measures()
+        soon, path = {"until": now_ms() + 1_000}, f"/api/connector/engine/measure/{measure.id}/shorten"
+        headers = {"Authorization": f"Bearer {env.service_key}", "X-On-Behalf-Of": "anna@responder-bot.local"}
+        assert (await env.core.send("POST", path, soon, headers=headers)).is_success
+        await env["ben"].sees(updated(thread, "⚠️ *Tell* by anna ran on it <!date^", without="contained already"))
 
 
 async def test_who_reviews_a_bulk_reads_of_which_host_it_is_in_force_already(tmp_path: Path) -> None:

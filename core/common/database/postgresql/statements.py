@@ -12,7 +12,7 @@ from psycopg.adapt import Dumper
 from psycopg.postgres import types as known_types
 from psycopg.pq import TransactionStatus
 
-from core.common.database.base import Note, Params, Row
+from core.common.database.base import AtEnd, Note, Params, Row
 from core.common.database.postgresql.errors import is_in_doubt
 
 Cursor = psycopg.Cursor[dict[str, Any]]
@@ -140,6 +140,7 @@ class PostgresqlTransaction(PostgresqlReads):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self.notes: list[Note] = []
+        self.at_end: AtEnd = {}
 
     def run(self, sql: str, params: Params | None = None) -> int:
         return self._execute(sql, params).rowcount

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from core.common.database.base import Note, Params, Row
+from core.common.database.base import AtEnd, Note, Params, Row
 
 
 class SqliteTransaction:
@@ -13,6 +13,7 @@ class SqliteTransaction:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self.notes: list[Note] = []
+        self.at_end: AtEnd = {}
 
     def rows(self, sql: str, params: Params | None = None) -> list[Row]:
         return self._connection.execute(sql, params or {}).fetchall()

@@ -1,0 +1,87 @@
+"""A request says what else is on its target, so that it is told when that ends, however many others wait."""
+
+import json
+from pathlib import Path
+
+from core.actions.bulks import Bulks
+from core.actions.documents import Documents
+from core.actions.in_force import waiting_on
+from core.models import Action, BulkInput, RunTarget
+from core.store import actions as stored
+from core.store import events
+from tests import statements, stores
+from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, next_run, run_input
+from tests.core.actions.test_measures import HOST, alert_with, harness_with, released
+from tests.core.actions.test_undo import BLOCK, DONE, MINUTE_MS
+
+
+def bulks_of(harness: Harness) -> Bulks:
+    runs, approvals = harness.actions.runs, harness.approvals
+    return Bulks(runs, approvals, harness.lifecycle, harness.registry, harness.database, harness.clock)
+
+
+async def asked(harness: Harness, hosts: list[str]) -> tuple[str, list[str]]:
+    """A bulk that asks to block each of these, each of an alert of its own; its id, and those of its runs."""
+    alerts = [
+        await alert_with(harness, {**HOST, "data": host}, sourceRef=f"{host} {harness.clock()}") for host in hosts
+    ]
+    harness.clock.now_ms += 1
+    targets = [RunTarget(object_type="alert", object_id=id_) for id_ in alerts]
+    outcomes = await bulks_of(harness).start(ANNA, BulkInput(responder_id=BLOCK, targets=targets))
+    return outcomes.id, [json.loads(str(doc))["id"] for _, doc in outcomes.targets]
+
+
+async def started(harness: Harness, alert_id: str) -> Action:
+    asks = run_input(harness, objectId=alert_id, undoAfterMinutes=60)
+    return (await harness.actions.start(ANNA, asks)).action
+
+
+async def told_since(harness: Harness, seq: int) -> list[str]:
+    """The runs of which the feed tells that they have changed."""
+    rows = await harness.database.read(lambda reads: events.after(reads, seq, 1_000))
+    return [f"~{row['object_id']}" for row in rows if row["type"] == "action.updated"]
+
+
+async def already(harness: Harness, action_id: str) -> list[tuple[str, str]]:
+    """What a request says of others on its target: the state and the run of each."""
+    documents = Documents(harness.database, harness.feed, harness.registry, harness.guards)
+    answer = json.loads(await documents.of_ids(LEAD, [action_id], with_responders=False))
+    return [(one["state"], one["actions"][0]) for one in answer["documents"][0]["already"][action_id]]
+
+
+async def test_a_bulk_that_is_denied_asks_once_who_waits_beside_it_and_reads_only_those(tmp_path: Path) -> None:
+    with stores.using("sqlite"), statements.counted() as counts:
+        async with harness_with(tmp_path, approval=1) as harness:
+            for first in (0, 100):
+                await asked(harness, [f"other-{number}" for number in range(first, first + 100)])
+            bulk, runs = await asked(harness, [f"srv-{number}" for number in range(100)])
+            _, (beside, *_) = await asked(harness, ["srv-7", "other-7"])
+            last = await harness.database.read(events.last)
+            counts.clear()
+            await bulks_of(harness).decide(BEN, bulk, "deny")
+            assert [number for sql, number in counts.items() if "AND named.target IN" in sql] == [1]
+            assert await told_since(harness, last) == [beside]
+            on = await harness.database.read(lambda reads: stored.targets_of(reads, int(runs[7][1:])))
+            found = await harness.database.read(lambda reads: waiting_on(reads, on))
+            assert [run.id for run, _, _ in found] == [beside]
+
+
+async def test_what_waits_is_told_once_the_time_of_another_run_on_its_host_is_over(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=1) as harness:
+        contained = await started(harness, harness.alert_id)
+        await harness.actions.decide(BEN, contained.id, "approve")
+        (await next_run(harness.engine)).finish(DONE)
+        await harness.ended(contained.id)
+        harness.clock.now_ms += 30 * MINUTE_MS
+        waiting = await started(harness, await alert_with(harness, HOST))
+        elsewhere = await started(
+            harness, await alert_with(harness, {**HOST, "data": "elsewhere"}, sourceRef="elsewhere")
+        )
+        assert await already(harness, waiting.id) == [("in_force", contained.id)]
+        last = await harness.database.read(events.last)
+        harness.clock.now_ms += 30 * MINUTE_MS
+        await harness.due.look()
+        undo = await released(harness)
+        assert await already(harness, waiting.id) == [("ended", undo.id)]
+        told = await told_since(harness, last)
+        assert (told.count(waiting.id), told.count(elsewhere.id)) == (1, 0)
