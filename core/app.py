@@ -343,7 +343,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         *actions_api.endpoints(actions, undos),
         *measures_api.endpoints(measures),
         *blocklist_api.endpoints(lists),
-        *bulks_api.endpoints(Bulks(actions.runs, approvals, lifecycle, registry, database, clock)),
+        *bulks_api.endpoints(Bulks(actions.runs, approvals, lifecycle, registry, guards, database, clock)),
         *responders_api.endpoints(registry, guards, actions, database),
         *alerts_api.endpoints(alerts),
         *ingest_api.endpoints(sources),

@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
 from core.actions.approvals import Approvals, Choice
+from core.actions.in_force import FOR_EVER
 from core.actions.lifecycle import Lifecycle
 from core.actions.parameters import secret_names
 from core.actions.runs import CheckedRun, Runs
@@ -21,6 +23,7 @@ from core.common.errors import Code, ResponderBotError
 from core.models import OPEN_STATUSES, Action, ActionStatus, BulkCounts, BulkInput, Outcome, RunTarget, parse_id
 from core.records import clearance
 from core.reports import report as reports
+from core.responders.guards import Guards, when_free
 from core.responders.registry import Registry
 from core.store import actions as stored_actions
 from core.store import bulks as stored
@@ -96,9 +99,11 @@ class Bulks:
         approvals: Approvals,
         lifecycle: Lifecycle,
         registry: Registry,
+        guards: Guards,
         database: Database,
         clock: Clock,
     ) -> None:
+        self._guards = guards
         self._runs = runs
         self._approvals = approvals
         self._lifecycle = lifecycle
@@ -197,7 +202,7 @@ class Bulks:
 
         def read(reads: Reads) -> tuple[BulkCounts, Sequence[TargetState]]:
             number, row = self._find(reads, bulk_id)
-            (counts,) = read_counts(reads, self._registry, [number])
+            (counts,) = read_counts(reads, self._registry, self._guards, [number])
             return counts, _states(reads, row)
 
         return await self._database.snapshot(read)
@@ -331,14 +336,10 @@ class Bulks:
         return row["id"], row
 
 
-def read_counts(reads: Reads, registry: Registry, bulk_ids: Iterable[int]) -> list[BulkCounts]:
+def read_counts(reads: Reads, registry: Registry, guards: Guards, bulk_ids: Iterable[int]) -> list[BulkCounts]:
     """The progress of several bulks; unknown ids are left out."""
     ids = list(bulk_ids)
-    counted: dict[int, _Counted] = {}
-    for row in stored.counts(reads, ids):
-        counted.setdefault(row["bulk_id"], _Counted()).add(row, reads)
-    for row in stored.people(reads, ids):
-        counted[row["bulk_id"]].add_people(row)
+    counts, people = stored.counts(reads, ids), stored.people(reads, ids)
     return [
         BulkCounts(
             id=f"~{row['id']}",
@@ -348,61 +349,46 @@ def read_counts(reads: Reads, registry: Registry, bulk_ids: Iterable[int]) -> li
             title=registry.title(row["responder_name"]),
             total=row["total"],
             refused=row["refused"],
-            free_at=_free_at(row["targets"]) if row["refused"] else None,
+            free_at=guards.free_at(reads, row["responder_name"]) if _is_rated(row["targets"]) else None,
             retried_by=f"~{row['retried_by']}" if row["retried_by"] else None,
-            **vars(counted.get(row["id"], _Counted())),
+            **_counted(reads, [one for one in counts if one["bulk_id"] == row["id"]]),
+            **_people([one for one in people if one["bulk_id"] == row["id"]]),
         )
         for row in stored.find_all(reads, ids)
     ]
 
 
-@dataclass
-class _Counted:
-    """The part of BulkCounts that is counted in its actions."""
-
-    counts: dict[ActionStatus, int] = field(default_factory=dict)
-    outcomes: dict[Outcome, int] = field(default_factory=dict)
-    awaiting: int = 0
-    expires_at: int | None = None
-    later_ends: int = 0
-    severity: int | None = None
-    undo_after_minutes: int | None = None
-    timed: int = 0
-    release_at: int | None = None
-    endless: int = 0
-    undone: int = 0
-    undone_at: int | None = None
-    not_released: int = 0
-    approved_by: list[str] = field(default_factory=list)
-    undone_by: list[str] = field(default_factory=list)
-    by_itself: int = 0
-
-    def add(self, row: Row, reads: Reads) -> None:
-        """Add a row of `stored.counts`."""
-        number = row["count"]
-        self.counts[row["status"]] = self.counts.get(row["status"], 0) + number
+def _counted(reads: Reads, rows: Sequence[Row]) -> dict[str, Any]:
+    """The part of BulkCounts that is counted in its actions, of rows of `stored.counts`."""
+    counts, outcomes = Counter[ActionStatus](), Counter[Outcome]()
+    for row in rows:
+        counts[row["status"]] += row["count"]
         if row["outcome"] is not None:
-            self.outcomes[row["outcome"]] = self.outcomes.get(row["outcome"], 0) + number
-        if row["awaits"]:
-            self.awaiting += number
-            self.expires_at, self.severity = row["expires_at"], row["severity"]
-        self.later_ends += row["later_ends"]
-        first = stored_actions.find(reads, row["first_id"])  # as long as it, last all
-        undo = json.loads(first["doc"]).get("undo") if first is not None else None
-        self.undo_after_minutes = undo.get("afterMinutes", 0) if undo is not None else None
-        self.timed += row["timed"]
-        self.release_at = max(self.release_at or 0, row["release_at"] or 0) or None
-        self.endless += row["endless"]
-        self.undone += row["undone"]
-        self.not_released += row["not_released"]
+            outcomes[row["outcome"]] += row["count"]
+    first = stored_actions.find(reads, rows[0]["first_id"]) if rows else None  # as long as it, last all
+    undo = json.loads(first["doc"]).get("undo") if first is not None else None
+    waiting = next((row for row in rows if row["awaits"]), None)
+    of_waiting = {name: waiting[name] for name in ("expires_at", "severity")} if waiting is not None else {}
+    sums = ("later_ends", "timed", "endless", "undone", "not_released")
+    return {
+        "counts": counts,
+        "outcomes": outcomes,
+        "awaiting": waiting["count"] if waiting is not None else 0,
+        "undo_after_minutes": undo.get("afterMinutes", 0) if undo is not None else None,
+        "release_at": max((row["release_at"] or 0 for row in rows), default=0) or None,
+        **of_waiting,
+        **{name: sum(row[name] for row in rows) for name in sums},
+    }
 
-    def add_people(self, row: Row) -> None:
-        """Add a row of `stored.people`."""
-        undone_by = [row["undone_by"]] if row["undone_by"] else []
-        self.approved_by = _first([*self.approved_by, *json.loads(row["approved_by"] or "[]")])
-        self.undone_by = _first([*self.undone_by, *undone_by])
-        self.by_itself += row["by_itself"]
-        self.undone_at = max(self.undone_at or 0, row["undone_at"] or 0) or None
+
+def _people(rows: Sequence[Row]) -> dict[str, Any]:
+    """Who decided on it and ended what it did, of rows of `stored.people`."""
+    return {
+        "approved_by": _first(login for row in rows for login in json.loads(row["approved_by"] or "[]")),
+        "undone_by": _first(row["undone_by"] for row in rows if row["undone_by"]),
+        "undone_at": max((row["undone_at"] or 0 for row in rows), default=0) or None,
+        "by_itself": sum(row["by_itself"] for row in rows),
+    }
 
 
 def _first(logins: Iterable[str]) -> list[str]:
@@ -410,9 +396,9 @@ def _first(logins: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(logins))[:MOST_PEOPLE]
 
 
-def _free_at(targets: str) -> int | None:
-    """When the first rate that refused one of these targets is free again (ms)."""
-    return min((target["until"] for target in json.loads(targets) if target.get("until")), default=None)
+def _is_rated(targets: str) -> bool:
+    """Whether a rate refused some of them."""
+    return any(target.get("rule") == "rate" for target in json.loads(targets))
 
 
 def _states(reads: Reads, row: Row) -> list[TargetState]:
@@ -466,11 +452,10 @@ def _require_any(outcomes: Sequence[object], prefix: str, now: int) -> None:
     refused = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
     if len(refused) < len(outcomes) or not refused:
         return
-    limited = [refusal for refusal in refused if refusal.until is not None]
+    limited = [refusal for refusal in refused if refusal.rule == "rate"]
     if not limited:
         code: Code = "forbidden" if all(refusal.code == "forbidden" for refusal in refused) else "conflict"
         raise ResponderBotError(code, f"{prefix}: {refused[0].message}")
-    first = min(limited, key=lambda refusal: refusal.until or 0)
-    until = first.until or now
-    details = {"rule": "rate", "until": until, "retryAfter": max(1, -(-(until - now) // 1000))}
+    first = min(limited, key=lambda refusal: refusal.until or FOR_EVER)
+    details = {"rule": first.rule, **when_free(first.until, now)}
     raise ResponderBotError("rate_limited", f"{prefix}: {first.message}", details=details)

@@ -99,7 +99,7 @@ class Documents:
         return await self._database.snapshot(read)
 
     def _answer(self, reads: Reads, reader: "_DocumentReader", **more: str) -> bytes:
-        counts = bulks.read_counts(reads, self._registry, reader.bulk_ids) if reader.bulk_ids else ()
+        counts = bulks.read_counts(reads, self._registry, self._guards, reader.bulk_ids) if reader.bulk_ids else ()
         shown = {
             "asOf": str(events.last(reads)),
             "database": json.dumps(self._feed.database_id),

@@ -14,7 +14,7 @@ Code = Literal[
     "method_not_allowed",
     "conflict",  # the current state forbids it; `details["action"]` may name the action that blocks it
     "gone",  # older than the retention
-    "rate_limited",  # a rate of the settings is used up; `details["until"]` is when it is free again (ms)
+    "rate_limited",  # a rate of the settings is used up; `details["until"]` is when it is free again (ms), if known
     "too_large",  # the body, a header or a query is over its limit
     "key_reused",  # an Idempotency-Key that was used with another body
     "unavailable",  # the database, core or an engine does not answer

@@ -625,7 +625,7 @@ class BulkCounts(ApiModel):
     not_released: int = 0
     """Actions whose timed undo failed or waits."""
     free_at: Millis | None = None
-    """When the first of the rates that refused a target is free again (ms)."""
+    """When the rates that refused a target are free again (ms); None if they are, or if runs that wait decide that."""
     approved_by: list[Named] = Field(default_factory=list)
     """Who have approved runs of it, each once; of them and `undone_by` the first 20."""
     undone_by: list[Named] = Field(default_factory=list)

@@ -27,7 +27,6 @@ from core.store import guards as stored
 
 MAX_NAMED = 10
 """How many of those who may decide are named."""
-RETRY_MS = 60_000  # until a retry, if it is unknown when a rate is free again
 MAX_COMPARED = 262_144  # characters, with 16 for each text
 _ORDER = {
     rule: number
@@ -317,7 +316,7 @@ class Guards:
     def _of_rates(self, reads: Reads, run: AskedRun, *, per_target: bool) -> Iterator[Refusal]:
         for rate in (rate for rate, is_per in self._rules_of(run.responder_name).rates if is_per == per_target):
             on = self._same_target(reads, run) if per_target else None
-            used, free_at = self._used(reads, run, rate, on)
+            used, free_at = self._used(reads, run.responder_name, rate, on, but=run.number)
             what = f"the limit of {count(rate.runs, 'run')} in {_period(rate)} is reached"
             if used >= rate.runs and on:  # the runs may be on an artifact that the caller may not see
                 yield _refusal("rate_per_target", f"{what} on this target", _OVERRIDE)
@@ -328,20 +327,28 @@ class Guards:
         """How much of each rate is used; not of rates for a target, whose runs the caller may not see."""
         notes = []
         for rate, per_target in self._rules_of(run.responder_name).rates:
-            used, _ = (0, None) if per_target else self._used(reads, run, rate, None)
+            used, _ = (0, None) if per_target else self._used(reads, run.responder_name, rate)
             if 0 < used < rate.runs:
                 notes.append(f"{used} of {rate.runs} runs in {_period(rate)} are used")
         return notes
 
-    def _used(self, reads: Reads, run: AskedRun, rate: Rate, on: stored.SameTarget | None) -> tuple[int, int | None]:
+    def free_at(self, reads: Reads, responder_name: str) -> int | None:
+        """When its rates for all targets together are free again (ms); None if they are, or if that is unknown."""
+        rates = [rate for rate, per_target in self._rules_of(responder_name).rates if not per_target]
+        used_up = [at for rate in rates for used, at in [self._used(reads, responder_name, rate)] if used >= rate.runs]
+        return None if None in used_up else max(filter(None, used_up), default=None)
+
+    def _used(
+        self, reads: Reads, name: str, rate: Rate, on: stored.SameTarget | None = None, *, but: int = 0
+    ) -> tuple[int, int | None]:
         """How many runs of a rate are used, and when one is free again (ms) if all are; None if that is unknown.
 
         A waiting run counts, until its dispatch, which counts for one period. So do times in the future, which are
         there after the clock was set back.
         """
-        now, name = self._clock(), run.responder_name
-        times = stored.dispatched(reads, name, now - rate.ms, now + rate.ms, rate.runs, but=run.number, on=on)
-        waiting = 0 if run.number else stored.count_waiting(reads, name, on=on)
+        now = self._clock()
+        times = stored.dispatched(reads, name, now - rate.ms, now + rate.ms, rate.runs, but=but, on=on)
+        waiting = 0 if but else stored.count_waiting(reads, name, on=on)
         used = min(len(times) + waiting, rate.runs)
         over = len(times) + waiting - rate.runs  # how many more of the newest must end first
         if over < 0 or len(times) <= over:
@@ -543,14 +550,15 @@ def _is_overridden(refusal: Refusal, overrides: Iterable[Refusal]) -> bool:
 
 
 def _error(name: str, refusal: Refusal, now: int) -> ResponderBotError:
-    code = _CODES[refusal.rule]
-    details: dict[str, Any] = {"rule": refusal.rule}
-    if refusal.rule == "rate":
-        until = refusal.until or now + RETRY_MS
-        details |= {"until": until, "retryAfter": max(1, -(-(until - now) // 1000))}
+    code, details = _CODES[refusal.rule], {"rule": refusal.rule, **when_free(refusal.until, now)}
     what = f"You are not authorized to run {name}" if refusal.rule == "run_by" else f"{name} can't run"
     free = f"; free again at {time_text(refusal.until)}" if refusal.until is not None else ""
     return ResponderBotError(code, f"{what}: {refusal.message}{free}; {refusal.lift}.", details=details)
+
+
+def when_free(until: int | None, now: int) -> Mapping[str, int]:
+    """What an error says of when a rate is free again; nothing if that is unknown."""
+    return {} if until is None else {"until": until, "retryAfter": max(1, -(-(until - now) // 1000))}
 
 
 def time_text(at: int) -> str:

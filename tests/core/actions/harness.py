@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from core.actions.approvals import Approvals
+from core.actions.bulks import Bulks
 from core.actions.due import Due
 from core.actions.lifecycle import Lifecycle
 from core.actions.runner import TICK_S, Runner
@@ -78,6 +79,11 @@ class ActionParts:
     hosts: Hosts
     approvals: Approvals
     due: Due
+
+    @property
+    def bulks(self) -> Bulks:
+        parts = (self.registry, self.guards, self.database, self.clock)
+        return Bulks(self.actions.runs, self.approvals, self.lifecycle, *parts)
 
     async def action(self, action_id: str) -> Action:
         return Action.model_validate_json(await self.actions.get_json(action_id))

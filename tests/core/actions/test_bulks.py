@@ -280,8 +280,6 @@ async def test_rates_count_each_target(tmp_path: Path) -> None:
         body = on_alerts(await new_alerts(core, 8))
         answers = await asyncio.gather(bulk(core, body), bulk(core, body), bulk(core, body))
         refused = max((answer for _, answer in answers), key=lambda answer: str(answer["actions"]).count("429"))
-        shown = (await core.send("GET", f"{BULK}/{refused['id']}")).json()
-        assert shown["freeAt"] > shown["createdAt"]
         for _, answer in answers:
             await core.send("POST", f"{BULK}/{answer['id']}/deny")
         again = await core.send("POST", f"{BULK}/{refused['id']}/retry", profile="analyst")
@@ -295,7 +293,7 @@ async def test_rates_count_each_target(tmp_path: Path) -> None:
         full = await core.send("POST", f"{BULK}/{again.json()['id']}/retry", profile="analyst")
         assert (full.status_code, full.json()["type"]) == (429, "RateLimitError")
         assert int(full.headers["retry-after"]) > 0
-        assert full.json()["until"] >= shown["freeAt"]
+        assert "until" not in full.json()  # it depends on those that wait
     entries = [entry for _, answer in answers for entry in answer["actions"]]
     found = [(entry["status"], entry.get("type")) for entry in entries]
     assert (found.count((201, None)), found.count((429, "RateLimitError"))) == (5, 19)

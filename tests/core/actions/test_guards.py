@@ -17,7 +17,7 @@ from core.common.database import Reads, Transaction
 from core.common.database.sqlite.transaction import SqliteTransaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
-from core.models import Action, AlertInput, AlertUpdate, RunInput
+from core.models import Action, AlertInput, AlertUpdate, BulkInput, RunInput, RunTarget
 from core.records.alerts import Alerts
 from core.responders.guards import RulesFor
 from core.responders.target import load
@@ -315,6 +315,31 @@ async def test_requests_that_wait_for_approval_hold_their_place(tmp_path: Path) 
         )
         await harness.actions.decide(BEN, waiting.id, "deny")
         await started(harness)  # what never ran is not counted
+
+
+async def test_when_a_rate_is_free_again_is_said_only_once_it_is_known_and_of_a_bulk_as_it_is_read(
+    tmp_path: Path,
+) -> None:
+    async with open_harness(tmp_path, policies=rules(rate=["1/1h", "9/1d"], approval=1)) as harness:
+        other, _ = await alert_with(harness)
+        targets = [RunTarget(object_type="alert", object_id=id_) for id_ in (harness.alert_id, other)]
+        bulk = await harness.bulks.start(ANNA, BulkInput(responder_id=NAME, targets=targets))
+
+        async def until() -> tuple[Any, Any]:
+            """Of a run that is refused, and of the bulk."""
+            with pytest.raises(ResponderBotError) as error:
+                await started(harness, BEN)
+            assert error.value.code == "rate_limited"
+            return error.value.details.get("until"), (await harness.bulks.get(bulk.id))[0].free_at
+
+        assert await until() == (None, None)
+        harness.clock.now_ms += HOUR_MS // 2
+        await harness.bulks.decide(BEN, bulk.id, "approve")
+        await finish(harness)
+        free_at = harness.clock() + HOUR_MS
+        assert await until() == (free_at, free_at)
+        harness.clock.now_ms += HOUR_MS
+        assert (await harness.bulks.get(bulk.id))[0].free_at is None
 
 
 async def test_runs_that_were_asked_for_over_hours_do_not_start_at_once(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-from core.actions.bulks import Bulks
 from core.actions.documents import Documents
 from core.actions.in_force import waiting_on
 from core.models import Action, BulkInput, RunTarget
@@ -11,13 +10,8 @@ from core.store import actions as stored
 from core.store import events
 from tests import statements, stores
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, next_run, run_input
-from tests.core.actions.test_measures import HOST, alert_with, harness_with, released
-from tests.core.actions.test_undo import BLOCK, DONE, MINUTE_MS
-
-
-def bulks_of(harness: Harness) -> Bulks:
-    runs, approvals = harness.actions.runs, harness.approvals
-    return Bulks(runs, approvals, harness.lifecycle, harness.registry, harness.database, harness.clock)
+from tests.core.actions.test_measures import HOST, alert_with, harness_with
+from tests.core.actions.test_undo import BLOCK, DONE, MINUTE_MS, released
 
 
 async def asked(harness: Harness, hosts: list[str]) -> tuple[str, list[str]]:
@@ -27,7 +21,7 @@ async def asked(harness: Harness, hosts: list[str]) -> tuple[str, list[str]]:
     ]
     harness.clock.now_ms += 1
     targets = [RunTarget(object_type="alert", object_id=id_) for id_ in alerts]
-    outcomes = await bulks_of(harness).start(ANNA, BulkInput(responder_id=BLOCK, targets=targets))
+    outcomes = await harness.bulks.start(ANNA, BulkInput(responder_id=BLOCK, targets=targets))
     return outcomes.id, [json.loads(str(doc))["id"] for _, doc in outcomes.targets]
 
 
@@ -58,7 +52,7 @@ async def test_a_bulk_that_is_denied_asks_once_who_waits_beside_it_and_reads_onl
             _, (beside, *_) = await asked(harness, ["srv-7", "other-7"])
             last = await harness.database.read(events.last)
             counts.clear()
-            await bulks_of(harness).decide(BEN, bulk, "deny")
+            await harness.bulks.decide(BEN, bulk, "deny")
             assert [number for sql, number in counts.items() if "AND named.target IN" in sql] == [1]
             assert await told_since(harness, last) == [beside]
             on = await harness.database.read(lambda reads: stored.targets_of(reads, int(runs[7][1:])))

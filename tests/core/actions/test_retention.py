@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.cli import main
-from core.actions.bulks import Bulks
 from core.app import Core
 from core.common.clock import DAY_MS, now_ms
 from core.common.errors import ResponderBotError
@@ -207,14 +206,7 @@ async def test_a_case_goes_with_its_alerts_and_all_parts(soc: Soc) -> None:
 
 async def test_a_bulk_goes_with_the_last_of_its_actions_or_by_its_age_without_any(soc: Soc) -> None:
     one, two = await soc.closed(), await soc.closed()
-    bulks = Bulks(
-        soc.parts.actions.runs,
-        soc.parts.approvals,
-        soc.parts.lifecycle,
-        soc.parts.registry,
-        soc.parts.database,
-        soc.clock,
-    )
+    bulks = soc.parts.bulks
     targets = [{"objectType": "alert", "objectId": alert} for alert in (one, two)]
     wanted = {"responderId": PLAIN, "targets": targets}
     bulk = (await bulks.start(ANNA, BulkInput.model_validate(wanted))).id

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.actions.bulks import Bulks
 from core.common.errors import ResponderBotError
 from core.engines.base import Responder
 from core.models import Action, ArtifactTarget, BulkInput, OfferedResponder, TargetArtifact, UndoInput, parse_id
@@ -207,14 +206,7 @@ async def test_what_is_not_chosen_is_no_reason_to_refuse(tmp_path: Path) -> None
 
 async def test_a_bulk_has_a_target_for_each_run(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=declared("hostname"), artifacts=[HOST, OTHER]) as harness:
-        bulks = Bulks(
-            harness.actions.runs,
-            harness.approvals,
-            harness.lifecycle,
-            harness.registry,
-            harness.database,
-            harness.clock,
-        )
+        bulks = harness.bulks
         on = {"objectType": "alert", "objectId": harness.alert_id}
         chosen: list[Any] = ["srv-dc01", "lt-0419.corp.example", "srv-dc01", None]
         request = {"responderId": BLOCK, "targets": [{**on, "target": target} for target in chosen]}

@@ -188,8 +188,7 @@ class Together(RuleBasedStateMachine):
 
     @property
     def bulks(self) -> Bulks:
-        core = self.cores[-1]
-        return Bulks(core.actions.runs, core.approvals, core.lifecycle, core.registry, core.database, core.clock)
+        return self.cores[-1].bulks
 
     @property
     def measures(self) -> Measures:
