@@ -164,29 +164,6 @@ def _tell(tx: Transaction, number: int, root: int, user: str, now: int) -> None:
 # --- the action's JSON ----------------------------------------------------------------------------------------------
 
 
-class Entry:
-    """What the audit says of a change."""
-
-    def __init__(self, what: trail.What, *, by: str = trail.CORE, text: str | None = None, **details: Any) -> None:
-        self.what, self.by, self.text, self.details = what, by, text, details
-
-    def record(self, tx: Transaction, now: int, row: Row, changed: Collection[Row]) -> None:
-        """Add it as a row of that action, with the targets if some are not `changed`."""
-        some = len(changed) < len(stored.of_action(tx, row["id"])) if changed else False
-        trail.record(
-            tx,
-            now,
-            self.what,
-            by=self.by,
-            object=f"~{row['id']}",
-            root=f"~{row['root_id']}",
-            on=f"~{row['object_id']}",
-            responder=row["responder_name"],
-            texts={"reason": self.text, "target": " ".join(one["target"] for one in changed) if some else None},
-            **self.details,
-        )
-
-
 def _with_rows(reads: Reads, action: Action) -> Action:
     """An action that has ended with what its rows say."""
     rows = stored.of_action(reads, action.number)
@@ -236,21 +213,24 @@ def _change(
     tx: Transaction,
     row: Row,
     changes: Mapping[int, Mapping[str, Any]],
-    entry: Entry,
+    what: trail.What,
     user: str,
     now: int,
     *,
-    extension: Extension | None = None,
+    by: str = trail.CORE,
+    reason: str | None = None,
+    asked: Extension | None = None,
+    details: Mapping[str, Any] | None = None,
 ) -> Action:
-    """Change rows of an action by their ids, and its JSON with them, with an event and a row of the audit.
+    """Change rows of an action by their ids, and its JSON with them, with an event and a row of the audit (`what`).
 
-    An extension that waits lapses with the last of its targets that was changed; `extension`, if given, replaces it.
+    An extension that waits lapses with the last of its targets that was changed; `asked`, if given, replaces it.
     """
     changed = [stored.change(tx, number, values, now) for number, values in changes.items()]
     _tell_others(tx, [one for one in changed if "ends_at" in changes[one["id"]]], user, now)
     action = _loaded(stored_actions.find(tx, row["id"]) or row)  # as it is by now
     if action.undo is not None:
-        waiting = extension or action.undo.extension
+        waiting = asked or action.undo.extension
         over = {f"~{number}" for number, values in changes.items() if values.get("undo_status", "waiting") != "waiting"}
         if waiting is not None and waiting.outcome is None and over.intersection(waiting.targets):
             left = [one for one in waiting.targets if one not in over]
@@ -261,7 +241,9 @@ def _change(
     action = _with_rows(tx, action)
     stored_actions.set_doc(tx, row["id"], action.to_json())
     _tell(tx, row["id"], row["root_id"], user, now)
-    entry.record(tx, now, row, changed)
+    is_part = 0 < len(changed) < len(stored.of_action(tx, row["id"]))
+    texts = {"reason": reason, "target": " ".join(one["target"] for one in changed) if is_part else None}
+    trail.record_run(tx, now, what, row, by=by, texts=texts, **(details or {}))
     return action
 
 
@@ -307,8 +289,8 @@ def undo_started(tx: Transaction, row: Row, rows: Iterable[Row], by: Action, now
     """Note that rows of an action are being undone; their time is over if that started it (`is_due`)."""
     values: dict[str, Any] = {"undo_status": "running", "undo_id": by.number, "is_due": int(is_due), "message": None}
     values |= {"due_at": None} if is_due else {}
-    entry = Entry("undo.started", by=trail.CORE if is_due else by.created_by, action=by.id)
-    _change(tx, row, {one["id"]: values for one in rows}, entry, by.created_by, now)
+    changes, who = {one["id"]: values for one in rows}, trail.CORE if is_due else by.created_by
+    _change(tx, row, changes, "undo.started", by.created_by, now, by=who, details={"action": by.id})
 
 
 def is_timed(reads: Reads, by: Row) -> bool:
@@ -323,7 +305,7 @@ def undo_failed(tx: Transaction, number: int, by: Action, now: int) -> None:
     rows = [one for one in stored.of_action(tx, number) if one["undo_id"] == by.number and one["state"] != "ended"]
     if row is not None and rows:  # else it was deleted by hand
         changes = {one["id"]: {"undo_status": "failed"} for one in rows}
-        _change(tx, row, changes, Entry("undo.failed", action=by.id), by.created_by, now)
+        _change(tx, row, changes, "undo.failed", by.created_by, now, details={"action": by.id})
 
 
 def end_undone(tx: Transaction, row: Row, by: Action, target: Target, now: int) -> None:
@@ -432,9 +414,8 @@ def end(
         is_undoable = _loaded(row).undo is not None
         undone = {"undo_status": "undone", "undo_id": by.number if by else None} if is_undoable else {}
         who = trail.CORE if by else login
-        entry = Entry("measure.ended", by=who, text=reason, action=by.id if by else None)
-        changes = {one["id"]: {**values, **undone} for one in of_action}
-        ended.append(_change(tx, row, changes, entry, login, now))
+        changes, said = {one["id"]: {**values, **undone} for one in of_action}, {"action": by.id if by else None}
+        ended.append(_change(tx, row, changes, "measure.ended", login, now, by=who, reason=reason, details=said))
         left = [one for one in stored.of_action(tx, row["id"]) if one["state"] != "ended"]
         if not left:
             stored_actions.forget_target(tx, row["id"])
@@ -448,7 +429,7 @@ def _doubt(tx: Transaction, rows: Iterable[Row], now: int, reason: str | None = 
     """Note that nobody knows whether rows are in force; `reason` is why, for their threads."""
     for row, of_action in _by_action(tx, (one for one in rows if one["state"] != "unknown")):
         changes = {one["id"]: {"state": "unknown", "reason": reason} for one in of_action}
-        _change(tx, row, changes, Entry("undo.doubted", text=reason), row["created_by"], now)
+        _change(tx, row, changes, "undo.doubted", row["created_by"], now, reason=reason)
 
 
 def doubt_all(tx: Transaction, message: str, now: int) -> None:
@@ -457,7 +438,7 @@ def doubt_all(tx: Transaction, message: str, now: int) -> None:
     values = {"undo_status": "failed", "due_at": None, "message": message}
     for row, rows in _by_action(tx, [one for one in stored.with_time(tx) if not _is_own(tx, one)]):
         changes = {one["id"]: values for one in rows}
-        _change(tx, row, changes, Entry("undo.failed", text=message), row["created_by"], now)
+        _change(tx, row, changes, "undo.failed", row["created_by"], now, reason=message)
 
 
 # --- its end ----------------------------------------------------------------------------------------------------------
@@ -526,9 +507,9 @@ def set_time(
     if asked := _request_extensions(tx, limits, end, section_of, user, now):
         return asked[-1]
     before = _undo_state(max(rows, key=end_of)).at
-    entry = Entry("undo.moved", by=user, text=end.note or None, before=before, after=end.at)
     changes = {one["id"]: {**_moved(one, end.at, user, now), "message": None} for one in rows}
-    return _change(tx, row, changes, entry, user, now)
+    times = {"before": before, "after": end.at}
+    return _change(tx, row, changes, "undo.moved", user, now, by=user, reason=end.note or None, details=times)
 
 
 def _moved(one: Row, until: int | None, user: str, now: int) -> dict[str, Any]:
@@ -558,8 +539,10 @@ def _request_extensions(
         id_, of_rows, why = f"~{waiting.id}", [f"~{one['id']}" for one in rows], end.note or None
         about = {"id": id_, "asked_by": user, "asked_at": now, "at": end.at, "note": why, "targets": of_rows}
         extension = Extension(**about, **_denial(action), request=end.request, approval=waiting.shown())
-        entry = Entry("extension.requested", by=user, text=why, extension=id_, before=before, after=end.at)
-        asked.append(_change(tx, row, {}, entry, user, now, extension=extension))
+        said = {"extension": id_, "before": before, "after": end.at}
+        asked.append(
+            _change(tx, row, {}, "extension.requested", user, now, by=user, reason=why, asked=extension, details=said)
+        )
     return asked
 
 
@@ -591,10 +574,9 @@ def extended(tx: Transaction, row: Row, action: Action, now: int) -> Action:
     return action
 
 
-def look_again(tx: Transaction, rows: Iterable[Row], now: int) -> None:
-    """Check rows again after a moment, such as while somebody else undoes them."""
-    for one in rows:
-        due.put(tx, "undo", one["id"], now + RETRY_MS, now)
+def look_again(tx: Transaction, one: Row, now: int) -> None:
+    """Check a row again after a moment, such as while somebody else undoes it."""
+    due.put(tx, "undo", one["id"], now + RETRY_MS, now)
 
 
 def postponed(tx: Transaction, row: Row, rows: Iterable[Row], message: str, now: int) -> None:
@@ -608,14 +590,14 @@ def postponed(tx: Transaction, row: Row, rows: Iterable[Row], message: str, now:
         else:
             changes[one["id"]] = {"undo_status": "waiting", "message": message, "due_at": due_at}
     if changes:
-        _change(tx, row, changes, Entry("undo.refused", text=message), row["created_by"], now)
+        _change(tx, row, changes, "undo.refused", row["created_by"], now, reason=message)
 
 
-def replaced(tx: Transaction, row: Row, rows: Iterable[Row], by: int, now: int) -> None:
+def replaced(tx: Transaction, row: Row, one: Row, by: int, now: int) -> None:
     """Note that another run keeps the same in force for longer."""
     message = f"~{by} acts on the same and ends later, so that decides when it is undone."
-    changes = {one["id"]: {"undo_status": "replaced", "due_at": None, "message": message} for one in rows}
-    _change(tx, row, changes, Entry("undo.replaced", action=f"~{by}"), row["created_by"], now)
+    values = {"undo_status": "replaced", "due_at": None, "message": message}
+    _change(tx, row, {one["id"]: values}, "undo.replaced", row["created_by"], now, details={"action": f"~{by}"})
 
 
 @dataclass(frozen=True)

@@ -660,19 +660,8 @@ class Lifecycle:
         **details: Any,
     ) -> None:
         """Add a row on this action to the audit."""
-        trail.record(
-            tx,
-            self._clock(),
-            what,
-            by=by,
-            object=f"~{row['id']}",
-            root=f"~{row['root_id']}",
-            on=f"~{row['object_id']}",
-            responder=row["responder_name"],
-            policy=self._guards.policy(row["responder_name"]),
-            texts=texts,
-            **details,
-        )
+        policy = self._guards.policy(row["responder_name"])
+        trail.record_run(tx, self._clock(), what, row, by=by, policy=policy, texts=texts, **details)
 
     def record_event(
         self, tx: Transaction, row: Row | Mapping[str, Any], type: str, user: str, *, request_id: str = ""

@@ -1,7 +1,7 @@
 """Undoes actions: on request, and when the timer of a run is over (core/docs/semantics.md#undo)."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import structlog
@@ -23,8 +23,6 @@ from core.responders.registry import Registry
 from core.store import in_force as stored
 
 log = structlog.get_logger()
-_Change = Callable[[Transaction, Sequence[Row]], None]
-"""Changes what is due of an action."""
 
 
 class Undos:
@@ -104,12 +102,9 @@ class Undos:
         action_id = one["action_id"]
         row, due = find(tx, f"~{action_id}"), list[Row]()
         for other in stored.of_action(tx, action_id):
-            if other["id"] == one["id"] or other["due_at"] == due_row["at"]:
-                change = self._instead(tx, row, other)
-                if change is None:
-                    due.append(other)
-                else:
-                    change(tx, [other])
+            is_due = other["id"] == one["id"] or other["due_at"] == due_row["at"]
+            if is_due and not self._did_instead(tx, row, other):
+                due.append(other)
         if not due:
             return None
         try:
@@ -130,29 +125,24 @@ class Undos:
         action, _ = self._runs.record(tx, checked, checked.serialized())
         return lambda: self._runs.queue(action)
 
-    def _instead(self, reads: Reads, row: Row, one: Row) -> _Change | None:
-        """What there is to do with what is due instead of undoing it."""
-        holder = in_force.holder(reads, one)
+    def _did_instead(self, tx: Transaction, row: Row, one: Row) -> bool:
+        """Do what there is to do with what is due instead of undoing it; False if it is to be undone."""
+        holder, now, sentence = in_force.holder(tx, one), self._clock(), ""
         if one["undo_status"] == "running" or (holder is not None and not holder.is_settled):
-            return self._look_again
-        if holder is not None and not holder.is_whole:
+            in_force.look_again(tx, one, now)
+        elif holder is not None and not holder.is_whole:
             sentence = f"~{holder.number} acts on a part of the same and ends later, so it is undone first."
-            return self._postpone(row, sentence)
-        if holder is not None:
-            by = holder.number
-            return lambda tx, rows: in_force.replaced(tx, row, rows, by, self._clock())
-        if (alike := in_force.lookalike(reads, one)) is not None:
+        elif holder is not None:
+            in_force.replaced(tx, row, one, holder.number, now)
+        elif (alike := in_force.lookalike(tx, one)) is not None:
             sentence = (
                 f"~{alike['action_id']} acts on what may be the same and ends later; undo it yourself if it isn't."
             )
-            return self._postpone(row, sentence)
-        return None
-
-    def _postpone(self, row: Row, message: str) -> _Change:
-        return lambda tx, rows: in_force.postponed(tx, row, rows, message, self._clock())
-
-    def _look_again(self, tx: Transaction, rows: Sequence[Row]) -> None:
-        in_force.look_again(tx, rows, self._clock())
+        else:
+            return False
+        if sentence:
+            in_force.postponed(tx, row, [one], sentence, now)
+        return True
 
     def _request(self, row: Row, request: UndoInput) -> RunInput:
         """The run that undoes an action: on the same object and, if it can, on the same engine.

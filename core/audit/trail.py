@@ -18,7 +18,7 @@ from core.audit.verify import NO_HASH, canonical, digest, text_digest
 from core.authorization import COMMAND_LINE
 from core.common import logs
 from core.common.accounts import name_of
-from core.common.database import Transaction
+from core.common.database import Row, Transaction
 
 SALT_BYTES = 16
 TEXT_CHARS = 8_192
@@ -130,6 +130,12 @@ def record(
     if salted:
         stored.insert_texts(tx, number, salted)
     return number
+
+
+def record_run(tx: Transaction, now: int, what: What, row: Row | Mapping[str, Any], **more: Any) -> None:
+    """Add a row on an action, as `record` does."""
+    on, responder = f"~{row['object_id']}", row["responder_name"]
+    record(tx, now, what, object=f"~{row['id']}", root=f"~{row['root_id']}", on=on, responder=responder, **more)
 
 
 def _through(by: str) -> Mapping[str, str]:

@@ -31,7 +31,7 @@ async def started(harness: Harness, alert_id: str) -> Action:
 
 
 async def told_since(harness: Harness, seq: int) -> list[str]:
-    """The runs of which the feed tells that they have changed."""
+    """The runs that the feed names as changed."""
     rows = await harness.database.read(lambda reads: events.after(reads, seq, 1_000))
     return [f"~{row['object_id']}" for row in rows if row["type"] == "action.updated"]
 
