@@ -16,8 +16,7 @@ from bot.features.help import doctor
 from bot.features.help import handlers as help
 from bot.features.home import active, overview
 from bot.features.home import handlers as home
-from bot.features.responders import handlers as responders
-from bot.features.runs import actions, choose, clicks, command, form, menu
+from bot.features.runs import actions, choose, clicks, command, form, listing, menu
 from bot.features.templates import handlers as templates
 from bot.features.undos import handlers as undos
 
@@ -25,7 +24,7 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     form.FEATURE,
     find.FEATURE,
     details.FEATURE,
-    responders.FEATURE,
+    listing.FEATURE,
     command.FEATURE,
     actions.FEATURE,
     overview.FEATURE,

@@ -146,7 +146,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         subject = targets[action.id]
         own = RedactedView(subject, clearance)
         texts += [
-            dump(questions.collision(request, action, offered[0], own, button=button)) if own.is_open else "",
+            dump(questions.open_run(request, action, offered[0], own, ())) if own.is_open else "",
             dump(
                 approvals.approval_request(
                     action, subject, clearance=clearance, button=button, now_ms=NOW, link="", voter=""

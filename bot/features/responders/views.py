@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from bot.block_kit import ids, names, notices
@@ -33,6 +34,7 @@ from core.common.words import count, some_of
 from core.models import OBJECT_TYPES, OfferedResponder, Policy
 
 NOT_ITS_KIND = "it is not for this kind of target"  # begins a reason of core's
+LATER_COUNTS = "the later end counts"  # ends one of what is in force already
 _NAMED = re.compile(r"(the observable ~[0-9]+|its target)( is protected)?(?(2)(?: \(([^()]*)\))?)")
 MAX_TITLES = 6  # of responders, in the line of an artifact; of targets, in the line of a responder
 LINE_LIMIT = 600  # characters of a responder's line
@@ -62,6 +64,7 @@ def responder_list(
     offered: Sequence[OfferedResponder],
     by_artifact: Mapping[str, Sequence[str]],
     subject: Subject,
+    in_force: Mapping[str, Sequence[str]] = MappingProxyType({}),
     *,
     clearance: int,
     button: ButtonIds,
@@ -72,8 +75,8 @@ def responder_list(
 ) -> Message:
     """What can run on an object, what on each artifact of an alert, and why the rest can't run.
 
-    `by_artifact` as in `responder_options`; `refused` is why this person can't run anything; `who` can open it if this
-    person can't; `channel` is where they asked.
+    `by_artifact` as in `responder_options`; `in_force` is what a responder would repeat or end, by name; `refused` is
+    why this person can't run anything; `who` can open it if this person can't; `channel` is where they asked.
     """
     view = RedactedView(subject, clearance)
     if not view.is_open:
@@ -89,12 +92,15 @@ def responder_list(
     cannot = [r for r in cannot if r.name not in elsewhere]
     text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(cannot)} can't" if cannot else "")
     blocks: list[Block] = [object_line(view)]
-    blocks += listed(f"*Can run ({len(can)})*", [_can_line(r, view) for r in can])
+    idle = [r for r in can if _kind(r) == 2 and not in_force.get(r.name)]
+    now = [_can_line(r, view, in_force.get(r.name, ())) for r in can if r not in idle]
+    blocks += listed(f"*Can run ({len(now)})*", now)
     if not can:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
     blocks += listed(f"*On its observables ({len(on_artifacts)})*", on_artifacts)
     why_not = [f"• *{names.shown(r)}*: {shown_reasons(r, view, 300)}" for r in cannot]
     blocks += listed(f"*Can't run ({len(cannot)})*", why_not)
+    blocks += listed("*Nothing is known to be in force that these would end*", [_can_line(r, view, ()) for r in idle])
     if can or elsewhere:
         blocks.append(menu_block(view, button, channel))
         if can and _kind(can[0]) == 0:
@@ -119,15 +125,16 @@ def _on_artifacts(
     return lines, elsewhere
 
 
-def _can_line(responder: OfferedResponder, view: RedactedView) -> str:
-    """`• *Isolate Host*: LT-0198 · needs 1 approval`, and what to know of it on lines of their own."""
+def _can_line(responder: OfferedResponder, view: RedactedView, in_force: Sequence[str]) -> str:
+    """`• *Isolate Host*: LT-0198 · needs 1 approval`, and what is in force and to know of it on lines of their own."""
     about = _about_option(responder, None if view.subject.kind == "case_artifact" else view, is_whole=True)
     parts = [f"• *{names.shown(responder)}*{f': {foreign(about, LINE_LIMIT)}' if about else ''}"]
     parts += [f"asks for {count(len(responder.parameters), 'input')}"] if responder.parameters else []
-    parts += ["only ends what is in force"] if _kind(responder) == 2 else []
     told = [*filter(None, [responder.open_run]), *(responder.reasons or ())]
+    told = [note for note in told if not in_force or LATER_COUNTS not in note]
     notes = [view.text(with_names(reason, view, is_described=True)) for reason in told]
-    return "\n    ◦ ".join([" · ".join(parts), *(in_own_time(foreign(defang_indicators(note), 400)) for note in notes)])
+    lines = [" · ".join(parts), *in_force]
+    return "\n    ◦ ".join([*lines, *(in_own_time(foreign(defang_indicators(note), 400)) for note in notes)])
 
 
 def reasons(responder: OfferedResponder, view: RedactedView) -> str:

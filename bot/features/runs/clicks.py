@@ -12,7 +12,7 @@ from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.payload import button_token, is_ephemeral, is_home, selected_value
 from bot.features.responders.views import responder_of_option, target_of_option
 from bot.features.runs import flow
-from bot.features.runs.targets import Target, run_target, to_choose, with_target_again
+from bot.features.runs.targets import Target, run_target, with_target_again
 from bot.features.runs.views import run_form, runs
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
@@ -52,23 +52,14 @@ async def _start_selected(
 
 
 async def on_run_button(context: Context) -> None:
-    """Run what the person confirmed, or show the form that asks why rules are overridden.
-
-    Ask again if the run beside which it was to run has ended.
-    """
+    """Run what the person confirmed, or show the form that asks why rules are overridden."""
     intent = await responses.clicked_intent(context)
     request = RunRequest.from_text(intent.argument)
     if intent.what == "form":
         responder, targets = await flow.offered(context, request)
         if responder.can_run:
             raise ResponderBotError("conflict", "No rule blocks it any more; run it as usual.")
-        await flow.show_form(context, request, responder, targets, choices=to_choose(request, targets))
-        return
-    running = await context.core.action(request.anyway) if request.anyway else None
-    if running is not None and not runs.is_open(running):
-        responder, targets = await flow.offered(context, request)
-        question = await flow.question(context, replace(request, anyway=""), responder, targets, running)
-        await responses.show(context, run_form.deed(responder, 1), question)
+        await flow.show_form(context, request, responder, targets)
         return
     await flow.start(context, request, f"run-{button_token(context)}")
 

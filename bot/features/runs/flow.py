@@ -27,7 +27,6 @@ from bot.features.runs.targets import (
     to_choose,
 )
 from bot.features.runs.views import acts_on, questions, run_form, runs
-from bot.features.runs.views.acts_on import Choice
 from bot.features.runs.views.request import RunRequest
 from bot.message import Message
 from bot.outbox.buttons import QUESTION_MS
@@ -61,11 +60,10 @@ async def proceed(
         return False
     policy = responder.policy or Policy()
     needs_confirmation = bool(policy.confirm or policy.contains or policy.is_undo or policy.sends_to) and not confirmed
-    choices = to_choose(request, targets)
     is_open = not is_complete and (bool(responder.parameters) or responder.is_timed)
-    wants_form = choices or is_open or (needs_confirmation and _has_fields(request, responder))
+    wants_form = to_choose(request, targets) or is_open or (needs_confirmation and _has_fields(request, responder))
     if on or len(request.targets) > 1 or (wants_form and responder.can_run):
-        await show_form(context, request, responder, targets, choices=choices, on=on)
+        await show_form(context, request, responder, targets, on=on)
         return False
     if needs_confirmation:
         shown = await question(context, request, responder, targets)
@@ -95,11 +93,10 @@ async def show_form(
     responder: OfferedResponder,
     targets: Sequence[Target],
     running: Action | None = None,
-    choices: Sequence[Choice] = (),
     on: str = "",
 ) -> None:
-    """Show the inputs as fields, and what to act on of `choices`; if it already runs, that too."""
-    shown = await parameters.form_view(context, request, responder, targets, running, choices, on)
+    """Show the inputs as fields, and what it can act on; if it already runs, that too."""
+    shown = await parameters.form_view(context, request, responder, targets, running, on)
     await responses.open_view(context, shown, "Nothing was run; ask again.")
 
 
@@ -108,14 +105,10 @@ async def question(
     request: RunRequest,
     responder: OfferedResponder,
     targets: Sequence[Target],
-    ended: Action | None = None,
 ) -> Message:
-    """What somebody confirms before a run. Its button holds the request with all inputs, so it works for an hour only.
-
-    `ended` is the run that was open when the person was asked before.
-    """
+    """What somebody confirms before a run. Its button holds the request with all inputs, so it works for an hour."""
     found = await ends_or_stays(context, request, responder, targets)
-    asked = partial(questions.confirm, request, responder, targets[0].view, ended=ended, in_force=found)
+    asked = partial(questions.confirm, request, responder, targets[0].view, in_force=found)
     return await responses.with_buttons(context, f"run:{context.idempotency_key}", asked, life_ms=QUESTION_MS)
 
 
@@ -208,13 +201,7 @@ async def _show_open_action(
     if responder is None or view is None:
         responder, (target, *_) = await offered(context, request)
         view = target.view
-    if _has_fields(request, responder) or responder.is_timed:
-        await show_form(context, replace(request, anyway=action.id), responder, [Target(view)], running=action)
-        return
-    review = await parameters.review(context, action)
-    render = partial(questions.collision, request, action, responder, view, review=review)
-    about = f"collision:{view.subject.id}:{responder.id}"
-    await responses.show_with_buttons(context, f"It {questions.already(action)}", about, render)
+    await show_form(context, replace(request, anyway=action.id), responder, [Target(view)], running=action)
 
 
 async def offered(context: Context, request: RunRequest) -> tuple[OfferedResponder, Sequence[Target]]:

@@ -16,8 +16,8 @@ from bot.features.payload import selected_value, view_of
 from bot.features.responders.views import responder_of_option, target_of_option
 from bot.features.runs import choose, flow, parameters
 from bot.features.runs.choose import GONE, request_of
-from bot.features.runs.targets import Target, load, offered_on, run_target, stays, to_choose
-from bot.features.runs.views import acts_on, inputs, run_form
+from bot.features.runs.targets import Target, ends_or_stays, load, offered_on, run_target, to_choose
+from bot.features.runs.views import acts_on, inputs, run_form, runs
 from bot.features.runs.views.acts_on import Choice
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
@@ -148,8 +148,8 @@ async def _form(
     """The form of this responder, in place of the modal that shows another, or none."""
     if request.responder_id != responder.id:
         request = replace(request, responder_id=responder.id, parameters={})
-    choices, menu = to_choose(request, targets), modals.options(view_of(context), run_form.RESPONDER)
-    return await parameters.form_view(context, request, responder, targets, to_choose=choices, menu=menu)
+    menu = modals.options(view_of(context), run_form.RESPONDER)
+    return await parameters.form_view(context, request, responder, targets, menu=menu)
 
 
 async def _update(context: Context, shown: Json) -> None:
@@ -171,7 +171,7 @@ async def _start_view(
         form, logins = await parameters.form_of(context, request, responder, view)
         request = request.keeping(logins)
         asked = list(to_choose(request, [Target(view, [responder])]))
-        already = await stays(context, acts_on.by_object(request.targets[:1], responder), responder)
+        already = await ends_or_stays(context, request, responder, [Target(view, [responder])])
     choices = modals.options(view_of(context), "object")
     return run_form.start_view(
         request,
@@ -270,6 +270,11 @@ async def _submitted(
 
 
 async def _start(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> Json | None:
+    running = await context.core.action(request.anyway) if request.anyway else None
+    if running is not None and not runs.is_open(running):
+        request = replace(request, anyway="")
+        shown = await parameters.form_view(context, request, responder, [Target(view)])
+        return modals.update({**shown, "blocks": [*notices.changed(True), *shown["blocks"]]})
     # A key of its own: core refuses a key with another body, and a modal keeps its view id when it asks again.
     key = f"{context.idempotency_key}-anyway" if request.anyway else context.idempotency_key
     try:

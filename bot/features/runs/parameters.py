@@ -11,8 +11,8 @@ from bot.block_kit.elements import actions
 from bot.clearance import RedactedView
 from bot.features import responses
 from bot.features.base import Context
-from bot.features.runs.targets import Target, on_each, stays
-from bot.features.runs.views import acts_on, inputs, run_form, runs
+from bot.features.runs.targets import Target, ends_or_stays, on_each, to_choose
+from bot.features.runs.views import inputs, run_form, runs
 from bot.features.runs.views.request import RunRequest, submitted_options
 from bot.message import Block
 from core.common.errors import ResponderBotError
@@ -27,27 +27,26 @@ async def form_view(
     responder: OfferedResponder,
     targets: Sequence[Target],
     running: Action | None = None,
-    to_choose: Sequence[acts_on.Choice] = (),
     on: str = "",
     menu: Sequence[Block] = (),
 ) -> dict[str, Any]:
-    """The modal with the inputs as fields, and what to act on of `to_choose`.
+    """The modal with the inputs as fields, and what the run can act on, if nobody has said yet.
 
     `running` is an open run of the responder on the target. `on` says on how many objects, which may have a `menu` of
     responders: its options.
     """
-    view = targets[0].view
+    view, choices = targets[0].view, to_choose(request, targets)
     form, logins = await form_of(context, request, responder, view)
     metadata = request.keeping(logins)
     if not request.again:
         _require_room(request, form, metadata.parameters)
     if on or len(request.targets) > 1:
         each = await on_each(context, request, responder, targets, on)
-        return run_form.form_of_several(metadata, responder, form, each, to_choose, menu)
-    found = await stays(context, acts_on.by_object(request.targets, responder), responder)
+        return run_form.form_of_several(metadata, responder, form, each, choices, menu)
+    found = await ends_or_stays(context, request, responder, targets)
     already = [one for one in found if running is None or one.id != running.id]
     may_review = await review(context, running) if running is not None else ()
-    return run_form.form_view(metadata, responder, view, form, running, to_choose, already, may_review)
+    return run_form.form_view(metadata, responder, view, form, running, choices, already, may_review)
 
 
 async def review(context: Context, running: Action) -> Sequence[Block]:

@@ -10,8 +10,8 @@ from bot.clearance import RedactedView, Subject
 from bot.features import subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
-from bot.features.responders.views import reasons
-from bot.features.runs.views import acts_on, questions, runs, undo_state
+from bot.features.responders.views import LATER_COUNTS, reasons
+from bot.features.runs.views import acts_on, questions, runs
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
 from core.common.words import count
@@ -190,11 +190,20 @@ async def in_force_on(
 
     As far as this person may see it.
     """
-    return [
-        measure
-        for measure in _acting_on(acted_on, await context.core.measures())
-        if measure.undo is not None and measure.undo.responder == undone_by
-    ]
+    return _undone_by(undone_by, acted_on, await context.core.measures())
+
+
+def ended_or_repeated(responder: OfferedResponder, subject: Subject, found: Iterable[Measure]) -> Sequence[Measure]:
+    """What of all that is in force a responder can end, or repeat, on this object."""
+    policy = responder.policy or Policy()
+    on = acts_on.by_object([run_target(subject)], responder)
+    return _undone_by(responder.name if policy.is_undo else policy.undo, on, found)
+
+
+def _undone_by(
+    name: str | None, acted_on: Mapping[str, Sequence[TargetArtifact]], found: Iterable[Measure]
+) -> Sequence[Measure]:
+    return [one for one in _acting_on(acted_on, found) if one.undo is not None and one.undo.responder == name]
 
 
 async def waiting_on(
@@ -227,7 +236,7 @@ async def in_force_already(
     """What a containing run finds in force. Where it can run on one object, core's reasons say if there is anything."""
     undone_by = (responder.policy.undo if responder.policy is not None else None) or ""
     is_said = len(acted_on) == 1 and responder.can_run
-    is_there = not is_said or any(undo_state.LATER_COUNTS in reason for reason in responder.reasons or ())
+    is_there = not is_said or any(LATER_COUNTS in reason for reason in responder.reasons or ())
     return await in_force_on(context, acted_on, undone_by) if undone_by and is_there else []
 
 

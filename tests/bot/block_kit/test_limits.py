@@ -20,6 +20,7 @@ from bot.features.runs.views import inputs, questions, run_form, runs
 from bot.features.runs.views.request import RunRequest
 from bot.features.templates import views as templates
 from bot.features.undos import views as undos
+from bot.message import Message
 from bot.slack_emulator.limits import problems
 from core.models import (
     Action,
@@ -130,7 +131,7 @@ def test_a_list_and_a_menu_of_any_responders_fit(
     for responder in offered[:2]:
         view = RedactedView(subject, clearance)
         fine(questions.confirm(samples.request(), responder, view, button=button))
-        fine(questions.collision(samples.request(), samples.action(), responder, view, button=button))
+        fine(Message("-", tuple(questions.open_run(samples.request(), samples.action(), responder, view, ()))))
         why = responders.shown_reasons(responder, view, 1500)
         refused = questions.cannot_run(
             samples.request(), responder, view, why, button, may_override=True, may_make_case=True

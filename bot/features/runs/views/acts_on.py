@@ -3,6 +3,7 @@
 import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bot.block_kit import ids, modals
@@ -18,6 +19,7 @@ from bot.block_kit.text import (
     foreign_plain,
     mrkdwn,
     plain,
+    plain_name,
     sections,
 )
 from bot.clearance import RedactedView, artifact_title, refanged
@@ -25,7 +27,7 @@ from bot.features.runs.views import runs
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block
 from core.common.words import count, some_of
-from core.models import OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
+from core.models import Measure, OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
 
 NAME_LIMIT = OPTION_LIMIT - 2  # characters of a target between backticks
 GOT_LIMIT, MOST_GOT = 120, 10  # characters of an observable that a run gets, and how many are named
@@ -39,6 +41,8 @@ class Choice(NamedTuple):
     offered: OfferedTarget
     protected: Container[str] = ()
     """`the observable ~29` for each of them that is."""
+    contained: Mapping[str, str] = MappingProxyType({})
+    """Who contained it, by artifact."""
 
 
 def needs_choice(target: RunTarget, responder: OfferedResponder) -> bool:
@@ -77,10 +81,15 @@ def lines(target: RunTarget, responder: OfferedResponder, view: RedactedView) ->
 # --- the field ------------------------------------------------------------------------------------------------------
 
 
-def field(choices: Sequence[Choice], key: str) -> list[Block]:
-    """Asks what to act on, with nothing chosen; for several objects with the artifacts of each."""
+def field(choices: Sequence[Choice], key: str, ended: Sequence[Measure] = ()) -> list[Block]:
+    """Asks what to act on, with nothing chosen; for several objects with the artifacts of each.
+
+    First what is in force that the run may end.
+    """
     if not choices:
         return []
+    by = {(target.kind, target.data): one.created_by for one in ended for target in one.target or ()}
+    choices = [_marked(one, by) for one in choices]
     element: dict[str, Any] = {"action_id": ids.numbered(ids.VALUE, "target")}
     named = 0  # of those that are protected, below
     if len(choices) == 1:
@@ -111,6 +120,13 @@ def field(choices: Sequence[Choice], key: str) -> list[Block]:
     return [*sections(whole), modals.input_block(_block(choices, key), "What should it act on?", element, hint=hint)]
 
 
+def _marked(choice: Choice, by: Mapping[Any, str]) -> Choice:
+    artifacts = choice.offered.artifacts
+    contained = {one.id: by[one.kind, one.data] for one in artifacts if (one.kind, one.data) in by}
+    first = sorted(artifacts, key=lambda one: one.id not in contained)
+    return choice._replace(offered=choice.offered.model_copy(update={"artifacts": first}), contained=contained)
+
+
 def _options(artifacts: Sequence[TargetArtifact], choice: Choice, *, is_code: bool = False) -> list[dict[str, Any]]:
     """What can be chosen, each with what the alert says of it; no two look the same."""
     texts = clip_apart([clean(target_data(artifact, choice.view)) for artifact in artifacts], NAME_LIMIT)
@@ -129,11 +145,15 @@ def _is_protected(artifact: TargetArtifact, choice: Choice) -> bool:
 
 
 def _about(artifact: TargetArtifact, choice: Choice) -> str:
-    """What it is, whether the title names it, such as a victim, and what the alert says of it."""
+    """What it is, who contained it, whether the title names it, such as a victim, and what the alert says of it."""
     view, named = choice.view, rf"(?<![\w.-]){re.escape(artifact.data)}(?!\.?[\w-])"
     protected = "protected, needs an administrator" if _is_protected(artifact, choice) else ""
+    by = choice.contained.get(artifact.id)
+    contained = f"contained by {plain_name(by)}" if by else ""
     in_title = "named in the title" if re.search(named, refanged(view.title()), re.IGNORECASE) else ""
-    return " · ".join(filter(None, [artifact.data_type, protected, in_title, view.text(artifact.message or "")]))
+    return " · ".join(
+        filter(None, [artifact.data_type, contained, protected, in_title, view.text(artifact.message or "")])
+    )
 
 
 def _whole(artifacts: Sequence[TargetArtifact], view: RedactedView) -> list[str]:

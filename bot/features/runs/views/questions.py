@@ -25,7 +25,7 @@ from bot.block_kit.text import (
     slack_date,
 )
 from bot.clearance import RedactedView, Subject
-from bot.features.responders.views import with_names
+from bot.features.responders.views import LATER_COUNTS, with_names
 from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.features.runs.views.request import RunRequest
@@ -55,19 +55,13 @@ def confirm(
     responder: OfferedResponder,
     view: RedactedView,
     button: ButtonIds,
-    *,
-    ended: Action | None = None,
     in_force: Sequence[Measure | Action] = (),
 ) -> Message:
     """Asks to confirm a run: the object, the inputs, and what the responder's policy says of the effect.
 
-    `ended` is the run that was open when the person was asked before; `in_force` is what it would undo or repeat.
+    `in_force` is what it would undo or repeat.
     """
-    blocks: list[Block] = []
-    if ended is not None and ended.end_date is not None:
-        at = slack_date(ended.end_date)
-        blocks.append(section(f"The run that you were asked about has ended ({at}). Nothing new was started."))
-    blocks += [
+    blocks: list[Block] = [
         *on_what(request, responder, view),
         *policy_words(responder.policy or Policy()),
         *(in_force_lines(in_force, responder, view) or nothing_known(responder)),
@@ -220,7 +214,7 @@ def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool 
     reasons, elsewhere = responder.reasons or (), "the observable "
     shown = [f"not offered: {note}" for note in reasons if note.startswith(seen)]
     if responder.policy is not None and responder.policy.contains:
-        shown += [note for note in reasons if not note.startswith(elsewhere) and undo_state.LATER_COUNTS not in note]
+        shown += [note for note in reasons if not note.startswith(elsewhere) and LATER_COUNTS not in note]
     named = [view.text(with_names(note, view, is_described=True)) for note in shown]
     text = "\n".join(f"{note[:1].upper()}{note[1:]}" for note in named)
     return [section(in_own_time(foreign(defang_indicators(text), 1500, lines=True)))] if text else []
@@ -240,24 +234,6 @@ def sends_to(policy: Policy) -> str:
 
 def _target(view: RedactedView) -> str:
     return foreign(clip_middle(runs.target(view), runs.TARGET_LIMIT), runs.TARGET_LIMIT)
-
-
-def collision(
-    request: RunRequest,
-    running: Action,
-    responder: OfferedResponder,
-    view: RedactedView,
-    button: ButtonIds,
-    *,
-    review: Sequence[Block] = (),
-) -> Message:
-    """Says who started the same run before and when, with "Run anyway"."""
-    value = button(intent_of("run", replace(request, anyway=running.id), view))
-    run = button_element(anyway(request, responder), ids.RUN_ANYWAY, value, style=style(responder))
-    blocks = open_run(request, running, responder, view, review)
-    blocks += [*policy_words(responder.policy or Policy()), *notes(responder, view), *effect(responder, request)]
-    blocks.append(actions(run, _dismiss(view.subject, button, "Leave it")))
-    return Message(f"{names.shown(responder)} {already(running)} on {_target(view)}.", tuple(blocks))
 
 
 def anyway(request: RunRequest, responder: OfferedResponder) -> str:

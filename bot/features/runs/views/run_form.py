@@ -21,7 +21,7 @@ from bot.block_kit.text import (
 from bot.clearance import RedactedView, Subject, defang
 from bot.features.responders import views as responders
 from bot.features.responders.views import option_value
-from bot.features.runs.views import acts_on, inputs, questions
+from bot.features.runs.views import acts_on, inputs, questions, undo_state
 from bot.features.runs.views.request import RunRequest, time_field, why_field
 from bot.message import Block
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedResponder, Policy
@@ -168,7 +168,7 @@ def form_of_several(
     blocks += [
         *time_field(key, responder),
         *questions.effect(responder, request, is_form=True, is_several=True),
-        *acts_on.field(to_choose, key),
+        *acts_on.field(to_choose, key, _ended(each.in_force, responder)),
         *inputs.fields(form, key),
         *why_field(request, responder),
     ]
@@ -199,17 +199,24 @@ def _asks(
     in_force: Sequence[Measure | Action],
 ) -> list[Block]:
     """What the run does, and the fields. How long it lasts is above what it acts on, so that a phone shows it."""
-    key = inputs.key_of(responder)
+    key, ended = inputs.key_of(responder), _ended(in_force, responder) if to_choose else ()
     return [
         *questions.policy_words(responder.policy or Policy()),
-        *questions.in_force_lines(in_force, responder, view),
+        *sections(undo_state.already(one, view, "").rstrip() for one in ended),
+        *questions.in_force_lines(() if ended else in_force, responder, view),
         *time_field(key, responder),
         *questions.effect(responder, request, is_form=True),
-        *acts_on.field(to_choose, key),
+        *acts_on.field(to_choose, key, ended),
         *questions.notes(responder, view, is_choosing=bool(to_choose) and len(request.targets) == 1),
         *inputs.fields(form, key),
         *why_field(request, responder),
     ]
+
+
+def _ended(in_force: Sequence[Measure | Action], responder: OfferedResponder) -> Sequence[Measure]:
+    """What of this a responder undoes."""
+    is_undo = responder.policy is not None and responder.policy.is_undo
+    return [one for one in in_force if isinstance(one, Measure) and is_undo]
 
 
 def is_shown(

@@ -7,6 +7,7 @@ from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import target_data
 from bot.block_kit.text import code, core_says, foreign, people, person_name, readable_name, slack_date, time_ahead
 from bot.clearance import RedactedView, may_see
+from bot.features.responders.views import LATER_COUNTS
 from bot.message import Block
 from core.common.clock import MINUTE_MS
 from core.common.words import count, some_of
@@ -215,9 +216,6 @@ def no_later_end(policy: Policy) -> str:
 def minutes_of(value: str) -> int | None:
     """The minutes of a chosen option; None for what isn't one."""
     return int(value) if value.isascii() and value.isdigit() and len(value) <= 7 else None
-
-
-LATER_COUNTS = "the later end counts"  # how core ends the sentence that says the same
 
 
 def already(measure: Measure, view: RedactedView, changes: str = f"Of both, {LATER_COUNTS}.") -> str:

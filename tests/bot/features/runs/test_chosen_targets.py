@@ -86,6 +86,35 @@ async def test_how_long_and_what_happens_stand_above_boxes_that_say_where_each_i
     assert text.index("How long") < text.index("Starts at once") < text.index("What should it act on?")
 
 
+async def test_what_is_in_force_is_said_in_the_list_and_marked_first_where_somebody_ends_it(tmp_path: Path) -> None:
+    rules: dict[str, dict[str, Any]] = {name: {"target": "hostname,ip"} for name in ("Shun", "Tell")}
+    rules["Shun"] |= {"undo": "Tell_1_0", "undo_after_minutes": 60}
+    async with feature_environment(tmp_path, rules) as env:
+        alert = await env.create_alert(artifacts=HOSTS)
+        idle = "*Nothing is known to be in force that these would end*"
+        await env["anna"].command(SOC, f"/responder list {alert.id}")
+        assert "• *Tell*" in text_of(await env["anna"].sees(modal(idle))).partition(idle)[2]
+        await env["anna"].command(SOC, f"/responder run shun {alert.id} target=10.20.1.50")
+        await env["anna"].submits(await env["anna"].sees(modal("Starts at once")))
+        run = await env.ended_run(alert)
+        await env["anna"].command(SOC, f"/responder list {alert.id}")
+        until = (run.undo.at or 0) // 1000 if run.undo else 0
+        now = f"\\n    ◦ 🔒 `10[.]20[.]1[.]50` is contained already until <!date^{until}^"
+        listed = text_of(await env["anna"].sees(modal(now)))
+        assert listed.partition(idle)[0].count(now) == 2  # of Shun, and of Tell, which ends it
+        assert f" by anna ({run.id})." in listed
+        assert f"{run.id} has it in force" not in listed
+        assert "• *Tell*" not in listed.partition(idle)[2]
+        await env["anna"].command(SOC, f"/responder run tell {alert.id}")
+        form = await env["anna"].sees(modal("What should it act on?"))
+        options = field_of(form, "target")["element"]["options"]
+        assert [one["description"]["text"] for one in options] == [
+            "ip · contained by anna",
+            "hostname · host inside",
+            "ip · C2",
+        ]
+
+
 @pytest.mark.parametrize(
     ("typed", "data"),
     [

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bot.block_kit import ids
+from bot.block_kit.notices import CHANGED
 from core.models import Action, Alert
 from tests.bot.features.environment import FeatureEnvironment
 from tests.bot.people import card_of, filled_in, labels_of, modal, reply_to, text_of, within_limits
@@ -201,7 +202,7 @@ async def test_runs_on_an_observable_collide_wait_for_approval_stop_and_run_agai
     await env["anna"].presses("Stop", running)
     await env["ben"].sees(card_of(alert, f"🛑 *Wait* on {DEFANGED} stopped by anna"))
     await env["ben"].presses("Run anyway", collision)
-    asked = await env["ben"].sees(modal("The run that you were asked about has ended"))
+    asked = await env["ben"].sees(modal(CHANGED, without="Nothing new was started"))
     await env["ben"].close(asked["id"])
     assert [a.outcome for a in await env.client.actions("case_artifact", address)] == ["stopped"]
 
@@ -215,7 +216,7 @@ async def test_runs_on_an_observable_collide_wait_for_approval_stop_and_run_agai
     await env["anna"].reads("needs 2 approvals, answer by")
     await env["ben"].chooses("Quarantine", card, beside=SHOWN)
     waits = await env["ben"].sees(modal("*Quarantine* already waits"))
-    assert labels_of(waits) == ["Review", "Ask anyway"]
+    assert (labels_of(waits), waits["submit"]["text"]) == (["Review"], "Ask anyway")
     await env["ben"].close(waits["id"])
     request = await env["ben"].sees(reply_to(card, "asks · "))
     assert f"*Quarantine on {DEFANGED}?*" in text_of(request)

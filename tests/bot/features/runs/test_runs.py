@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from bot.block_kit import ids
+from bot.block_kit.notices import CHANGED
 from bot.message import Intent
 from bot.slack_emulator import EmulatorView
 from bot.slack_emulator.elements import all_blocks
 from core.models import Alert
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import button_of, card_of, ephemeral, menu_block, modal, reply_to, text_of
+from tests.bot.people import button_of, card_of, ephemeral, menu_block, modal, no_modal, reply_to, text_of
 from tests.bot.running import SOC
 
 
@@ -33,11 +34,12 @@ async def test_list_is_in_the_order_of_the_menu_what_contains_first_and_on_which
         await env["anna"].command(SOC, f"/responder list {alert.id}")
         listed = text_of(await env["anna"].sees(modal("*Can run")))
         lines = [line for line in listed.partition("*On its")[0].split("\\n") if line[:1] == "•"]
-        assert [line.split("*")[1] for line in lines] == [o["text"]["text"] for group in own for o in group["options"]]
         assert own[0]["label"]["text"] == f"Contain · Alert {alert.id}"
         assert "• *Isolate*: 203[.]0[.]113[.]7 · needs 1 approval" in lines[: len(own[0]["options"])]
-        ends = " · only ends what is in force"
-        assert [ends in line for line in lines[-3:]] == [False, True, True]  # Tell and Unblock
+        idle = listed.partition("*Nothing is known to be in force that these would end*")[2].split("\\n")
+        assert [line.split("*")[1] for line in idle if line[:1] == "•"] == ["Tell", "Unblock"]
+        runnable = [line.split("*")[1] for line in [*lines, *idle] if line[:1] == "•"]
+        assert runnable == [o["text"]["text"] for group in own for o in group["options"]]
         assert "ip 203[.]0[.]113[.]7 (~2): Block, Isolate, " in listed
 
 
@@ -77,10 +79,10 @@ async def test_run_anyway_asks_anew_once_the_run_has_ended(env: FeatureEnvironme
     await env.release_responder()
     await env.ended_run(alert)
     await env["ben"].presses("Run anyway", told)
-    asked = await env["ben"].sees(modal("The run that you were asked about has ended"))
+    asked = await env["ben"].sees(modal(CHANGED, without="Nothing new was started"))
     assert len(await env.client.actions("alert", alert.id)) == 1
     await env["ben"].presses("Wait", asked)
-    await env["ben"].reads(f"Started Wait on {alert.id}")
+    await env["ben"].sees(no_modal)
     await env.release_responder()
     assert (await env.ended_run(alert)).created_by == "ben@responder-bot.local"
 

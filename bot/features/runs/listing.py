@@ -1,10 +1,15 @@
 """`/responder list ~id`: what can run on an object, and why the rest can't."""
 
+from functools import partial
+
+from bot.clearance import RedactedView
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance, who_else_may_see, why_not_run
 from bot.features.base import Command, Context, Entry, Feature
 from bot.features.responders.matching import matching
 from bot.features.responders.views import responder_list
+from bot.features.runs.targets import ended_or_repeated
+from bot.features.runs.views import undo_state
 
 USAGE = "list ~id"
 
@@ -13,28 +18,22 @@ async def on_list_command(context: Context) -> None:
     """List the responders; a name beside the id narrows the list."""
     name, object_id = subjects.require_id(context, USAGE)
     targets = await subjects.targets(context.core, object_id)
-    subject, offered, by_artifact = targets.subject, targets.offered, targets.by_artifact
+    subject, offered = targets.subject, targets.offered
     if name:
         offered = matching(name, offered)
-    clearance, command = own_clearance(context), context.services.command
+    measures = await context.core.measures()
+    clearance = own_clearance(context)
+    view = RedactedView(subject, clearance)
+    in_force = {
+        one.name: [undo_state.already(found, view, "").rstrip() for found in ended_or_repeated(one, subject, measures)]
+        for one in offered
+    }
     refused = await why_not_run(context)
     who = await who_else_may_see(context, subject.tlp)
-    await responses.show_with_buttons(
-        context,
-        "What can run",
-        f"list:{subject.id}",
-        lambda button: responder_list(
-            offered,
-            by_artifact,
-            subject,
-            clearance=clearance,
-            button=button,
-            command=command,
-            refused=refused,
-            who=who,
-            channel=context.channel,
-        ),
-    )
+    shown = partial(responder_list, offered, targets.by_artifact, subject, in_force, clearance=clearance)
+    shown = partial(shown, command=context.services.command, refused=refused, who=who, channel=context.channel)
+    about = f"list:{subject.id}"
+    await responses.show_with_buttons(context, "What can run", about, lambda button: shown(button=button))
 
 
 FEATURE = Feature(
