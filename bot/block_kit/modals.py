@@ -14,14 +14,14 @@ MAX_CHECKBOXES = 10  # in a field
 
 
 def modal(
-    title: str, blocks: Sequence[Block], *, callback_id: str, submit: str = "", metadata: str = "", close: str = "Close"
+    title: str, blocks: Sequence[Block], *, callback_id: str, submit: str = "", metadata: str = "", close: str = ""
 ) -> dict[str, Any]:
-    """A modal; without `submit` it can't be submitted."""
+    """A modal; without `submit` it can't be submitted, and only be closed."""
     view: dict[str, Any] = {
         "type": "modal",
         "callback_id": callback_id,
         "title": plain(clip(title, VIEW_TITLE_LIMIT)),
-        "close": plain(close),
+        "close": plain(close or ("Cancel" if submit else "Close")),
         "blocks": list(blocks),
         "private_metadata": metadata,
     }
@@ -205,4 +205,4 @@ def chosen(view: View, block_id: str) -> Sequence[str]:
 
 def ask(title: str, callback_id: str, key: str, blocks: Sequence[Block]) -> dict[str, Any]:
     """A modal with this title also on the button that does it; `key` is of the group, or the ids."""
-    return modal(title, blocks, callback_id=callback_id, submit=title, metadata=key, close="Cancel")
+    return modal(title, blocks, callback_id=callback_id, submit=title, metadata=key)

@@ -514,7 +514,7 @@ def deny_view(
     asks += [modals.text_field("reason", "Reason", multiline=True, hint=hint)] if asked_by != login else []
     of = extension.id if extension is not None else ""
     metadata = json.dumps({"id": action.id, "extension": of, "in_home": is_in_home, "deed": deed})
-    return modals.modal(title, asks, callback_id=ids.DENY_VIEW, submit=deed, metadata=metadata, close="Cancel")
+    return modals.modal(title, asks, callback_id=ids.DENY_VIEW, submit=deed, metadata=metadata)
 
 
 def approval_request(

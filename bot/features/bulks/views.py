@@ -227,7 +227,6 @@ def extend_all_view(
         callback_id=ids.EXTEND_ALL_VIEW,
         submit=("Ask to extend" if is_all else "Extend all") if field else "",
         metadata=json.dumps({"id": bulk.id, "runs": [action.id for action, _ in timed]}),
-        close="Cancel",
     )
 
 
@@ -540,7 +539,6 @@ def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = 
         callback_id=ids.BULK_DENY_VIEW,
         submit=submit,
         metadata=json.dumps({"id": bulk.id, "runs": ids_, "request": request, "deed": deed}),
-        close="Cancel",
     )
 
 
@@ -636,7 +634,6 @@ def retry_view(bulk: BulkCounts, shown: Sequence[ShownTarget], destination: str)
         callback_id=ids.BULK_RETRY_VIEW,
         submit=in_title(bulk, " again"),
         metadata=json.dumps({"id": bulk.id, "to": destination}),
-        close="Cancel",
     )
 
 

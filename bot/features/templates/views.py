@@ -42,7 +42,7 @@ def template_view() -> dict[str, Any]:
             hint=f"One in each line: name | kind | value. Kinds: {', '.join(_PARSERS)}.",
         ),
     ]
-    return modals.modal(TITLE, blocks, callback_id=ids.TEMPLATE_VIEW, submit="Create", close="Cancel")
+    return modals.modal(TITLE, blocks, callback_id=ids.TEMPLATE_VIEW, submit="Create")
 
 
 # --- the submission -------------------------------------------------------------------------------------------------

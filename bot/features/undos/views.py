@@ -124,7 +124,6 @@ def extend_view(
         callback_id=ids.EXTEND_VIEW,
         submit=submit,
         metadata=json.dumps({"id": part or action.id, "at": max(at, now_ms)}),
-        close="Cancel",
     )
 
 

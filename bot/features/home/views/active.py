@@ -56,11 +56,4 @@ def mark_ended_view(action: Action, view: RedactedView, part: str) -> dict[str, 
     """Asks how somebody knows that it has ended, or one of its targets."""
     about = f"{runs.heading(action, view)} is then listed as ended. Nothing runs, and nothing will undo it."
     reason = modals.text_field("reason", "How do you know?", multiline=True, optional=False)
-    return modals.modal(
-        "Mark as ended",
-        [section(about), reason],
-        callback_id=ids.MARK_ENDED_VIEW,
-        submit="Mark as ended",
-        metadata=f"{action.id} {part}",
-        close="Cancel",
-    )
+    return modals.ask("Mark as ended", ids.MARK_ENDED_VIEW, f"{action.id} {part}", [section(about), reason])

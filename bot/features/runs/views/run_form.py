@@ -248,9 +248,7 @@ def _modal(
 ) -> dict[str, Any]:
     title, callback_id = (SEVERAL_TITLE, ids.SEVERAL_VIEW) if is_several else (TITLE, ids.START_VIEW)
     title = deed(responder, len(request.targets)) if responder is not None else title
-    return modals.modal(
-        title, blocks, callback_id=callback_id, submit=submit, metadata=request.metadata(), close="Cancel"
-    )
+    return modals.modal(title, blocks, callback_id=callback_id, submit=submit, metadata=request.metadata())
 
 
 def object_option(subject: Subject, clearance: int) -> dict[str, Any]:
