@@ -4,6 +4,7 @@
 
 import json
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -227,9 +228,9 @@ class AlertGroups:
             severities=(row["s1"], row["s2"], row["s3"], row["s4"]),
             worst=[(one["severity"], one["title"], one["root_id"]) for one in worst],
             sampled=len(sample),
-            titles=_most_frequent(alert.title for alert in shown),
-            sources=_most_frequent(alert.source for alert in shown),
-            facts=_most_frequent(fact for alert in shown for fact in alert.facts),
+            titles=Counter(alert.title for alert in shown).most_common(),
+            sources=Counter(alert.source for alert in shown).most_common(),
+            facts=Counter(fact for alert in shown for fact in alert.facts).most_common(),
         )
 
     async def members(self, key: str, offset: int, limit: int) -> list[ChannelAlert]:
@@ -404,10 +405,3 @@ def _channel_alert(row: Row) -> ChannelAlert:
             "facts": tuple(json.loads(values["facts"])),
         }
     )
-
-
-def _most_frequent(texts: Iterable[str]) -> list[tuple[str, int]]:
-    counts: dict[str, int] = {}
-    for text in texts:
-        counts[text] = counts.get(text, 0) + 1
-    return sorted(counts.items(), key=lambda item: -item[1])

@@ -2,13 +2,9 @@
 
 # ruff: noqa: S608  # every fragment is a constant of this module or a made-up parameter name, every value is bound
 
-import secrets
-
 from bot.clearance import SHARED
 from bot.outbox.models import FIRST_ALERT, FOR_PERSON, IN_BULK, LAST_ALERT, NEWS, OTHER, WITHHOLDING, MessageRecord
 from core.common.database import Reads, Row, Transaction
-
-POST_ID_BYTES = 16
 
 _COLUMNS = (
     "m.*, coalesce(root.ts, '') AS root_ts, coalesce(f.name, '') AS file_name,"
@@ -267,11 +263,6 @@ def invalidate_clearances(tx: Transaction) -> None:
     tx.run(sql, {"unknown": UNKNOWN})
 
 
-def new_post_id() -> str:
-    """A random id for the metadata of a post, by which it is found in Slack."""
-    return secrets.token_hex(POST_ID_BYTES)
-
-
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
@@ -280,11 +271,13 @@ def by_key(reads: Reads, key: str) -> Row | None:
 
 
 def next_due_at(reads: Reads, now: int) -> int | None:
-    """When the next message or file becomes due, after `now`."""
+    """When the next message or file becomes due, or a check for a duplicate, after `now`."""
     row = reads.row(
         f"""SELECT min(at) AS at FROM (
               SELECT min(due_at) AS at FROM message WHERE {PENDING} AND due_at > :now
-              UNION ALL SELECT min(due_at) FROM file WHERE status <> 'shown' AND due_at > :now) AS found""",
+              UNION ALL SELECT min(due_at) FROM file WHERE status <> 'shown' AND due_at > :now
+              UNION ALL SELECT min(duplicate_check_at) FROM message
+                WHERE duplicate_check_at > :now AND duplicate_check_at > 0) AS found""",
         {"now": now},
     )
     return row["at"] if row else None
@@ -302,16 +295,6 @@ def waiting(reads: Reads) -> int:
 def suspected_duplicates(reads: Reads, now: int) -> list[Row]:
     """Messages that may have been posted twice and are due to be checked."""
     return reads.rows(f"{_RECORDS} WHERE m.duplicate_check_at > 0 AND m.duplicate_check_at <= :now", {"now": now})
-
-
-def next_duplicate_check_at(reads: Reads, now: int) -> int | None:
-    """When the next message is due to be checked, after `now`."""
-    row = reads.row(
-        """SELECT min(duplicate_check_at) AS at FROM message
-           WHERE duplicate_check_at > :now AND duplicate_check_at > 0""",
-        {"now": now},
-    )
-    return row["at"] if row else None
 
 
 def problems(reads: Reads) -> list[Row]:

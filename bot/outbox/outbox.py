@@ -1,6 +1,7 @@
 """The content that messages should have, as other packages ask for it; and how far core's feed was followed."""
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -348,7 +349,7 @@ def _row(desired: DesiredMessage, now: int) -> dict[str, str | int]:
         "thread_of": desired.thread_of,
         "payload": payload,
         "digest": digest(payload),
-        "post_id": messages.new_post_id(),
+        "post_id": secrets.token_hex(16),
         "rank": desired.rank,
         "post_rank": desired.post_rank,
         "now": now,

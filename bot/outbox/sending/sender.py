@@ -158,8 +158,7 @@ class Sender:
         def work(reads: Reads) -> tuple[list[MessageRecord], list[Call], int]:
             self._replicas.refuse_others(reads)
             suspected = [record_of(row) for row in messages.suspected_duplicates(reads, now)]
-            times = (messages.next_due_at(reads, now), messages.next_duplicate_check_at(reads, now))
-            until = min([at for at in times if at] or [now + ADMIN_RETRY_MS])
+            until = messages.next_due_at(reads, now) or now + ADMIN_RETRY_MS
             return suspected, order.due(reads, now, busy, aged), until
 
         suspected, due, until = await self._store.read(work)
