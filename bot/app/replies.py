@@ -89,10 +89,12 @@ class Replies:
         options = {"response_type": "ephemeral", "replace_original": False, **self._thread()}
         if await self._post_to_response_url({**options, **message.payload()}):
             return
-        for post in (self._post_ephemeral, self._post_direct_message):
-            if await post(message):
-                return
-        log.warning("response_lost", channel=self._interaction.channel)
+        channel, user = self._interaction.channel, self._interaction.user
+        in_channel = {"channel": channel, "user": user, **self._thread()}
+        if channel and await self._post("chat.postEphemeral", in_channel, message):
+            return
+        if not user or not await self._post("chat.postMessage", {"channel": user}, message):
+            log.warning("response_lost", channel=channel)
 
     async def show(self, title: str, message: Message) -> None:
         """Show a message in a modal, where people see it wherever they clicked; else as `respond` does.
@@ -140,21 +142,10 @@ class Replies:
         self._uses_left -= 1
         return await self._response_urls.post(self._interaction.response_url, body)
 
-    async def _post_ephemeral(self, message: Message) -> bool:
-        channel, user = self._interaction.channel, self._interaction.user
-        if not channel:
-            return False
-        return await self._post("chat.postEphemeral", {"channel": channel, "user": user, **self._thread()}, message)
-
     def _thread(self) -> dict[str, str]:
         """The thread that was clicked in, which covers the channel on a phone; none for the root of a thread."""
         thread_ts = self._interaction.thread_ts
         return {"thread_ts": thread_ts} if thread_ts not in ("", self._interaction.message_ts) else {}
-
-    async def _post_direct_message(self, message: Message) -> bool:
-        if not self._interaction.user:
-            return False
-        return await self._post("chat.postMessage", {"channel": self._interaction.user}, message)
 
     async def _post(self, method: str, options: dict[str, str], message: Message) -> bool:
         """Post the message with its blocks, or as text alone if Slack refuses them."""

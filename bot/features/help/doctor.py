@@ -25,7 +25,8 @@ async def on_doctor_command(context: Context) -> None:
         away = notices.notice(f"{context.core_problem} `responder-bot doctor` on its machine shows every check.")
         await context.respond(away if context.core_problem else notices.unlinked(context.user, context.team))
         return
-    checks = [_link_check(person), _permissions_check(person), _channel_check(context)]
+    link = Check("you", True, f"linked to {person.login}, who may see up to {tlp_name(person.clearance)}")
+    checks = [link, _permissions_check(person), _channel_check(context)]
     others = [*await core_checks(context.services.core), *await context.services.checks()]
     checks += others if person.profile == "org-admin" else [await _summary(context, others)]
     failed = sum(not check.ok for check in checks)
@@ -47,10 +48,6 @@ def line(check: Check) -> str:
     """A check as a line of mrkdwn: mark, name, and what to do."""
     mark = "✓" if check.ok else "✗"
     return f"{mark} *{foreign(check.name, 60)}*: {foreign(said(check.message), 400)}"
-
-
-def _link_check(person: Person) -> Check:
-    return Check("you", True, f"linked to {person.login}, who may see up to {tlp_name(person.clearance)}")
 
 
 def _permissions_check(person: Person) -> Check:

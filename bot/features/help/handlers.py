@@ -1,7 +1,5 @@
 """`/responder help`: what the caller may do; and what mistyped commands probably meant."""
 
-from collections.abc import Mapping
-
 from bot.block_kit import ids, notices
 from bot.block_kit.text import code, foreign
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
@@ -39,16 +37,14 @@ async def on_mistyped_command(context: Context) -> Json:
 
 
 async def _help(context: Context) -> list[str]:
-    lines = help_lines(context.linked, context.services.command, context.services.commands)
-    return lines if context.linked else [*lines, notices.unlinked(context.user, context.team).text]
-
-
-def help_lines(person: Person | None, command: str, commands: Mapping[str, Command]) -> list[str]:
     """One line for each verb that this person may use; a line that is copied acts on nothing, as `~id` is no id."""
-    allowed = [c for c in commands.values() if c.summary and _may_use(person, c)]
+    person, command = context.linked, context.services.command
+    allowed = [c for c in context.services.commands.values() if c.summary and _may_use(person, c)]
     lines = [f"• {code(f'{command} {c.usage}', 120)} {foreign(c.summary, 200)}" for c in allowed]
     lines = [f"*What you can do with* {code(command, 40)}", *lines]
-    if person is not None and "manageAction" not in person.permissions:
+    if person is None:
+        lines.append(notices.unlinked(context.user, context.team).text)
+    elif "manageAction" not in person.permissions:
         lines.append("You may read, but not run responders. An administrator of responder-bot can change that.")
     return lines
 
