@@ -92,12 +92,12 @@ class Context:
             raise ResponderBotError("forbidden", "You're not linked yet.")
         return self.linked
 
-    def refresh(self, root_id: str, log_id: str = "") -> None:
-        """Show the person the alert or case as it is now, ahead of what events cause; with `log_id` that log too.
+    def refresh(self, root_id: str, also: str = "") -> None:
+        """Show the person the alert or case as it is now, ahead of what events cause; with `also` that message too.
 
         The messages must reflect what this interaction changed in core. If it changed nothing, they are rendered again.
         """
-        self.refresh_requests.append(RefreshRequest(root_id, log_id, after=self.core.last_event))
+        self.refresh_requests.append(RefreshRequest(root_id, also, after=self.core.last_event))
 
 
 Handler = Callable[[Context], Awaitable[Json | None]]

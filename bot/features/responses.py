@@ -13,6 +13,7 @@ from bot.features.payload import button_token, is_ephemeral, is_in_modal, object
 from bot.message import ButtonIds, Intent, Message
 from bot.outbox.buttons import LIFE_MS
 from bot.outbox.errors import SLACK_FAILURES, classify
+from bot.outbox.models import LOG
 from core.common.errors import ResponderBotError
 from core.models import Permission
 
@@ -71,8 +72,8 @@ async def refresh_cards(context: Context, subject: Subject, *, is_in_home: bool 
     The card that was clicked too: that of an alert also has what belongs to its case. So their Home, if they did it
     there.
     """
-    log_id = subject.id if subject.kind == "case_task_log" else ""
-    context.refresh(subject.root_id or subject.id, log_id)
+    also = f"{LOG}:{subject.id}" if subject.kind == "case_task_log" else ""
+    context.refresh(subject.root_id or subject.id, also)
     for root_id in await roots_at(context, context.message_ts):
         if root_id != subject.root_id:
             context.refresh(root_id)

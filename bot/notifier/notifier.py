@@ -17,7 +17,7 @@ from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
 from bot.notifier.renderer import Renderer, undone_by_others
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline, ids_in
 from bot.outbox.alert_groups import is_group
-from bot.outbox.models import BULK, FOR_PERSON, LOST, DesiredMessage, card_key, is_bulk
+from bot.outbox.models import BULK, FOR_PERSON, LOG, LOST, DesiredMessage, card_key, is_bulk
 from bot.outbox.outbox import MessageOutbox
 from bot.outbox.store import REFRESH_MS
 from bot.settings import Grouping
@@ -187,7 +187,7 @@ class Notifier:
             named: dict[str, set[str]] = {}
             for request in requests:
                 if not is_group(request.root_id) and not is_bulk(request.root_id):
-                    named.setdefault(request.root_id, set()).add(request.log_id)
+                    named.setdefault(request.root_id, set()).add(request.also.removeprefix(f"{LOG}:"))
             documents = await self._documents(named)
             grouper = await AlertGrouper.of(self._outbox, self._channels, self._clock, named)
             progress = [one.root_id for one in requests if is_bulk(one.root_id) and not one.is_reminder]
@@ -198,7 +198,7 @@ class Notifier:
                 if document is not None and request.is_reminder:
                     desired += await isolated(self._reminders(document, asking), request.root_id, otherwise=[])
                 elif document is not None:
-                    work = self._requested(document, request.log_id, grouper, desired, only_in=request.channel)
+                    work = self._requested(document, request.also, grouper, desired, only_in=request.channel)
                     desired += await isolated(work, request.root_id, otherwise=[])
                 elif is_bulk(request.root_id) and request.is_reminder:
                     work = self._bulks.remind(request.root_id.partition(":")[2], asking)
@@ -230,7 +230,7 @@ class Notifier:
     async def _requested(
         self,
         document: Document,
-        log_id: str,
+        also: str,
         grouper: AlertGrouper | None,
         unstored: Iterable[DesiredMessage] = (),
         *,
@@ -244,9 +244,9 @@ class Notifier:
             card = Thread(only_in, card_key(document.id, only_in))  # which the bot may have forgotten
             timeline.threads = list(dict.fromkeys([*timeline.threads, card]))
         cards = [*await self._renderer.alert_cards(timeline), *await self._renderer.case_cards(timeline)]
-        if log_id.startswith(LOST):
-            return cards + await self._renderer.lost(log_id, timeline)
-        return cards + (await self._renderer.log_cards(log_id, timeline) if log_id else [])
+        if also.startswith(LOST):
+            return cards + await self._renderer.lost(also, timeline)
+        return cards + (await self._renderer.log_cards(also.removeprefix(f"{LOG}:"), timeline) if also else [])
 
     async def _documents(self, named: Mapping[str, Iterable[str]]) -> Mapping[str, Document]:
         """The documents of these roots as core has them now, each with what is named of it.

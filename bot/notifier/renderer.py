@@ -23,7 +23,7 @@ from bot.notifier.isolation import CORE_UNAVAILABLE
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox.errors import SLACK_FAILURES, classify
 from bot.outbox.links import card_link
-from bot.outbox.models import LOST, DesiredMessage, MessageRecord, card_key, case_key, is_person
+from bot.outbox.models import LOG, LOST, DesiredMessage, MessageRecord, card_key, case_key, is_person
 from bot.outbox.outbox import MessageOutbox
 from core.common.errors import ResponderBotError
 from core.models import (
@@ -175,7 +175,7 @@ class Renderer:
         actions = timeline.actions_on(log_id)
         subject = Subject.in_document(timeline.document, log_id) or Subject.log(log, case)
         render = partial(replies.task_log_card, log, actions, subject)
-        return await self._in_threads(f"log:{log.id}", render, subject, timeline)
+        return await self._in_threads(f"{LOG}:{log.id}", render, subject, timeline)
 
     async def action_messages(
         self, action: Action, timeline: Timeline, asking: Asking, *, has_ended: bool

@@ -24,6 +24,7 @@ BULK_UNDONE = f"{BULK}undone"  # of that which tells them that somebody else has
 # Kinds of messages that ask for approval, or count what else there is.
 ASKS = ("ask", "asks", "new", "approval", "extension", "remind", f"{BULK}ask")
 LOST = "lost"  # of the direct message that tells who worked on an alert that somebody else took it
+LOG = "log"  # of a task log's card
 NEWS_KINDS = ("end", "told", "undone", LOST, BULK_TOLD, BULK_UNDONE)  # of messages, by their keys
 
 Status = Literal[
@@ -64,16 +65,15 @@ class ButtonSet:
 
 @dataclass(frozen=True)
 class RefreshRequest:
-    """Somebody waits to see an alert or a case, and a task log's card if one is named.
+    """Somebody waits to see an alert or a case, and with it the message with the key `also`, if one is named.
 
-    `log_id` may also be the key of a message: that to whoever lost the alert to somebody else. `root_id` may also
-    be the key of a message: that of a group or a bulk; or that of an alert's card, for an alert that is to leave
-    its group in this channel only. `after` is the number of an event that the messages must reflect; None: render
-    them again in any case.
+    That is a task log's card, or says to somebody that another took the alert. `root_id` may also be the key of a
+    message: that of a group or a bulk; or that of an alert's card, for an alert that is to leave its group in this
+    channel only. `after` is the number of an event that the messages must reflect; None: render them again in any case.
     """
 
     root_id: str
-    log_id: str = ""
+    also: str = ""
     after: int | None = None
 
 

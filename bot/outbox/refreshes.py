@@ -15,7 +15,8 @@ class StoredRequest:
     number: int
     about: str
     """The `root_id` that was asked for."""
-    log_id: str
+    also: str
+    """The key of a message that is to be rendered with it, or ""."""
     is_reminder: bool = False
     """Whether half of the time is over to decide on what waits there."""
 
@@ -37,7 +38,7 @@ def add(tx: Transaction, request: RefreshRequest, cursor: int, now: int) -> None
         return
     tx.run(
         "INSERT INTO refresh (root_id, log_id, after_event) VALUES (:root_id, :log_id, :after)",
-        {"root_id": request.root_id, "log_id": request.log_id, "after": request.after or 0},
+        {"root_id": request.root_id, "log_id": request.also, "after": request.after or 0},
     )
 
 
@@ -66,7 +67,7 @@ def fulfil(tx: Transaction, requests: Iterable[StoredRequest], now: int) -> None
         tx.run(
             """DELETE FROM refresh WHERE after_event = 0 AND root_id = :root_id AND log_id = :log_id
                    AND number <= :number AND due_at <= :now""",
-            {"now": now, "root_id": request.about, "log_id": request.log_id, "number": request.number},
+            {"now": now, "root_id": request.about, "log_id": request.also, "number": request.number},
         )
 
 
