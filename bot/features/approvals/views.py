@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
@@ -32,7 +33,7 @@ from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
 from core.common.words import count
-from core.models import Action, Extension, OfferedResponder, Person, Policy, Refusal
+from core.models import SEVERITY_NAMES, Action, Extension, OfferedResponder, Person, Policy, Refusal
 from core.models.inputs import NOTE_LIMIT
 
 REASON_LIMIT = 1000  # characters of why somebody denied it
@@ -258,24 +259,31 @@ def asks_to_keep(action: Action, extension: Extension, number: int) -> str:
 
 def push_text(action: Action, view: RedactedView) -> str:
     """What a locked phone shows."""
-    override = " OVERRIDE" if action.override is not None else ""
-    decided = "" if runs.awaits_approval(action) else decision(action).rstrip(".")
+    if not runs.awaits_approval(action):
+        what = (
+            f"{deed_on(action, view)} · {runs.of_root(view.subject, view)}, asked by {person_name(action.created_by)}"
+        )
+        return _push(what, decision(action).rstrip("."), view)
     denied = action.denied_before
-    by = denied.ended_by if denied is not None else None
-    return _push(asked_in_short(action, view), decided, view, override, denied_by=by)
+    return _push(asked_in_short(action, view), "", view, denied_by=denied.ended_by if denied is not None else None)
 
 
 def asked_in_short(action: Action, view: RedactedView) -> str:
-    """The deed, its target, how long, the severity, and who asks; mrkdwn."""
-    on = " · " if runs.on_target(action, view) else " on "
-    return f"{deed_on(action, view)}{on}{runs.of_root(view.subject, view)}, asked by {person_name(action.created_by)}"
+    """`HIGH: Isolate Host on hostname LT-0777 for 1 hour? ET MALWARE ... (~12), asked by Anna`; mrkdwn."""
+    override, of = " OVERRIDE" if action.override else "", runs.of_root(replace(view.subject, severity=0), view)
+    asks = f"{level(view.subject.severity)}{override}: {deed_on(action, view)}?"
+    return f"{asks} {of}, asked by {person_name(action.created_by)}"
 
 
-def _push(what: str, decided: str, view: RedactedView, override: str = "", *, denied_by: str | None = None) -> str:
+def level(severity: int | None) -> str:
+    """How a question begins on a locked phone, which cuts its end."""
+    return SEVERITY_NAMES[severity].upper() if severity else "Approve or deny"
+
+
+def _push(what: str, decided: str, view: RedactedView, *, denied_by: str | None = None) -> str:
     closing = f"{_closed_by(view.subject.closed)}. " if view.subject.closed else ""
     before = f"Denied before by {person_name(denied_by)}. " if denied_by else ""
-    asks = f"{closing}{before}Approve or deny{override}: {what}"
-    return clip(f"{decided}: {what}" if decided else asks, MESSAGE_TEXT_LIMIT)
+    return clip(f"{decided}: {what}" if decided else f"{closing}{before}{what}", MESSAGE_TEXT_LIMIT)
 
 
 def deed_on(action: Action, view: RedactedView) -> str:
@@ -481,7 +489,7 @@ def later_end_request(
     asks = f"{who} {later_end(action, extension, view)}".strip()
     decide = [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
     blocks = [section(asks), context(needs), *decide]
-    text = _push(f"keep {longer}? {what}", "", view, denied_by=extension.denied_by)
+    text = _push(f"Approve or deny: keep {longer}? {what}", "", view, denied_by=extension.denied_by)
     return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
 
 

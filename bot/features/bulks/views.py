@@ -356,23 +356,32 @@ def _said_of_all(texts: Sequence[str]) -> str:
 
 def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> str:
     """What a locked phone shows of a bulk that waits for approval."""
-    on = _asked(bulk, runs.distinct_targets(waiting, bulk.awaiting) if waiting else "")
+    on = runs.distinct_targets(waiting, bulk.awaiting) if waiting else ""
     closed = approvals.closed_among(waiting, is_on_phone=True)
-    what = f"{_name(bulk)} on {on}"
-    asks = f"Approve or deny: {what}, asked by {person_name(bulk.created_by)}"
-    return clip(f"{closed}{f'Waits for approval: {what}' if is_own else asks}", MESSAGE_TEXT_LIMIT)
+    if is_own:
+        return clip(f"{closed}Waits for approval: {_name(bulk)} on {_asked(bulk, on)}", MESSAGE_TEXT_LIMIT)
+    deed = f"{_name(bulk)} on {count(bulk.awaiting, 'target')}{_lasts(bulk)}"
+    asks = f"{approvals.level(_severity(bulk, waiting))}: {deed}? {f'{on}, asked' if on else 'Asked'}"
+    return clip(f"{closed}{asks} by {person_name(bulk.created_by)}", MESSAGE_TEXT_LIMIT)
 
 
 def _asked(bulk: BulkCounts, on: str = "", seen: Listed = ()) -> str:
     """`4 targets for 1 hour · up to CRITICAL`, or those that it is `on`."""
+    return f"{on or count(bulk.awaiting, 'target')}{_lasts(bulk)}{_up_to(bulk, seen)}"
+
+
+def _lasts(bulk: BulkCounts) -> str:
     minutes = bulk.undo_after_minutes
-    lasts = "" if minutes is None else f" for {undo_state.minutes(minutes)}" if minutes else " with no end"
-    return f"{on or count(bulk.awaiting, 'target')}{lasts}{_up_to(bulk, seen)}"
+    return "" if minutes is None else f" for {undo_state.minutes(minutes)}" if minutes else " with no end"
 
 
 def _up_to(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> str:
-    severity = bulk.severity or max((view.subject.severity for _, view, *_ in seen), default=0)
+    severity = _severity(bulk, seen)
     return f" · up to {SEVERITY_NAMES[severity].upper()}" if severity else ""
+
+
+def _severity(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> int:
+    return bulk.severity or max((view.subject.severity for _, view, *_ in seen), default=0)
 
 
 def late(bulk: BulkCounts) -> Message:

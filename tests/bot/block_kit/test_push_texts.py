@@ -48,8 +48,8 @@ def text_of(kind: str, clearance: int) -> str:
     [
         ("card", ""),
         ("card with a request", "needs 1"),
-        ("approval", "Approve or deny: "),
-        ("direct approval", "Approve or deny: "),
+        ("approval", f"HIGH: Close False Positive? {TITLE} (~12), asked by anna"),
+        ("direct approval", "HIGH: "),
         ("end", "done"),
         ("failure", "anna can run it again."),
         ("denial", "denied"),

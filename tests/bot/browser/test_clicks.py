@@ -67,7 +67,7 @@ async def test_an_approval_from_its_notification_takes_2_clicks_and_a_report_1(f
     request = page.locator("main .message", has_text=f"({alert_id})")
     await expect(request).to_have_count(1)
     await page.get_by_role("button", name="Phone", exact=True).click()
-    await expect(page.locator("#pane")).to_contain_text("Approve or deny: Isolate Host")
+    await expect(page.locator("#pane")).to_contain_text("HIGH: Isolate Host")
     async with clicks(page, 2):
         await request.get_by_role("button", name="Approve").click()
         await page.locator("#modal").get_by_role("button", name="Isolate Host").click()

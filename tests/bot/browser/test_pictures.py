@@ -195,7 +195,7 @@ async def app(page: Page, alert_id: str) -> None:
     await expect(request).to_have_count(1)
     await pictured(page, "approval", request)
     await page.get_by_role("button", name="Phone", exact=True).click()
-    await expect(page.locator("#pane")).to_contain_text("Approve or deny: Isolate Host")
+    await expect(page.locator("#pane")).to_contain_text("HIGH: Isolate Host")
     await pictured(page, "phone", page.locator("#pane"))
     await leave_pane(page)
 

@@ -78,7 +78,7 @@ STEPS: dict[str, Step] = {
     "Run one": nothing,
     "Be asked first": press("Send to 127.0.0.1"),
     "Need a second person": press("Ask to isolate host"),
-    "See what Ben's phone showed": phone("Approve or deny: Isolate Host"),
+    "See what Ben's phone showed": phone("HIGH: Isolate Host"),
     "Approve it as Ben": at_home(press("Isolate Host")),
     "See what Anna's phone showed": phone("approved"),
     "Ask for more time": on_card("Extend: Isolate Host", press("Ask to extend")),

@@ -291,7 +291,7 @@ async def test_a_new_hidden_observable_is_masked_in_older_messages(tmp_path: Pat
         assert (await it.scene.core.send("PATCH", path, {"artifacts": hidden})).status_code == 200
         await settled(it.scene, it.scene.bot)
         assert await it.seen(SOC) == {OBSERVED, LOGGED}
-        assert "Approve or deny: Isolate" in await stored(it.ben, SOC)
+        assert "HIGH: Isolate" in await stored(it.ben, SOC)
         assert not [m for m in await it.ben.messages(it.direct) if "Zebra" in str(m)]
 
 

@@ -196,13 +196,13 @@ async def test_a_request_waits_while_slack_does_not_say_who_is_asked_and_not_onc
         env.emulator.faults.fail("users.info")
         await env.client.run(run)
         await until(lambda: stored(env, requests) == [(1,)])
-        await nina.sees(message_in(direct, "Approve or deny"))
+        await nina.sees(message_in(direct, "HIGH: Extract Indicators?"))
         clock.ahead_ms += CACHE_MS + 1
         env.emulator.faults.error("users.info", "missing_scope")
         await env.client.run(run)
         await until(lambda: stored(env, requests) == [(2,)])
         await at_rest(env)
-        assert len([m for m in await nina.messages(direct) if "Approve or deny" in m["text"]]) == 1
+        assert len([m for m in await nina.messages(direct) if "HIGH: Extract Indicators?" in m["text"]]) == 1
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ async def test_who_is_asked_approves_from_a_direct_message(env: FeatureEnvironme
     ):
         assert part in shown
     assert f"/archives/{SOC}/p{card['ts'].replace('.', '')}|{alert.title}>" in shown
-    assert request["text"] == f"Approve or deny: Isolate on HIGH {alert.title} ({alert.id}), asked by admin"
+    assert request["text"] == f"HIGH: Isolate? {alert.title} ({alert.id}), asked by admin"
     await env["ben"].confirms("Approve", request)
     decided = await env["lea"].sees(direct_message("Approved by ben."))
     assert ids.APPROVE not in text_of(decided)

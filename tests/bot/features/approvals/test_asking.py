@@ -122,7 +122,7 @@ async def test_a_user_group_of_the_settings_is_named_instead_and_reminded_in_the
         clock.ahead_ms = 31 * MINUTE_MS
         reminder = await env["anna"].sees(reply_to(card, "Half of the time to decide is over"))
         assert reminder["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> ⏰ Half of the time")
-        await env["ben"].sees(on_phone("Half of the time to decide is over. Approve or deny: Isolate"))
+        await env["ben"].sees(on_phone("Half of the time to decide is over. HIGH: Isolate"))
         await all_sent(env.bot)
         assert [len(env[name].phone) for name in ("lea", "eve", "ben")] == [2, 1, 2]  # eve may not decide
         assert [m for m in direct_messages(env["lea"].live_view) if not m.get("ephemeral")] == []
@@ -173,7 +173,7 @@ async def test_of_forty_requests_each_is_asked_about_ten_and_one_message_counts_
         asked = [await isolate(env, alert) for alert in alerts]
         counting = await env["ben"].sees(direct_message("30 more requests for approval* since", alerts[20].id))
         await all_sent(env.bot)
-        worst = f"the worst: Isolate on ip 203[.]0[.]113[.]7 for 1 hour · CRITICAL Beacon 20 ({alerts[20].id})"
+        worst = f"the worst CRITICAL: Isolate on ip 203[.]0[.]113[.]7 for 1 hour? Beacon 20 ({alerts[20].id})"
         assert f"30 more requests for approval, {worst}, asked by anna" == counting["text"]
         assert max(text_of(m).count("also asked for") for m in direct_messages(env["ben"].live_view)) == 3
         for name in ("ben", "lea"):
@@ -245,7 +245,7 @@ async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: 
         assert told["text"].startswith("Nobody answered: Isolate on ip 203[.]0[.]113[.]7 for 1 hour was not run. HIGH")
         assert "Ask again" in text_of(told)
         await env["anna"].confirms("Ask again", told)
-        assert await env["ben"].sees(on_phone("Approve or deny", 2))
+        assert await env["ben"].sees(on_phone("HIGH: Isolate on", 2))
 
 
 async def expire(env: FeatureEnvironment) -> None:
@@ -273,7 +273,7 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
         again = await env["anna"].sees(modal("How long", "🚫 *Denied before by ben, <!date^", "the &lt;owner&gt;."))
         await env["anna"].submits(again)
-        assert await env["lea"].sees(on_phone("Denied before by ben. Approve or deny: Isolate on ip 203"))
+        assert await env["lea"].sees(on_phone("Denied before by ben. HIGH: Isolate on ip 203"))
         two = [{"dataType": "ip", "data": f"198.51.100.{number}"} for number in (7, 8)]
         several = await env.create_alert(sourceRef="several", artifacts=two)
         body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": several.id}
@@ -483,9 +483,8 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as bot:
             bulk = await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
-            on = "Isolate on ip 203[.]0[.]113[.]7 (3 runs) for 1 hour · up to CRITICAL"
-            what = f"Approve or deny: {on}, asked by anna"
-            assert await env["ben"].sees(on_phone("Approve or deny")) == what
+            what = "CRITICAL: Isolate on 3 targets for 1 hour? ip 203[.]0[.]113[.]7 (3 runs), asked by anna"
+            assert await env["ben"].sees(on_phone("Isolate on")) == what
             await all_sent(env.bot)
             for channel in (SOC, OPEN):
                 (ts,) = [m["ts"] for m in env["ben"].live_view.messages(channel) if "3 wait" in text_of(m)]
@@ -496,7 +495,8 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
             assert await env["ben"].sees(on_phone("Half of the time")) == again
             await bot.as_user("ben").approve_bulk(bulk.id, [entry.action.id for entry in bulk.actions if entry.action])
         over = await env["anna"].sees(on_phone("3 in force"))
-        assert over == f"Approved by ben: {on}: 3 in force."
+        on = "ip 203[.]0[.]113[.]7 (3 runs) for 1 hour · up to CRITICAL"
+        assert over == f"Approved by ben: Isolate on {on}: 3 in force."
         (told,) = [m for m in direct_messages(env["anna"].live_view) if "3 in force" in text_of(m)]
         assert "3 in force until <!date^" in text_of(within_limits(told))
         assert ".\\nApproved by ben.\\nOn ip 203[.]0[.]113[.]7 (3 runs)." in text_of(told)
@@ -524,7 +524,7 @@ async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_an
         question = await env["anna"].sees(modal("Isolate"))
         await env["anna"].presses("Ask to isolate (2)", question)
         await env["anna"].sees(modal("2 wait for approval"))
-        await env["ben"].sees(on_phone("Approve or deny"))
+        await env["ben"].sees(on_phone("Isolate on 2 targets"))
         clock.ahead_ms = 31 * MINUTE_MS
         await env["ben"].sees(on_phone("Half of the time"))
         await all_sent(env.bot)
@@ -680,8 +680,8 @@ async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_
         await clear_ben_for(2)
         bulk, alerts = await bulk_of(env, "anna", [1, 4, 2, 3, 3])
         on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]3, ip 203[.]0[.]113[.]4 and 2 more"
-        push = await env["ben"].sees(on_phone("Approve or deny"))
-        assert push == f"Approve or deny: Isolate on {on} for 1 hour · up to CRITICAL, asked by anna"
+        push = await env["ben"].sees(on_phone("CRITICAL: "))
+        assert push == f"CRITICAL: Isolate on 5 targets for 1 hour? {on}, asked by anna"
         shown = await env["ben"].sees(direct_message("5 wait for approval"))
         lines = [
             f"• {sign} ip `203[.]0[.]113[.]{n}`, for {word} {alerts[n].title} ({alerts[n].id})"
@@ -781,11 +781,11 @@ async def test_who_may_not_see_a_target_of_a_bulk_reads_nothing_of_it_in_the_req
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in (red, seen)]
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
-        both = "Isolate on ip 203[.]0[.]113[.]7, ip 203[.]0[.]113[.]9 for 1 hour"
-        assert both in await env["lea"].sees(on_phone("Approve or deny"))
+        both = "Isolate on 2 targets for 1 hour? ip 203[.]0[.]113[.]7, ip 203[.]0[.]113[.]9, asked"
+        assert both in await env["lea"].sees(on_phone("CRITICAL: "))
         assert "For few eyes" in text_of(await env["lea"].sees(direct_message("2 wait for approval")))
-        push = await env["anna"].sees(on_phone("Approve or deny"))
-        assert "Isolate on ip 203[.]0[.]113[.]9 and 1 more for 1 hour" in push
+        push = await env["anna"].sees(on_phone("CRITICAL: "))
+        assert "Isolate on 2 targets for 1 hour? ip 203[.]0[.]113[.]9 and 1 more, asked" in push
         shown = await env["anna"].sees(direct_message("2 wait for approval"))
         assert "and 1 more" in text_of(shown)
         for hidden in ("For few eyes", "113[.]7", red.id):
@@ -801,9 +801,9 @@ async def test_a_shared_channel_does_not_read_how_severe_a_hidden_alert_of_a_bul
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
-        assert "up to CRITICAL" in await env["ben"].sees(on_phone("Approve or deny"))
+        await env["ben"].sees(on_phone("CRITICAL: Isolate on 2 targets"))
         await env["ben"].sees(message_in("C0SHARED", "2 wait for approval"))
         await all_sent(env.bot)
         sent = [str(body) for _, _, body, _ in env.emulator.traffic if body.get("channel") == "C0SHARED"]
-        assert [text for text in sent if "Approve or deny: Isolate on 2 targets for 1 hour, asked by anna" in text]
+        assert [text for text in sent if "Approve or deny: Isolate on 2 targets for 1 hour? Asked by anna" in text]
         assert not [text for text in sent if "CRITICAL" in text or alerts[1].id in text]

@@ -63,7 +63,7 @@ async def test_who_decides_reads_first_that_the_alert_was_closed_since_this_was_
         await env["ben"].open_home()
         await env["ben"].sees(app_home(CLOSED))
         clock.ahead_ms = 31 * MINUTE_MS
-        await env["ben"].sees(on_phone("Half of the time to decide is over. Alert closed by anna. Approve or deny: Is"))
+        await env["ben"].sees(on_phone("Half of the time to decide is over. Alert closed by anna. HIGH: Isolate on"))
 
         await env.client.mark_alert_unread(alert.id)
 
@@ -113,7 +113,7 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         told = await env["ben"].sees(direct_message("3 wait for approval"))
         await close(env, alert_ids[1])
         now = await env["ben"].sees(direct_message("*1 of 3 are closed by now*\\n⏳ "))
-        assert (now["ts"], now["text"].startswith("1 of 3 are closed by now. Approve or deny: ")) == (told["ts"], True)
+        assert (now["ts"], now["text"].startswith("1 of 3 are closed by now. HIGH: ")) == (told["ts"], True)
         line = f"{WHY}• 🟠 ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({alert_ids[1]})"
         assert line in text_of(now)
         await env["ben"].submits(view)

@@ -61,7 +61,7 @@ async def test_each_is_asked_once_and_reminded_once_though_the_bot_is_killed(tmp
             never.set()
             people = (ben, lea)
             for person in people:
-                await person.until(lambda view: "Approve or deny" in str(view.notifications), timeout_s=60)
+                await person.until(lambda view: "asked by anna" in str(view.notifications), timeout_s=60)
             held = asyncio.Event()
             emulator.faults.hold(POST, held, 1)
             await until(lambda: not emulator.faults.waiting(POST), "a reminder on its way")
