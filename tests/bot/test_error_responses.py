@@ -27,6 +27,12 @@ COMMAND = {"command": "/responder", "team_id": "T0LOCAL", "user_id": ANNA, "chan
         ("run Isolate <Host>", "the id, such as /responder run Isolate &lt;Host&gt; ~12."),
         ("run ~12", "Run what? `/responder list ~12` shows what can run on ~12."),
         ("“Alert”", "Unknown command"),
+        (
+            "isolate LT-1",
+            "Unknown command `isolate`. To run a responder, type `/responder run isolate ~id`; `/responder find LT-1`"
+            ' finds the id. `/responder help` lists all commands."',
+        ),
+        ("isolate ~12 LT-1", "To run a responder, type `/responder run isolate ~12 LT-1`. `/responder help` lists"),
     ],
 )
 async def test_mistyped_command_is_answered_in_the_acknowledgement(tmp_path: Path, typed: str, words: str) -> None:

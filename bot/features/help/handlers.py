@@ -3,7 +3,7 @@
 from bot.block_kit import ids, notices
 from bot.block_kit.text import code, foreign
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
-from bot.features.command_text import closest_match, normalize
+from bot.features.command_text import closest_match, find_ids, normalize
 from core.models import Person
 
 USAGE = "help"
@@ -25,7 +25,13 @@ async def on_unknown_command(context: Context) -> Json:
     verb, _, rest = normalize(context.text).partition(" ")
     meant = closest_match(verb.lower(), context.services.commands)
     suggestion = f"Did you mean {code(f'{command} {meant} {rest}'.strip(), 100)}?" if meant else ""
-    lines = [f"Unknown command. {suggestion}" if meant else f"Unknown command {code(verb, 60)}.", *await _help(context)]
+    lines = [f"Unknown command. {suggestion}" if meant else f"Unknown command {code(verb, 60)}."]
+    if rest and not meant and context.linked:
+        run = code(f"{command} run {verb} {rest if find_ids(rest) else '~id'}", 100)
+        find = "" if find_ids(rest) else f"; {code(f'{command} find {rest}', 100)} finds the id"
+        lines = [f"{lines[0]} To run a responder, type {run}{find}. {code(f'{command} help', 60)} lists all commands."]
+    else:
+        lines += await _help(context)
     return notices.acknowledgement(notices.notice("\n".join(lines)))
 
 

@@ -56,9 +56,11 @@ async def on_run_command(context: Context) -> None:
         await responses.show(context, "Which one?", shown)
         return
     if not responders:
-        raise subjects.no_target(name, view, command) or _no_such_responder(
-            name, targets.offered, targets.subject, command
-        )
+        if refusal := subjects.no_target(name, view, command):
+            raise refusal
+        responders, typed["target"] = _before_target(name, targets.offered)
+        if not responders:
+            raise _no_such_responder(name, targets.offered, targets.subject, command)
     subject, responder = targets.subject, responders[0]
     if named:
         subject, offered = await subjects.offered(context.core, _one_of(named, responder, targets, command))
@@ -79,7 +81,7 @@ def _with_typed(
 ) -> RunRequest:
     """The request with each `name=value`; `target=` says what it is to act on, unless that is an input's name."""
     if "target" in typed and responder.can_run and inputs.called(responder.parameters or (), "target") is None:
-        request = with_typed_target(request, targets, typed["target"])
+        request = with_typed_target(request, targets, typed["target"], names.title(responder))
         typed = {name: text for name, text in typed.items() if name != "target"}
     return request.with_typed(responder, typed)
 
@@ -135,6 +137,16 @@ def _named(name: str, offered: Sequence[OfferedResponder]) -> list[OfferedRespon
     """The responders that a typed name, title or id may mean."""
     exact = [r for r in offered if name in (r.id, r.name)]
     return exact[:1] or matching(name, offered)
+
+
+def _before_target(name: str, offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], str]:
+    """The responder that the first words name, and the others, which are none of its name: what it is to act on."""
+    words = name.split()
+    for end in range(len(words) - 1, 0, -1):
+        found, rest = _named(" ".join(words[:end]), offered), " ".join(words[end:])
+        if len(found) == 1 and closest(rest, found) is None:
+            return found, rest
+    return [], ""
 
 
 def is_name(typed: str, offered: Sequence[OfferedResponder]) -> bool:

@@ -126,10 +126,11 @@ def acting(request: RunRequest, targets: Sequence[Target]) -> Mapping[str, str]:
     return found
 
 
-def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str) -> RunRequest:
-    """The request with what `target=...` names, by data in any spelling or by id, several separated by commas.
+def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str, title: str) -> RunRequest:
+    """The request with what `target=...`, or what is typed behind the responder's title, names.
 
-    Raises ResponderBotError("bad_request") with what could be named if that is none of it on any of the objects.
+    By data in any spelling or by id, several separated by commas. Raises ResponderBotError("bad_request") with what
+    could be named if that is none of it on any of the objects.
     """
     by_object: dict[str, list[str]] = {}
     fitting: list[tuple[Target, Sequence[TargetArtifact]]] = []
@@ -142,10 +143,10 @@ def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str
     if by_object:
         return replace(request, targets=acts_on.with_artifacts(request.targets, by_object))
     shown = [line for target, artifacts in fitting for line in runs.target_lines(artifacts, target.view)][:MOST_NAMED]
-    could = f"It can act on {', '.join(shown)}" if shown else "It takes no target here: leave target= out"
+    could = f"It can act on {', '.join(shown)}" if shown else "It takes no target here: leave it out"
     raise ResponderBotError(
         "bad_request",
-        f"target={defang_indicators(typed[:100])} is none of what it can act on. {could}. Nothing was run.",
+        f"{defang_indicators(typed[:100])!r} is none of what {title[:100]} can act on. {could}. Nothing was run.",
     )
 
 

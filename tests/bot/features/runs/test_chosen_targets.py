@@ -143,7 +143,7 @@ async def test_a_command_chooses_nothing_that_is_only_alike(tmp_path: Path) -> N
         urls = [{"dataType": "url", "data": f"{scheme}://files.example/a"} for scheme in ("http", "https")]
         alert = await env.create_alert(artifacts=urls)
         await env["anna"].command(SOC, f"/responder run shun {alert.id} target=https://files.example/A")
-        await env["anna"].reads("is none of what it can act on.")
+        await env["anna"].reads("is none of what Shun can act on.")
         await env["anna"].command(SOC, f"/responder run shun {alert.id} target=hxxps://files[.]example/a")
         question = await env["anna"].sees(modal("It can be undone there"))
         await env["anna"].presses("Shun", question)
@@ -151,13 +151,15 @@ async def test_a_command_chooses_nothing_that_is_only_alike(tmp_path: Path) -> N
         assert await acted_on(env, alert) == ["https://files.example/a"]
 
 
-@pytest.mark.parametrize("typed", ["web-3", "9f86d081884c7d659a2feaa0c55ad015", "srv-secret", '""'])
+@pytest.mark.parametrize(
+    "typed", ["target=web-3", "target=9f86d081884c7d659a2feaa0c55ad015", "target=srv-secret", "web-3"]
+)
 async def test_what_does_not_fit_or_may_not_be_seen_is_refused_with_what_fits(
     env: FeatureEnvironment, typed: str
 ) -> None:
     alert = await env.create_alert(artifacts=HOSTS)
-    await env["anna"].command(SOC, f"/responder run tell {alert.id} target={typed}")
-    told = text_of(await env["anna"].reads("is none of what it can act on"))
+    await env["anna"].command(SOC, f"/responder run tell {alert.id} {typed}")
+    told = text_of(await env["anna"].reads("is none of what Tell can act on"))
     assert "hostname `srv-dc01` · host inside" in told
     assert "SRV-SECRET" not in told
     assert await env.client.actions("alert", alert.id) == []
