@@ -274,24 +274,12 @@ def save(tx: Transaction, alert: Alert, user: str, now: int, *, before: Alert | 
 def insert(tx: Transaction, request: AlertInput, user: str, now: int, key: str) -> Alert:
     """Store a new alert under a key that no alert has."""
     number = objects.next_id(tx)
-    alert = Alert(
-        **made(number, user, now),
-        type=request.type,
-        source=request.source,
-        source_ref=request.source_ref,
-        external_link=request.external_link,
-        title=request.title,
-        description=request.description,
-        severity=request.severity,
-        date=now if request.date is None else request.date,
-        tags=request.tags,
-        tlp=request.tlp,
-        pap=request.pap,
-        follow=request.follow,
-        custom_fields=with_ids(tx, request.custom_fields),
-        case_template=request.case_template,
-        artifacts=[],
-    )
+    own = {
+        "date": now if request.date is None else request.date,
+        "custom_fields": with_ids(tx, request.custom_fields),
+        "artifacts": [],
+    }
+    alert = Alert(**{**vars(request), **made(number, user, now), **own})
     if request.artifacts:
         artifacts = _artifacts(tx, store_files(tx, expand_artifacts(request.artifacts)), {}, user, now, alert)
         alert = alert.model_copy(update={"artifacts": artifacts})

@@ -84,19 +84,11 @@ def _create(tx: Transaction, request: CaseTemplateInput, user: str, now: int) ->
     if objects.find_unique(tx, KIND, request.name) is not None:
         raise ResponderBotError("exists", f'The case template "{request.name}" already exists')
     number, task_numbers = objects.next_id(tx), objects.next_ids(tx, len(request.tasks))
-    template = CaseTemplate(
-        **made(number, user, now),
-        name=request.name,
-        display_name=request.display_name,
-        title_prefix=request.title_prefix,
-        description=request.description,
-        severity=request.severity,
-        tlp=request.tlp,
-        pap=request.pap,
-        tags=request.tags,
-        tasks=[new_task(number, task, user, now) for number, task in zip(task_numbers, request.tasks, strict=True)],
-        custom_fields=with_ids(tx, request.custom_fields),
-    )
+    own = {
+        "tasks": [new_task(number, task, user, now) for number, task in zip(task_numbers, request.tasks, strict=True)],
+        "custom_fields": with_ids(tx, request.custom_fields),
+    }
+    template = CaseTemplate(**{**vars(request), **made(number, user, now), **own})
     objects.insert(tx, number, KIND, template.to_json(), unique_key=request.name)
     events.record(
         tx, number, at=now, type="case_template.created", object_type="CaseTemplate", root_id=number, user=user

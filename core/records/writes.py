@@ -32,13 +32,7 @@ def made(number: int, user: str, now: int) -> dict[str, Any]:
 
 
 def new_task(number: int, request: TaskInput, user: str, now: int) -> Task:
-    return Task(
-        **made(number, user, now),
-        title=request.title,
-        group=request.group,
-        description=request.description,
-        order=request.order,
-    )
+    return Task(**{**vars(request), **made(number, user, now)})
 
 
 def record_event(tx: Transaction, kind: Kind, verb: str, number: int, root_id: int, user: str, now: int) -> None:
