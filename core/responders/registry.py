@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -10,7 +10,7 @@ from functools import cache, partial
 import structlog
 
 from core.common.clock import Clock
-from core.common.database import Database
+from core.common.database import Database, Reads
 from core.common.errors import ResponderBotError
 from core.common.settings_file import variable_name
 from core.common.tasks import cancel_and_wait, repeat
@@ -139,12 +139,8 @@ class Registry:
     async def open(self) -> None:
         """Ask all engines for their catalogues, at most OPEN_TIMEOUT_S; until it answers, the stored one counts."""
         for name, state in self._states.items():
-            try:
-                doc = await self._database.read(partial(stored.last_catalogue, host_id=self._host.id, engine=name))
-                if doc is not None:
-                    state.catalogue = without_duplicates(parse_catalogue(doc))
-            except (ResponderBotError, ValueError, KeyError, TypeError) as error:  # damaged, or of another release
-                log.warning("stored_catalogue_unusable", engine=name, reason=str(error))
+            with suppress(ResponderBotError):  # the next transaction says so
+                state.catalogue = await self._stored_catalogue(name, stored.last_catalogue, self._host.id)
         self._merge()
         names = json.dumps(list(self._states))
         await self._database.transaction(lambda tx: stored.begin_catalogues(tx, self._host.id, names))
@@ -181,7 +177,7 @@ class Registry:
             key = row["host_id"], row["engine"]
             known = self._peer_catalogues.get(key)
             if known is None or known[0] != row["at"]:
-                known = row["at"], await self._peer_catalogue(*key)
+                known = row["at"], await self._stored_catalogue(row["engine"], stored.catalogue_of, row["host_id"])
             catalogues[key] = known
         self._peer_catalogues = catalogues
         peers = [
@@ -198,11 +194,13 @@ class Registry:
             self._peers = peers
             self._merge()
 
-    async def _peer_catalogue(self, host_id: str, engine_name: str) -> Catalogue:
-        doc = await self._database.snapshot(lambda reads: stored.catalogue_of(reads, host_id, engine_name))
+    async def _stored_catalogue(
+        self, engine_name: str, read: Callable[[Reads, str, str], str | None], host_id: str
+    ) -> Catalogue:
+        doc = await self._database.snapshot(lambda reads: read(reads, host_id, engine_name))
         try:
             return without_duplicates(parse_catalogue(doc)) if doc else Catalogue()
-        except (ValueError, KeyError, TypeError) as error:  # of another release
+        except (ValueError, KeyError, TypeError) as error:  # damaged, or of another release
             log.warning("stored_catalogue_unusable", engine=engine_name, reason=str(error))
             return Catalogue()
 
@@ -220,16 +218,19 @@ class Registry:
     def has_taker(self, engine_name: str, responder_name: str) -> bool:
         """Whether a host that takes runs has that responder on that engine."""
         return self._lists(engine_name, responder_name) or any(
-            peer.name == engine_name and not peer.why_not and peer.has(responder_name) for peer in self._peers
+            not peer.why_not for peer in self._peers_with(engine_name, responder_name)
         )
 
     def may_come_back(self, engine_name: str, responder_name: str) -> bool:
         """Whether a host that takes no runs now has that responder on that engine."""
-        return any(peer.name == engine_name and peer.has(responder_name) for peer in self._peers)
+        return any(self._peers_with(engine_name, responder_name))
 
     def has_engine(self, engine_name: str) -> bool:
         """Whether this host, or another that takes runs, has that engine."""
         return engine_name in self._states or any(peer.name == engine_name and not peer.why_not for peer in self._peers)
+
+    def _peers_with(self, engine_name: str, responder_name: str) -> Iterator[PeerEngine]:
+        return (peer for peer in self._peers if peer.name == engine_name and peer.has(responder_name))
 
     def runs_here(self, engine_name: str) -> bool:
         """Whether programs of an engine run on this host."""
@@ -259,10 +260,7 @@ class Registry:
         return state.engine if state.up or not self._is_up_on_peer(engine_name, responder_name) else None
 
     def _is_up_on_peer(self, engine_name: str, responder_name: str) -> bool:
-        return any(
-            peer.name == engine_name and peer.up and not peer.why_not and peer.has(responder_name)
-            for peer in self._peers
-        )
+        return any(peer.up and not peer.why_not for peer in self._peers_with(engine_name, responder_name))
 
     def _is_up(self, engine_name: str, responder_name: str) -> bool:
         state = self._states.get(engine_name)
