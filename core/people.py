@@ -46,6 +46,7 @@ _LOGIN = re.compile(r"[!-9;-?A-~]+@[!-9;-?A-~]+", re.ASCII)
 
 log = structlog.get_logger("core.people")
 
+S = TypeVar("S", int, str)
 T = TypeVar("T")
 
 
@@ -288,7 +289,7 @@ class People:
             login = self._user(tx, name)["login"]
             if login == caller.login:
                 raise ResponderBotError("forbidden", f"You can't {verb} your own user; ask another admin.")
-            stored.set_disabled(tx, login, disabled)
+            stored.set_user(tx, login, "disabled", int(disabled))
             trail.record(tx, now, "user.disabled" if disabled else "user.enabled", by=caller.login, object=login)
             return next(user for user in _entries(tx) if user.login == login)
 
@@ -296,28 +297,22 @@ class People:
 
     async def set_profile(self, name: str, profile: Profile) -> str:
         """Change a user's permissions with the next request; returns the login. Raises "not_found"."""
-
-        def work(tx: Transaction, now: int) -> str:
-            row = self._user(tx, name)
-            login, before = row["login"], row["profile"]
-            stored.set_profile(tx, login, profile)
-            trail.record(tx, now, "user.profile", by=COMMAND_LINE.login, object=login, before=before, after=profile)
-            return str(login)
-
-        return await self._change(work)
+        return await self._set(name, "user.profile", profile, str)
 
     async def set_clearance(self, name: str, clearance: int) -> str:
         """Change the highest TLP that a user may see in Slack, with the next request; returns the login.
 
         Raises ResponderBotError("not_found").
         """
+        return await self._set(name, "user.clearance", clearance, TLP_NAMES.__getitem__)
 
+    async def _set(self, name: str, what: trail.What, value: S, shown: Callable[[S], str]) -> str:
         def work(tx: Transaction, now: int) -> str:
-            row = self._user(tx, name)
-            login, before = row["login"], TLP_NAMES[row["clearance"]]
-            stored.set_clearance(tx, login, clearance)
-            after = TLP_NAMES[clearance]
-            trail.record(tx, now, "user.clearance", by=COMMAND_LINE.login, object=login, before=before, after=after)
+            row, column = self._user(tx, name), what.removeprefix("user.")
+            login = row["login"]
+            stored.set_user(tx, login, column, value)
+            before, after = shown(row[column]), shown(value)
+            trail.record(tx, now, what, by=COMMAND_LINE.login, object=login, before=before, after=after)
             return str(login)
 
         return await self._change(work)

@@ -41,17 +41,9 @@ def users(reads: Reads) -> list[Row]:
     return reads.rows(f'SELECT {_USER} FROM "user" ORDER BY login')
 
 
-def set_disabled(tx: Transaction, login: str, disabled: bool) -> int:
-    return tx.run('UPDATE "user" SET disabled = :disabled WHERE login = :login', {"login": login, "disabled": disabled})
-
-
-def set_profile(tx: Transaction, login: str, profile: str) -> int:
-    return tx.run('UPDATE "user" SET profile = :profile WHERE login = :login', {"login": login, "profile": profile})
-
-
-def set_clearance(tx: Transaction, login: str, clearance: int) -> int:
-    values = {"login": login, "clearance": clearance}
-    return tx.run('UPDATE "user" SET clearance = :clearance WHERE login = :login', values)
+def set_user(tx: Transaction, login: str, column: str, value: str | int) -> None:
+    """Store another `profile` or `clearance`, or whether a user is `disabled`."""
+    tx.run(f'UPDATE "user" SET {column} = :value WHERE login = :login', {"login": login, "value": value})
 
 
 def set_decided(tx: Transaction, login: str, now: int) -> None:
