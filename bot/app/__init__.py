@@ -64,7 +64,6 @@ class Bot:
         rate_limiter: RateLimiter | None,
         boot_ms: Clock,
     ) -> None:
-        self._settings = settings
         self._installation = installation = AppInstallation()
         self._ready = asyncio.Event()  # Slack has said where the app is installed, and what the channels may show
         self.connected = asyncio.Event()

@@ -11,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clearance import CLEAR, SHARED, tlp_name
 from bot.features.base import Check
-from bot.outbox.errors import SLACK_FAILURES, classify
+from bot.outbox.errors import SENTENCES, SLACK_FAILURES, classify
 from bot.settings import ChannelSection, Grouping, Route
 from core.common.errors import ResponderBotError
 from core.models import SEVERITY_NAMES
@@ -150,7 +150,7 @@ class Channels:
 
 def _membership_problem(channel: str, info: Mapping[str, object]) -> str:
     if info.get("is_archived"):
-        return f"Channel {channel} is archived; unarchive it or take it out of the settings."
+        return SENTENCES["is_archived"].format(channel=channel)
     if info.get("is_member") is False:
-        return f"The bot is not in channel {channel}; invite it there with /invite."
+        return SENTENCES["not_in_channel"].format(channel=channel)
     return ""

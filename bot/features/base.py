@@ -53,9 +53,9 @@ class Services:
     checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, transport, channels and delivery, for `doctor`
     commands: Mapping[str, "Command"]  # by verb
     publish_home: Callable[["Context"], Awaitable[None]]  # the App Home of who clicked
-    command: str = "/responder"
-    alert_days: int = 0  # after their last change core deletes alerts; 0: never
-    workspace_url: Callable[[], str] = lambda: ""  # such as https://soc.slack.com/
+    command: str  # such as /responder
+    alert_days: int  # after their last change core deletes alerts; 0: never
+    workspace_url: Callable[[], str]  # such as https://soc.slack.com/
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class Context:
     show: Callable[[str, Message], Awaitable[None]]  # with a title in a modal, else as `respond`
     replace_original: Callable[[Message | None], Awaitable[None]]  # of the ephemeral clicked; None deletes it
     show_modal: Callable[[Json], Awaitable[None]]  # opens a modal with the trigger; later calls update it
-    message_ts: str = ""  # of the message that was clicked
-    thread_ts: str = ""
-    refresh_requests: list[RefreshRequest] = field(default_factory=list)  # stored once the handler has ended
-    core_problem: str = ""  # a sentence where core didn't answer who this is; see Entry.works_without_core
+    message_ts: str  # of the message that was clicked
+    thread_ts: str
+    refresh_requests: list[RefreshRequest]  # stored once the handler has ended
+    core_problem: str  # "", or a sentence where core didn't answer who this is; see Entry.works_without_core
 
     @property
     def person(self) -> Person:

@@ -18,10 +18,6 @@ class Thread:
     key: str
 
 
-async def _nobody(_team: str, _login: str) -> str:
-    return ""
-
-
 @dataclass(frozen=True)
 class ChannelAccess:
     """Which messages go where, and who sees what there."""
@@ -31,12 +27,12 @@ class ChannelAccess:
     is_known: Callable[[str], bool]  # whether Slack has told about the channel, or it isn't in the settings
     changed: asyncio.Event  # set after each refresh of the channels, and when a message was held back
     person: Callable[[str, str], Awaitable[Person | None]]  # by team and Slack user
-    command: str = "/responder"
-    groupings: Mapping[str, Grouping] = field(default_factory=dict)  # by channel: which alerts share a card there
-    mentions: Mapping[str, Mapping[int, str]] = field(default_factory=dict)  # by channel and severity: who, in Slack
-    workspace_url: Callable[[], str] = lambda: ""  # such as https://soc.slack.com/
-    team: Callable[[], str] = lambda: ""  # of Slack, where the app is installed
-    slack_user: Callable[[str, str], Awaitable[str]] = _nobody  # by team and login; "" if nobody is linked
+    command: str  # such as /responder
+    groupings: Mapping[str, Grouping]  # by channel: which alerts share a card there
+    mentions: Mapping[str, Mapping[int, str]]  # by channel and severity: who, in Slack
+    workspace_url: Callable[[], str]  # such as https://soc.slack.com/
+    team: Callable[[], str]  # of Slack, where the app is installed
+    slack_user: Callable[[str, str], Awaitable[str]]  # by team and login; "" if nobody is linked
 
     def mention(self, channel: str, severity: int) -> list[str]:
         """Who is mentioned there about something as severe, or else about what is more severe; nobody without any."""
