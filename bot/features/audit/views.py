@@ -1,7 +1,7 @@
 """The story of one object, in plain sentences."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bot.block_kit.elements import MAX_LINES, listed
 from bot.block_kit.notices import notice
@@ -13,19 +13,23 @@ ROW_CHARS = 400
 _LOGIN = re.compile(r"[^@\s]+@[^@\s]+")
 
 
-def story(about: str, rows: Sequence[AuditRow]) -> Message:
-    """Who decided what `about` an object (mrkdwn) and what belongs to it; the newest rows if they are many."""
+def story(about: str, rows: Sequence[AuditRow], ran: Mapping[str, str]) -> Message:
+    """Who decided what `about` an object (mrkdwn) and what belongs to it; the newest rows if they are many.
+
+    `ran` says by run what it was: `Isolate Host on hostname LT-0198`.
+    """
     title = f"*Audit of {about}*"
     shown = rows[-MAX_LINES:]
     if len(shown) < len(rows):
         title += f": the last {len(shown)} of {len(rows)} rows"
     if not rows:
         return notice(f"{title}\nNothing was decided on it yet, as far as you may see.")
-    return Message(title, tuple(listed(title, [f"{slack_date(row.at)} {_said(row)}" for row in shown])))
+    return Message(title, tuple(listed(title, [f"{slack_date(row.at)} {_said(row, ran)}" for row in shown])))
 
 
-def _said(row: AuditRow) -> str:
-    """The sentence of a row, with people and responders as they are called; neither is an indicator."""
+def _said(row: AuditRow, ran: Mapping[str, str]) -> str:
+    """The sentence of a row, with people, responders and runs as they are called; no name is an indicator."""
+    sentence = _with_runs(row, ran)
     names = {
         value: readable_name(value) if VERSION.search(value) else plain_name(value)
         for values in row.row.values()
@@ -33,5 +37,17 @@ def _said(row: AuditRow) -> str:
         if isinstance(value, str) and (_LOGIN.fullmatch(value) or VERSION.search(value))
     }
     named = "|".join(map(re.escape, names)) or "(?!)"
-    parts = re.split(rf"(?<![^\s(])({named})(?![^\s,;:)])", row.sentence)
+    parts = re.split(rf"(?<![^\s(])({named})(?![^\s,;:)])", sentence)
     return in_own_time(foreign("".join(names.get(part) or defang_indicators(part) for part in parts), ROW_CHARS))
+
+
+def _with_runs(row: AuditRow, ran: Mapping[str, str]) -> str:
+    """The sentence without the account of the bot, and with what a run was instead of its id and target as parsed."""
+    of, sentence = row.row, row.sentence.replace(f" (through {row.row.get('through')})", "", 1)
+    run_id, what = str(of.get("object")), f"{of.get('responder')} on {of.get('on')}"
+    if run_id in ran:
+        sentence = sentence.replace(f"{run_id}, {what}", what, 1).replace(f" as {run_id}", "", 1)
+        sentence = sentence.replace(what, ran[run_id], 1).replace(f"; target: {row.texts.get('target')}", "", 1)
+    for other in (str(of.get(key)) for key in ("action", "undoes", "object") if of.get(key) in ran):
+        sentence = ran[other].join(re.split(rf"{other}(?!\d)", sentence, maxsplit=1))
+    return sentence

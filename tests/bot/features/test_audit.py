@@ -1,5 +1,6 @@
 """Who decided what, in Slack: anybody reads the story of what they may see."""
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,8 +9,8 @@ import pytest_asyncio
 from bot.features.audit.views import story
 from core.audit import trail
 from core.models import AuditRow
-from tests.bot.features.environment import MANIFEST
-from tests.bot.people import message_in, modal, text_of
+from tests.bot.features.environment import MANIFEST, feature_environment
+from tests.bot.people import card_of, message_in, modal, text_of
 from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
 
 
@@ -37,6 +38,28 @@ async def test_anybody_reads_who_decided_what_about_what_they_may_see(env: BotEn
     await anna.sees(message_in(SOC, "Type `/responder audit` and the id"))
 
 
+async def test_a_run_is_called_what_it_was_on_and_not_by_its_number(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"undo": "Tell_1_0", "target": "hostname"}}) as env:
+        alert = await env.create_alert(artifacts=[{"dataType": "hostname", "data": "LT-0500"}])
+        await env["anna"].command(SOC, f'/responder run isolate {alert.id} note="It beacons"')
+        await env["anna"].presses("Ask to isolate", await env["anna"].sees(modal("Starts after 1 approval")))
+        await env["anna"].reads("needs 1 approval")
+        (run,) = await env.client.actions("alert", alert.id)
+        await env["ben"].command(SOC, f"/responder approve {run.id}")
+        await env["ben"].submits(await env["ben"].sees(modal("Isolate?")))
+        await env.ended_run(alert)
+        await env["ben"].sees(card_of(alert, "in force"))
+        await env.client.undo(run.id)
+        (undone_by,) = [one for one in await env.client.actions("alert", alert.id) if one.undoes]
+        await env["anna"].command(SOC, f"/responder audit {alert.id}")
+        shown = text_of(await env["anna"].sees(modal("started Tell on ")))
+        what = "Isolate on hostname LT-0500"
+        assert f" anna asked to run {what}; it needs an approval; note: It beacons\\n" in shown
+        assert f" ben approved {what} (1 of 1)\\n" in shown
+        assert f", which undoes {what}" in shown
+        assert not re.search(rf"through|lt-0500|{run.id}\\b|{undone_by.id}\\b", shown)
+
+
 def test_times_of_a_sentence_are_the_readers() -> None:
     sentence = "anna@x.example asked to move the end of ~3, Isolate_1_0 on ~1, from no end to 2026-11-29 04:56:21 UTC"
     doc = {"by": "anna@x.example", "object": "~3", "responder": "Isolate_1_0"}
@@ -44,7 +67,7 @@ def test_times_of_a_sentence_are_the_readers() -> None:
         number=1, hash="", at=0, what="extension.requested", by="anna@x.example", object="~3", sentence=sentence,
         row=doc, texts={},
     )  # fmt: skip
-    shown = text_of(story("~3", [row]).payload())
+    shown = text_of(story("~3", [row], {}).payload())
     at = "<!date^1795928160^{date_short_pretty} {time}|2026-11-29 04:56 UTC>"
     assert f"anna asked to move the end of ~3, Isolate on ~1, from no end to {at}" in shown
 
@@ -57,8 +80,5 @@ def test_people_are_no_indicators() -> None:
     row = AuditRow(
         number=1, hash="", at=0, what="approval.asked", by="core", object="~3", sentence=sentence, row=doc, texts={},
     )  # fmt: skip
-    shown = text_of(story("~3", [row]).payload())
-    assert (
-        "lea (through bot) Core asked ben and lea to approve ~3; note: it wrote to ben[@]example[.]org[.]evil[.]example"
-        in shown
-    )
+    shown = text_of(story("~3", [row], {}).payload())
+    assert "lea Core asked ben and lea to approve ~3; note: it wrote to ben[@]example[.]org[.]evil[.]example" in shown

@@ -262,13 +262,15 @@ def sign(view: RedactedView) -> str:
 
 def target_in_plain(action: Action, view: RedactedView, limit: int) -> str:
     """What a run acts on, and the object that has it, for a dialog, where markup would show."""
-    on = target_in_full(view)
-    if action.target and view.subject.kind != "case_artifact":
-        shown, others = _first(action.target, view, MAX_TARGETS)
-        full = [f"{one.data_type} {target_data(one, view)}" for one in shown]
-        names = clip_apart(full, limit // len(shown) if shown else 0)
-        on = f"{', '.join([*names, *others])}, of {on}"
-    return foreign_plain(on, limit)
+    named = targets_in_plain(action, view, limit) if view.subject.kind != "case_artifact" else ""
+    return foreign_plain(f"{named}, of {target_in_full(view)}" if named else target_in_full(view), limit)
+
+
+def targets_in_plain(action: Action, view: RedactedView, limit: int) -> str:
+    """`hostname SRV-FILE02`: likewise, without the object; "" if nobody has declared it; not escaped."""
+    shown, others = _first(action.target or (), view, MAX_TARGETS)
+    full = [f"{one.data_type} {target_data(one, view)}" for one in shown]
+    return ", ".join([*clip_apart(full, limit // max(1, len(full))), *others])
 
 
 def on_target(action: Action, view: RedactedView) -> str:
