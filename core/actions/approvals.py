@@ -137,9 +137,8 @@ class Approvals:
             run = self._lifecycle.asked_run(row, target.asked)
             reason = rights.why_requester_may_not(tx, row["created_by"]) or target.changed
             return target.now, run, reason or self._guards.why_protected(tx, row, run)
-        extension = action.undo.extension if action.undo is not None else None
-        numbers = [number_of(one) for one in extension.targets] if extension is not None else []
-        in_force.require_undoable(tx, row["id"], numbers)
+        of_end = action.undo.extension.targets if action.undo and action.undo.extension else ()
+        in_force.require_undoable(tx, row["id"], [number_of(one) for one in of_end])
         by, run_by = approval.asked_by, self._guards.section(row["responder_name"]).run_by
         if not rights.may_run(tx, by) or not self._guards.is_among(tx, run_by, by):
             sentence = f"{by} asked for this and may no longer do so; ask for it yourself if it is still needed."

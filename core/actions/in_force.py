@@ -530,15 +530,14 @@ def _request_extensions(
         before = _undo_state(max(rows, key=end_of)).at
         ((row, _),) = _by_action(tx, rows[:1])
         action, section = _loaded(row), section_of(row["responder_name"])
-        end_at = before or now
-        expires_at = end_at if end_at > now else now + section.approval_expires_minutes * MINUTE_MS
+        expires_at = before if before and before > now else now + section.approval_expires_minutes * MINUTE_MS
         needed = 0 if action.approval is None else action.approval.needed
         waiting = StoredApproval(objects.next_id(tx), number, user, now, needed, expires_at, ends_at=end.at)
         approvals.delete_of(tx, number)
         approvals.insert(tx, waiting)
         id_, of_rows, why = f"~{waiting.id}", [f"~{one['id']}" for one in rows], end.note or None
         about = {"id": id_, "asked_by": user, "asked_at": now, "at": end.at, "note": why, "targets": of_rows}
-        extension = Extension(**about, **_denial(action), request=end.request, approval=waiting.shown())
+        extension = Extension(**about, **_since_last(action), request=end.request, approval=waiting.shown())
         said = {"extension": id_, "before": before, "after": end.at}
         asked.append(
             _change(tx, row, {}, "extension.requested", user, now, by=user, reason=why, asked=extension, details=said)
@@ -546,14 +545,18 @@ def _request_extensions(
     return asked
 
 
-def _denial(action: Action) -> Mapping[str, str | None]:
-    """Who denied the last extension that somebody decided on, and why; whoever decides on the next one reads it."""
+def _since_last(action: Action) -> Mapping[str, str | None]:
+    """What the next extension says of those before: who denied the last one decided on and why, and what it replaces.
+
+    Who asked for what it replaces hears of that; of a request of several at once nobody does.
+    """
     last = action.undo.extension if action.undo is not None else None
     if last is None or last.outcome == "approved":
         return {}
     is_denied = last.outcome == "denied"
     by, why = (last.ended_by, last.message) if is_denied else (last.denied_by, last.denied_why)
-    return {"denied_by": by, "denied_why": why}
+    denied = {"denied_by": by, "denied_why": why}
+    return denied if last.outcome or last.request else {**denied, "replaces": last.id, "asked_before": last.asked_by}
 
 
 def extended(tx: Transaction, row: Row, action: Action, now: int) -> Action:

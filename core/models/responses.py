@@ -368,6 +368,9 @@ class Extension(ApiModel):
     denied_by: Named | None = None
     """Who denied the one before it, and (`denied_why`) why."""
     denied_why: str | None = None
+    replaces: ObjectId | None = None
+    """The single one that waited until this took its place, and (`asked_before`) who asked for that."""
+    asked_before: Named | None = None
 
 
 class EndChange(ApiModel):

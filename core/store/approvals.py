@@ -84,5 +84,4 @@ def _read(row: Row | None) -> StoredApproval | None:
     if row is None:
         return None
     votes = tuple(Vote.model_validate(vote) for vote in json.loads(row["votes"]))
-    values = {name: row[name] for name in _COLUMNS.split(", ")}
-    return StoredApproval(**{**values, "is_waiting": bool(row["is_waiting"]), "votes": votes})
+    return StoredApproval(**{**row, "is_waiting": bool(row["is_waiting"]), "votes": votes})

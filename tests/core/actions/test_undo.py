@@ -391,9 +391,12 @@ async def test_an_extension_that_is_denied_replaced_or_too_late_changes_nothing(
         second = await extension_of(harness, action)
         old = await refused(harness.actions.decide(BEN, action.id, "approve", extension_id=first.id))
         assert old.message == "This extension no longer waits for approval; nothing was changed."
+        await harness.undos.set_time(LEAD, action.id, 15)
+        third = await extension_of(harness, action)
+        assert (second.replaces, third.replaces, third.asked_before) == (None, second.id, ANNA.login)
         harness.clock.now_ms = due
         await harness.due.look()
-        late = await refused(harness.actions.decide(BEN, action.id, "approve", extension_id=second.id))
+        late = await refused(harness.actions.decide(BEN, action.id, "approve", extension_id=third.id))
         assert late.message == "This extension no longer waits for approval; nothing was changed."
         await released(harness)
         assert (await undo_of(harness, action)).status == "undone"
