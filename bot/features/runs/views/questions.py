@@ -204,7 +204,7 @@ def effect(
         begins = f"{starts} after {count(number, 'approval')}{able}{by}; until then {withdraw}."
     lasts = _lasts(policy, request.undo_after_minutes)
     if is_form and responder.is_timed:
-        lasts = f"With a time, {_undo_name(policy)} ends it by itself; *{undo}* ends it earlier."
+        lasts = f"With a time, it ends by itself ({_undo_name(policy)}); *{undo}* ends it earlier."
     return [context(f"{begins} {lasts}".rstrip())]
 
 

@@ -98,7 +98,7 @@ def planned(action: Action, *, in_short: bool = False, is_bulk: bool = False) ->
     if in_short:
         return f"Ends after {minutes(undo.after_minutes)}." if undo.after_minutes else "Lasts until somebody undoes it."
     if undo.after_minutes:
-        return f"Then {by} runs by itself; *{'Undo all' if is_bulk else 'Undo now'}* ends it earlier."
+        return f"Ends by itself ({by}); *{'Undo all' if is_bulk else 'Undo now'}* ends it earlier."
     return f"Until somebody presses *{'Undo all' if is_bulk else 'Undo'}*, which runs {by}."
 
 

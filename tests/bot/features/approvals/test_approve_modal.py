@@ -55,7 +55,7 @@ def test_an_approval_names_deed_target_duration_requester_note_effect_and_way_ba
     for words in (
         "*Isolate Host on hostname SRV-DC01 for 15 minutes?*\\n*anna* asks · 🟠 HIGH ET MALWARE Beacon to known C2"
         ' (~12) · \\"It beacons\\"\\nhostname `SRV-DC01` · host inside\\n'
-        "Then Release Host runs by itself; *Undo now* ends it earlier.",
+        "Ends by itself (Release Host); *Undo now* ends it earlier.",
         "Takes the host off the network.",
         "It starts as soon as you approve it.",
         "1 approval, answer by",

@@ -419,7 +419,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         alert_ids = await alerts(env, 3)
         cards = [await env["anna"].sees(card_of(one)) for one in alert_ids]
         question = await asked(env, "anna", "shun", alert_ids)
-        assert "With a time, Tell ends it by itself; *Undo all* ends it earlier." in text_of(question)
+        assert "With a time, it ends by itself (Tell); *Undo all* ends it earlier." in text_of(question)
         await env["anna"].presses("Shun (3)", question)
         message = await shown(env, "3 in force until")
         (*_, action) = [run for one in alert_ids for run in await env.client.actions("alert", one)]
@@ -533,7 +533,7 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         review = await reviewed(env, "ben", message, " (2)?")
         assert '*anna* asks · \\"It &lt;beacons&gt;\\"\\n' in text_of(review)
         assert "• Note" not in text_of(review)
-        assert "Then Tell runs by itself; *Undo all* ends it earlier." in text_of(review)
+        assert "Ends by itself (Tell); *Undo all* ends it earlier." in text_of(review)
         await env["ben"].submits(review)
         message = await shown(env, "🔒 *Isolate* on 3 targets: 1 denied, 2 in force until")
         told = await env["anna"].sees(on_phone("1 denied, 2 in force"))

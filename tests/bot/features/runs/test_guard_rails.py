@@ -35,7 +35,7 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run shun {alert.id}")
     form = await env["anna"].sees(modal("How long"))
-    assert "With a time, Tell ends it by itself; *Undo now* ends it earlier." in text_of(form)
+    assert "With a time, it ends by itself (Tell); *Undo now* ends it earlier." in text_of(form)
     assert options_of(form, "undo_after") == ["15 minutes", "30 minutes", "1 hour"]
     assert filled_in(form)["undo_after"] == "1 hour"
     await env["anna"].submits(form, undo_after="15 minutes")
