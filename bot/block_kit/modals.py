@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.block_kit import ids
-from bot.block_kit.text import VIEW_TITLE_LIMIT, clip, core_says, plain, section
+from bot.block_kit.text import VIEW_TITLE_LIMIT, clip, core_says, mrkdwn, plain, section
 from bot.message import Block, Message
 from core.common.decoding import mapping
 
@@ -133,6 +133,13 @@ def ticked_fields(block_id: str, label: str, options: Sequence[tuple[str, str]])
         element = {"type": "checkboxes", "action_id": _action_id(of), "options": part, "initial_options": part}
         fields.append(input_block(of, label, element, optional=True))
     return fields
+
+
+def radio_field(block_id: str, label: str, options: Sequence[tuple[str, str, str]]) -> Block:
+    """A few options (value, text, mrkdwn below it), none of them chosen."""
+    entries = [{"text": plain(text), "value": value, "description": mrkdwn(below)} for value, text, below in options]
+    element = {"type": "radio_buttons", "action_id": _action_id(block_id), "options": entries}
+    return input_block(block_id, label, element)
 
 
 def input_block(

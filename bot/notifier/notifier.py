@@ -244,6 +244,7 @@ class Notifier:
             card = Thread(only_in, card_key(document.id, only_in))  # which the bot may have forgotten
             timeline.threads = list(dict.fromkeys([*timeline.threads, card]))
         cards = [*await self._renderer.alert_cards(timeline), *await self._renderer.case_cards(timeline)]
+        cards += [one for run in document.actions for one in await self._renderer.replaced(run, timeline)]
         if also.startswith(LOST):
             return cards + await self._renderer.lost(also, timeline)
         return cards + (await self._renderer.log_cards(also.removeprefix(f"{LOG}:"), timeline) if also else [])

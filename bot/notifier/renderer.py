@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from bot.block_kit import notices
+from bot.block_kit import ids, notices
 from bot.block_kit.names import titled_as
 from bot.block_kit.text import mentions
 from bot.clearance import RedactedView, Subject
@@ -283,6 +283,24 @@ class Renderer:
             desired += await self._request(whole, None, action.approval, timeline, asking)
         if extension is not None and not (action.bulk and extension.request):
             desired += await self._request(action, extension, extension.approval, timeline, asking)
+        return [*desired, *await self.replaced(action, timeline)]
+
+    async def replaced(self, action: Action, timeline: Timeline) -> list[DesiredMessage]:
+        """What asked for more time until the newest request took its place, and who did unless they asked again."""
+        extension, desired = action.undo.extension if action.undo is not None else None, list[DesiredMessage]()
+        if extension is None:
+            return []
+        render = partial(self._request_render(action, extension, timeline), is_replaced=True)
+        for one in await self._outbox.messages_of(timeline.root_id):
+            kind, *of = one.key.removesuffix(AGAIN).split(":")
+            about = of[3] if kind == "ask" else of[1] if kind == "extension" else action.id
+            is_live = about == extension.replaces or ids.APPROVE in one.payload
+            if of[0] == action.id and about not in (action.id, extension.id) and is_live:
+                view = RedactedView(timeline.target(action), await self.clearance(one.channel, one.key))
+                edited = await self.message(one.key, view, one.channel, render)
+                desired.append(replace(edited, thread_of=one.thread_of, root_id=timeline.root_id))
+        if (by := extension.asked_before) and by != extension.asked_by:
+            desired += await self._to_requester(f"told:{action.id}", by, f":{extension.replaces}", render, timeline)
         return desired
 
     async def _request(

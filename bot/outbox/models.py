@@ -67,7 +67,8 @@ class ButtonSet:
 class RefreshRequest:
     """Somebody waits to see an alert or a case, and with it the message with the key `also`, if one is named.
 
-    That is a task log's card, or says to somebody that another took the alert. `root_id` may also be the key of a
+    That is a task log's card, or says to somebody that another took the alert. It may also be the id of a run, and then
+    what asked for more time for it before the newest request is shown as over. `root_id` may also be the key of a
     message: that of a group or a bulk; or that of an alert's card, for an alert that is to leave its group in this
     channel only. `after` is the number of an event that the messages must reflect; None: render them again in any case.
     """

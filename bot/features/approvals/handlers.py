@@ -63,7 +63,7 @@ async def on_approve(context: Context) -> None:
     """
     action_id, extension_id = await _named(context)
     action, subject = await _run(context, action_id)
-    extension = _later_end(context, action, extension_id)
+    extension = _later_end(context, action, subject, extension_id)
     view = subjects.require_visible(context, subject)
     if extension is None and await _is_over(context, action, subject):
         return
@@ -73,10 +73,11 @@ async def on_approve(context: Context) -> None:
     await responses.open_view(context, shown, "Press *Approve* on its card.")
 
 
-def _later_end(context: Context, action: Action, extension_id: str) -> Extension | None:
+def _later_end(context: Context, action: Action, subject: Subject, extension_id: str) -> Extension | None:
     """The later end that waits. Raises ResponderBotError("conflict") if that with this id no longer does."""
     extension = undo_state.later_end(action)
     if extension_id and (extension is None or extension.id != extension_id):
+        context.refresh(subject.root_id or subject.id, action.id)  # which takes away the buttons
         raise ResponderBotError("conflict", "This extension no longer waits for approval; nothing was changed.")
     return extension
 
@@ -118,7 +119,7 @@ async def on_approve_view(context: Context) -> Json:
     metadata = view_metadata(submitted)
     is_in_home, extension_id = metadata.get("in_home") is True, str(metadata.get("extension") or "")
     action, subject = await _run(context, str(metadata.get("id") or ""))
-    extension = _later_end(context, action, extension_id) if extension_id else None
+    extension = _later_end(context, action, subject, extension_id) if extension_id else None
     view = subjects.require_visible(context, subject)
     shown = await _approve_view(context, action, view, extension, is_in_home=is_in_home, has_changed=True)
     message = await _no_longer_open(context, action, subject) if extension is None else None
@@ -193,7 +194,7 @@ async def on_deny(context: Context, deed: str = "Deny") -> None:
     """Ask why what waits is denied or, as the deed says, withdrawn; who asked for it only confirms that."""
     action_id, extension_id = await _named(context)
     action, subject = await _run(context, action_id)
-    extension = _later_end(context, action, extension_id)
+    extension = _later_end(context, action, subject, extension_id)
     view = subjects.require_visible(context, subject)
     is_queued = deed == "Withdraw" and action.status == "Waiting"
     if extension is None and not is_queued and await _is_over(context, action, subject):

@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import actions, button_element
@@ -42,6 +42,7 @@ INPUTS_LIMIT = 2000  # of all together
 MAX_OBSERVABLES = 10
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
 POLICY_LIMIT = 1000
+BULK_ENDS: Mapping[str, str] = {"Deny all": "bulk_deny", "Withdraw all": "bulk_withdraw"}  # intents by buttons
 
 
 def named_approvers(policy: Policy | None) -> str:
@@ -231,7 +232,7 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
     """The requests of one bulk that somebody may see, which are decided together."""
     action = waiting[0][0]
     extension = undo_state.later_end(action)
-    review = bulk_review(action, extension, button)
+    (review,) = bulk_buttons(action.bulk or "", extension, button)
     if extension is not None:
         what, needs = asks_to_keep(action, extension, len(waiting)), undo_state.needed(extension)
     else:
@@ -241,12 +242,15 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
     return section(f"{asks}\n{runs.first_targets(waiting)} · {needs}", accessory=review)
 
 
-def bulk_review(action: Action, extension: Extension | None, button: ButtonIds) -> dict[str, Any]:
-    """What opens all that one decision on runs of a bulk is about; red where it keeps them with no end."""
-    value = button(Intent("bulk_review", action.bulk or "", extension.request or "" if extension else ""))
-    keeps, of = extension is not None and extension.at is None, extension.id if extension else action.id
-    label = "Keep with no end" if keeps else "Review"
-    return button_element(label, ids.BULK_REVIEW, value, of=of, style="danger" if keeps else "primary")
+def bulk_buttons(bulk_id: str, extension: Extension | None, button: ButtonIds, *deeds: str) -> list[dict[str, Any]]:
+    """What opens all that one decision on a bulk is about, red where it keeps it with no end, and what ends that."""
+    keeps, request = extension is not None and extension.at is None, extension.request or "" if extension else ""
+    label, about, of = "Keep with no end" if keeps else "Review", (bulk_id, request), request or bulk_id
+    style: Literal["danger", "primary"] = "danger" if keeps else "primary"
+    return [
+        button_element(label, ids.BULK_REVIEW, button(Intent("bulk_review", *about)), of=of, style=style),
+        *(button_element(one, ids.BULK_DENY, button(Intent(BULK_ENDS[one], *about)), of=one + of) for one in deeds),
+    ]
 
 
 def asks_to_keep(action: Action, extension: Extension, number: int) -> str:
@@ -423,10 +427,9 @@ def _missing(action: Action) -> str:
 
 def approved(action: Action, view: RedactedView, link: str) -> Message:
     """The receipt: what was approved, and where it is taken back."""
-    text = f"You approved {run_on(action, view)}; it starts now."
-    if runs.awaits_approval(action):
-        missing = count(runs.missing_approvals(action), "more approval")
-        text = f"You approved {run_on(action, view)}; it needs {missing}."
+    missing = runs.missing_approvals(action)
+    then = f"needs {count(missing, 'more approval')}" if missing else "starts now"
+    text = f"You approved {run_on(action, view)}; it {then}."
     see = f" <{link}|Its card> shows how it goes." if link else " Its card shows how it goes."
     return Message(text, (section(text), context(undo_state.planned(action) + see)))
 
@@ -462,43 +465,45 @@ def later_end_request(
     is_broadcast: bool = False,
     can_decide: bool = True,
     is_reminder: bool = False,
+    is_replaced: bool = False,
 ) -> Message:
     """Who asks that what a run left in force ends later; once that was decided, how.
 
-    `who` is mentioned; `can_decide` is false for a reader who can't.
+    `who` is mentioned; `can_decide` is false for a reader who can't. `is_replaced`: of the request before it.
     """
     view, extension = RedactedView(subject, clearance), action.undo.extension if action.undo is not None else None
     if extension is None or not view.is_open:
         text = f"An extension of a run on {subject.id}: {withheld(subject.tlp)}"
         return Message(text, (section(text),), is_broadcast)
-    by = person_name(extension.asked_by)
-    what = f"{run_on(action, view)} · {runs.of_root(subject, view)}, asked by {by}"
+    by, what = person_name(extension.asked_by), f"{run_on(action, view)} · {runs.of_root(subject, view)}"
+    if is_replaced:
+        text = f"{by} asked for another end of {what}; the request before is over."
+        return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),), is_broadcast)
+    what += f", asked by {by}"
     longer, approvers = undo_state.longer(action, extension), people(extension.approval.approved_by)
     if undo_state.later_end(action) is None:
         until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
         asked = f"*{by}* asked to keep *{until}*: {runs.heading(action, view)}"
         decided = later_end_decision(action, extension)
-        stays = ", its end stays as it is" if extension.outcome in ("denied", "cancelled", "expired") else ""
-        ends = f" It {undo_state.ends(action)}." if stays and undo_state.is_in_force(action) else ""
+        then = {"approved": f", kept {longer}", "lapsed": ""}.get(extension.outcome or "", f", not kept {longer}")
+        ends = f" It {undo_state.ends(action)}." if undo_state.is_in_force(action) else ""
         shown = section(f"{decided}{runs.why(extension.message, view, REASON_LIMIT)}.{ends}")
-        then = stays or (f", kept {longer}" if extension.outcome == "approved" else "")
-        if extension.outcome == "denied" and (quoted := runs.quoted(extension.message or "", WHY_LIMIT, view)):
+        if quoted := runs.quoted(extension.message or "", WHY_LIMIT, view):
             what += f" · {quoted}"
         return Message(_push(what, f"{decided}{then}", view), (shown, context(asked)), is_broadcast)
     needs = f"{undo_state.needed(extension)}{f' Approved by {approvers}.' if approvers else ''}"
     asks = f"{who} {later_end(action, extension, view)}".strip()
-    decide = [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
-    blocks = [section(asks), context(needs), *decide]
+    blocks: list[Block] = [section(asks), context(needs)]
+    blocks += [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
     text = _push(f"Approve or deny: keep {longer}? {what}", "", view, denied_by=extension.denied_by)
     return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
 
 
 def later_end_decision(action: Action, extension: Extension) -> str:
     """How a request for more time was decided, or what came before that; mrkdwn."""
-    by, lapsed = person_name(extension.ended_by or ""), "It was given another end"
-    if undo_state.is_undone(action) and action.measure is not None:
-        undone_by = action.measure.ended_by
-        lapsed = f"{person_name(undone_by)} undid it" if undone_by else "It was undone"
+    by = person_name(extension.ended_by or "")
+    undone_by = action.measure.ended_by if undo_state.is_undone(action) and action.measure is not None else None
+    lapsed = f"{person_name(undone_by)} undid it" if undone_by else "It was undone, or given another end,"
     return {
         "approved": f"Approved by {people(extension.approval.approved_by)}",
         "denied": f"Denied by {by}",
@@ -518,11 +523,16 @@ def deny_view(
     if extension is not None:
         asks = [section(f"{later_end(action, extension, view)}\n{if_so} {undo_state.ends(action)}.")]
         asked_by, title = extension.asked_by, f"{deed} a later end?"
-    hint = f"{person_name(asked_by)} reads it, and everybody who sees the card."
-    asks += [modals.text_field("reason", "Reason", multiline=True, hint=hint)] if asked_by != login else []
     of = extension.id if extension is not None else ""
-    metadata = json.dumps({"id": action.id, "extension": of, "in_home": is_in_home, "deed": deed})
-    return modals.modal(title, asks, callback_id=ids.DENY_VIEW, submit=deed, metadata=metadata)
+    about = {"id": action.id, "extension": of, "in_home": is_in_home, "deed": deed}
+    return deny_form(title, asks, "" if asked_by == login else asked_by, about, callback_id=ids.DENY_VIEW, submit=deed)
+
+
+def deny_form(title: str, asks: Sequence[Block], reader: str, about: Mapping[str, Any], **more: str) -> dict[str, Any]:
+    """Asks why something is denied or withdrawn, which `reader` reads; without one only to confirm that."""
+    hint = f"{person_name(reader)} reads it, and everybody who sees the card."
+    why = [modals.text_field("reason", "Reason", multiline=True, hint=hint)] if reader else []
+    return modals.modal(title, [*asks, *why], metadata=json.dumps(about), **more)
 
 
 def approval_request(
@@ -555,6 +565,8 @@ def approval_request(
     if runs.can_be_approved(action, view) and not has_voted(action, voter or ""):
         decide = actions(*runs.decision_buttons(action, button))
         blocks.append(decide if can_decide else context("You can't decide on it any more."))
+    elif has_voted(action, voter or "") and undo_state.is_undone(action):
+        blocks.append(context(f"{runs.mark(action, view)} {undo_state.undone(action)}"))
     text = push_text(action, view)
     return notices.reminded(text, blocks) if is_reminder and waits else Message(text, tuple(blocks), is_broadcast)
 

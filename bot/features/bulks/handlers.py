@@ -86,7 +86,7 @@ async def _review_view(
 ) -> dict[str, Any]:
     """What waits of it; with a `request` the later ends that this asks for."""
     waiting, login, responder = views.waiting(listed, request), context.person.login, None
-    deed = _deed(context, bulk, waiting)
+    deed, _ = _deed(context, bulk, waiting)
     why_not = "You asked for it, so somebody else decides." if deed == "Withdraw" else ""
     if waiting and all(approvals.has_voted(run, login, end) for run, _, end in waiting):
         why_not = why_not or "You have approved it; it needs somebody else's approval as well."
@@ -102,10 +102,12 @@ async def _review_view(
     return await responses.with_buttons(context, f"bulk:{bulk.id}:review:{request}", render)
 
 
-def _deed(context: Context, bulk: Bulk, waiting: Sequence[tuple[Action, RedactedView, Extension | None]]) -> str:
-    """What this person can do against what waits: who asked for it withdraws it."""
+def _deed(
+    context: Context, bulk: Bulk, waiting: Sequence[tuple[Action, RedactedView, Extension | None]]
+) -> tuple[str, str]:
+    """What this person can do against what waits, which who asked for it withdraws; and who did."""
     asked_by = next((end.asked_by for *_, end in waiting if end is not None), bulk.created_by)
-    return "Withdraw" if context.person.login == asked_by else "Deny"
+    return "Withdraw" if context.person.login == asked_by else "Deny", asked_by
 
 
 async def on_approve_view(context: Context) -> Json:
@@ -134,17 +136,18 @@ def _ticked(view: modals.View) -> list[str]:
 async def on_deny_button(context: Context) -> None:
     """Ask why those of its runs that this person has read and ticked are denied; who asked for them withdraws them."""
     intent, view = await responses.clicked_intent(context), view_of(context)
+    responses.require_permission(context, "manageAction")
     read, bulk = _ticked(view) if view_metadata(view) else None, await context.core.bulk(intent.object_id)
-    if intent.what == "bulk_withdraw" and context.person.login != bulk.created_by:
-        asked_by = person_name(bulk.created_by)
-        raise ResponderBotError("forbidden", f"{asked_by} asked for it, and withdraws it. *Review* has *Deny*.")
     listed, request = await _runs(context, bulk), intent.argument
     waiting = [one for one in views.waiting(listed, request) if read is None or (one[2] or one[0]).id in read]
     if not waiting:
         why = "Nothing of it waits any more." if read != [] else "Nothing was ticked, so nothing was denied."
         await responses.respond(context, notices.notice(why), "Deny")
         return
-    deed = _deed(context, bulk, waiting)
+    deed, asked_by = _deed(context, bulk, waiting)
+    if intent.what == "bulk_withdraw" and deed != "Withdraw":
+        instead = "*Deny all* decides against it." if request else "*Review* has *Deny*."
+        raise ResponderBotError("forbidden", f"{person_name(asked_by)} asked for it, and withdraws it. {instead}")
     await context.show_modal(views.deny_view(bulk, [one[:2] for one in waiting], request, deed))
 
 
@@ -157,19 +160,17 @@ async def on_deny_view(context: Context) -> Json:
     if metadata.get("deed") == "Withdraw":
         return await _withdraw(context, listed, str(metadata.get("request") or ""), metadata.get("runs", []))
     denied = await answered(context.core.deny_bulk(bulk.id, metadata.get("runs", []), reason))
-    is_later_end = bool(metadata.get("request"))
-    done = views.decided(bulk, await masked(context, denied), "denied", listed, is_later_end=is_later_end)
+    request = bool(metadata.get("request"))
+    done = views.decided(bulk, await masked(context, denied), "denied", listed, is_later_end=request)
     return modals.update(modals.message_view("Denied", done))
 
 
 async def _withdraw(context: Context, listed: Listed, request: str, read: Container[str]) -> Json:
     waiting = [one for one in views.waiting(listed, request) if (one[2] or one[0]).id in read]
-    extensions = {run.id: end.id for run, _, end in waiting if end is not None}
-
-    async def withdraw(action: Action) -> Action:
-        return await context.core.cancel(action.id, extension_id=extensions.get(action.id, ""))
-
-    done = await _changed(context, "Withdrawn", [one[:2] for one in waiting], withdraw)
+    ends, cancel = {run.id: end.id if end else "" for run, _, end in waiting}, context.core.cancel
+    done = await _changed(
+        context, "Withdrawn", [one[:2] for one in waiting], lambda run: cancel(run.id, extension_id=ends[run.id])
+    )
     return modals.update(modals.message_view("Withdrawn", done))
 
 
@@ -225,9 +226,10 @@ async def on_extend_all_view(context: Context) -> Json:
         return modals.errors({"longer": "Choose how much longer."})
 
     bulk = await context.core.bulk(str(metadata.get("id")))
-    timed = {run.id: (run, view) for run, view in await _in_force(context, bulk, timed=True)}
+    now, listed = context.services.clock_ms(), await _in_force(context, bulk, timed=True)
+    timed = {run.id: (run, view) for run, view in listed}
     ends = {
-        id_: run.undo.at + minutes * MINUTE_MS if minutes and run.undo is not None and run.undo.at else None
+        id_: max(run.undo.at, now) + minutes * MINUTE_MS if minutes and run.undo is not None and run.undo.at else None
         for id_, (run, _) in timed.items()
         if id_ in metadata.get("runs", ())
     }

@@ -28,7 +28,6 @@ from bot.features.approvals import views as approvals
 from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
-from core.common.clock import MINUTE_MS
 from core.common.words import count
 from core.models import (
     OPEN_STATUSES,
@@ -52,8 +51,6 @@ MOST_NAMED = 10  # objects in the direct message to who decides
 TICKED = "decide"  # the fields of what somebody decides on
 TARGET_LIMIT = 1000
 REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
-EACH_TARGETS = 3  # of each object in Show each
-LINES_LIMIT = 2900  # characters of a section
 
 Listed = Sequence[tuple[Action, RedactedView]]
 """Runs of a bulk, each with what one person may see of what it is on."""
@@ -100,17 +97,17 @@ def progress(
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
         asks = f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*: *Review* names each."
         blocks.append(section(f"{asks}{by_when}{_note(waiting)}"))
-        rows = [_row(action, view, EACH_TARGETS) for action, view in waiting]
+        rows = [_row(action, view, runs.MAX_TARGETS) for action, view in waiting]
         blocks += sections(first_of(rows, MOST_NAMED, bulk.awaiting)) if rows else []
-        elements.append(button_element("Review", ids.BULK_REVIEW, button(Intent("bulk_review", bulk.id))))
-        if is_own or reader is None:
-            elements.append(_withdraw_all(bulk, button))
+        decide = approvals.bulk_buttons(bulk.id, None, button, "Withdraw all")
+        elements += decide if is_own or reader is None else decide[:1]
     for of_request in (later or {}).values():
-        if ends := [end for *_, end in of_request if end.outcome is None]:
-            review = approvals.bulk_review(of_request[0][0], ends[0], button)
-            denied, asks = _denied_by(ends), approvals.asks_to_keep(of_request[0][0], ends[0], len(ends))
-            asks = f"{denied and f'🚫 *{denied}*'}\n{asks}: *{review['text']['text']}* names each."
-            blocks.append(section(f"{asks}\n{undo_state.needed(ends[0])}".strip(), accessory=review))
+        if ends := [one for one in of_request if one[2].outcome is None]:
+            action, _, extension = ends[0]
+            decide = approvals.bulk_buttons(bulk.id, extension, button, "Deny all", "Withdraw all")
+            denied, asks = _denied_by(ends), approvals.asks_to_keep(action, extension, len(ends))
+            asks = f"{denied and f'🚫 *{denied}*'}\n{asks}: *{decide[0]['text']['text']}* names each."
+            blocks += [section(f"{asks}\n{undo_state.needed(extension)}".strip()), actions(*decide)]
     elements += _ends(bulk, button)
     if bulk.not_released:
         blocks.append(section(f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."))
@@ -123,10 +120,6 @@ def progress(
     push = _push(bulk, waiting, is_own=is_own) if bulk.awaiting else head(bulk, is_on_phone=True)
     whose = context(f"{_whose(bulk)} · {bulk.id}")
     return Message(push, (*blocks, whose, actions(*elements, _show_each(bulk, button))))
-
-
-def _withdraw_all(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:
-    return button_element("Withdraw all", ids.BULK_DENY, button(Intent("bulk_withdraw", bulk.id)))
 
 
 def _show_each(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:
@@ -167,7 +160,7 @@ def undo_all_view(
         names.in_view(f"Undo {bulk.title}", f" ({number})?"),
         [
             *notices.changed(has_changed),
-            *_in_force_lines("Undo", bulk, in_force, rows),
+            *_in_force_lines("Undo", bulk, in_force, rows.values()),
             section(f"🔓 *{foreign(title, names.NAME_LIMIT)}* runs on each{after}, and ends it there."),
             *questions.policy_words(policy),
             *map(context, more),
@@ -183,12 +176,13 @@ def in_force_rows(in_force: Listed, measures: Sequence[Measure], own: Container[
     """By run its target, until when it is in force there, and what ends with it that is none of the bulk's `own`."""
     rows = dict[str, str]()
     for action, view in in_force:
-        rows[action.id] = f"{_target_line(action, view, REVIEW_TARGETS)} · {undo_state.in_force(action, view)}"
+        ends = list[str]()
         for one in measures:
             others = zip(one.actions, [*one.others, one], strict=True) if action.id in one.actions else ()
             on, root_id = undo_state.targets(one, view), view.subject.root_id
-            ends = [undo_state.ended(run, on, root_id, login) for run_id, run in others if run_id not in own]
-            rows[action.id] = "\n".join([rows[action.id], *ends])
+            ends += [undo_state.ended(run, on, root_id, login) for run_id, run in others if run_id not in own]
+        line = f"{_target_line(action, view, REVIEW_TARGETS)} · {undo_state.in_force(action, view)}"
+        rows[action.id] = _with(line, *ends)
     return rows
 
 
@@ -197,37 +191,24 @@ def digests(rows: Mapping[str, str]) -> dict[str, str]:
     return {run_id: approvals.digest([section(row)])[:4] for run_id, row in rows.items()}
 
 
-def _in_force_lines(verb: str, bulk: BulkCounts, in_force: Listed, rows: Mapping[str, str]) -> list[Block]:
+def _in_force_lines(verb: str, bulk: BulkCounts, in_force: Listed, rows: Iterable[str]) -> list[Block]:
     """The question, whose runs they are, and the row of each."""
     asks = f"*{verb} {_name(bulk)} on {count(len(in_force), 'target')}?*"
     whose = f"*{person_name(bulk.created_by)}* asked for it{runs.approved_by(*(action for action, _ in in_force))}"
-    return sections([f"{asks}\n{whose}", *rows.values()])
+    return sections([f"{asks}\n{whose}", *rows])
 
 
 def extend_all_view(
     bulk: BulkCounts, timed: Listed, policy: Policy, now_ms: int, able: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Asks how much longer these of its runs are to last, which `able` may approve. The metadata has them."""
-    last = max((action.undo.at for action, _ in timed if action.undo is not None and action.undo.at), default=now_ms)
-    field = undo_state.longer_field(policy, max(0, -((now_ms - last) // MINUTE_MS)))
-    limits = [(action.undo.at or 0, action.undo.approved_until) for action, _ in timed if action.undo is not None]
-    is_asked = any(limit is not None for _, limit in limits)
-    is_all = is_asked and all(limit is not None and at >= limit for at, limit in limits)
-    begins = "It needs" if is_all else "Beyond what was approved it needs"
-    by = f"{count(policy.approval or 1, 'approval')}{undo_state.approval_by(able)}"
-    needs = f"{begins} {by}; until then each ends as it does now." if is_asked else ""
-    asks = [undo_state.note_field(), *([context(needs)] if needs else [])]
-    return modals.modal(
-        "Extend all",
-        [
-            *_in_force_lines("Extend", bulk, timed, in_force_rows(timed, (), (), "")),
-            *sections(filter(None, dict.fromkeys(runs.waiting_end(*one).strip() for one in timed))),
-            *([*field, *asks] if field else [section(undo_state.no_later_end(policy))]),
-        ],
-        callback_id=ids.EXTEND_ALL_VIEW,
-        submit=("Ask to extend" if is_all else "Extend all") if field else "",
-        metadata=json.dumps({"id": bulk.id, "runs": [action.id for action, _ in timed]}),
-    )
+    said = [runs.waiting_end(*one).strip() for one in timed]
+    of_all, rows = _said_of_all(said), in_force_rows(timed, (), (), "").values()
+    lines = [*(_with(row, "" if of_all else own) for row, own in zip(rows, said, strict=True)), of_all]
+    about = _in_force_lines("Extend", bulk, timed, filter(None, lines))
+    shown = undos.longer_view("Extend all", about, [action for action, _ in timed], policy, now_ms, able)
+    metadata = json.dumps({"id": bulk.id, "runs": [action.id for action, _ in timed]})
+    return {**shown, "callback_id": ids.EXTEND_ALL_VIEW, "private_metadata": metadata}
 
 
 def changed_all(
@@ -256,7 +237,7 @@ def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: But
         text = f"{_name(bulk)} on {what}: {_result(bulk, is_on_phone=True)}."
         each = " ".join(f"{by}{why and f': {why}'}." for by, why in decided)
         text = f"{text} {each}" if is_mixed else f"{decided[0][0]}: {text}"
-    said = clip("\n".join(f"{by}." + (f"\n>{why}" if why else "") for by, why in decided), LINES_LIMIT // 2)
+    said = clip("\n".join(f"{by}." + (f"\n>{why}" if why else "") for by, why in decided), questions.LINES_LIMIT // 2)
     lines = [f"{head(bulk)}.", undone or said, "" if not on or undone or is_mixed else f"On {on}."]
     buttons = actions(*_ends(bulk, button), _show_each(bulk, button))
     return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (section("\n".join(filter(None, lines))), buttons))
@@ -270,7 +251,7 @@ def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
     ended = [one for one in listed if by.get(one[0].id) not in (None, reader, bulk.created_by)]
     who = ", ".join(dict.fromkeys(person_name(by[action.id] or "") for action, _ in ended))
     said = f"{who} undid {_name(bulk)} on {runs.first_targets(ended)}"
-    return f"{clip(said, LINES_LIMIT // 2)}." if ended and is_over else ""
+    return f"{clip(said, questions.LINES_LIMIT // 2)}." if ended and is_over else ""
 
 
 def _decisions(listed: Listed) -> list[tuple[str, str]]:
@@ -285,11 +266,9 @@ def _decisions(listed: Listed) -> list[tuple[str, str]]:
 
 def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = False) -> Message:
     """Mentions in the thread those who are asked to decide."""
-    shown = f"*{_name(bulk)}* on {_asked(bulk)}. *Review* above shows each."
-    if is_later_end:
-        shown = f"More time for *{_name(bulk)}*. *Review* above shows for which targets."
     push = f"Approve or deny: more time for {_name(bulk)}" if is_later_end else _push(bulk)
-    return Message(push, (section(f"{who} {shown}".strip()),), is_broadcast)
+    what = f"More time for *{_name(bulk)}*" if is_later_end else f"*{_name(bulk)}* on {_asked(bulk)}"
+    return Message(push, (section(f"{who} {what}. *Review* above shows each.".strip()),), is_broadcast)
 
 
 def more_time(
@@ -302,34 +281,36 @@ def more_time(
     of_request = by_request(listed).get(request, [])
     ends = [one for one in of_request if one[2].outcome is None] or of_request
     if not ends:
-        denied = _denied_by(end for of_later in by_request(listed).values() for *_, end in of_later)
+        denied = _denied_by([one for of_later in by_request(listed).values() for one in of_later])
         return notices.notice(f"*{_name(bulk)}*: more time was asked for again later. {denied}".strip())
     action, _, extension = ends[0]
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
     on = runs.distinct_targets([one[:2] for one in seen], len(ends)) if seen else count(len(ends), "target")
     what = f"keep {_name(bulk)} on {on} {undo_state.longer(action, extension)}{_up_to(bulk, seen)}"
     if extension.outcome is None:
-        decided, said = "Approve or deny", context(undo_state.needed(extension))
+        happened = [approvals.closed_among([one[:2] for one in seen], is_on_phone=True), _denied_by(ends, seen)]
+        decided = " ".join([*filter(None, map(str.strip, happened)), "Approve or deny"])
+        said = context(undo_state.needed(extension))
     else:
         decided = "; ".join({approvals.later_end_decision(run, end): None for run, _, end in ends})
         why = _said_of_all([runs.why(end.message, view, approvals.REASON_LIMIT) for _, view, end in ends])
         said = section(f"{decided}{why}.")
         what += "" if all(end.outcome == "approved" for *_, end in ends) else "; its end stays as it is"
-    closed = approvals.closed_among([one[:2] for one in seen], is_on_phone=True) if extension.outcome is None else ""
-    denied = f"{_denied_by(end for *_, end in seen)} ".lstrip() if extension.outcome is None else ""
-    text = clip(f"{closed}{denied}{decided}: {what}, asked by {person_name(extension.asked_by)}", MESSAGE_TEXT_LIMIT)
+    quoted = _said_of_all([runs.quoted(end.message or "", approvals.WHY_LIMIT, view) for _, view, end in ends])
+    what += f", asked by {person_name(extension.asked_by)}{quoted and f' · {quoted}'}"
+    text = clip(f"{decided}: {what}", MESSAGE_TEXT_LIMIT)
     asks, *rows = _later_rows(ends, seen)
     blocks = [*sections([asks, *first_of(rows, MOST_NAMED, len(ends))]), said]
     if any(approvals.may_decide(run, person, view.subject, end) for run, view, end in ends if end.outcome is None):
-        blocks.append(actions(approvals.bulk_review(action, extension, button)))
-    is_asked_again = is_reminder and extension.outcome is None
-    return notices.reminded(text, blocks) if is_asked_again else Message(text, tuple(blocks))
+        blocks.append(actions(*approvals.bulk_buttons(bulk.id, extension, button, "Deny all")))
+    return notices.reminded(text, blocks) if is_reminder and not extension.outcome else Message(text, tuple(blocks))
 
 
-def _denied_by(ends: Iterable[Extension]) -> str:
-    """Who denied more time before that is asked for again."""
-    by = [end.denied_by for end in ends if end.denied_by]
-    return f"Denied before by {people(by)}." if by else ""
+def _denied_by(ends: Sequence[tuple[Action, Any, Extension]], seen: Sequence[_End] = ()) -> str:
+    """Who denied more time before that is asked for again, on which of those `seen` unless on all; else on how many."""
+    by, on = [end.denied_by for *_, end in ends if end.denied_by], [one[:2] for one in seen if one[2].denied_by]
+    which = runs.distinct_targets(on, len(by)) if on else f"{len(by)} of {len(ends)}"
+    return f"Denied before by {people(by)}{f' ({which})' if len(by) < len(ends) else ''}." if by else ""
 
 
 def _later_rows(ends: Sequence[_End], seen: Sequence[_End]) -> list[str]:
@@ -343,9 +324,9 @@ def _later_rows(ends: Sequence[_End], seen: Sequence[_End]) -> list[str]:
     rows = [f"{closed}{before}{asks}{f' · {why}' if why else ''}"]
     for run, view, end in seen:
         denied = "" if before or not is_asked else runs.denied_before(end, view)
-        happened = f"{approvals.closed(view, end.asked_at)}{denied}"
         then = f"; then *{undo_state.until(end.at, end.asked_at)}*" if is_asked else ""
-        rows.append(f"{happened}{_target_line(run, view, REVIEW_TARGETS)} · now it {undo_state.ends(run)}{then}")
+        line = f"{_target_line(run, view, REVIEW_TARGETS)} · now it {undo_state.ends(run)}{then}"
+        rows.append(_with(line, approvals.closed(view, end.asked_at), denied))
     return rows
 
 
@@ -476,7 +457,8 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, *,
     if hidden := len(bulk.targets) - len(shown):
         blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
     others = pages(ids.BULK_DETAILS, Intent("bulk_details", bulk.id), start, PAGE, len(ordered), button)
-    others += [_withdraw_all(bulk, button)] if bulk.awaiting and login == bulk.created_by else []
+    withdraw = approvals.bulk_buttons(bulk.id, None, button, "Withdraw all")[1:]
+    others += withdraw if bulk.awaiting and login == bulk.created_by else []
     blocks += [actions(*others)] if others else []
     return Message(f"{_name(bulk)}: {count(len(shown), 'target')}", tuple(blocks))
 
@@ -536,19 +518,13 @@ def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = 
     """Asks why these runs of it are denied, or that they last longer; who asked withdraws them without a reason."""
     ends = by_request(waiting).get(request, [])
     asked_by, ids_ = bulk.created_by, [action.id for action, _ in waiting]
+    title, submit = deed, f"{deed} {count(len(waiting), 'run')}"
     if ends:
         asked_by, ids_ = ends[0][2].asked_by, [end.id for *_, end in ends]
-    hint = f"{person_name(asked_by)} reads it, and everybody who sees a card."
-    reason = [modals.text_field("reason", "Reason", multiline=True, hint=hint)] if deed == "Deny" else []
-    title = f"{deed} a later end?" if ends else deed
-    submit = f"{deed} more time ({len(ends)})" if ends else f"{deed} {count(len(waiting), 'run')}"
-    return modals.modal(
-        title,
-        [*_asks(f"{deed} ", bulk, waiting, ends), *reason],
-        callback_id=ids.BULK_DENY_VIEW,
-        submit=submit,
-        metadata=json.dumps({"id": bulk.id, "runs": ids_, "request": request, "deed": deed}),
-    )
+        title, submit = f"{deed} a later end?", f"{deed} more time ({len(ends)})"
+    about = {"id": bulk.id, "runs": ids_, "request": request, "deed": deed}
+    asks, reader = _asks(f"{deed} ", bulk, waiting, ends), asked_by if deed == "Deny" else ""
+    return approvals.deny_form(title, asks, reader, about, callback_id=ids.BULK_DENY_VIEW, submit=submit)
 
 
 def _of_all(views: Sequence[RedactedView]) -> RedactedView:
@@ -586,13 +562,18 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End]) ->
     if len(different) < len(waiting):
         lines.append(f"⚠️ Only {count(len(different), 'different target')} among them.")
     for action, view in waiting:
-        lines.append(_row(action, view, REVIEW_TARGETS))
-        lines += [undo_state.already(one, view) for one in undo_state.in_force_already(action, view)]
+        already = [undo_state.already(one, view) for one in undo_state.in_force_already(action, view)]
+        lines.append(_row(action, view, REVIEW_TARGETS, *already))
     return sections(lines)
 
 
-def _row(action: Action, view: RedactedView, most: int) -> str:
-    return f"{approvals.happened(action, view)}{_target_line(action, view, most)}"
+def _row(action: Action, view: RedactedView, most: int, *already: str) -> str:
+    return _with(_target_line(action, view, most), approvals.happened(action, view), *already)
+
+
+def _with(row: str, *said: str) -> str:
+    """A row, with what is said of it alone indented below it."""
+    return "\n    ↳ ".join([row, *(line for text in said for line in text.splitlines())])
 
 
 def _target_line(action: Action | None, view: RedactedView, most: int) -> str:
@@ -612,13 +593,12 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, *,
     named = runs.first_targets([one for one in shown if one[0].id in done])
     what = f"{'more time for ' if is_later_end else ''}{count(len(done), 'run')}"
     text = f"You {verb} {what}{f': {_name(bulk)} on {named}' if named else ''}."
-    if is_later_end:
-        waiting = sum(undo_state.later_end(action) is not None for action in done.values())
-        text += f" Still wait for approval: {waiting}." if waiting else ""
-    elif done and verb == "approved":
-        waiting = sum(map(runs.awaits_approval, done.values()))
-        then = f"still wait for approval: {waiting}." if waiting else "They start now."
-        text += f" {then}{'' if bulk.undo_after_minutes is None else ' *Undo all* is on its message.'}"
+    waits = undo_state.later_end if is_later_end else runs.awaits_approval
+    waiting = sum(bool(waits(action)) for action in done.values())
+    text += f" Still wait for approval: {waiting}." if waiting else ""
+    if done and verb == "approved" and not is_later_end:
+        undo = "" if bulk.undo_after_minutes is None else " *Undo all* is on its message."
+        text += f"{'' if waiting else ' They start now.'}{undo}"
     return questions.with_reasons(text, "*Not decided*", refused)
 
 
@@ -659,4 +639,4 @@ def _line(shown: ShownTarget) -> str:
     else:
         why = runs.result_text(action, view) if target.outcome in ("failed", "denied") else ""
         state = f"{runs.state(action, view)}{f': {why}' if why else ''}{undo_state.summary(action, view)}"
-    return f"{_target_line(action, view, EACH_TARGETS)} · {state}"
+    return f"{_target_line(action, view, runs.MAX_TARGETS)} · {state}"

@@ -13,7 +13,7 @@ from bot.features.runs.targets import in_force_on
 from bot.features.runs.views import runs, undo_state
 from bot.features.undos import views
 from core.common.clock import MINUTE_MS
-from core.models import Action, Policy
+from core.models import Action
 
 UNKNOWN = "It may be on its way: the responder service stopped answering. Press it again; nothing is undone twice."
 UNKNOWN_TIME = (
@@ -73,8 +73,6 @@ async def on_extend_button(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     action, view = await subjects.visible_run(context, intent.object_id)
     policy, able = await subjects.policy_and_able(context.core, view.subject, action.responder_name)
-    if not policy.undo:
-        policy = Policy(undo=action.undo.responder if action.undo else None)
     shown, now = _part(action, intent.argument), context.services.clock_ms()
     await context.show_modal(views.extend_view(shown, view, policy, now, able=able, part=intent.argument))
 

@@ -22,9 +22,9 @@ from bot.block_kit.text import (
 from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
-from core.common.clock import MINUTE_MS
 from core.common.words import count
 from core.models import Action, Measure, Policy, Undo
+from core.models.inputs import NOTE_LIMIT
 
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
 MOST_ENDED = 40  # runs on the same targets, which end together
@@ -101,29 +101,39 @@ def undo_view(
 def extend_view(
     action: Action, view: RedactedView, policy: Policy, now_ms: int, *, able: Sequence[str] = (), part: str = ""
 ) -> dict[str, Any]:
-    """Asks how much later a run, or one of its targets, shall end than it does now, or from now on if that is past.
-
-    `able` are who may approve it, where all of it is more than was approved.
-    """
-    undo = action.undo
-    at = undo.at if undo is not None and undo.at is not None else now_ms
+    """Asks how much later a run, or one of its targets, shall end than it does now, or from now on if that is past."""
+    at = action.undo.at if action.undo is not None and action.undo.at is not None else now_ms
     who = f"*{person_name(action.created_by)}* asked for it. It {undo_state.ends(action)}."
     about = section(f"{runs.heading(action, view)}. {who}{runs.waiting_end(action, view)}")
-    field = undo_state.longer_field(policy, max(0, -((now_ms - at) // MINUTE_MS)), max(at, now_ms))
-    if not field:
-        return modals.notice("How much longer?", f"{about['text']['text']} {undo_state.no_later_end(policy)}")
-    until = undo.approved_until if undo is not None else None
-    after, submit = f"Beyond {slack_date(until)} it needs approval again." if until else "", "Extend"
-    if until is not None and at >= until:
-        needs = f"{count(policy.approval or 1, 'approval')}{undo_state.approval_by(able)}"
-        after = f"It needs {needs}; until then it {undo_state.ends(action)}."
-        submit = "Ask to extend"
+    shown = longer_view("How much longer?", [about], [action], policy, now_ms, able)
+    metadata = json.dumps({"id": part or action.id, "at": max(at, now_ms)})
+    return {**shown, "callback_id": ids.EXTEND_VIEW, "private_metadata": metadata}
+
+
+def longer_view(
+    title: str, about: Sequence[Block], timed: Sequence[Action], policy: Policy, now_ms: int, able: Sequence[str]
+) -> dict[str, Any]:
+    """Asks how much longer runs are to last, which `able` may approve, after what says which; its caller names it."""
+    ends = [(undo.at or now_ms, undo.approved_until) for action in timed if (undo := action.undo) is not None]
+    limits = [until for _, until in ends if until is not None]
+    is_all, needs = bool(limits) and all(until is not None and at >= until for at, until in ends), ""
+    if limits:
+        begins = "It needs" if is_all else f"Beyond {slack_date(min(limits))} it needs"
+        then = f"it {undo_state.ends(timed[0])}" if len(timed) == 1 else "each ends as it does now"
+        by = f"{count(policy.approval or 1, 'approval')}{undo_state.approval_by(able)}"
+        needs = f"{begins} {by}; until then {then}."
+    if any(map(undo_state.later_end, timed)):
+        needs += " It takes the place of the request that waits."
+    field = undo_state.longer_field(policy, [at for at, _ in ends], now_ms)
+    note = modals.text_field("note", "Note", hint="Everybody who sees the card reads this: no secrets.")
+    note["element"]["max_length"] = NOTE_LIMIT
+    asks = [*field, note, *([context(needs)] if needs else [])]
+    most = f"The settings allow no later end than {undo_state.minutes(policy.undo_after_minutes or 0)} from now."
     return modals.modal(
-        "How much longer?",
-        [about, *field, undo_state.note_field(), *([context(after)] if after else [])],
-        callback_id=ids.EXTEND_VIEW,
-        submit=submit,
-        metadata=json.dumps({"id": part or action.id, "at": max(at, now_ms)}),
+        title,
+        [*about, *(asks if field else [section(most)])],
+        callback_id="",
+        submit=("Ask to extend" if is_all else "Extend") if field else "",
     )
 
 

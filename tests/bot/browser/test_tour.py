@@ -33,6 +33,12 @@ def on_card(button: str, then: Step) -> Step:
     return step
 
 
+async def longer(page: Page) -> None:
+    """Choose the first of the times, as none is chosen, and ask for it."""
+    await page.locator("[role=radiogroup] input").first.check()
+    await press("Ask to extend")(page)
+
+
 def at_home(then: Step) -> Step:
     """Review the only request that waits in Home."""
 
@@ -81,7 +87,7 @@ STEPS: dict[str, Step] = {
     "See what Ben's phone showed": phone("HIGH: Isolate Host"),
     "Approve it as Ben": at_home(press("Isolate Host")),
     "See what Anna's phone showed": phone("approved"),
-    "Ask for more time": on_card("Extend: Isolate Host", press("Ask to extend")),
+    "Ask for more time": on_card("Extend: Isolate Host", longer),
     "End it early": on_card("Undo now: Isolate Host", press("Release Host")),
     "Run on several": press("Extract Indicators (2)"),
     "Make a case": press("Make a case"),

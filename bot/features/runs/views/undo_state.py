@@ -12,7 +12,6 @@ from bot.message import Block
 from core.common.clock import MINUTE_MS
 from core.common.words import count, some_of
 from core.models import OPEN_STATUSES, Action, Extension, Measure, MeasureRun, Policy, Undo
-from core.models.inputs import NOTE_LIMIT
 
 IN_FORCE = ("available", "waiting", "running", "failed")
 MESSAGE_LIMIT = 300
@@ -68,12 +67,13 @@ def is_undone(action: Action) -> bool:
 def undone(action: Action) -> str:
     """`undone by lea, 14:44`; of a Block also who still has it; mrkdwn.
 
-    Core undoes a timed run as its requester, who stands in the line anyway, so this names only others.
+    Core undoes a timed run as its requester, so this names them only where its time had not come.
     """
-    ended = action.measure
+    ended, at = action.measure, action.undo.at if action.undo is not None else None
     if ended is None or ended.ended_at is None:
         return _readers(action)
-    by = f" by {person_name(ended.ended_by)}" if ended.ended_by not in (None, action.created_by) else ""
+    is_named = ended.ended_by != action.created_by or at is None or ended.ended_at < at
+    by = f" by {person_name(ended.ended_by)}" if ended.ended_by and is_named else ""
     what = _readers(action) if action.undo is not None and action.undo.action_id else "marked as ended"
     return f"{what}{by}, {slack_date(ended.ended_at)}"
 
@@ -179,38 +179,19 @@ def time_field(block_id: str, policy: Policy) -> list[Block]:
     return [modals.choice_field(block_id, "How long", options, str(longest or NEVER))]
 
 
-def longer_field(policy: Policy, left: int, at: int | None = None) -> list[Block]:
-    """How much longer a run lasts that ends in so many minutes; none if the settings allow nothing more.
+def longer_field(policy: Policy, ends: Sequence[int], now_ms: int) -> list[Block]:
+    """How much longer runs last that end at these times, each from then or from now on; none if nothing is allowed.
 
-    A menu; with the time (`at`) that it counts from, radio buttons, which say until when, as a menu formats no time.
+    Nothing is chosen. Each option says until when that is, of several the last.
     """
-    longest = policy.undo_after_minutes
+    longest, last = policy.undo_after_minutes, max([*ends, now_ms])
     is_free = not longest or bool(policy.allow_permanent)
-    most = (longest or 0) - left
+    most = (longest or 0) + (now_ms - last) // MINUTE_MS
     steps = _STEPS if is_free else sorted({step for step in (*_STEPS, most) if 0 < step <= most})
-    options = [(str(step), f"+{minutes(step)}") for step in steps]
-    options += [(NEVER, "Until somebody undoes it")] if is_free else []
-    if not options:
-        return []
-    field = modals.choice_field("longer", "How much longer", options, options[0][0])
-    if at is not None:
-        field["element"]["type"] = "radio_buttons"
-        for option in field["element"]["options"]:
-            until = f"until {slack_date(at + int(option['value']) * MINUTE_MS)}"
-            option["description"] = {"type": "mrkdwn", "text": until if option["value"] != NEVER else ONLY_UNDO}
-    return [field]
-
-
-def note_field() -> Block:
-    """Why it is to last longer, for whoever decides on that."""
-    field = modals.text_field("note", "Note", hint="Everybody who sees the card reads this: no secrets.")
-    field["element"]["max_length"] = NOTE_LIMIT
-    return field
-
-
-def no_later_end(policy: Policy) -> str:
-    """Why nobody can extend what ends as late as the settings allow."""
-    return f"The settings allow no later end than {minutes(policy.undo_after_minutes or 0)} from now."
+    until = "the last until" if last - max(min([last, *ends]), now_ms) >= MINUTE_MS else "until"
+    options = [(str(step), f"+{minutes(step)}", f"{until} {slack_date(last + step * MINUTE_MS)}") for step in steps]
+    options += [(NEVER, "Until somebody undoes it", ONLY_UNDO)] if is_free else []
+    return [modals.radio_field("longer", "How much longer", options)] if options else []
 
 
 def minutes_of(value: str) -> int | None:

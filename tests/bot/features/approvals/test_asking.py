@@ -88,7 +88,7 @@ async def test_one_containment_with_undo_rings_each_approver_once_and_who_asked_
         assert "Undone" not in text_of(ended)
         await all_sent(env.bot)
         more = len(further)
-        assert calls(env) == {"post": 4, "edit": 5, "direct post": 3 + more, "direct edit": 2 + more}
+        assert calls(env) == {"post": 4, "edit": 5, "direct post": 3 + more, "direct edit": 3 + more}
         assert [len(env[name].phone) for name in ("anna", "ben", *further)] == [2, 1, *(1 for _ in further)]
 
 
@@ -318,7 +318,7 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
         clock.ahead_ms = 8 * MINUTE_MS
         await env["ben"].sees(on_phone(f"Half of the time to decide is over. {asks}"))
         await expire(env)
-        await env["anna"].sees(on_phone(f"Nobody answered in time, its end stays as it is: {what}"))
+        await env["anna"].sees(on_phone(f"Nobody answered in time, not kept for 45 minutes longer: {what}"))
         await all_sent(env.bot)
         assert len([text for text in env["ben"].phone if "keep" in text]) == 2
         assert not [text for name in ("anna", "ben", "lea") for text in env[name].phone if "<!date" in text]
@@ -350,7 +350,7 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         assert "and everybody who sees the card" in text_of(form)
         await env["ben"].sees(modal("You denied more time for", f"It ends <!date^{at // 1000}^"))
         told = await env["anna"].sees(on_phone("Denied by ben"))
-        kept = "its end stays as it is: Isolate on ip 203[.]0[.]113[.]7"
+        kept = "not kept with no end: Isolate on ip 203[.]0[.]113[.]7"
         why = "one hour is &lt;enough&gt;"
         assert told == f'Denied by ben, {kept} · HIGH {alert.title} ({alert.id}), asked by anna · "{why}."'
         said = f"Denied by ben: {why}. It ends <!date^{at // 1000}^"
@@ -612,7 +612,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert "anna reads it" in text_of(form)
         await ben.sees(modal("You denied more time for 4 runs"))
         over = await anna.sees(on_phone("Denied by ben"))
-        assert over == f"Denied by ben: {kept}; its end stays as it is, asked by anna"
+        assert over == f'Denied by ben: {kept}; its end stays as it is, asked by anna · "one hour is &lt;enough&gt;."'
         for person in (anna, lea):
             await person.sees(direct_message("*anna* asked to keep", "Denied by ben: one hour is &lt;enough&gt;."))
         await all_sent(env.bot)
@@ -640,6 +640,109 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
             (run,) = await env.client.actions("alert", alert.id)
             assert run.undo is not None
             assert run.undo.at == run.undo.approved_until
+
+
+async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_and_takes_its_place(
+    tmp_path: Path,
+) -> None:
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben", "lea"], "allow_permanent": True}) as env:
+        anna, ben, lea = env["anna"], env["ben"], env["lea"]
+        bulk, alerts = await bulk_of(env, "anna", [4, 3, 2])
+        ids_ = [entry.action.id for entry in bulk.actions if entry.action]
+        card = await anna.sees(card_of(alerts[1]))
+        await anna.sees(message_in(SOC, "3 wait for approval"))
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, ids_)
+            told = await anna.sees(direct_message("3 in force"))
+            await bot.as_user("anna").extend_measure(ids_[1], None)
+            denied = await ben.sees(direct_message("*Keep with no end*"))
+            await ben.confirms("Deny", denied, reason="one hour is <enough>")
+            await ben.sees(updated(denied, "Denied by ben"))
+            await bot.as_user("lea").extend_measure(ids_[1], None, "court <hold>")
+        single = await ben.sees(direct_message("court &lt;hold&gt;"))
+        in_thread = await ben.sees(reply_to(card, "court &lt;hold&gt;"))
+        was_denied = "\\n    ↳ 🚫 *More time was denied by ben*: one hour is &lt;enough&gt;"
+        row = f"113[.]1`, for HIGH {alerts[1].title} ({alerts[1].id}) · "
+
+        await anna.presses("Extend all", told)
+        form = await anna.sees(modal("on 3 targets", row))
+        below = text_of(form).partition(row)[2].partition("\\n•")[0]
+        assert f"{was_denied}\\n    ↳ ⏳ *Keep with no end* (now until <!date" in below
+        assert '*lea* asks · \\"court &lt;hold&gt;\\"' in below
+        assert text_of(form).count("⏳") == text_of(form).count("🚫") == 1
+        assert "It takes the place of the request that waits." in text_of(form)
+        assert "initial_option" not in str(form)
+        await anna.submits(form, longer="Until somebody undoes it")
+
+        place = "anna asked for another end of Isolate on ip 203[.]0[.]113[.]1 · HIGH "
+        assert (await lea.sees(on_phone("another end"))).startswith(place)
+        for live in (single, in_thread):
+            await ben.sees(updated(live, place, "the request before is over", without=ids.APPROVE))
+        assert "Denied by ben" in text_of(await ben.sees(updated(denied)))
+        ask = "Denied before by ben (ip 203[.]0[.]113[.]1). Approve or deny: keep Isolate on "
+        assert ask in await lea.sees(on_phone("3 of 3 are closed by now."))
+        waits = await anna.sees(message_in(SOC, "🚫 *Denied before by ben (1 of 3).*\\n⏳ *anna* asks to keep"))
+        assert {"Keep with no end", "Deny all", "Withdraw all"} <= {*labels_of(waits)}
+        request = await lea.sees(direct_message("then *with no end*"))
+        await lea.presses("Keep with no end", request)
+        review = await lea.sees(modal("Keep with no end (3)?"))
+        await lea.presses("Deny", review)
+        deny = await lea.sees(modal("Deny a later end?"))
+        for shown in (request, review, deny):
+            assert was_denied in text_of(shown).partition(row)[2].partition("\\n•")[0]
+            assert text_of(shown).count("🚫") == 1
+        await lea.presses("Withdraw all", waits)
+        await lea.reads("anna asked for it, and withdraws it. *Deny all* decides against it.")
+        await lea.confirms("Deny all", waits, reason="Not <all>")
+        over = await anna.sees(on_phone("Denied by lea: keep Isolate on "))
+        assert over.endswith(' with no end · up to CRITICAL; its end stays as it is, asked by anna · "Not &lt;all&gt;"')
+        assert not [text for text in anna.phone if "another end" in text]  # she has asked herself
+
+
+async def test_who_asked_for_more_time_for_all_withdraws_it_in_the_channel(tmp_path: Path) -> None:
+    async with asking(tmp_path, FREE) as env:
+        bulk, _ = await bulk_of(env, "lea", [4, 3])
+        await env["anna"].sees(message_in(SOC, "2 wait for approval"))
+        ids_ = [entry.action.id for entry in bulk.actions if entry.action]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, ids_)
+            await env["lea"].sees(direct_message("2 in force until"))
+            await bot.as_user("anna").extend_measures(dict.fromkeys(ids_))
+        waits = await env["anna"].sees(message_in(SOC, "⏳ *anna* asks to keep"))
+        await env["lea"].presses("Withdraw all", waits)  # who asked for the runs
+        await env["lea"].reads("anna asked for it, and withdraws it.")
+        await env["eve"].presses("Deny all", waits)
+        await env["eve"].reads("You can't run responders")
+        await env["anna"].confirms("Withdraw all", waits)
+        await env["anna"].reads("Withdrawn on 2 targets.")
+        await env["anna"].sees(updated(waits, "2 in force until", without="asks to keep"))
+
+
+async def test_a_press_takes_away_the_buttons_of_a_request_that_was_replaced_unseen(tmp_path: Path) -> None:
+    async with asking(tmp_path, FREE) as env:
+        _, card, _, _ = await kept_for_ever(env)
+        request = await env["ben"].sees(direct_message("*Keep with no end*"))
+        in_thread = await env["ben"].sees(reply_to(card, "*Keep with no end*"))
+        # As before the upgrade to a bot that edits them.
+        stores.rows(env.folder / "core.db", "UPDATE action SET doc = json_set(doc, '$.undo.extension.id', '~999')")
+        await env["ben"].presses("Keep with no end", request)
+        await env["ben"].reads("This extension no longer waits for approval; nothing was changed.")
+        for live in (request, in_thread):
+            await env["ben"].sees(updated(live, "anna asked for another end", without=ids.APPROVE))
+
+
+async def test_who_approved_reads_in_that_message_that_who_asked_undid_it_early(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}) as env:
+        alert, _ = await env.alert_and_card("anna")
+        action = await isolate(env, alert)
+        request = await env["ben"].sees(direct_message("asks · "))
+        await env["ben"].confirms("Approve", request)
+        await env.ended_run(alert)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("anna").undo(action.id)
+        await env["ben"].sees(updated(request, "Approved by ben.", "🔓 undone by anna, <!date^"))
+        await all_sent(env.bot)
+        assert len(env["ben"].phone) == 1
 
 
 async def test_more_time_for_a_bulk_is_asked_for_again_at_half_and_names_nothing_raised(tmp_path: Path) -> None:

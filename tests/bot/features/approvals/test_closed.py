@@ -114,12 +114,14 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         await close(env, alert_ids[1])
         now = await env["ben"].sees(direct_message("*1 of 3 are closed by now*\\n⏳ "))
         assert (now["ts"], now["text"].startswith("1 of 3 are closed by now. HIGH: ")) == (told["ts"], True)
-        line = f"{WHY}• 🟠 ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({alert_ids[1]})"
-        assert line in text_of(now)
+        line = f"• 🟠 ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({alert_ids[1]})"
+        row = text_of(now).partition(line)[2].partition("\\n•")[0]
+        assert row.startswith("\\n    ↳ ⚠️ *Alert closed by ")
+        assert WHY.removesuffix("\\n") in row
         await env["ben"].submits(view)
         again = await env["ben"].sees(modal(CHANGED))
         assert "⚠️ *1 of 3 are closed by now*\\n*Contain on 3 targets?*" in text_of(again)
-        assert line in text_of(again)
+        assert f"{line}{row}\\n•" in text_of(again)
         await env["ben"].open_home()
         await env["ben"].sees(app_home("*1 of 3 are closed"))
 
