@@ -5,7 +5,15 @@ from functools import partial
 from starlette.responses import Response
 
 from core.api.http import search
-from core.api.http.endpoint import Endpoint, Request, Routes, json_list_response, json_response
+from core.api.http.endpoint import (
+    Endpoint,
+    Request,
+    Routes,
+    changing,
+    getting,
+    json_list_response,
+    json_response,
+)
 from core.models import (
     Alert,
     AlertInput,
@@ -29,7 +37,7 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
     change = partial(route, response=Alert, permission="manageAlert", purpose="change alert", errors=(404,))
     make_case = partial(route, response=Case, permission="manageCase", purpose="create case", errors=(404,))
 
-    @route(
+    route(
         "POST",
         "Create an alert",
         body=AlertInput,
@@ -38,13 +46,11 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         permission="manageAlert",
         or_permission="createAlert",
         purpose="create alert",
-    )
-    async def create(request: Request) -> Response:
-        return json_response(await alerts.create(request.caller, request.body), status=201)
+    )(changing(alerts.create, 201))
 
-    @route("GET /{id}", "Get an alert by id or by `type;source;sourceRef`", response=Alert, errors=(404,))
-    async def get(request: Request) -> Response:
-        return json_response(await alerts.get_json(request.path["id"]))
+    route("GET /{id}", "Get an alert by id or by `type;source;sourceRef`", response=Alert, errors=(404,))(
+        getting(alerts.get_json)
+    )
 
     @change(
         "POST /{id}/artifact",
@@ -57,9 +63,7 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
         added = await alerts.add_artifacts(request.caller, request.path["id"], request.body)
         return json_list_response(added, status=201)
 
-    @change("PATCH /{id}", "Change an alert", body=AlertUpdate)
-    async def update(request: Request) -> Response:
-        return json_response(await alerts.update(request.caller, request.path["id"], request.body))
+    change("PATCH /{id}", "Change an alert", body=AlertUpdate)(changing(alerts.update))
 
     @change("PATCH /_bulk", "Change several alerts, all or none", body=AlertsUpdate, response=list[Alert])
     async def update_all(request: Request) -> Response:
@@ -85,25 +89,17 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
     async def open_of(request: Request) -> Response:
         return json_list_response(await alerts.open_of(request.caller, request.query.get("assignee", "")))
 
-    @change("POST /{id}/markAsRead", "Mark an alert as read")
-    async def mark_read(request: Request) -> Response:
-        return json_response(await alerts.mark_read(request.caller, request.path["id"]))
+    change("POST /{id}/markAsRead", "Mark an alert as read")(changing(alerts.mark_read))
 
-    @change("POST /{id}/markAsUnread", "Mark an alert as unread")
-    async def mark_unread(request: Request) -> Response:
-        return json_response(await alerts.mark_unread(request.caller, request.path["id"]))
+    change("POST /{id}/markAsUnread", "Mark an alert as unread")(changing(alerts.mark_unread))
 
-    @change("POST /{id}/follow", "Follow an alert")
-    async def follow(request: Request) -> Response:
-        return json_response(await alerts.set_follow(request.caller, request.path["id"], True))
+    change("POST /{id}/follow", "Follow an alert")(changing(partial(alerts.set_follow, follow=True)))
 
-    @change("POST /{id}/unfollow", "Stop following an alert")
-    async def unfollow(request: Request) -> Response:
-        return json_response(await alerts.set_follow(request.caller, request.path["id"], False))
+    change("POST /{id}/unfollow", "Stop following an alert")(changing(partial(alerts.set_follow, follow=False)))
 
-    @make_case("POST /{id}/createCase", "Create a case from an alert", body=CreateCaseInput, status=201)
-    async def create_case(request: Request) -> Response:
-        return json_response(await alerts.create_case(request.caller, request.path["id"], request.body), status=201)
+    make_case("POST /{id}/createCase", "Create a case from an alert", body=CreateCaseInput, status=201)(
+        changing(alerts.create_case, 201)
+    )
 
     @make_case("POST /{id}/merge/{caseId}", "Merge an alert into a case")
     async def merge(request: Request) -> Response:

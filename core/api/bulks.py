@@ -1,6 +1,8 @@
 """Routes of bulks: start one, see its progress, retry what failed."""
 
 import json
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -47,28 +49,15 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
         key, _ = idempotency_key(request)
         return json_response(answer(await bulks.retry(request.caller, request.path["id"], key=key)))
 
-    async def decide(request: Request, choice: Choice) -> Response:
+    async def decide(choice: Choice, request: Request) -> Response:
         asked: BulkDecision = request.body
         decided = bulks.decide(request.caller, request.path["id"], choice, shown=asked.actions, message=asked.message)
         return json_response(answer(await decided))
 
-    @route(
-        "POST /{id}/approve",
-        "Approve all runs of a bulk that wait for approval",
-        response=BulkAnswer,
-        **decision("approve", BulkDecision),
-    )
-    async def approve(request: Request) -> Response:
-        return await decide(request, "approve")
-
-    @route(
-        "POST /{id}/deny",
-        "Deny all runs of a bulk that wait for approval",
-        response=BulkAnswer,
-        **decision("deny", BulkDecision),
-    )
-    async def deny(request: Request) -> Response:
-        return await decide(request, "deny")
+    choices: Sequence[tuple[str, Choice]] = (("Approve", "approve"), ("Deny", "deny"))
+    for verb, choice in choices:
+        summary, options = f"{verb} all runs of a bulk that wait for approval", decision(choice, BulkDecision)
+        route(f"POST /{{id}}/{choice}", summary, response=BulkAnswer, **options)(partial(decide, choice))
 
     return route
 

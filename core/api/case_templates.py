@@ -1,9 +1,7 @@
 """Routes of case templates."""
 
-from starlette.responses import Response
-
 from core.api.http import search
-from core.api.http.endpoint import Endpoint, Request, Routes, json_response
+from core.api.http.endpoint import Endpoint, Routes, changing, getting
 from core.models import CaseTemplate, CaseTemplateInput
 from core.records.case_templates import CaseTemplates
 
@@ -14,7 +12,7 @@ def endpoints(templates: CaseTemplates) -> list[Endpoint]:
     """Routes under `/api/case/template`."""
     route = Routes(BASE)
 
-    @route(
+    route(
         "POST",
         "Create a case template",
         body=CaseTemplateInput,
@@ -22,15 +20,11 @@ def endpoints(templates: CaseTemplates) -> list[Endpoint]:
         status=201,
         permission="manageCaseTemplate",
         purpose="create case template",
-    )
-    async def create(request: Request) -> Response:
-        return json_response(await templates.create(request.caller, request.body), status=201)
+    )(changing(templates.create, 201))
 
-    @route(
+    route(
         "GET /{idOrName}", "Get a case template by id or by name", by_name=True, response=CaseTemplate, errors=(404,)
-    )
-    async def get(request: Request) -> Response:
-        return json_response(await templates.get_json(request.path["idOrName"]))
+    )(getting(templates.get_json))
 
     return [
         *route,

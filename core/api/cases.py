@@ -7,7 +7,15 @@ from typing import Any
 from starlette.responses import Response
 
 from core.api.http import search
-from core.api.http.endpoint import Endpoint, Request, Routes, json_list_response, json_response
+from core.api.http.endpoint import (
+    Endpoint,
+    Request,
+    Routes,
+    changing,
+    getting,
+    json_list_response,
+    json_response,
+)
 from core.models import (
     Artifact,
     ArtifactsInput,
@@ -32,9 +40,6 @@ CASE, TASK, LOG, ARTIFACT = "/api/case", "/api/case/task", "/api/case/task/log",
 def endpoints(cases: Cases) -> list[Endpoint]:
     """Routes under `/api/case`, except case templates."""
     route = Routes()
-
-    async def create(request: Request) -> Response:
-        return json_response(await cases.create(request.caller, request.body), status=201)
 
     async def add_artifacts(request: Request) -> Response:
         """Answers a single artifact as an object, several as a list."""
@@ -68,11 +73,11 @@ def endpoints(cases: Cases) -> list[Endpoint]:
 
     return [
         *route,
-        _create_endpoint(CASE, create, CaseInput, Case, "case", "manageCase"),
+        _create_endpoint(CASE, changing(cases.create, 201), CaseInput, Case, "case", "manageCase"),
         _create_endpoint(
-            f"{CASE}/{{id}}/task", _add_handler(cases.add_task), CaseTaskInput, Task, "task", "manageTask"
+            f"{CASE}/{{id}}/task", changing(cases.add_task, 201), CaseTaskInput, Task, "task", "manageTask"
         ),
-        _create_endpoint(f"{TASK}/{{id}}/log", _add_handler(cases.add_log), LogInput, Log, "log", "manageTask"),
+        _create_endpoint(f"{TASK}/{{id}}/log", changing(cases.add_log, 201), LogInput, Log, "log", "manageTask"),
         _create_endpoint(
             f"{CASE}/{{id}}/artifact",
             add_artifacts,
@@ -97,13 +102,6 @@ def endpoints(cases: Cases) -> list[Endpoint]:
     ]
 
 
-def _add_handler(add: Callable[..., Any]) -> Callable[[Request], Any]:
-    async def handler(request: Request) -> Response:
-        return json_response(await add(request.caller, request.path["id"], request.body), status=201)
-
-    return handler
-
-
 def _create_endpoint(path: str, handler: Any, body: Any, response: Any, name: str, permission: Permission) -> Endpoint:
     return Endpoint(
         "POST",
@@ -124,22 +122,17 @@ def _with_article(name: str) -> str:
 
 
 def _get_endpoint(path: str, json_of: Callable[[str], Awaitable[str]], response: Any, name: str) -> Endpoint:
-    async def handler(request: Request) -> Response:
-        return json_response(await json_of(request.path["id"]))
-
-    return Endpoint("GET", f"{path}/{{id}}", handler, f"Get {_with_article(name)}", response=response, errors=(404,))
+    summary = f"Get {_with_article(name)}"
+    return Endpoint("GET", f"{path}/{{id}}", getting(json_of), summary, response=response, errors=(404,))
 
 
 def _update_endpoint(
     path: str, update: Callable[..., Any], body: Any, response: Any, name: str, permission: Permission
 ) -> Endpoint:
-    async def handler(request: Request) -> Response:
-        return json_response(await update(request.caller, request.path["id"], request.body))
-
     return Endpoint(
         "PATCH",
         f"{path}/{{id}}",
-        handler,
+        changing(update),
         f"Change {_with_article(name)}",
         body=body,
         response=response,

@@ -6,7 +6,7 @@ from typing import Literal
 from starlette.responses import Response
 
 from core.api.http import search
-from core.api.http.endpoint import Endpoint, Request, Routes, json_response
+from core.api.http.endpoint import Endpoint, Request, Routes, changing, getting, json_response
 from core.models import Comment, CommentInput, Permission
 from core.records.comments import Comments
 
@@ -18,17 +18,9 @@ def endpoints(comments: Comments) -> list[Endpoint]:
     route = Routes(BASE)
     of_comment = partial(route, response=Comment, errors=(404,))
 
-    @of_comment("GET /{id}", "Get a comment")
-    async def get(request: Request) -> Response:
-        return json_response(await comments.get_json(request.path["id"]))
-
-    @of_comment("PATCH /{id}", "Change your own comment", body=CommentInput)
-    async def update(request: Request) -> Response:
-        return json_response(await comments.update(request.caller, request.path["id"], request.body))
-
-    @of_comment("DELETE /{id}", "Delete your own comment; an org-admin may delete any")
-    async def delete(request: Request) -> Response:
-        return json_response(await comments.delete(request.caller, request.path["id"]))
+    of_comment("GET /{id}", "Get a comment")(getting(comments.get_json))
+    of_comment("PATCH /{id}", "Change your own comment", body=CommentInput)(changing(comments.update))
+    of_comment("DELETE /{id}", "Delete your own comment; an org-admin may delete any")(changing(comments.delete))
 
     return [
         *route,

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from pydantic import Field
 from starlette.responses import Response
 
-from core.api.http.endpoint import Endpoint, Request, Routes, json_list_response, json_response
+from core.api.http.endpoint import Endpoint, Request, Routes, changing, json_list_response, json_response
 from core.common.errors import ResponderBotError
 from core.models import (
     TLP_NAMES,
@@ -105,17 +105,17 @@ def endpoints(people: People, organisation: str) -> Sequence[Endpoint]:
     async def list_users(_: Request) -> Response:
         return json_list_response(await people.all())
 
-    @change(f"POST {user}/disable", "End the access of somebody", response=UserEntry, purpose="end access")
-    async def disable(request: Request) -> Response:
-        return json_response(await people.disable(request.caller, request.path["login"]))
+    change(f"POST {user}/disable", "End the access of somebody", response=UserEntry, purpose="end access")(
+        changing(people.disable)
+    )
 
-    @change(f"POST {user}/enable", "Give somebody access again", response=UserEntry, purpose="give access back")
-    async def enable(request: Request) -> Response:
-        return json_response(await people.enable(request.caller, request.path["login"]))
+    change(f"POST {user}/enable", "Give somebody access again", response=UserEntry, purpose="give access back")(
+        changing(people.enable)
+    )
 
-    @change(f"POST {user}/key", "Replace the key of somebody", response=NewKey, purpose="replace keys")
-    async def new_key(request: Request) -> Response:
-        return json_response(await people.new_key(request.caller, request.path["login"]))
+    change(f"POST {user}/key", "Replace the key of somebody", response=NewKey, purpose="replace keys")(
+        changing(people.new_key)
+    )
 
     @route(f"GET {GROUP}", "List groups with their members", response=list[Group])
     async def list_groups(_: Request) -> Response:

@@ -2,14 +2,13 @@
 
 from starlette.responses import Response
 
-from core.api.http.endpoint import Endpoint, Request, Routes, json_list_response, json_response
+from core.api.http.endpoint import Endpoint, Request, Routes, int_param, json_list_response, json_response
 from core.audit.reader import MAX_ROWS, AuditReader
-from core.common.errors import ResponderBotError
 from core.models import AuditRow, ClosedObjects
 from core.retention.pruning import Retention
 
 DEFAULT_ROWS = 100
-MAX_DIGITS = 15
+MAX_NUMBER = 10**15
 
 
 def endpoints(retention: Retention, audit: AuditReader) -> list[Endpoint]:
@@ -39,7 +38,7 @@ def endpoints(retention: Retention, audit: AuditReader) -> list[Endpoint]:
         },
     )
     async def rows(request: Request) -> Response:
-        after, limit = _number(request, "after", 0), _number(request, "limit", DEFAULT_ROWS)
+        after, limit = int_param(request, "after", 0, MAX_NUMBER), int_param(request, "limit", DEFAULT_ROWS, MAX_NUMBER)
         return json_list_response(await audit.rows(request.caller, request.query.get("object", ""), after, limit))
 
     @route(
@@ -60,13 +59,6 @@ def endpoints(retention: Retention, audit: AuditReader) -> list[Endpoint]:
         query={"after": "the number of the head that you have"},
     )
     async def heads(request: Request) -> Response:
-        return json_list_response(await audit.heads(request.caller, _number(request, "after", 0)))
+        return json_list_response(await audit.heads(request.caller, int_param(request, "after", 0, MAX_NUMBER)))
 
     return [*route]
-
-
-def _number(request: Request, name: str, default: int) -> int:
-    text = request.query.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
-        raise ResponderBotError("bad_request", f"{name} must be a number, such as 100.")
-    return int(text)

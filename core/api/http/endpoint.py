@@ -196,6 +196,25 @@ def json_list_response(
     return Response("[" + ",".join(texts) + "]", status, headers, JSON_TYPE)
 
 
+def getting(json_of: Callable[..., Awaitable[str]]) -> Handler:
+    """A handler that answers with the JSON of what the path names."""
+
+    async def handle(request: Request) -> Response:
+        return json_response(await json_of(*request.path.values()))
+
+    return handle
+
+
+def changing(change: Callable[..., Awaitable[ApiModel]], status: int = 200) -> Handler:
+    """A handler that has the caller change what the path names, with the body if it takes one."""
+
+    async def handle(request: Request) -> Response:
+        body = () if request.body is None else (request.body,)
+        return json_response(await change(request.caller, *request.path.values(), *body), status)
+
+    return handle
+
+
 def wait_seconds(request: Request, name: str, maximum: float) -> float:
     """The query parameter `name` as seconds to wait, at most `maximum`. Raises ResponderBotError("bad_request")."""
     text = request.query.get(name, "0")
