@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from core.bundled.ExtractIndicators.extract_indicators import indicators
 from core.engines.base import Job, Report
 from core.engines.process.engine import ProcessEngine
 from core.settings import ResponderSection
@@ -242,12 +243,12 @@ SAMPLES = sorted((Path(__file__).parent / "siem").glob("*.json"))
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=[path.stem for path in SAMPLES])
-async def test_exactly_the_indicators_of_what_a_siem_sends_are_found(make_engine: MakeEngine, sample: Path) -> None:
+def test_exactly_the_indicators_of_what_a_siem_sends_are_found(sample: Path) -> None:
     case = json.loads(sample.read_text())
-    text = case.get("text") or json.dumps(case["event"], indent=2)
-    report = await run(make_engine(folders=()), EXTRACT, with_data({"title": "Alert", "description": text}))
-    found = {kind: sorted(values) for kind, values in report.full["indicators"].items()}
-    assert found == {kind: sorted(values) for kind, values in case["indicators"].items()}
+    found = indicators(f"Alert\n{case.get('text') or json.dumps(case['event'], indent=2)}")
+    assert {kind: sorted(values) for kind, values in found.items()} == {
+        kind: sorted(values) for kind, values in case["indicators"].items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -272,29 +273,23 @@ async def test_exactly_the_indicators_of_what_a_siem_sends_are_found(make_engine
         ("host.evil.id and email.bank.co.id are domains of Indonesia", ["host.evil.id", "email.bank.co.id"]),
     ],
 )  # fmt: skip
-async def test_names_of_fields_files_and_classes_are_no_domains(
-    make_engine: MakeEngine, text: str, domains: list[str]
-) -> None:
-    report = await run(make_engine(folders=()), EXTRACT, with_data({"title": text}))
-    assert report.full["indicators"]["domain"] == domains
+def test_names_of_fields_files_and_classes_are_no_domains(text: str, domains: list[str]) -> None:
+    assert indicators(text)["domain"] == domains
 
 
-async def test_addresses_in_urls_count_and_versions_and_networks_do_not(make_engine: MakeEngine) -> None:
+def test_addresses_in_urls_count_and_versions_and_networks_do_not() -> None:
     text = (
         "http://ann:x@203.0.113.9:8080/a http://127.0.0.1?x http://203.0.113.10[ [2001:DB8::1]:443 fe80::1 "
         "12:34:56 std::dec outside/203.0.113.11(80) aa:bb:cc:dd:ee:ff "
         '"version": "1.2.3.4" Chrome/120.0.0.0 10.0.0.0-10.255.255.255'
     )
-    report = await run(make_engine(folders=()), EXTRACT, with_data({"title": text}))
-    assert report.full["indicators"]["ip"] == ["203.0.113.11", "203.0.113.9", "2001:db8::1"]
+    assert indicators(text)["ip"] == ["203.0.113.11", "203.0.113.9", "2001:db8::1"]
 
 
 @pytest.mark.parametrize("word", ["a.", "a-", "1.2.", "a:", "http://", "evil[.]com ", "h.name=", "C:\\\\", '"id": "'])
-async def test_a_text_made_to_be_slow_is_read_at_once(make_engine: MakeEngine, word: str) -> None:
-    text = (word * 100_000)[:100_000]  # a search that looks back from each place would take minutes
-    sections = {EXTRACT: ResponderSection(config={"jobTimeout": 20})}
-    report = await run(make_engine(folders=(), sections=sections), EXTRACT, with_data({"title": text}))
-    assert report.success, report.message
+@pytest.mark.timeout(20)  # a search that looks back from each place would take minutes
+def test_a_text_made_to_be_slow_is_read_at_once(word: str) -> None:
+    indicators((word * 100_000)[:100_000])
 
 
 async def test_a_text_without_indicators_changes_nothing(make_engine: MakeEngine) -> None:
