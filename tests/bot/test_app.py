@@ -160,21 +160,15 @@ async def test_only_recently_signed_requests_are_accepted(tmp_path: Path) -> Non
             assert await status_of(env, signed(secret, garbage, now), garbage) < 500
 
 
-@pytest.mark.parametrize(
-    ("time_said", "signature"),
-    [
-        *(
-            (value, f"v0={'0' * 64}")
-            for value in ("junk", "", "-1", "1_0", "1e9", "9" * 5_000, "9" * 400, "\xb2", "nan")
-        ),
-        *(("{now}", value) for value in ("", "v0=", "\xff" * 67, "v0=" + "\xe9" * 64, "x" * 8_000)),
-    ],
-)
-async def test_malformed_signatures_are_refused(tmp_path: Path, time_said: str, signature: str) -> None:
+async def test_malformed_signatures_are_refused(tmp_path: Path) -> None:
+    now, signature = f"{time.time():.0f}", f"v0={'0' * 64}"
+    times = ("junk", "", "-1", "1_0", "1e9", "9" * 5_000, "9" * 400, "\xb2", "nan")
+    malformed = [(value, signature) for value in times]
+    malformed += [(now, value) for value in ("", "v0=", "\xff" * 67, "v0=" + "\xe9" * 64, "x" * 8_000)]
     async with running_bot(tmp_path, transport="http") as env:
-        value = time_said.format(now=int(time.time()))
-        head = f"X-Slack-Request-Timestamp: {value}\r\nX-Slack-Signature: {signature}\r\nContent-Length: {len(BODY)}"
-        assert await statuses_of(env, head, BODY.encode()) == [401]
+        for said, value in malformed:
+            head = f"X-Slack-Request-Timestamp: {said}\r\nX-Slack-Signature: {value}\r\nContent-Length: {len(BODY)}"
+            assert await statuses_of(env, head, BODY.encode()) == [401], (said[:9], value[:9])
 
 
 async def test_http_listener_takes_requests_once_slack_said_where_the_app_is(tmp_path: Path) -> None:

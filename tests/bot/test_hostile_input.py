@@ -239,13 +239,12 @@ async def test_what_waited_while_the_bot_was_frozen_is_not_carried_out(tmp_path:
         await anna.sees(reply_to(card, "done"))
 
 
-@pytest.mark.parametrize(
-    "kind", ["workflow_step_edit", "interactive_message", "dialog_submission", "dialog_cancellation", "x"]
-)
-async def test_kinds_that_no_release_knows_are_no_error(tmp_path: Path, kind: str) -> None:
+async def test_kinds_that_no_release_knows_are_no_error(tmp_path: Path) -> None:
+    kinds = ("workflow_step_edit", "interactive_message", "dialog_submission", "dialog_cancellation", "x")
     async with http_bot(tmp_path) as (_, slack, _):
-        for more in ({}, {"callback_id": 1}, {"callback_id": "x", "actions": [{}]}):
-            assert (await slack.send({**common(kind), **more}))[0] < 500
+        for kind in kinds:
+            for more in ({}, {"callback_id": 1}, {"callback_id": "x", "actions": [{}]}):
+                assert (await slack.send({**common(kind), **more}))[0] < 500, kind
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import pytest
 from core.bundled.ExtractIndicators.extract_indicators import indicators
 from core.engines.base import Job, Report
 from core.engines.process.engine import ProcessEngine
-from core.settings import ResponderSection
 from tests.core.engines.process.conftest import MakeEngine, ProgressLog, job_for
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
