@@ -186,29 +186,29 @@ async def test_unknown_paths_and_methods_are_404_and_405(tmp_path: Path) -> None
 # --- bodies ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"\xff",
-        b"[]",
-        b'"text"',
-        b"null",
-        b'{"name": NaN}',
-        b'{"name": Infinity}',
-        b'{"name": "\\ud800"}',
-        b'{"name": "x", "severity": 1e999}',
-        b'{"name": "x", "severity": ' + b"9" * 30 + b"}",
-        b'{"name": "x", "severity": ' + b"9" * 9000 + b"}",
-        b'{"a":' * 5000 + b"1" + b"}" * 5000,
-        b"[" * 100_000,
-    ],
+NO_OBJECTS = (
+    b"",
+    b"{",
+    b"\xff",
+    b"[]",
+    b'"text"',
+    b"null",
+    b'{"name": NaN}',
+    b'{"name": Infinity}',
+    b'{"name": "\\ud800"}',
+    b'{"name": "x", "severity": 1e999}',
+    b'{"name": "x", "severity": ' + b"9" * 30 + b"}",
+    b'{"name": "x", "severity": ' + b"9" * 9000 + b"}",
+    b'{"a":' * 5000 + b"1" + b"}" * 5000,
+    b"[" * 100_000,
 )
-async def test_a_body_that_is_not_a_json_object_is_a_bad_request(tmp_path: Path, content: bytes) -> None:
+
+
+async def test_a_body_that_is_not_a_json_object_is_a_bad_request(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
-        response = await hostile(core, content)
-    assert (response.status_code, response.json()["type"]) == (400, "BadRequest")
+        for content in NO_OBJECTS:
+            response = await hostile(core, content)
+            assert (response.status_code, response.json()["type"]) == (400, "BadRequest"), content[:20]
 
 
 async def test_the_body_of_an_upgrade_request_is_read(tmp_path: Path) -> None:

@@ -280,12 +280,12 @@ async def test_bands_may_be_decimal(tmp_path: Path) -> None:
     assert [alert["severity"] for alert in alerts] == [1, 1, 1, 2, 2, 3, 3, 3, 4, 4, 4]
 
 
-@pytest.mark.parametrize("word", ["NaN", "sNaN", "Infinity", "-1", "1e400", "1" * 5_000, "٧", "seven"])
-async def test_a_severity_that_is_no_number_is_medium(tmp_path: Path, word: str) -> None:
+async def test_a_severity_that_is_no_number_is_medium(tmp_path: Path) -> None:
+    words = ("NaN", "sNaN", "Infinity", "-1", "1e400", "1" * 5_000, "٧", "seven")
     async with running_source(tmp_path, severity={"0-3.9": 1, "4-": 4}) as source:
-        await source.send({"id": "1", "rule": {"name": "n", "level": word}})
-        (alert,) = await source.alerts()
-    assert alert["severity"] == (4 if word[:1] in "1٧" else 2)
+        await source.send([{"id": str(n), "rule": {"name": "n", "level": word}} for n, word in enumerate(words)])
+        alerts = await source.alerts()
+    assert [alert["severity"] for alert in alerts] == [2, 2, 2, 2, 4, 4, 4, 2]
 
 
 async def test_a_label_may_name_a_severity_of_ones_own(tmp_path: Path) -> None:
