@@ -28,16 +28,14 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from tests.bot.features.environment import MANIFEST
 from tests.bot.outbox.harness import until_read
-from tests.bot.people import card_of, ephemeral, modal, reply_to, updated
+from tests.bot.people import card_of, ephemeral, modal, reply_to
 from tests.bot.running import (
     ANNA,
     BEN,
     CHANNELS,
-    NINA,
     OPEN,
     RED,
     SOC,
-    UNCONFIGURED,
     UNLIMITED,
     BotEnvironment,
     running_bot,
@@ -59,20 +57,6 @@ async def test_new_alert_is_posted_and_command_is_answered(
         await anna.sees(modal("Extract Indicators"))
 
 
-async def test_unlinked_person_is_told_how_to_get_linked(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as env:
-        nina = await env.person(NINA)
-        await nina.command(SOC, "/responder list ~1")
-        await nina.sees(ephemeral("user link"))
-
-
-async def test_channel_without_settings_says_that_it_is_not_set_up(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as env:
-        anna = await env.person(ANNA)
-        await anna.command(UNCONFIGURED, "/responder list ~1")
-        await anna.sees(ephemeral("not set up", UNCONFIGURED))
-
-
 async def test_command_delivered_twice_starts_one_run(tmp_path: Path) -> None:
     async with running_bot(tmp_path) as env:
         anna, alert_id, card = await env.first_card()
@@ -80,15 +64,6 @@ async def test_command_delivered_twice_starts_one_run(tmp_path: Path) -> None:
         await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
         await anna.sees(reply_to(card, "done"))
         assert len(await env.client.actions("alert", alert_id)) == 1
-
-
-async def test_end_of_a_run_is_shown_on_the_card_and_in_its_thread(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as env:
-        anna, alert_id, card = await env.first_card()
-        await anna.command(SOC, f"/responder run ResponderBot_ExtractIndicators {alert_id}")
-        await anna.sees(reply_to(card, "done"))
-        await anna.sees(updated(card, "done"))
-        assert len(await anna.messages(SOC)) - len(await anna.ephemerals(SOC)) == 1
 
 
 async def test_details_above_a_channels_clearance_are_withheld(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from core.models import Document, Event, EventPage, RunInput
 from core.settings import ResponderSection
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.outbox.harness import until, until_read
-from tests.bot.people import card_of, find_card, modal, reply_to
-from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, running_bot
+from tests.bot.people import card_of, find_card, reply_to
+from tests.bot.running import ANNA, OPEN, RED, SOC, BotEnvironment, running_bot
 
 EXTRACT = "ResponderBot_ExtractIndicators_1_0"
 WEBHOOK = "ResponderBot_Webhook_1_0"
@@ -58,20 +58,6 @@ async def test_an_alert_goes_to_the_channels_whose_route_takes_it(tmp_path: Path
         await anna.sees(card_of(high, channel=RED))
         await anna.sees(card_of(low, channel=OPEN))
         assert find_card(await anna.messages(RED), low) is None
-
-
-async def test_a_card_shows_changes_of_its_alert(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as scene:
-        anna, alert_id, _ = await scene.first_card()
-        await scene.client.create_case_from_alert(alert_id)
-        await anna.sees(card_of(alert_id, "*made into case"))
-
-
-async def test_a_log_is_shown_in_the_thread_of_its_alert(tmp_path: Path) -> None:
-    async with running_bot(tmp_path) as scene:
-        anna, alert_id, card = await scene.first_card()
-        log_id = await log_of(scene, (await scene.client.create_case_from_alert(alert_id)).id)
-        await anna.sees(reply_to(card, log_id))
 
 
 async def test_a_log_of_a_case_without_an_alert_is_posted_in_the_routed_channel(tmp_path: Path) -> None:
@@ -155,20 +141,6 @@ async def hold_feed(scene: BotEnvironment, proxy: CoreProxy, *, response: bool =
 async def log_of(scene: BotEnvironment, case_id: str) -> str:
     task = await scene.client.add_task(case_id, {"title": "Look"})
     return (await scene.client.add_log(task.id, {"message": "Seen at 198.51.100.7"})).id
-
-
-async def test_approval_is_requested_in_the_thread_and_given_by_another_person(tmp_path: Path) -> None:
-    policy = {EXTRACT: ResponderSection(approval=1)}
-    async with running_bot(tmp_path, responder=policy) as scene:
-        anna, ben = await scene.person(ANNA), await scene.person(BEN)
-        alert_id, card = await scene.new_card(anna)
-        await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
-        request = await ben.sees(reply_to(card, "Approve"))
-        await anna.presses("Approve", request)
-        await anna.sees(modal("somebody else must"))
-        await ben.confirms("Approve", request)
-        await ben.sees(reply_to(card, "done"))
-        await ben.sees(reply_to(card, "Approved by"))
 
 
 async def test_after_a_gap_in_the_feed_recent_cards_are_rendered_again(tmp_path: Path) -> None:
