@@ -42,6 +42,8 @@ CHANNELS: Sequence[Mapping[str, Any]] = (
     {"id": OPEN, "clearance": "clear", "alerts": {}, "group": False},
     {"id": RED, "clearance": "red", "alerts": {"severity_at_least": 3}, "group": False},
 )
+NO_CARDS = ({**CHANNELS[0], "alerts": {"severity_at_least": 4}},)
+"""Where the alerts of tests are too low for a card."""
 UNLIMITED = {"post_burst": 1000.0, "posts_per_s": 1000.0, "updates_a_minute": 60_000.0}
 
 ALERT: Mapping[str, Any] = {

@@ -44,7 +44,7 @@ from tests.bot.people import (
     updated,
     within_limits,
 )
-from tests.bot.running import CHANNELS, OPEN, SOC, UNLIMITED
+from tests.bot.running import CHANNELS, NO_CARDS, OPEN, SOC, UNLIMITED
 
 ONCALL = "S0ONCALL"
 
@@ -164,17 +164,17 @@ async def test_those_who_were_asked_are_asked_once_more_at_half_of_the_time(tmp_
         assert len([m for m in direct_messages(env["lea"].live_view) if ids.APPROVE in text_of(m)]) == 0
 
 
-async def test_of_forty_requests_each_is_asked_about_ten_and_one_message_counts_the_rest(tmp_path: Path) -> None:
+async def test_of_twenty_requests_each_is_asked_about_ten_and_one_message_counts_the_rest(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
-        worse = {20: 4, 15: 3}
+        worse = {14: 4, 12: 3}
         alerts = [
-            await env.create_alert(sourceRef=str(n), title=f"Beacon {n}", severity=worse.get(n, 2)) for n in range(40)
+            await env.create_alert(sourceRef=str(n), title=f"Beacon {n}", severity=worse.get(n, 2)) for n in range(20)
         ]
         asked = [await isolate(env, alert) for alert in alerts]
-        counting = await env["ben"].sees(direct_message("30 more requests for approval* since", alerts[20].id))
+        counting = await env["ben"].sees(direct_message("10 more requests for approval* since", alerts[14].id))
         await all_sent(env.bot)
-        worst = f"the worst CRITICAL: Isolate on ip 203[.]0[.]113[.]7 for 1 hour? Beacon 20 ({alerts[20].id})"
-        assert f"30 more requests for approval, {worst}, asked by anna" == counting["text"]
+        worst = f"the worst CRITICAL: Isolate on ip 203[.]0[.]113[.]7 for 1 hour? Beacon 14 ({alerts[14].id})"
+        assert f"10 more requests for approval, {worst}, asked by anna" == counting["text"]
         assert max(text_of(m).count("also asked for") for m in direct_messages(env["ben"].live_view)) == 3
         for name in ("ben", "lea"):
             messages = [m for m in direct_messages(env[name].live_view) if not m.get("ephemeral")]
@@ -185,10 +185,10 @@ async def test_of_forty_requests_each_is_asked_about_ten_and_one_message_counts_
         assert len([body for body in posts if body["channel"] == here]) == AT_MOST + 1
         counted = calls(env)  # in two channels a card and a request for each
         assert (counted["post"], counted["direct post"]) == (2 * 2 * len(alerts), 2 * (AT_MOST + 1))
-        await env.client.deny(asked[20].id, "A test")
+        await env.client.deny(asked[14].id, "A test")
         for name in ("ben", "lea"):
-            left = await env[name].sees(direct_message("30 more requests for approval* since", without="Beacon 20"))
-            assert (left["text"], len(env[name].phone)) == ("30 more requests for approval.", AT_MOST + 1)
+            left = await env[name].sees(direct_message("10 more requests for approval* since", without="Beacon 14"))
+            assert (left["text"], len(env[name].phone)) == ("10 more requests for approval.", AT_MOST + 1)
 
 
 async def test_the_worst_of_many_requests_is_shown_to_whom_it_may_be_for_as_long_as_that_is_so(tmp_path: Path) -> None:
@@ -535,7 +535,7 @@ async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_an
 
 
 async def test_who_asked_for_a_bulk_reads_all_who_decided_on_it(tmp_path: Path) -> None:
-    async with asking(tmp_path) as env:
+    async with asking(tmp_path, channels=NO_CARDS) as env:
         alerts = [await env.create_alert(sourceRef=str(n)) for n in range(21)]
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as bot:

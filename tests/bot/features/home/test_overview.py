@@ -4,11 +4,12 @@ from pathlib import Path
 
 from bot.block_kit import ids
 from bot.features.home.views import overview
+from bot.features.home.views.overview import MAX_LINES
 from core.client import CoreClient
 from core.models import Person
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.people import app_home, card_of, ephemeral, modal, text_of
-from tests.bot.running import SOC
+from tests.bot.running import NO_CARDS, SOC
 
 
 async def test_failed_lists_what_failed_for_anybody_and_repeats_it(env: FeatureEnvironment) -> None:
@@ -88,8 +89,9 @@ async def test_the_home_repeats_what_failed(env: FeatureEnvironment) -> None:
 
 
 async def test_a_bulk_counts_once_with_its_true_numbers_and_hides_nothing_older(tmp_path: Path) -> None:
-    async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60}}) as env:
-        alerts = [await env.create_alert(sourceRef=str(n)) for n in range(51)]
+    rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60}}
+    async with feature_environment(tmp_path, rules, channels=NO_CARDS) as env:
+        alerts = [await env.create_alert(sourceRef=str(n)) for n in range(MAX_LINES + 1)]
         targets = [{"objectType": "alert", "objectId": alert.id} for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as service:
             anna = service.as_user("anna@responder-bot.local")
@@ -101,8 +103,8 @@ async def test_a_bulk_counts_once_with_its_true_numbers_and_hides_nothing_older(
             await env.ended_run(alert)
         await env["anna"].command(SOC, "/responder mine")
         mine = text_of(await env["anna"].sees(modal("*Your runs* (3)")))
-        assert "❌ *Fail* on 51 targets: 0 of 51 succeeded, 51 failed · 🟠 HIGH " in mine
-        assert mine.index("🔒 *Shun* ") < mine.index("*Fail* on 51 targets")
+        assert "❌ *Fail* on 21 targets: 0 of 21 succeeded, 21 failed · 🟠 HIGH " in mine
+        assert mine.index("🔒 *Shun* ") < mine.index("*Fail* on 21 targets")
         await env["anna"].open_home()
         await env["anna"].sees(app_home("*Failed or expired in the last day* (2)"))
 
