@@ -71,10 +71,11 @@ def test_doctor_tries_both(tmp_path: Path) -> None:
     platform.machine() != "x86_64" or bool(unavailable()), reason="needs Landlock to take away, on x86_64"
 )
 def test_a_kernel_without_landlock_is_told(tmp_path: Path) -> None:
-    (tmp_path / "responder-bot.toml").write_text("[core]\nport = 9\n")
-    command = [sys.executable, "-c", WITHOUT_LANDLOCK, sys.executable, "-m", "bot.cli", "doctor"]
+    names = "advice, bwrap_cure, try_landlock, unavailable"
+    told = 'print(*advice("landlock", try_landlock(), unavailable("bwrap"), bwrap_cure()))'
+    program = f"from core.engines.confinement import {names}\n{told}"
+    command = [sys.executable, "-c", WITHOUT_LANDLOCK, sys.executable, "-c", program]
     environment = {"PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    (line,) = [line for line in ran.stdout.splitlines() if "confinement here: " in line]
-    assert line.startswith("FAIL  confinement here: nothing can confine responders here: This kernel has no Landlock")
-    assert line.endswith('install bubblewrap and set [core] confinement = "bwrap", or run Linux 6.12 or newer')
+    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("False nothing can confine responders here: This kernel has no Landlock")
+    assert ran.stdout.endswith('install bubblewrap and set [core] confinement = "bwrap", or run Linux 6.12 or newer\n')

@@ -11,9 +11,10 @@ import pytest
 
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Report
+from core.engines.job_folder import JobFolder, RunFacts
 from core.engines.process.processes import StartRecord
 from core.engines.process.starter import RunLimits, program_environment
-from core.engines.run_report import LIMIT_MESSAGES
+from core.engines.run_report import LIMIT_MESSAGES, make_report
 from core.settings import ResponderSection
 from tests.core.engines.process.conftest import (
     MakeEngine,
@@ -167,13 +168,18 @@ NO_FULL = "The responder says success, but its `full` is not an object."
         ('{"success": "yes"}', "The responder's output.json is not an object in which `success` is true or false."),
     ],
 )
-async def test_an_unusable_output_file_is_a_failure_with_the_reason(
-    make_engine: MakeEngine, text: str, message: str
-) -> None:
-    engine = make_engine()
-    report = await engine.run(await job_for(engine, "Rubbish_1_0", text=text), ProgressLog())
+def test_an_unusable_output_file_is_a_failure_with_the_reason(tmp_path: Path, text: str, message: str) -> None:
+    report = report_of(tmp_path, text)
     assert report.success is False
     assert report.message.startswith(message)
+
+
+def report_of(folder: Path, text: str) -> Report:
+    """The report of a run whose program has left this output file."""
+    output = JobFolder(folder).run / "output"
+    output.mkdir(parents=True)
+    (output / "output.json").write_text(text)
+    return make_report(JobFolder(folder), RunFacts(1, frozenset(), (), {}), "", "")
 
 
 @pytest.mark.parametrize(
@@ -217,12 +223,17 @@ async def test_a_lone_surrogate_in_the_output_is_replaced(make_engine: MakeEngin
         (None, "The responder failed and gave no reason."),
     ],
 )
-async def test_an_error_message_may_be_any_json(make_engine: MakeEngine, error: Any, message: str) -> None:
-    engine = make_engine()
-    report = await engine.run(await job_for(engine, "Failing_1_0", error=error), ProgressLog())
+def test_an_error_message_may_be_any_json(tmp_path: Path, error: Any, message: str) -> None:
+    report = report_of(tmp_path, json.dumps({"success": False, "errorMessage": error, "operations": None}))
     assert (report.success, report.message, report.error_message) == (False, message, error)
+
+
+async def test_a_failure_comes_with_its_message_and_the_input(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    report = await engine.run(await job_for(engine, "Failing_1_0", error=500), ProgressLog())
+    assert (report.success, report.error_message) == (False, 500)
     assert report.input is not None
-    assert report.input["parameters"] == {"error": error}
+    assert report.input["parameters"] == {"error": 500}
 
 
 async def test_head_and_tail_of_the_printed_text_are_kept(make_engine: MakeEngine) -> None:
