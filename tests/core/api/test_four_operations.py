@@ -180,23 +180,18 @@ async def test_running_needs_a_permission_and_listing_does_not(tmp_path: Path) -
     assert lists == [200, 200]
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "kind", "message"),
-    [
-        ({"objectType": "case_task_log", "objectId": "~99"}, 404, "AuthenticationError", "Log not found"),
-        ({"objectType": "alert", "objectId": "~99"}, 404, "NotFoundError", "Alert not found"),
-        ({"objectType": "rocket", "objectId": "~99"}, 400, "AttributeCheckingError", ""),
-        ({"objectType": "alert", "objectId": 99}, 400, "AttributeCheckingError", ""),
-        ({"objectType": "alert"}, 400, "AttributeCheckingError", "[Attribute objectId is missing]"),
-    ],
-)
-async def test_a_run_on_a_missing_object_names_it(
-    tmp_path: Path, body: dict[str, Any], status: int, kind: str, message: str
-) -> None:
+async def test_a_run_on_a_missing_object_names_it(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
-        answer = await core.send("POST", f"{ENGINE}/action", {"responderId": CLOSE, **body}, profile="analyst")
-    assert (answer.status_code, answer.json()["type"]) == (status, kind)
-    assert message in answer.json()["message"]
+        for body, status, kind, message in (
+            ({"objectType": "case_task_log", "objectId": "~99"}, 404, "AuthenticationError", "Log not found"),
+            ({"objectType": "alert", "objectId": "~99"}, 404, "NotFoundError", "Alert not found"),
+            ({"objectType": "rocket", "objectId": "~99"}, 400, "AttributeCheckingError", ""),
+            ({"objectType": "alert", "objectId": 99}, 400, "AttributeCheckingError", ""),
+            ({"objectType": "alert"}, 400, "AttributeCheckingError", "[Attribute objectId is missing]"),
+        ):
+            answer = await core.send("POST", f"{ENGINE}/action", {"responderId": CLOSE, **body}, profile="analyst")
+            assert (answer.status_code, answer.json()["type"]) == (status, kind)
+            assert message in answer.json()["message"]
 
 
 async def test_the_order_of_checks_is_401_400_403_404(tmp_path: Path) -> None:

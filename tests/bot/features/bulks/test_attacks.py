@@ -4,14 +4,12 @@ import asyncio
 import re
 from pathlib import Path
 
-import pytest
-
 from core.settings import ProtectSection
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.bulks.bulk import alerts, asked, bulk_messages, posted_to, shown, start
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import ManualClock, all_sent
-from tests.bot.people import message_in, modal, text_of
+from tests.bot.people import card_of, message_in, modal, text_of
 from tests.bot.running import OPEN, SOC, another
 
 TITLE = "Beacon to known C2"
@@ -128,14 +126,17 @@ async def test_a_channel_that_is_shared_or_archived_meanwhile_shows_nothing_of_t
         assert "2 wait for approval" in str(env["anna"].live_view.message(SOC, message["ts"]))  # Slack takes no update
 
 
-@pytest.mark.parametrize("command", ["run fail {0} {0}", "run fail {0} ~{1}"])
-async def test_the_same_id_twice_is_one(tmp_path: Path, command: str) -> None:
+async def test_the_same_id_twice_and_an_alert_with_its_observable_are_one(tmp_path: Path) -> None:
     async with feature_environment(tmp_path) as env:
-        (alert_id,) = await alerts(env, 1)
-        await env["anna"].command(SOC, f"/responder {command.format(alert_id, alert_id[1:].zfill(9))}")
-        await env["anna"].sees(message_in(SOC, "The firewall said no"))
-        (action,) = await env.client.actions("alert", alert_id)
-        assert action.bulk is None
+        for number, named in enumerate(("{0} {0}", "{0} ~{1}", "{0} {2}")):
+            alert = await env.create_alert(sourceRef=f"{number}")
+            (artifact,) = alert.artifacts
+            given = named.format(alert.id, alert.id[1:].zfill(9), artifact.id)
+            await env["anna"].command(SOC, f"/responder run fail {given}")
+            await env["anna"].sees(card_of(alert, "The firewall said no"))
+            found = (env.client.actions("case_artifact", artifact.id), env.client.actions("alert", alert.id))
+            (action,) = [run for runs in await asyncio.gather(*found) for run in runs]
+            assert action.bulk is None
 
 
 async def test_who_has_lost_access_reads_nothing_more_of_a_bulk(tmp_path: Path) -> None:

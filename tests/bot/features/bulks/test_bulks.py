@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from bot.app import running
 from bot.block_kit import ids
 from bot.block_kit.notices import CHANGED
@@ -136,28 +134,19 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [1, 1, 1]
 
 
-async def test_after_a_week_the_message_gets_new_buttons_once_one_is_pressed(tmp_path: Path) -> None:
-    async with feature_environment(tmp_path, RULES) as env:
-        await start(env, "anna", "tell", await alerts(env, 2))
-        message = await shown(env, "2 of 2 succeeded")
-        stores.rows(env.folder / "core.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
-        await env["anna"].presses("Show each", message)
-        await env["anna"].reads("This button is too old")
-        old = message["blocks"][-1]["elements"][-1]["value"]
-        await env["anna"].sees(updated(message, without=old))
-        await env["anna"].presses("Show each", message)
-        await env["anna"].sees(modal("succeeded"))
-
-
-async def test_after_a_week_what_told_its_end_to_who_asked_gets_new_buttons_too(tmp_path: Path) -> None:
+async def test_after_a_week_a_message_of_a_bulk_gets_new_buttons_once_one_is_pressed(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         await start(env, "anna", "fail", await alerts(env, 2))
-        message = await env["anna"].sees(direct_message("0 of 2 succeeded, 2 failed"))
-        stores.rows(env.folder / "core.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
-        await env["anna"].presses("Show each", message)
-        await env["anna"].reads("This button is too old")
-        old = message["blocks"][-1]["elements"][-1]["value"]
-        await env["anna"].sees(updated(message, without=old))
+        failed = "0 of 2 succeeded, 2 failed"
+        for message in (await shown(env, failed), await env["anna"].sees(direct_message(failed))):
+            stores.rows(env.folder / "core.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
+            await env["anna"].presses("Show each", message)
+            await env["anna"].reads("This button is too old")
+            old = message["blocks"][-1]["elements"][-1]["value"]
+            await env["anna"].sees(updated(message, without=old))
+            await env["anna"].presses("Show each", message)
+            each = await env["anna"].sees(modal("The firewall said no."))
+            await env["anna"].close(each["id"])
 
 
 async def test_the_message_goes_on_after_the_bot_was_down_in_the_middle(tmp_path: Path) -> None:
@@ -181,23 +170,21 @@ async def test_the_message_goes_on_after_the_bot_was_down_in_the_middle(tmp_path
         assert len(bulk_messages(env["anna"].live_view)) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "command", "answer"),
-    [
-        ("eve", "run tell {ids}", "You can't run responders"),
-        ("anna", "run nosuch {ids}", "There is no responder"),
-        ("anna", "run vendor ban {ids}", "Which list"),
-        ("anna", "run tell ~777771 ~777772", "You may see none of these 2 targets"),
-        ("anna", "run tell " + " ".join(f"~{n}" for n in range(1, 102)), "At most 100 targets at once, not 101"),
-    ],
-)
-async def test_what_cannot_run_on_several_says_why(tmp_path: Path, name: str, command: str, answer: str) -> None:
+async def test_what_cannot_run_on_several_says_why(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         alert_ids = await alerts(env, 2)
-        await env[name].command(SOC, f"/responder {command.format(ids=' '.join(alert_ids))}")
-        await env[name].reads(answer)
-        assert [await env.client.actions("alert", one) for one in alert_ids] == [[], []]
-        assert bulk_messages(env[name].live_view) == []
+        given = " ".join(alert_ids)
+        for name, command, answer in (
+            ("eve", f"tell {given}", "You can't run responders"),
+            ("anna", f"nosuch {given}", "There is no responder"),
+            ("anna", f"vendor ban {given}", "Which list"),
+            ("anna", "tell ~777771 ~777772", "You may see none of these 2 targets"),
+            ("anna", "tell " + " ".join(f"~{n}" for n in range(1, 102)), "At most 100 targets at once, not 101"),
+        ):
+            await env[name].command(SOC, f"/responder run {command}")
+            await env[name].reads(answer)
+            assert [await env.client.actions("alert", one) for one in alert_ids] == [[], []]
+            assert bulk_messages(env[name].live_view) == []
 
 
 async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Path) -> None:
@@ -380,23 +367,14 @@ async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> Non
         assert bulk_messages(env["anna"].live_view) == []
 
 
-async def test_an_alert_and_its_observable_are_not_several(tmp_path: Path) -> None:
-    async with feature_environment(tmp_path, RULES) as env:
-        alert = await env.create_alert()
-        artifact = alert.artifacts[0].id
-        await env["anna"].command(SOC, f"/responder run fail {alert.id} {artifact}")
-        await env["anna"].sees(message_in(SOC, "The firewall said no"))
-        (action,) = await env.client.actions("case_artifact", artifact)
-        assert action.object_id == artifact
-        assert action.bulk is None
-
-
 async def test_a_bulk_tells_what_somebody_undid_from_what_ended_on_time(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60}}) as env:
         alert_ids = await alerts(env, 2)
         question = await asked(env, "anna", "shun", alert_ids)
         await env["anna"].presses("Shun (2)", question)
         message = await shown(env, "2 in force until")
+        await env["anna"].command(SOC, "/responder mine")
+        await env["anna"].reads("*Shun* on 2 targets: 2 in force until <!date^")
         await env["ben"].presses("Show each", message)
         each = await env["ben"].sees(modal("Undo now"))
         await env["ben"].confirms("Undo now", each, beside=alert_ids[1])
@@ -481,14 +459,6 @@ async def test_who_asked_withdraws_all_on_the_message_and_nobody_else(tmp_path: 
         form = await env["anna"].confirms("Withdraw all", await env["anna"].sees(modal("Withdraw all")))
         assert all(one in text_of(form) for one in alert_ids)
         assert "Withdraw all" not in text_of(await shown(env, "nothing was run, 2 withdrawn"))
-
-
-async def test_a_bulk_in_force_is_called_that_in_the_list_of_ones_own(tmp_path: Path) -> None:
-    async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60}}) as env:
-        await start(env, "anna", "shun", await alerts(env, 2))
-        await shown(env, "2 in force until")
-        await env["anna"].command(SOC, "/responder mine")
-        await env["anna"].reads("*Shun* on 2 targets: 2 in force until <!date^")
 
 
 async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone(tmp_path: Path) -> None:
@@ -648,24 +618,16 @@ async def test_undo_all_says_what_waits_for_approval(tmp_path: Path) -> None:
         assert len(await env.client.measures()) == 2
 
 
-async def test_what_waits_already_is_not_promised_again(tmp_path: Path) -> None:
-    async with feature_environment(tmp_path) as env:
-        waiting, other = await alerts(env, 2)
-        await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": waiting})
-        text = text_of(await asked(env, "anna", "isolate", [waiting, other]))
-        assert "*Runs on 1 target*" in text
-        refused = f"*Will be refused on 1 target*\\n• {waiting}: already waiting for approval since <!date^"
-        assert refused in text
-        assert ", started by admin; approve, deny or withdraw that first" in text
-
-
 async def test_each_of_several_is_refused_for_its_own_reason(tmp_path: Path) -> None:
     """An alert without an address is not said to have the open run of the one before it."""
     async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
         (waiting, other), (bare,) = await alerts(env, 2), await alerts(env, 1, artifacts=[])
         await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": waiting})
         text = text_of(await asked(env, "anna", "isolate", [waiting, bare, other]))
-        assert f"• {waiting}: already waiting for approval since " in text
+        assert "*Runs on 1 target*" in text
+        assert "*Will be refused on 2 targets*\\n" in text
+        assert f"• {waiting}: already waiting for approval since <!date^" in text
+        assert ", started by admin; approve, deny or withdraw that first" in text
         assert f"• {bare}: " in text
         assert f"• {bare}: already" not in text
 
