@@ -421,7 +421,6 @@ class Dispatcher:
             user=interaction.user,
             channel=interaction.channel,
             text=item.text,
-            trigger_id=interaction.trigger_id,
             linked=person,
             core=services.core.as_user(person.login, origin) if person else services.core,
             services=services,

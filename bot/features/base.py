@@ -71,7 +71,6 @@ class Context:
     user: str
     channel: str
     text: str
-    trigger_id: str
     linked: Person | None
     core: "CoreClient"  # on behalf of that person
     services: Services

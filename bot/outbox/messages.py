@@ -298,13 +298,13 @@ def suspected_duplicates(reads: Reads, now: int) -> list[Row]:
 
 
 def problems(reads: Reads) -> list[Row]:
-    """What can't be delivered, by channel and sentence, with how many messages wait and since when."""
+    """What can't be delivered, by channel and sentence, with how many messages wait."""
     return reads.rows(
-        f"""SELECT channel, problem, count(*) AS n, min(since) AS since FROM (
-              SELECT channel, problem, pending_since AS since FROM message INDEXED BY message_pending
+        f"""SELECT channel, problem, count(*) AS n FROM (
+              SELECT channel, problem FROM message INDEXED BY message_pending
               WHERE problem <> '' AND {PENDING}
               UNION ALL
-              SELECT m.channel, f.problem, m.pending_since FROM file f JOIN message m ON m.key = f.message_key
+              SELECT m.channel, f.problem FROM file f JOIN message m ON m.key = f.message_key
               WHERE f.problem <> '' AND f.status <> 'shown') AS found
             GROUP BY channel, problem ORDER BY channel"""
     )

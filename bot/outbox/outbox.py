@@ -33,12 +33,11 @@ POLL_S = 0.2  # how soon a request of another replica is seen
 
 @dataclass(frozen=True)
 class DeliveryProblem:
-    """What keeps messages from a channel, for `doctor`; since when, in ms."""
+    """What keeps messages from a channel, for `doctor`."""
 
     channel: str
     message: str
     waiting: int
-    since: int
 
 
 class MessageOutbox:
@@ -328,9 +327,9 @@ class MessageOutbox:
     async def problems(self) -> list[DeliveryProblem]:
         """What can't be delivered, and why."""
         rows = await self._store.read(messages.problems)
-        problems = [DeliveryProblem(row["channel"], row["problem"], row["n"], row["since"]) for row in rows]
+        problems = [DeliveryProblem(row["channel"], row["problem"], row["n"]) for row in rows]
         if self.sender.problem and not problems:
-            problems.append(DeliveryProblem("", self.sender.problem, await self.waiting(), self._clock()))
+            problems.append(DeliveryProblem("", self.sender.problem, await self.waiting()))
         return problems
 
 
