@@ -14,7 +14,7 @@ from bot.app.channels import Channels
 from bot.app.transports import EVENTS_PATH, web_client
 from bot.doctor import examples
 from bot.features.base import Check
-from bot.features.help.doctor import core_checks
+from bot.features.help import core_checks
 from bot.outbox.errors import SLACK_FAILURES, classify, classify_connection, classify_upload
 from bot.settings import BotSettings
 from core.client import CoreClient

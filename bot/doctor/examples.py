@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from bot.clearance import RedactedView, Subject
+from bot.features import templates
 from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.close import close_view
@@ -12,7 +13,6 @@ from bot.features.approvals import views as approvals
 from bot.features.home.views import home, overview
 from bot.features.runs.views import inputs, questions, run_form
 from bot.features.runs.views.request import RunRequest
-from bot.features.templates import views as templates
 from bot.features.undos import views as undos
 from bot.message import Message
 from core.models import (

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from bot.block_kit import ids
+from bot.features import help, templates
 from bot.features.alert_groups import handlers as alert_groups
 from bot.features.alerts import assign, close, details, find, overflow
 from bot.features.approvals import handlers as approvals
@@ -12,12 +13,9 @@ from bot.features.base import Command, Entry, Feature
 from bot.features.bulks import handlers as bulks
 from bot.features.cases import handlers as cases
 from bot.features.command_text import normalize
-from bot.features.help import doctor
-from bot.features.help import handlers as help
 from bot.features.home import active, overview
 from bot.features.home import handlers as home
 from bot.features.runs import actions, choose, clicks, command, form, listing, menu
-from bot.features.templates import handlers as templates
 from bot.features.undos import handlers as undos
 
 FEATURES: tuple[Feature, ...] = (  # in the order of `help`
@@ -34,7 +32,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     approvals.FEATURE,
     cases.FEATURE,
     templates.FEATURE,
-    doctor.FEATURE,
     help.FEATURE,
     undos.FEATURE,
     menu.FEATURE,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bot.block_kit import modals, notices
 from bot.clearance import RedactedView, Subject
+from bot.features import templates
 from bot.features.alerts.views import details, replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.approvals import views as approvals
@@ -18,7 +19,6 @@ from bot.features.home.views import home, overview
 from bot.features.responders import views as responders
 from bot.features.runs.views import inputs, questions, run_form, runs
 from bot.features.runs.views.request import RunRequest
-from bot.features.templates import views as templates
 from bot.features.undos import views as undos
 from bot.message import Message
 from bot.slack_emulator.limits import problems

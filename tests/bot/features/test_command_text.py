@@ -14,7 +14,7 @@ from bot.features.command_text import (
     split_name_and_id,
     split_words,
 )
-from bot.features.help.handlers import MISTYPED, UNKNOWN
+from bot.features.help import MISTYPED, UNKNOWN
 from bot.features.registry import COMMANDS, command_for
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bot.block_kit import modals
-from bot.features.templates import views as templates
+from bot.features import templates
 
 
 def submitted(typed: dict[str, str]) -> dict[str, Any]:

@@ -1,19 +1,54 @@
-"""The modal that creates a case template, and what is submitted with it."""
+"""`/responder template`: the modal that creates a case template, and what is submitted with it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from bot.block_kit import ids, modals
+from bot.block_kit import ids, modals, notices
 from bot.block_kit.text import context, foreign, foreign_plain, section
+from bot.features.base import Ack, Command, Context, Entry, Feature, Json
+from bot.features.payload import view_of
+from bot.features.responses import require_permission
 from bot.message import Block
+from core.common.errors import ResponderBotError
 from core.common.words import count
 from core.models import SEVERITY_NAMES, TLP_NAMES, CaseTemplate
 
 LEVELS = [(str(n), name) for n, name in enumerate(TLP_NAMES)]
 SEVERITIES = [(str(n), SEVERITY_NAMES[n]) for n in range(1, 5)]
 TITLE = "New case template"
+
+
+async def on_template_command(context: Context) -> None:
+    """Open the modal."""
+    require_permission(context, "manageCaseTemplate")
+    await context.show_modal(template_view())
+
+
+async def on_template_view(context: Context) -> Json:
+    """Create the template, or show each error at its field."""
+    view = view_of(context)
+    filled = parse_submission(view)
+    if filled.errors:
+        return modals.errors(filled.errors)
+    try:
+        created = await context.core.create_case_template(filled.body)
+    except ResponderBotError as error:
+        return _core_error(error, view)
+    return modals.update(created_view(created))
+
+
+def _core_error(error: ResponderBotError, view: modals.View) -> Json:
+    """Core's error at the field that it is about; a name that is taken at the name."""
+    if error.code not in ("exists", "invalid_fields"):
+        return modals.problem(notices.sentence(error))
+    if error.code == "exists" or not error.fields:
+        return modals.errors({"name": error.message})
+    return modals.errors(errors_by_block(error.fields, modals.labels(view)))
+
+
+# --- the modal ------------------------------------------------------------------------------------------------------
 
 
 def template_view() -> dict[str, Any]:
@@ -157,3 +192,13 @@ def created_view(template: CaseTemplate) -> dict[str, Any]:
     about += f"{count(len(template.tasks), 'task')} and {count(len(template.custom_fields), 'custom field')}."
     blocks = [section(about), context("Use it: Make a case on a card, or `/responder case` and the id of an alert.")]
     return modals.modal("Template created", blocks, callback_id=ids.NOTICE_VIEW)
+
+
+FEATURE = Feature(
+    commands={
+        "template": Command(
+            Entry(on_template_command, modal_title=TITLE), "template", "make a case template", "manageCaseTemplate"
+        )
+    },
+    views={ids.TEMPLATE_VIEW: Entry(on_template_view, Ack.RESPONSE)},
+)

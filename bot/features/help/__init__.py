@@ -1,1 +1,0 @@
-"""What somebody can do, and why something doesn't work."""
