@@ -223,12 +223,19 @@ _FIELD_PATH = "customFields."
 
 
 class FieldsUpdate(Input):
-    """An update of single custom fields, and with tags to add or remove.
+    """What an update of an alert and of a case may both set.
 
     `customFields` replaces all custom fields; a key such as `customFields.unit.string` or `customFields.unit` replaces
     one.
     """
 
+    title: Text | None = None
+    description: str | None = None
+    severity: Severity | None = None
+    tlp: Level | None = None
+    pap: Level | None = None
+    tags: Tags | None = None
+    custom_fields: CustomFields | None = None
     add_tags: Tags | None = None
     remove_tags: Tags | None = None
     named_fields: SkipJsonSchema[bool] = Field(False, exclude=True)
@@ -262,16 +269,9 @@ class FieldsUpdate(Input):
 class AlertUpdate(FieldsUpdate):
     """`PATCH /api/alert/{id}`; absent fields keep their values, and so does null but for `assignee`."""
 
-    title: Text | None = None
-    description: str | None = None
-    severity: Severity | None = None
     date: Millis | None = None
-    tags: Tags | None = None
-    tlp: Level | None = None
-    pap: Level | None = None
     external_link: str | None = None
     follow: bool | None = None
-    custom_fields: CustomFields | None = None
     status: AlertStatus | None = None
     assignee: str | None = Field(None, max_length=254, description="a login; null or an empty text for nobody")
     summary: str | None = Field(None, description="why it is closed; a change of the status without it clears it")
@@ -295,21 +295,14 @@ class AlertsUpdate(AlertUpdate):
 class CaseUpdate(FieldsUpdate):
     """`PATCH /api/case/{id}`; absent fields keep their values."""
 
-    title: Text | None = None
-    description: str | None = None
-    severity: Severity | None = None
     start_date: Millis | None = None
     end_date: Millis | None = None
     owner: str | None = Field(None, description="a login; an empty text for nobody")
     flag: bool | None = None
-    tlp: Level | None = None
-    pap: Level | None = None
-    tags: Tags | None = None
     status: CaseStatus | None = None
     resolution_status: str | None = None
     impact_status: str | None = None
     summary: str | None = None
-    custom_fields: CustomFields | None = None
 
 
 class TaskUpdate(Input):

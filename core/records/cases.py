@@ -1,7 +1,7 @@
 """Cases, with their tasks, logs and artifacts (core/docs/semantics.md#cases-tasks-logs-and-artifacts)."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from core.authorization import Caller
@@ -63,22 +63,18 @@ class Cases(Records):
     async def add_task(self, caller: Caller, case_id: str, request: TaskInput) -> Task:
         """Add a task to a case. Raises ResponderBotError("not_found")."""
 
-        def work(tx: Transaction, now: int) -> Task:
-            number = _number(tx, "case", case_id)
-            clearance.require(tx, caller, number, "create task")
+        def add(tx: Transaction, number: int, now: int) -> Task:
             return new_tasks(tx, load_case(tx, number), [request], caller.login, now)[0]
 
-        return await self._change(work)
+        return await self._on(caller, "case", case_id, "create task", add)
 
     async def add_log(self, caller: Caller, task_id: str, request: LogInput) -> Log:
         """Add a log to a task; a `Waiting` task becomes `InProgress`. Raises ResponderBotError("not_found")."""
-        number = _parsed("case_task", task_id)
 
-        def work(tx: Transaction, now: int) -> Log:
-            clearance.require(tx, caller, number, "create log")
+        def add(tx: Transaction, number: int, now: int) -> Log:
             return new_log(tx, load_task(tx, number), request, caller.login, now)
 
-        return await self._change(work)
+        return await self._on(caller, "case_task", task_id, "create log", add)
 
     async def add_artifacts(self, caller: Caller, case_id: str, request: ArtifactsInput) -> list[Artifact]:
         """Add artifacts to a case, all or none.
@@ -87,66 +83,55 @@ class Cases(Records):
         """
         new = artifacts.expand_artifacts([request])
 
-        def work(tx: Transaction, now: int) -> list[Artifact]:
-            number = _number(tx, "case", case_id)
-            clearance.require(tx, caller, number, "create artifact")
-            case = load_case(tx, number)
-            return artifacts.add_to_case(tx, case, new, caller.login, now, caller.why_not_cleared)
+        def add(tx: Transaction, number: int, now: int) -> list[Artifact]:
+            return artifacts.add_to_case(tx, load_case(tx, number), new, caller.login, now, caller.why_not_cleared)
 
-        return await self._change(work)
+        return await self._on(caller, "case", case_id, "create artifact", add)
 
     async def update_case(self, caller: Caller, case_id: str, request: CaseUpdate) -> Case:
         """Change named fields. Raises ResponderBotError: not_found, bad_request (too many tags or fields)."""
 
-        def work(tx: Transaction, now: int) -> Case:
-            number = _number(tx, "case", case_id)
-            clearance.require(tx, caller, number, "change case")
+        def change(tx: Transaction, number: int, now: int) -> Case:
             case = load_case(tx, number)
             changes = requested_changes(request, case)
             if request.status in ("Resolved", "Duplicate"):
                 changes.setdefault("end_date", now)
             return save_case(tx, case.model_copy(update=changes), caller.login, now, before=case)
 
-        return await self._change(work)
+        return await self._on(caller, "case", case_id, "change case", change)
 
     async def update_task(self, caller: Caller, task_id: str, request: TaskUpdate) -> Task:
         """Change what the request names. Raises ResponderBotError("not_found")."""
-        number = _parsed("case_task", task_id)
 
-        def work(tx: Transaction, now: int) -> Task:
-            clearance.require(tx, caller, number, "change task")
+        def change(tx: Transaction, number: int, now: int) -> Task:
             return save_task(tx, load_task(tx, number).model_copy(update=requested_changes(request)), caller.login, now)
 
-        return await self._change(work)
+        return await self._on(caller, "case_task", task_id, "change task", change)
 
     async def update_log(self, caller: Caller, log_id: str, request: LogUpdate) -> Log:
         """Change what the request names. Raises ResponderBotError("not_found")."""
-        number = _parsed("case_task_log", log_id)
 
-        def work(tx: Transaction, now: int) -> Log:
-            clearance.require(tx, caller, number, "change log")
+        def change(tx: Transaction, number: int, now: int) -> Log:
             log = Log.model_validate_json(_row(tx, "case_task_log", number)["doc"])
             changed = log.model_copy(update=requested_changes(request))
             return _save(tx, "case_task_log", changed, caller.login, now)
 
-        return await self._change(work)
+        return await self._on(caller, "case_task_log", log_id, "change log", change)
 
     async def update_artifact(self, caller: Caller, artifact_id: str, request: ArtifactUpdate) -> Artifact:
         """Change what the request names.
 
         Raises ResponderBotError: not_found, exists if an equal one is there, bad_request for a text as a file.
         """
-        number = _parsed("case_artifact", artifact_id)
 
-        def work(tx: Transaction, now: int) -> Artifact:
-            clearance.require(tx, caller, number, "change artifact")
+        def change(tx: Transaction, number: int, now: int) -> Artifact:
             stored = artifacts.load(tx, number)
             changed = stored.artifact.model_copy(update=requested_changes(request))
             if changed.data_type != stored.artifact.data_type:
                 changed = artifacts.with_new_type(tx, stored, changed)
             return artifacts.save(tx, changed, caller.login, now)
 
-        return await self._change(work)
+        return await self._on(caller, "case_artifact", artifact_id, "change artifact", change)
 
     async def get_task(self, task_id: str) -> Task:
         """A task by its id. Raises ResponderBotError("not_found")."""
@@ -169,6 +154,18 @@ class Cases(Records):
     async def search(self, kind: Kind, request: SearchInput) -> SearchResult:
         """Search cases, tasks, logs or artifacts. Raises ResponderBotError("bad_request") for an invalid query."""
         return await search(self._database, kind, request)
+
+    async def _on(
+        self, caller: Caller, kind: Kind, text: str, purpose: str, change: Callable[[Transaction, int, int], T]
+    ) -> T:
+        """Change what has this id, or this case number, or what is in it, if the caller may see it."""
+
+        def work(tx: Transaction, now: int) -> T:
+            number = _number(tx, kind, text)
+            clearance.require(tx, caller, number, purpose)
+            return change(tx, number, now)
+
+        return await self._change(work)
 
     async def _json(self, kind: Kind, text: str) -> str:
         row = await self._database.read(lambda reads: _row(reads, kind, _number(reads, kind, text)))
