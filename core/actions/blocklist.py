@@ -13,6 +13,7 @@ from core.authorization import COMMAND_LINE, Caller, full_login
 from core.common.clock import HOUR_MS, Clock, as_time
 from core.common.database import Database, Reads, Transaction
 from core.common.errors import ResponderBotError, bad_request
+from core.common.words import some_of
 from core.models import TargetArtifact
 from core.protection import ListName, MalformedError, Parsed, parse
 from core.protection.blockable import DATA_TYPES, LIST_OF, hint
@@ -169,14 +170,17 @@ def remove(tx: Transaction, text: str, now: int) -> list[str]:
 
 
 def notes(reads: Reads, artifacts: Sequence[TargetArtifact], now: int) -> list[str]:
-    """What somebody should know before they block one of these: what it also hits, and that nothing reads the list."""
+    """What somebody should know before they block one of these: what it also hits, and who reads the list."""
     hints = (hint(Parsed(artifact.kind, artifact.data)) for artifact in artifacts)
-    read = {row["list"] for row in stored.readers(reads) if now - row["at"] < UNREAD_MS}
-    unread = [f"{name}.txt" for name in sorted({*block_readers.lists_of(artifacts)} - read)]
-    lists = f"list{'s' * (len(unread) > 1)} {', '.join(unread)}"
+    lists = block_readers.lists_of(artifacts)
+    found = [row for row in stored.readers(reads) if row["list"] in lists and now - row["at"] < UNREAD_MS]
+    by = dict.fromkeys(row["login"].partition("@")[0] for row in found)
+    read = [f"the block list is read by {some_of([*by], SHOWN_HINTS)}"] if by else []
+    unread = [f"{name}.txt" for name in lists if name not in {row["list"] for row in found}]
     cure = "`responder-bot user add NAME --profile reader` makes a firewall's key"
-    unread = [f"⚠ nothing reads the block {lists}: {cure}"] if unread else []
-    return [*[*filter(None, hints)][:SHOWN_HINTS], *unread]
+    if unread:
+        read.append(f"⚠ nothing reads the block list{'s' * (len(unread) > 1)} {', '.join(unread)}: {cure}")
+    return [*[*filter(None, hints)][:SHOWN_HINTS], *read]
 
 
 def _around(target: Parsed, known: Sequence[tuple[Parsed, int]]) -> str:

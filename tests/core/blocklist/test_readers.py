@@ -114,7 +114,7 @@ async def test_what_nobody_reads_is_said_before_the_click_with_what_else_a_block
         hint,
         "⚠ nothing reads the block list ip.txt: `responder-bot user add NAME --profile reader` makes a firewall's key",
     ]
-    assert after == [hint]
+    assert after == [hint, "the block list is read by edge-fw"]
 
 
 async def test_health_names_a_reader_that_stopped(tmp_path: Path) -> None:

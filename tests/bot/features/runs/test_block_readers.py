@@ -30,6 +30,8 @@ async def test_the_form_and_the_card_say_who_reads_what_is_blocked_and_who_still
             await read(name)
         while len(await env.core.core.database.read(stored.readers)) < len(keys):  # noqa: ASYNC110 - its own pace
             await asyncio.sleep(0.05)
+        await env["anna"].command(SOC, f"/responder run {BLOCK} {alert.id} 203.0.113.7")
+        form = await env["anna"].sees(modal("The block list is read by dc-fw, edge-fw", without="nothing reads"))
         await env["anna"].submits(form)
         await env["anna"].sees(card_of(alert, "in force until", "not read yet by dc-fw, edge-fw"))
         await read("edge-fw")
