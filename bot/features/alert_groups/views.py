@@ -6,7 +6,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals
 from bot.block_kit.elements import actions, button_element, pages
-from bot.block_kit.subjects import SIGNS, by_ioc, headline, severities
+from bot.block_kit.subjects import SIGNS, headline, severities
 from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
     clip,
@@ -23,6 +23,7 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView, Subject, defang
 from bot.features.alerts.views import close as close_views
+from bot.features.alerts.views.details import first_observables
 from bot.features.cases import views as cases
 from bot.features.responders.views import several_button
 from bot.features.runs.views import runs
@@ -33,7 +34,6 @@ from core.models import SEVERITY_NAMES
 
 MOST = 5  # of titles, sources and observables
 PAGE = 10  # alerts in the modal
-NAMED = 2  # observables of each
 TITLE_LIMIT = 200
 MUTE = "Mute"
 MUTES = (("1", "1 hour"), ("8", "8 hours"), ("morning", "Until morning"))
@@ -219,8 +219,7 @@ def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds)
     if alert.subject is None:
         return [section(f"{alert.id} · deleted since")]
     view = RedactedView(alert.subject, clearance)
-    head, found = headline(view), by_ioc(view.artifacts())[:NAMED]
-    on = [foreign(f"{one.data_type} {defang(view.text(one.label), one.data_type)}", TITLE_LIMIT) for one in found]
+    head, on = headline(view), first_observables(view)
     card = f"<{alert.link}|its card>" if alert.link else ""
     about = context(" · ".join(part for part in (*on, alert.id, slack_date(alert.at), card) if part))
     if card:

@@ -1,20 +1,25 @@
 """Alerts for one person: what a search found, and one in full."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.block_kit import ids, notices
 from bot.block_kit.elements import actions, button_element, listed, pages
-from bot.block_kit.subjects import by_ioc, headline, observable, with_menu
+from bot.block_kit.subjects import SIGNS, by_ioc, headline, observable, severities, with_menu
 from bot.block_kit.text import code, context, defang_indicators, foreign, person_name, section, slack_date
-from bot.clearance import RedactedView, Subject, withheld
+from bot.clearance import RedactedView, Subject, defang, withheld
 from bot.features.alerts.views.card import STATUS_WORDS, repeats, status_line
 from bot.features.responders.views import menu_block, several_button
 from bot.message import Block, ButtonIds, Intent, Message
+from bot.storms import common
 from core.common.words import count
 from core.models import TLP_NAMES, Alert
 
 FOUND_TEXT_LIMIT = 500  # characters of what somebody looked for
+LINES_SHOWN = 15
+TITLE_LIMIT = 200
+NAMED = 2  # observables of each alert of several
 
 
 ARTIFACTS_SHOWN = 40  # in Details at once
@@ -51,30 +56,47 @@ def alert_in_full(
 
 
 def found_alerts(
-    alerts: Sequence[Alert], text: str, *, more: bool, clearance: int, button: ButtonIds, channel: str = ""
+    lines: Mapping[str, Sequence[Alert]], text: str, *, more: bool, clearance: int, button: ButtonIds, channel: str = ""
 ) -> Message:
-    """Alerts that somebody in `channel` looked for, the newest day first, each with Details."""
-    shown_text = code(text, 100)
-    if not alerts:
+    """Alerts that somebody in `channel` looked for, the newest day first, by the key of their group or their id."""
+    shown_text, total = code(text, 100), sum(map(len, lines.values()))
+    if not lines:
         return notices.notice(f"No alert that you may see contains {shown_text}.")
-    number = f"{'First ' if more else ''}{count(len(alerts), 'alert')}"
+    number = f"{'First ' if more else ''}{count(total, 'alert')}"
     blocks: list[Block] = [section(f"*{number}* with {shown_text}, newest day first, worst first in a day")]
-    for alert in alerts:
-        view = RedactedView(Subject.alert(alert), clearance)
-        value, about = button(Intent("details", alert.id)), f"{alert.id} {view.title()}"
-        blocks.append(
-            section(
-                f"{headline(view)['text']['text']}\n{alert.id} · {foreign(view.text(alert.source), 60)} · "
-                f"{STATUS_WORDS[alert.status]} · {slack_date(alert.date)}",
-                accessory=button_element("Details", ids.DETAILS, value, of=alert.id, about=about),
-            )
-        )
-    if len(alerts) > 1:
+    for key, together in [*lines.items()][:LINES_SHOWN]:
+        alert, numbers = together[0], Counter(alert.severity for alert in together)
+        view, counts = RedactedView(Subject.alert(alert), clearance), [numbers[n] for n in (1, 2, 3, 4)]
+        of_group = group_line(view, counts, key, alert.date, button)
+        blocks.append(of_group if len(together) > 1 else _found(alert, view, button))
+    if total > 1:
         several = Intent("several_found", "", f"{channel} {text[:FOUND_TEXT_LIMIT]}")
         blocks.append(actions(several_button(several, button)))
-    if more:
+    if more or len(lines) > LINES_SHOWN:
         blocks.append(context("There are more. Add a word to find fewer."))
     return Message(f"{number} with {shown_text}", tuple(blocks))
+
+
+def first_observables(view: RedactedView) -> list[str]:
+    """`ip 198[.]51[.]100[.]7`: the first that may be shown, IOCs first; mrkdwn."""
+    found = by_ioc(view.artifacts())[:NAMED]
+    return [foreign(f"{one.data_type} {defang(view.text(one.label), one.data_type)}", TITLE_LIMIT) for one in found]
+
+
+def group_line(view: RedactedView, counts: Sequence[int], key: str, at: int, button: ButtonIds) -> Block:
+    """How many alerts of a group there are of each severity, and what all say; `view` is of the worst."""
+    worst, *others = severities(counts).split(", ")
+    title = foreign(defang_indicators(common(view.title())), TITLE_LIMIT)
+    show = button_element("Show alerts", ids.GROUP_ALERTS, button(Intent("group_alerts", key, "0")), of=key)
+    line = f"{', '.join([worst.upper(), *others])}: {title} (one group) · {slack_date(at, '{ago}')}"
+    return section(f"{SIGNS[view.subject.severity]} {line}", accessory=show)
+
+
+def _found(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
+    facts = [alert.id, foreign(view.text(alert.source), 60), STATUS_WORDS[alert.status], slack_date(alert.date)]
+    line, about = " · ".join([*facts, *first_observables(view)]), f"{alert.id} {view.title()}"
+    details = button_element("Details", ids.DETAILS, button(Intent("details", alert.id)), of=alert.id, about=about)
+    return section(f"{headline(view)['text']['text']}\n{line}", accessory=details)
 
 
 def _facts(alert: Alert, view: RedactedView) -> list[str]:

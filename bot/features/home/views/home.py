@@ -6,16 +6,14 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.subjects import SIGNS, severities
 from bot.block_kit.text import (
     context,
-    defang_indicators,
-    foreign,
     person_name,
     section,
     slack_date,
 )
 from bot.clearance import RedactedView, Subject
+from bot.features.alerts.views.details import group_line
 from bot.features.approvals import views as approvals
 from bot.features.bulks import views as bulks
 from bot.features.responders.views import several_button
@@ -23,14 +21,12 @@ from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent
-from bot.storms import common
 from core.models import TLP_NAMES, Action, BulkCounts, Person, Policy
 
 MAX_SHOWN = 8  # of each part
 MAX_REQUESTS = 3  # so that the worst alert is on a phone's first screen
 MAX_UNASSIGNED = 5
 NOBODY = "Nobody works on"
-TITLE_LIMIT = 200  # characters
 
 
 @dataclass(frozen=True)
@@ -168,14 +164,11 @@ def _size(alert: HomeAlert) -> int:
 
 def _alert(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
     """Its line, with Assign to me where nobody works on it; of a group how many there are, with Show alerts."""
-    view, at = RedactedView(alert.subject, person.clearance), slack_date(alert.raised_at, "{ago}")
+    view = RedactedView(alert.subject, person.clearance)
     if _size(alert) > 1:
-        worst, *others = severities(alert.counts).split(", ")
-        title = foreign(defang_indicators(common(view.title())), TITLE_LIMIT)
-        line = f"{SIGNS[alert.subject.severity]} {', '.join([worst.upper(), *others])}: {title} (one group) · {at}"
-        value = button(Intent("group_alerts", alert.group, "0"))
-        return section(line, accessory=button_element("Show alerts", ids.GROUP_ALERTS, value, of=alert.group))
+        return group_line(view, alert.counts, alert.group, alert.raised_at, button)
     case = "case " if alert.subject.kind == "case" else ""
+    at = slack_date(alert.raised_at, "{ago}")
     line = f"{runs.sign(view)}{case}{runs.on_what(alert.subject, view, alert.link)} · {at}"
     if alert.is_assigned or "manageAlert" not in person.permissions:
         return section(line)

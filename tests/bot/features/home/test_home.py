@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tests.bot.features.alert_groups.grouping import group_card, grouping_bot, post
 from tests.bot.people import app_home, modal, text_of
+from tests.bot.running import SOC
 
 
 async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -> None:
@@ -24,4 +25,11 @@ async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -
         assert shown.index(f"|Wazuh 92052 on LT-0231> ({critical})") < shown.index("60 HIGH")
         assert "🔴 CRITICAL <" in shown
         await anna.presses("Show alerts", home, beside="one group")
+        await anna.sees(modal("of 75 alerts, worst first"))
+        await env.post_alert(title="Logon failed on LT-7", severity=3, sourceRef="lone", tlp=2)
+        await anna.command(SOC, "/responder find logon")
+        found = await anna.sees(modal("*76 alerts* with"))
+        (line,) = [block["text"]["text"] for block in found["blocks"] if "one group" in text_of({"blocks": block})]
+        assert line.startswith("🟠 60 HIGH, 15 medium: Logon failed … times from … (one group)")
+        await anna.presses("Show alerts", found)
         await anna.sees(modal("of 75 alerts, worst first"))

@@ -27,7 +27,7 @@ def test_a_hash_is_whole_on_its_card_and_keeps_both_ends_in_a_menu() -> None:
 def test_details_and_found_alerts_say_what_became_of_an_alert_as_its_card_does() -> None:
     def shown(about: Alert) -> list[str]:
         facts = texts_of(alert_in_full(about, clearance=2, button=button))[2]
-        found = texts_of(found_alerts([about], "x", more=False, clearance=2, button=button))[1]
+        found = texts_of(found_alerts({about.id: [about]}, "x", more=False, clearance=2, button=button))[1]
         return [facts.split("\n")[2], found.split(" · ")[2]]
 
     assert shown(alert(assignee="ben@soc.example")) == ["• Status: new · assigned to *ben*", "new"]
