@@ -136,6 +136,18 @@ class Subject:
         return replace(subject, others=(*document.artifacts, *document.other_artifacts)) if subject else None
 
     @staticmethod
+    def in_documents(documents: Sequence[Document], object_id: str) -> "Subject | None":
+        """Likewise of one of several, a case and its alerts: its texts may repeat what any of the alerts has."""
+        found = next(filter(None, (Subject.in_document(one, object_id) for one in documents)), None)
+        of_alerts = (
+            artifact.model_copy(update={"tlp": max(artifact.tlp, alert.tlp)})
+            for alert in (one.alert for one in documents)
+            if alert is not None
+            for artifact in alert.artifacts
+        )
+        return replace(found, others=(*found.others, *of_alerts)) if found is not None else None
+
+    @staticmethod
     def _in_case(document: Document, case: Case, object_id: str) -> "Subject | None":
         if object_id == document.id:
             return Subject.case(case)

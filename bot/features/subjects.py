@@ -17,6 +17,7 @@ from core.client import CoreClient
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
 from core.models import (
+    OBJECT_TYPES,
     Action,
     Alert,
     Approval,
@@ -56,6 +57,29 @@ async def documents(core: CoreClient, ids: Iterable[str], *, responders: bool = 
     """Those of any number of objects and actions."""
     pages = core.documents_in_pages(ids, responders=responders)
     return [document async for page in pages for document in page.documents]
+
+
+async def alert(context: Context, alert_id: str) -> Alert:
+    """The alert with this id. Raises ResponderBotError("not_found"), which says what else has it."""
+    return as_alert(context, *await with_document(context.core, alert_id))
+
+
+def as_alert(context: Context, subject: Subject, document: Document) -> Alert:
+    """The alert that a subject is. Raises ResponderBotError("not_found"), which says what else it is."""
+    if document.alert is not None and subject.id == document.id:
+        return document.alert
+    what, command = OBJECT_TYPES[subject.kind].lower(), context.services.command
+    shows = f"`{command} {'alert' if subject.kind == 'case' else 'list'} {subject.id}` shows it"
+    raise ResponderBotError("not_found", f"{subject.id} is no alert, it is a {what}: {shows}.")
+
+
+async def alerts_of(core: CoreClient, document: Document) -> list[Document]:
+    """The documents of the first alerts of a case, and of all on which something is in force; none for an alert."""
+    if document.case is None:
+        return []
+    in_force = [measure.root_id for measure in await core.measures(case=document.id)]
+    found = await documents(core, [*document.alert_ids, *in_force])
+    return [one for one in found if one.alert is not None and one.alert.case == document.id]
 
 
 async def _merged(core: CoreClient, document: Document, object_id: str) -> Subject | None:

@@ -14,7 +14,18 @@ from bot.message import ButtonIds, Intent, Message
 from bot.settings import BotSettings, bot_settings
 from bot.slack_emulator.limits import problems
 from core.common.settings_file import read_sections
-from core.models import Action, Alert, Approval, Artifact, Case, InputTitle, OfferedResponder, Policy, RunTarget
+from core.models import (
+    Action,
+    Alert,
+    Approval,
+    Artifact,
+    Case,
+    Document,
+    InputTitle,
+    OfferedResponder,
+    Policy,
+    RunTarget,
+)
 
 NOW = 1_763_690_400_000
 FULL = json.dumps({f"input {n}": "x & y " * 100 for n in range(20)})
@@ -52,6 +63,10 @@ def case(**more: Any) -> Case:
     base: dict[str, Any] = {"id_": "~30", "id": "~30", "created_by": "anna@soc.example", "created_at": NOW - 60_000}
     own = {"case_id": 1, "title": "C2", "description": "", "severity": 3, "start_date": NOW - 60_000, "owner": "anna"}
     return Case(**{**base, **own, "tlp": 2, "pap": 2, "tags": [], "custom_fields": {}, **more})
+
+
+def document(of: Alert, *actions: Action) -> Document:
+    return Document(id=of.id, alert=of, actions=list(actions))
 
 
 def report(**more: Any) -> str:

@@ -104,7 +104,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     request, choices = make.request(), [run_form.object_option(subject, clearance)]
     texts = [
         dump(alert_card(alert, actions, clearance=clearance, button=button)),
-        dump(details.alert_in_full(alert, clearance=clearance, button=button)),
+        dump(details.alert_in_full(alert, make.document(alert, *actions), clearance=clearance, button=button)),
         dump(runs.action_list(actions, subject.id, views, total=len(actions))),
         dump(
             responders.responder_list(

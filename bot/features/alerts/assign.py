@@ -2,12 +2,12 @@
 
 from bot.block_kit import notices
 from bot.block_kit.text import person_name
-from bot.clearance import RedactedView, Subject
+from bot.clearance import Subject
 from bot.features import responses, subjects
-from bot.features.alerts.views import assignment
+from bot.features.alerts import details
+from bot.features.alerts.views import card
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
 from bot.features.payload import clicked_element, is_ephemeral, is_home, is_in_modal
-from bot.features.runs.views import runs, undo_state
 from bot.message import Intent
 from bot.outbox.models import LOST, RefreshRequest
 from core.common.errors import ResponderBotError
@@ -17,48 +17,40 @@ ANYWAY = "anyway"
 
 
 async def on_assign_command(context: Context) -> None:
-    """Assign the alert to this person; from somebody else only with `anyway` behind the id."""
-    word, alert_id = subjects.require_id(context, "assign ~id")
-    alert = await context.core.alert(alert_id)
-    login = context.person.login
-    subjects.require_visible(context, Subject.alert(alert))
-    if alert.assignee not in (None, login) and word.casefold() != ANYWAY:
-        take = f"`{context.services.command} assign {alert_id} {ANYWAY}` assigns it to you."
-        raise ResponderBotError(
-            "conflict", f"{person_name(alert.assignee or '')} works on {alert_id}. Nothing was changed. {take}"
-        )
-    await _assign(context, alert, login)
+    """Assign the alert or the case to this person; from somebody else only with `anyway` behind the id."""
+    word, object_id = subjects.require_id(context, "assign ~id")
+    subject, document = await subjects.with_document(context.core, object_id)
+    case, login = document.case if subject.id == document.id else None, context.person.login
+    alert = subjects.as_alert(context, subject, document) if case is None else None
+    subjects.require_visible(context, subject)
+    by = case.owner if case is not None else alert and alert.assignee
+    if by not in (None, "", login) and word.casefold() != ANYWAY:
+        take = f"`{context.services.command} assign {object_id} {ANYWAY}` assigns it to you."
+        sentence = f"{person_name(by or '')} works on {object_id}. Nothing was changed. {take}"
+        raise ResponderBotError("conflict", sentence)
+    if alert is not None:
+        await _assign(context, alert, login)
+        return
+    responses.require_permission(context, "manageCase")
+    await context.core.request("PATCH", f"/api/case/{object_id}", {"owner": login})
+    context.refresh(object_id)
+    await responses.respond(context, notices.notice(f"You own case {object_id} now."), "Assigned")
 
 
 async def on_unassign_command(context: Context) -> None:
     """Unassign the alert, if the caller is its assignee."""
     _, alert_id = subjects.require_id(context, "unassign ~id")
-    await _unassign(context, await context.core.alert(alert_id))
+    await _unassign(context, await subjects.alert(context, alert_id))
 
 
 async def on_release_command(context: Context) -> None:
-    """Ask whether to undo what is in force on the alert or to unassign it; unassign it if nothing is in force."""
+    """Show what is in force on the alert with Undo, beside Unassign; unassign it if nothing is."""
     _, alert_id = subjects.require_id(context, "release ~id")
-    alert = await context.core.alert(alert_id)
-    view = subjects.require_visible(context, Subject.alert(alert))
-    _, document = await subjects.with_document(context.core, alert_id)
-    in_force = [
-        (part, id_, target)
-        for action in runs.newest_first(document.actions)
-        for part, id_ in undo_state.in_force_by_target(action)
-        if (subject := Subject.in_document(document, action.object_id)) is not None
-        and (target := RedactedView(subject, view.clearance)).is_open
-    ]
-    if not in_force:
-        await _unassign(context, alert)
-        return
-    is_own = alert.assignee == context.person.login
-    await responses.show_with_buttons(
-        context,
-        "Release what?",
-        f"release:{alert.id}",
-        lambda button: assignment.release_what(alert.id, in_force, is_own=is_own, button=button),
-    )
+    if await context.core.measures(alert=alert_id):
+        note = "Nothing was changed: *Undo* ends what is in force, *Unassign* leaves the alert."
+        await details.show(context, alert_id, note=note)
+    else:
+        await _unassign(context, await subjects.alert(context, alert_id))
 
 
 async def _unassign(context: Context, alert: Alert) -> None:
@@ -76,7 +68,7 @@ async def on_assign_button(context: Context, intent: Intent) -> None:
     if assignee not in ("", login, intent.argument):
         subjects.require_visible(context, Subject.alert(alert))
         await responses.show_with_buttons(
-            context, "Assigned", f"assign:{alert.id}", lambda button: assignment.reassign(alert.id, assignee, button)
+            context, "Assigned", f"assign:{alert.id}", lambda button: card.reassign(alert.id, assignee, button)
         )
         return
     await _assign(context, alert, login if intent.what == "assign" else "")

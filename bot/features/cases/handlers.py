@@ -24,6 +24,7 @@ async def on_case_command(context: Context) -> None:
     """Make the case with the template that was typed, or ask for one."""
     name, alert_id = subjects.require_id(context, USAGE)
     if name:
+        await subjects.alert(context, alert_id)  # a case says that it is one
         await _create(context, alert_id, _named(name, await _templates(context), context, alert_id).name)
     else:
         await ask(context, alert_id)
@@ -31,11 +32,12 @@ async def on_case_command(context: Context) -> None:
 
 async def ask(context: Context, alert_id: str) -> None:
     """Ask before the case is made, and which template to use if there are some."""
-    alert = await context.core.alert(alert_id)
+    alert = await subjects.alert(context, alert_id)
     view = subjects.require_visible(context, Subject.alert(alert))
     responses.require_permission(context, "manageCase")
     if alert.case:
-        raise ResponderBotError("bad_request", f"Alert {alert_id} is in case {alert.case} already; go on there.")
+        go_on = f"`{context.services.command} alert {alert.case}` shows it"
+        raise ResponderBotError("bad_request", f"Alert {alert_id} is in case {alert.case} already: {go_on}.")
     templates, what = await _templates(context), views.becomes_case(view)
     if not templates:
         form = modals.ask(views.TITLE, ids.GROUP_CASE_VIEW, alert_id, sections(what))

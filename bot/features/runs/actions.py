@@ -1,5 +1,7 @@
 """`/responder actions ~id`: what ran on an object."""
 
+from collections import ChainMap
+
 from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
@@ -19,12 +21,14 @@ async def show(context: Context, object_id: str) -> None:
     """Show the runs on an object to the person; of an alert or a case also those on what belongs to it."""
     subject, document = await subjects.with_document(context.core, object_id)
     is_root = subject.id == document.id
-    actions = [action for action in document.actions if is_root or action.object_id == subject.id]
-    counts = document.action_counts
+    documents = [document, *(await subjects.alerts_of(context.core, document) if is_root else ())]
+    found = {action.id: action for one in documents for action in one.actions}
+    actions = [action for action in found.values() if is_root or action.object_id == subject.id]
+    counts = ChainMap(*(one.action_counts for one in documents))
     total = sum(counts.values()) if is_root else counts.get(subject.id, 0)
     views = {
         action.object_id: RedactedView(
-            Subject.in_document(document, action.object_id) or Subject.unknown(action), own_clearance(context)
+            Subject.in_documents(documents, action.object_id) or Subject.unknown(action), own_clearance(context)
         )
         for action in actions
     }

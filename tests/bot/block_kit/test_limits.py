@@ -49,7 +49,8 @@ ANNA = Person(login="anna@soc.example", profile="analyst", permissions=["manageA
 def test_a_card_of_any_alert_fits(alert: Alert, actions: list[Action], clearance: int) -> None:
     by_id = {a.id: a for a in actions}
     fine(alert_card(alert, [*by_id.values()], clearance=clearance, button=button))
-    fine(details.alert_in_full(alert, clearance=clearance, button=button))
+    document = samples.document(alert, *by_id.values())
+    fine(details.alert_in_full(alert, document, clearance=clearance, button=button))
 
 
 def test_a_card_with_many_runs_that_wait_for_approval_stays_far_below_12000_characters() -> None:
@@ -91,7 +92,7 @@ def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fi
             actions, alert.id, {a.object_id: RedactedView(Subject.alert(alert), 3) for a in actions}, total=len(actions)
         )
     )
-    fine(details.alert_in_full(alert, clearance=3, button=button))
+    fine(details.alert_in_full(alert, samples.document(alert, *actions), clearance=3, button=button))
     assert "earlier runs" in str(card.blocks)
 
 
@@ -397,10 +398,11 @@ def test_100_artifacts_with_156_responders_fit_card_menu_list_and_details() -> N
     fine(
         responders.responder_list(offered, by_artifact, view.subject, clearance=2, button=button, command="/responder")
     )
-    for start_at, menus in ((0, 40), (40, 40), (80, 20)):
-        shown = details.alert_in_full(alert, clearance=2, button=button, start=start_at)
+    for start_at, menus in ((0, 25), (25, 25), (75, 25)):
+        shown = details.alert_in_full(alert, samples.document(alert, *runs), clearance=2, button=button, start=start_at)
         fine_view(modals.message_view("Details", shown))
-        assert len([block for block in shown.blocks if "accessory" in block]) == menus
+        fine(shown)
+        assert len([block for block in shown.blocks if "Act on ip" in str(block)]) == menus
 
 
 def _measure(hostile: str) -> Measure:

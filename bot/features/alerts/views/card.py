@@ -177,7 +177,7 @@ def _by(login: str, at: int, view: RedactedView, newest: Sequence[Action]) -> st
 
 
 def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
-    """The menu of responders, Assign to me (not in a case), Details, and what else applies now.
+    """The menu of responders, Assign to me (not in a case), Details, Show case, and what else applies now.
 
     Details shows the alert as far as whoever clicks may see it; so it is also on a withheld card.
     """
@@ -186,18 +186,31 @@ def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
         "block_id": ids.MENU_BLOCK + button(Intent("menu", alert.id, "alert")),
         "elements": [
             responder_menu("Run a responder"),
-            *([_owner_button(alert, button)] if view.is_open and alert.status != "Imported" else []),
+            *([owner_button(alert, button)] if view.is_open and alert.status != "Imported" else []),
             button_element("Details", ids.DETAILS, button(Intent("details", alert.id))),
+            *([case_button(alert.case, button)] if view.is_open and alert.case else []),
             _overflow(alert, button),
         ],
     }
 
 
-def _owner_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
+def owner_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
     """Assign to me or Unassign; anybody but the assignee who presses Unassign is asked whether to reassign it."""
     if alert.assignee:
         return button_element("Unassign", ids.UNASSIGN, button(Intent("unassign", alert.id)))
     return button_element("Assign to me", ids.ASSIGN, button(Intent("assign", alert.id)))
+
+
+def reassign(alert_id: str, assignee: str, button: ButtonIds) -> Message:
+    """Says who works on an alert, with a button that assigns it to whoever is asked."""
+    text = f"{person_name(assignee)} works on {alert_id}. Nothing was changed."
+    assign = button_element("Assign to me", ids.ASSIGN, button(Intent("assign", alert_id, assignee)))
+    return Message(text, (section(text), actions(assign)))
+
+
+def case_button(case_id: str, button: ButtonIds) -> dict[str, Any]:
+    """Shows the case in which alerts are to whoever presses it, as far as they may see it."""
+    return button_element("Show case", ids.DETAILS, button(Intent("details", case_id)), of=case_id)
 
 
 def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:

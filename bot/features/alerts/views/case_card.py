@@ -1,8 +1,11 @@
 """The card of a case: who owns it, its tasks, observables and runs."""
 
+from collections import ChainMap
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bot.block_kit import ids
+from bot.block_kit.elements import button_element
 from bot.block_kit.subjects import by_ioc, headline, observable, responder_menu, with_menu
 from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
@@ -16,10 +19,10 @@ from bot.block_kit.text import (
 )
 from bot.clearance import SHARED, RedactedView, Subject, may_see
 from bot.features.alerts.views.card import DATA_LIMIT, MESSAGE_LIMIT, run_lines
-from bot.features.runs.views import runs
+from bot.features.runs.views import runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
-from core.common.words import count
-from core.models import SEVERITY_NAMES, TLP_NAMES, Case, Document, Task
+from core.common.words import count, some_of
+from core.models import OBJECT_TYPES, SEVERITY_NAMES, TLP_NAMES, Action, Case, Document, Task
 
 MAX_TASKS = 8
 MOST_COUNTED = 100  # tasks
@@ -29,36 +32,62 @@ MARKS = {"Waiting": "☐", "InProgress": "🔄", "Completed": "☑", "Cancel": "
 OPEN_TASKS = ("Waiting", "InProgress")
 
 
-def case_card(case: Case, document: Document, tasks: Sequence[Task], *, clearance: int, button: ButtonIds) -> Message:
+def case_card(
+    case: Case,
+    document: Document,
+    tasks: Sequence[Task],
+    *,
+    clearance: int,
+    button: ButtonIds,
+    alerts: Sequence[Document] | None = None,
+) -> Message:
     """The card as this clearance may see it, kept current in the thread of the alert that it was made from.
 
-    `tasks` are the first MOST_COUNTED, and one more if there are more.
+    `tasks` are the first MOST_COUNTED, and one more if there are more. With its `alerts` it is for one person, at one
+    moment, and has all of the runs on these.
     """
-    view = RedactedView(Subject.in_document(document, case.id) or Subject.case(case), clearance)
-    # Runs on a task, a log or an artifact are in a document only if an event named it; their replies are in the thread.
-    newest = runs.newest_first([action for action in document.actions if action.object_id == case.id])
-    total = max(document.action_counts.get(case.id, 0), len(newest))
-    push = clip(f"{_title(case, document, view)}: {_state(case, tasks, view)}", MESSAGE_TEXT_LIMIT)
+    documents, is_posted = (document, *(alerts or ())), alerts is None
+
+    def view_of(object_id: str) -> RedactedView:
+        own = RedactedView(Subject.case(case), clearance)
+        subject = Subject.in_documents(documents, object_id)
+        return replace(own, subject=subject) if subject is not None else own.of(object_id)
+
+    view, counts = view_of(case.id), ChainMap(*(one.action_counts for one in documents))
+    found = {action.id: action for one in documents for action in one.actions if _is_shown(action, case, is_posted)}
+    newest = runs.newest_first([one for one in found.values() if not view_of(one.object_id).is_secret])
+    beside = sum(one.object_id != case.id for one in newest)
+    total = max(counts.get(case.id, 0) + beside if is_posted else sum(counts.values()), len(newest))
+    has_title = not (is_posted and document.alert_ids)
+    title = f"Case {runs.of_root(view.subject, view)}" if has_title or not view.is_open else _in_thread(case)
+    push = clip(f"{title}: {_state(case, tasks, view)}", MESSAGE_TEXT_LIMIT)
     if not view.is_open:
         return Message(push, (headline(view), context(runs.withheld_line(newest, total))))
-    head = headline(view)["text"]["text"] if not document.alert_ids else f"{runs.sign(view)}*Case {case.case_id}*"
-    urgent, more = run_lines(newest, lambda _: view, button, case.id, total=total, policies=document.policies)
+    head = headline(view)["text"]["text"] if has_title else f"{runs.sign(view)}*Case {case.case_id}*"
+    policies = ChainMap(*(one.policies for one in documents))
+    urgent, more = run_lines(newest, view_of, button, case.id, total=total, policies=policies)
     blocks: list[Block] = [section(f"{head}\n{_state(case, tasks, view)}"), *urgent]
     if tasks:
         blocks.append(section("\n".join(_task_lines(tasks, view))))
-    if not document.alert_ids:  # those of an alert are on its card, and its level isn't known here
+    if has_title:  # those of an alert are on its card
         blocks += _observables(document, view, button)
-    return Message(push, (*blocks, _facts(case, document, view), _controls(case, button), *more))
+    return Message(push, (*blocks, _facts(case, document, view), _controls(case, button, is_posted), *more))
 
 
-def _title(case: Case, document: Document, view: RedactedView) -> str:
-    """`HIGH case 12 (~30)` in the thread of an alert, whose card has a title; else the case's own.
+def _is_shown(action: Action, case: Case, is_posted: bool) -> bool:
+    """Of a run on a task or a log an event tells no more than once, and of one on an alert none: they aren't posted."""
+    on_case = action.object_id == case.id
+    is_now = runs.is_open(action) or undo_state.is_in_force(action)
+    return not is_posted or on_case or (is_now and action.object_type == OBJECT_TYPES["case_artifact"])
 
-    An observable that is hidden in the alert isn't known here, and would not be masked in the title.
+
+def _in_thread(case: Case) -> str:
+    """`HIGH case 12 (~30)`, beside the title on its alert's card.
+
+    What is hidden in an alert may come there later, which changes no card of its case: it would not be masked in a
+    title.
     """
-    if document.alert_ids and view.is_open:
-        return f"{SEVERITY_NAMES[case.severity].upper()} case {case.case_id} ({case.id})"
-    return f"Case {runs.of_root(view.subject, view)}"
+    return f"{SEVERITY_NAMES[case.severity].upper()} case {case.case_id} ({case.id})"
 
 
 def _state(case: Case, tasks: Sequence[Task], view: RedactedView) -> str:
@@ -74,11 +103,12 @@ def _state(case: Case, tasks: Sequence[Task], view: RedactedView) -> str:
 
 def _task_lines(tasks: Sequence[Task], view: RedactedView) -> list[str]:
     """Those to do before those that are done."""
-    ordered = sorted(tasks, key=lambda task: task.status not in OPEN_TASKS)
-    lines = []
-    for task in ordered[:MAX_TASKS]:
-        owner = f" · {person_name(task.owner)}" if task.owner else ""
-        lines.append(f"{MARKS[task.status]} {foreign(view.text(task.title), TASK_LIMIT)}{owner}")
+    ordered = sorted(tasks, key=lambda task: task.status not in OPEN_TASKS)[:MAX_TASKS]
+    lines = [
+        f"{MARKS[task.status]} {foreign(view.text(task.title), TASK_LIMIT)}"
+        + (f" · {person_name(task.owner)}" if task.owner else "")
+        for task in ordered
+    ]
     left = f"{len(tasks) - MAX_TASKS} more" if len(tasks) <= MOST_COUNTED else "more"
     return [*lines, *([f"and {left}"] if len(tasks) > MAX_TASKS else [])]
 
@@ -86,10 +116,9 @@ def _task_lines(tasks: Sequence[Task], view: RedactedView) -> list[str]:
 def _observables(document: Document, view: RedactedView, button: ButtonIds) -> list[Block]:
     """The first one, IOCs first, with its menu, and how many more there are."""
     every = [*document.artifacts, *document.other_artifacts]
-    if view.clearance == SHARED:
-        every = [artifact for artifact in every if may_see(SHARED, artifact.tlp)]
     shown = by_ioc(artifact for artifact in every if may_see(view.clearance, artifact.tlp))
-    hidden = [f"{len(every) - len(shown)} withheld"] if len(every) > len(shown) else []
+    is_less = len(every) > len(shown) and view.clearance != SHARED
+    hidden = [f"{len(every) - len(shown)} withheld"] * is_less
     if not shown:
         return [context(", ".join(hidden))] if hidden else []
     more = [f"+{len(shown) - 1}\u00a0more"] if len(shown) > 1 else []
@@ -99,23 +128,22 @@ def _observables(document: Document, view: RedactedView, button: ButtonIds) -> l
 
 def _facts(case: Case, document: Document, view: RedactedView) -> Block:
     levels = f"TLP:{TLP_NAMES[case.tlp].upper()} PAP:{TLP_NAMES[case.pap].upper()}"
-    alerts = f"of {', '.join(document.alert_ids[:3])}" if document.alert_ids else ""
-    left = len(document.alert_ids) - 3
-    more = f"and {count(left, 'more alert')}" if left > 0 else ""
-    more = "and more alerts" if len(document.alert_ids) == MOST_ALERTS else more
-    of_alerts = f"{alerts} {more}".strip()
+    alerts = document.alert_ids
+    listed = some_of(alerts, 3) if len(alerts) < MOST_ALERTS else f"{', '.join(alerts[:3])} and more"
     tags = " ".join(f"#{foreign(view.text(tag), 40)}" for tag in case.tags[:3])
-    parts = [levels, slack_date(case.start_date), case.id, of_alerts, tags]
+    parts = [levels, slack_date(case.start_date), case.id, f"of {listed}" if alerts else "", tags]
     return context(" · ".join(part for part in parts if part))
 
 
-def _controls(case: Case, button: ButtonIds) -> Block:
+def _controls(case: Case, button: ButtonIds, is_posted: bool) -> Block:
     options = [{"text": plain("What ran here"), "value": button(Intent("actions", case.id))}]
+    details = button_element("Details", ids.DETAILS, button(Intent("details", case.id)))
     return {
         "type": "actions",
         "block_id": ids.MENU_BLOCK + button(Intent("menu", case.id, "case")),
         "elements": [
             responder_menu("Run a responder"),
+            *([details] if is_posted else []),
             {"type": "overflow", "action_id": ids.MORE, "options": options},
         ],
     }

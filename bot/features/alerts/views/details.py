@@ -9,12 +9,13 @@ from bot.block_kit.elements import actions, button_element, listed, pages
 from bot.block_kit.subjects import SIGNS, by_ioc, headline, observable, severities, with_menu
 from bot.block_kit.text import code, context, defang_indicators, foreign, person_name, section, slack_date
 from bot.clearance import RedactedView, Subject, defang, withheld
-from bot.features.alerts.views.card import STATUS_WORDS, repeats, status_line
+from bot.features.alerts.views.card import STATUS_WORDS, case_button, owner_button, repeats, run_lines, status_line
 from bot.features.responders.views import menu_block, several_button
+from bot.features.runs.views import runs
 from bot.message import Block, ButtonIds, Intent, Message
 from bot.storms import common
 from core.common.words import count
-from core.models import TLP_NAMES, Alert
+from core.models import TLP_NAMES, Alert, Document
 
 FOUND_TEXT_LIMIT = 500  # characters of what somebody looked for
 LINES_SHOWN = 15
@@ -22,34 +23,40 @@ TITLE_LIMIT = 200
 NAMED = 2  # observables of each alert of several
 
 
-ARTIFACTS_SHOWN = 40  # in Details at once
+ARTIFACTS_SHOWN = 25  # in Details at once, beside runs: a message has at most 50 blocks
 
 
 def alert_in_full(
     alert: Alert,
+    document: Document,
     *,
     clearance: int,
     button: ButtonIds,
     note: str = "",
-    who: str = "",
     start: int = 0,
     channel: str = "",
 ) -> Message:
-    """An alert in full for the person who asked in `channel`; if it is above their clearance, only `who` can open it.
+    """An alert in full for the person who asked in `channel`; nothing above their clearance.
 
     It and each artifact have a menu; the artifacts come in pages; this one begins with number `start`.
     """
-    view = RedactedView(Subject.alert(alert), clearance)
+    view = RedactedView(Subject.in_document(document, alert.id) or Subject.alert(alert), clearance)
     if not view.is_open:
-        return notices.error(notices.withheld_from(clearance, who))
+        return notices.error(notices.withheld_from(clearance))
+    newest, total = runs.newest_first(document.actions), sum(document.action_counts.values())
+    urgent, more = run_lines(newest, view.of, button, alert.id, total=total, policies=document.policies)
     blocks: list[Block] = [headline(view)]
     if not start:
+        blocks += urgent
         description = foreign(defang_indicators(view.text(alert.description)), 2900, lines=True)
         blocks.append(section(description or "(no description)"))
         blocks += listed("*Facts*", _facts(alert, view))
-    if alert.status == "Ignored":
-        blocks.append(actions(button_element("Reopen", ids.REOPEN, button(Intent("unread", alert.id)))))
-    blocks += [menu_block(view, button, channel), *_artifacts(view, button, start, channel)]
+    reopen = button_element("Reopen", ids.REOPEN, button(Intent("unread", alert.id)))
+    buttons = [reopen] if alert.status == "Ignored" else []
+    buttons += [owner_button(alert, button)] if alert.status != "Imported" else []
+    buttons += [case_button(alert.case, button)] if alert.case else []
+    blocks += [actions(*buttons)] if buttons else []
+    blocks += [menu_block(view, button, channel), *_artifacts(view, button, start, channel), *([] if start else more)]
     if note:
         blocks.append(context(note))
     return Message(f"Alert {alert.id}: {foreign(view.title(), 300)}", tuple(blocks))

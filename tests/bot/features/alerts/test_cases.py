@@ -1,7 +1,10 @@
 """The card of a case."""
 
-from tests.bot.features.environment import FeatureEnvironment
-from tests.bot.people import message_in, modal, reply_to, text_of
+from pathlib import Path
+
+from bot.clearance import MASK
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.people import labels_of, message_in, modal, reply_to, text_of
 from tests.bot.running import SOC
 
 
@@ -34,3 +37,34 @@ async def test_a_case_without_an_alert_has_its_card_in_its_channels(env: Feature
     task = await env.client.add_task(case.id, {"title": "Wipe it"})
     await env.client.add_log(task.id, {"message": "Wiped at noon."})
     await env["anna"].sees(reply_to(card, "Wiped at noon."))
+
+
+async def test_a_case_and_details_show_what_is_in_force_on_its_alerts(tmp_path: Path) -> None:
+    rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}}
+    async with feature_environment(tmp_path, rules) as env:
+        hidden, secret = "198.51.100.77", [{"dataType": "ip", "data": "203.0.113.99"}]
+        alert, card = await env.alert_and_card("anna", title=f"Beacon, as {hidden} did")
+        red = await env.create_alert(sourceRef="red", tlp=3, artifacts=secret)
+        await env["anna"].command(SOC, f"/responder run shun {alert.id}")
+        await env["anna"].submits(await env["anna"].sees(modal("How long")))
+        await env.ended_run(alert)
+        await env["anna"].presses("Details", card)
+        shown = await env["anna"].sees(modal("*Shun* on ip 203[.]0[.]113[.]7 is in force until"))
+        assert "Undo now" in labels_of(shown)
+        body = {"responderId": "Shun_1_0", "objectType": "alert", "objectId": red.id, "undoAfterMinutes": 15}
+        await env.client.run(body)
+        await env.ended_run(red)
+        case = await env.client.create_case_from_alert(alert.id)
+        await env.client.merge_alerts([red.id], case.id)
+        more = {"artifacts": [*secret, {"dataType": "ip", "data": hidden}]}
+        await env.client.request("PATCH", f"/api/alert/{red.id}", more)
+        posted = await env["anna"].sees(reply_to(card, "open · owner"))
+        await env["anna"].presses("Details", posted)
+        shown = await env["anna"].sees(modal(f"Case {case.id}", "*Shun* on ip 203[.]0[.]113[.]7 is in force until"))
+        assert f"Beacon, as {MASK} did" in text_of(shown)  # which core has in no artifact of the case
+        assert "1 run, details withheld (TLP:RED)" in text_of(shown)
+        await env["anna"].confirms("Undo now", shown)
+        await env["anna"].command(SOC, f"/responder alert {case.id}")
+        await env["anna"].sees(modal("Shun", "undone", without="Undo now"))
+        await env["ben"].command(SOC, f"/responder actions {case.id}")
+        await env["ben"].sees(modal(f"3 runs on {case.id}"))

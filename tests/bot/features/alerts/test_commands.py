@@ -91,9 +91,13 @@ async def test_case_without_any_template_asks_before_it_is_made(env: FeatureEnvi
     assert (await env.client.alert(alert.id)).case is None
     await env["anna"].submits(asked)
     await env["anna"].sees(modal("1 alert went into case "))
-    assert await env["anna"].sees(card_of(alert, "made into case"))
-    await env["anna"].command(SOC, f"/responder case {alert.id}")
-    await env["anna"].reads(f"is in case {(await env.client.alert(alert.id)).case} already; go on there.")
+    case_id = (await env.client.alert(alert.id)).case
+    card = await env["anna"].sees(card_of(alert, "made into case"))
+    await env["anna"].presses("Show case", card)
+    await env["anna"].sees(modal(f"Case {case_id}", "open · owner anna"))
+    for name, hint in ((alert.id, f"is in case {case_id} already: "), (case_id, "is no alert, it is a case: ")):
+        await env["anna"].command(SOC, f"/responder case {name}")
+        await env["anna"].reads(f"{hint}`/responder alert {case_id}` shows it.")
 
 
 async def test_approve_command_shows_what_would_run_before_it_is_approved(env: FeatureEnvironment) -> None:
@@ -193,3 +197,16 @@ async def test_an_alert_is_assigned_and_unassigned_by_command(env: FeatureEnviro
     assert (await env.client.alert(alert.id)).assignee is None
     await env["eve"].command(SOC, f"/responder assign {alert.id}")
     await env["eve"].reads("You can't change alerts. Ask admin or lea.")
+
+
+async def test_a_case_is_assigned_by_command(env: FeatureEnvironment) -> None:
+    case = await env.client.create_case_from_alert((await env.create_alert()).id)
+    await env["ben"].command(SOC, f"/responder assign {case.id}")
+    await env["ben"].reads(f"admin works on {case.id}. Nothing was changed.")
+    await env["ben"].command(SOC, f"/responder assign {case.id} anyway")
+    await env["ben"].reads(f"You own case {case.id} now.")
+    assert (await env.client.case(case.id)).owner == "ben@responder-bot.local"
+    await env["ben"].command(SOC, f"/responder unassign {case.id}")
+    await env["ben"].reads(f"{case.id} is no alert, it is a case: `/responder alert {case.id}` shows it.")
+    await env["eve"].command(SOC, f"/responder assign {case.id} anyway")
+    await env["eve"].reads("You can't ")

@@ -80,7 +80,7 @@ async def test_the_deletion_of_an_alert_changes_no_message(tmp_path: Path) -> No
         await all_sent(env.bot)
         assert (await anna.messages(SOC))[0] == card
         await anna.chooses("Details", card)  # its buttons are known, but core no longer knows the alert
-        await anna.sees(modal("There is no alert"))
+        await anna.sees(modal("Nothing has the id"))
 
 
 async def test_who_may_not_see_the_alert_is_told_so(tmp_path: Path) -> None:

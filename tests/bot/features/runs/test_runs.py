@@ -212,7 +212,7 @@ async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvi
         f"run isloate {alert.id}": f"Did you mean `/responder run Isolate {alert.id}`?",
         f"run {alert.id}": "Run what?",
         "help": "What you can do with",
-        "alert ~999": "There is no alert ~999",
+        "alert ~999": "Nothing has the id ~999",
         f"actions {alert.id}": f"Nothing ran on {alert.id} yet.",
         f"alert {alert.id}": "host web-3 beacons",
     }.items():

@@ -179,7 +179,12 @@ def test_the_card_of_an_alert_in_a_case_keeps_its_tools_and_runs() -> None:
     assert len([line for line in texts if line.startswith("✅ *R")]) == 2
     assert texts[-1] == "4 earlier runs: `/responder actions ~12` shows all."
     (menu,) = [block for block in shown.blocks if block["type"] == "actions"]
-    assert [element["action_id"] for element in menu["elements"]] == [ids.MENU, ids.DETAILS, ids.MORE]
+    assert [element["action_id"] for element in menu["elements"]] == [
+        ids.MENU,
+        ids.DETAILS,
+        f"{ids.DETAILS}:~30",
+        ids.MORE,
+    ]
     assert ids.RUN_AGAIN in str(shown.blocks)
 
 

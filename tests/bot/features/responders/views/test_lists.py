@@ -8,7 +8,7 @@ from bot.features.alerts.views.details import alert_in_full, found_alerts
 from bot.features.responders.views import responder_list, responder_options
 from bot.features.runs.views.runs import action_list
 from core.models import Alert
-from tests.bot.samples import NOW, alert, artifact, awaiting, button, card, ended, responder, texts_of
+from tests.bot.samples import NOW, alert, artifact, awaiting, button, card, document, ended, responder, texts_of
 
 SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
@@ -21,12 +21,13 @@ def test_a_hash_is_whole_on_its_card_and_keeps_both_ends_in_a_menu() -> None:
         "hash 9f86d081884c7d659a2feaa0…5d6c15b0f00a08"
     ]
     assert texts_of(card(artifacts=[file]))[1].split("`")[1] == SHA256
-    assert f"hash `{SHA256}`" in "\n".join(texts_of(alert_in_full(about, clearance=2, button=button)))
+    shown = alert_in_full(about, document(about), clearance=2, button=button)
+    assert f"hash `{SHA256}`" in "\n".join(texts_of(shown))
 
 
 def test_details_and_found_alerts_say_what_became_of_an_alert_as_its_card_does() -> None:
     def shown(about: Alert) -> list[str]:
-        facts = texts_of(alert_in_full(about, clearance=2, button=button))[2]
+        facts = texts_of(alert_in_full(about, document(about), clearance=2, button=button))[2]
         found = texts_of(found_alerts({about.id: [about]}, "x", more=False, clearance=2, button=button))[1]
         return [facts.split("\n")[2], found.split(" · ")[2]]
 
