@@ -66,7 +66,8 @@ class GroupContent:
     sources: Sequence[tuple[str, int]]
     facts: Sequence[tuple[str, int]]
     muted_by: str = ""  # a login
-    closed_by: str = ""  # that one person closed all for one reason; mrkdwn
+    closed_by: str = ""  # that one person closed all for one reason, or that all are in one case; mrkdwn
+    case: str = ""  # the id of that
 
     @property
     def is_closed(self) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bot.clearance import CLEAR, RED, RedactedView, Subject
-from bot.features.alert_groups.views import closed_by_one, group_card
+from bot.features.alert_groups.views import closed_by_one, group_card, in_case
 from bot.features.alerts.views.card import is_closed
 from bot.message import ButtonIds, Message
 from bot.notifier.grouper import AlertGrouper
@@ -14,7 +14,7 @@ from bot.notifier.timeline import ChannelAccess
 from bot.outbox.alert_groups import AlertGroup
 from bot.outbox.models import FOR_PERSON, LAST_ALERT, WITHHOLDING, DesiredMessage
 from bot.outbox.outbox import MessageOutbox
-from bot.storms import FEW_WAITING, FOLLOWERS, STORM_MS
+from bot.storms import FEW_WAITING, FOLLOWERS, STORM_MS, GroupContent
 from core.models import Document
 
 READ_AT_ONCE = 200
@@ -67,11 +67,7 @@ class GroupCards:
         clearance = self._access.clearance_of(group.channel)
         content = await self._outbox.alert_groups.content(group, clearance)
         if content.is_closed and content.count <= READ_AT_ONCE:
-            members = await self._outbox.alert_groups.members(group.key, 0, READ_AT_ONCE)
-            documents = await self._read_documents({member.root_id: () for member in members})
-            subjects = [Subject.in_document(one, root_id) for root_id, one in documents.items()]
-            views = [RedactedView(subject, clearance) for subject in subjects if subject is not None]
-            content = replace(content, closed_by=closed_by_one(views))
+            content = await self._of_closed(content, clearance)
         now = self._clock()
 
         def render(*, clearance: int, button: ButtonIds) -> Message:
@@ -81,6 +77,20 @@ class GroupCards:
         view = RedactedView(Subject("alert", "", "", tlp, severity=content.severity), clearance)
         card = await self._renderer.message(group.key, view, group.channel, render)
         return replace(card, by_person=group.rank == FOR_PERSON, must_go=group.rank == WITHHOLDING, is_progress=True)
+
+    async def _of_closed(self, content: GroupContent, clearance: int) -> GroupContent:
+        """With who closed all of them, or the case in which all are."""
+        members = await self._outbox.alert_groups.members(content.key, 0, READ_AT_ONCE)
+        documents = [*(await self._read_documents({member.root_id: () for member in members})).values()]
+        subjects = (Subject.in_document(one, one.id) for one in documents)
+        views = [RedactedView(subject, clearance) for subject in subjects if subject is not None]
+        ids = {one.alert.case for one in documents if one.alert is not None}
+        is_shown = len(ids) == 1 and all(view.is_open for view in views)
+        read = await self._read_documents({one: () for one in ids if one and is_shown})
+        case = next((one.case for one in read.values()), None)
+        if case is not None:
+            return replace(content, closed_by=in_case(case, clearance), case=case.id)
+        return replace(content, closed_by=closed_by_one(views))
 
     async def _follow(self) -> bool:
         """Give alerts that stand only in a digest cards of their own, where few others wait; False if none is left.

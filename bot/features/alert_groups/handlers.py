@@ -106,11 +106,9 @@ async def _show_close(context: Context, key: str) -> None:
             if not is_closed(alert):
                 to_close.append(RedactedView(Subject.alert(alert), clearance))
                 lines += close_views.left_open(document, clearance)
-    if to_close:
-        named = len(to_close) if key.startswith("~") else OF_A_GROUP
-        await context.show_modal(close_views.close_all_view(key, to_close, lines, named))
-    else:
-        await context.show_modal(modals.notice(close_views.ALL, "All that you may see of them are closed already."))
+    named = len(to_close) if key.startswith("~") else OF_A_GROUP
+    none = modals.notice(close_views.ALL, "All that you may see of them are closed already.")
+    await context.show_modal(close_views.close_all_view(key, to_close, lines, named) if to_close else none)
 
 
 async def on_close_several_button(context: Context) -> None:
@@ -122,10 +120,10 @@ async def on_close_several_button(context: Context) -> None:
 async def on_assign_several_button(context: Context) -> None:
     """Assign the alerts that were chosen to this person, but those that somebody else works on."""
     responses.require_permission(context, "manageAlert")
-    login, free, others = context.person.login, list[str](), 0
-    async for documents in _visible(context, _chosen(context)):
-        free += [alert.id for alert, _ in documents if alert.assignee in (None, login)]
-        others += sum(alert.assignee not in (None, login) for alert, _ in documents)
+    login = context.person.login
+    alerts = await _alerts(context, _chosen(context))
+    free = [alert.id for alert in alerts if alert.assignee in (None, login)]
+    others = len(alerts) - len(free)
     if free:
         await context.core.assign_alerts(free, login)
     for alert_id in free:
@@ -145,7 +143,7 @@ async def on_close_all_view(context: Context) -> Json:
     key = str(view_of(context).get("private_metadata") or "")
     if not key.startswith("~") and await context.services.outbox.alert_groups.group(key) is None:
         raise ResponderBotError("not_found", _too_old(context))
-    left = [alert.id async for documents in _visible(context, key) for alert, _ in documents if not is_closed(alert)]
+    left = [alert.id for alert in await _alerts(context, key) if not is_closed(alert)]
     for some in _parts(left):
         await context.core.close_alerts(some, close.reason(context))
     back = "" if key.startswith("~") else f" *{close_views.REOPEN}*, on the group's card, opens them again."
@@ -157,12 +155,8 @@ async def _ask_to_reopen(context: Context, group: AlertGroup, _intent: Intent) -
     responses.require_permission(context, "manageAlert")
     await responses.open_view(context, modals.loading(close_views.REOPEN), "Choose *Reopen all* again.")
     views_ = [RedactedView(Subject.alert(alert), own_clearance(context)) for alert in await _closed(context, group.key)]
-    if views_:
-        await context.show_modal(close_views.reopen_all_view(group.key, views_, OF_A_GROUP))
-    else:
-        await context.show_modal(
-            modals.notice(close_views.REOPEN, "All that you may see of them are open or in a case.")
-        )
+    none = modals.notice(close_views.REOPEN, "All that you may see of them are open or in a case.")
+    await context.show_modal(close_views.reopen_all_view(group.key, views_, OF_A_GROUP) if views_ else none)
 
 
 async def on_reopen_all_view(context: Context) -> Json:
@@ -176,7 +170,7 @@ async def on_reopen_all_view(context: Context) -> Json:
 
 async def _closed(context: Context, key: str) -> list[Alert]:
     """The alerts of a group that somebody has closed, worst first."""
-    return [alert async for page in _visible(context, key) for alert, _ in page if alert.status == "Ignored"]
+    return [alert for alert in await _alerts(context, key) if alert.status == "Ignored"]
 
 
 def _parts(alert_ids: Sequence[str]) -> list[Sequence[str]]:
@@ -189,12 +183,10 @@ async def _ask_to_make_case(context: Context, group: AlertGroup, _intent: Intent
     responses.require_permission(context, "manageCase")
     await responses.open_view(context, modals.loading(cases.ONE), f"Choose *{cases.ONE}* again.")
     case_id, alerts = await _for_case(context, group.key)
-    if alerts:
-        to_merge = [RedactedView(Subject.alert(alert), own_clearance(context)) for alert in alerts]
-        what = sections(views.become_case(to_merge, OF_A_GROUP, case_id))
-        await context.show_modal(modals.ask(cases.ONE, ids.GROUP_CASE_VIEW, group.key, what))
-    else:
-        await context.show_modal(modals.notice(cases.ONE, "All that you may see of them are in a case already."))
+    to_merge = [RedactedView(Subject.alert(alert), own_clearance(context)) for alert in alerts]
+    what = sections(views.become_case(to_merge, OF_A_GROUP, case_id))
+    none = modals.notice(cases.ONE, "All that you may see of them are in a case already.")
+    await context.show_modal(modals.ask(cases.ONE, ids.GROUP_CASE_VIEW, group.key, what) if alerts else none)
 
 
 async def on_make_case_view(context: Context) -> Json:
@@ -211,12 +203,10 @@ async def on_make_case_view(context: Context) -> Json:
 
 async def _for_case(context: Context, key: str) -> tuple[str, list[Alert]]:
     """The open case of the worst alert of the group that is in one, or "", and those that are in none, worst first."""
-    alerts = list[Alert]()
-    async for page in _visible(context, key):
-        alerts += [alert for alert, _ in page]
-        if len(alerts) > CASE_LIMIT:
-            limit = f"One case takes at most {CASE_LIMIT:,} alerts here."
-            raise ResponderBotError("bad_request", f"{limit} Nothing was changed; make a case of those that matter.")
+    alerts = await _alerts(context, key)
+    if len(alerts) > CASE_LIMIT:
+        limit = f"One case takes at most {CASE_LIMIT:,} alerts here."
+        raise ResponderBotError("bad_request", f"{limit} Nothing was changed; make a case of those that matter.")
     if not alerts:
         raise ResponderBotError("forbidden", NONE_VISIBLE)
     ids_ = list(dict.fromkeys(alert.case for alert in alerts if alert.case))
@@ -227,9 +217,9 @@ async def _for_case(context: Context, key: str) -> tuple[str, list[Alert]]:
 
 async def _ask_to_mute(context: Context, group: AlertGroup, _intent: Intent) -> None:
     """Say what muting does, within the clearance of the channel, and ask for how long."""
-    await responses.open_view(context, modals.loading(views.MUTE), f"Choose *{views.MUTE} ...* again.")
     clearance = context.services.clearance(group.channel) or CLEAR
-    await context.show_modal(views.mute_view(await context.services.outbox.alert_groups.content(group, clearance)))
+    view = views.mute_view(await context.services.outbox.alert_groups.content(group, clearance))
+    await responses.open_view(context, view, f"Choose *{views.MUTE} ...* again.")
 
 
 async def on_mute_view(context: Context) -> Json | None:
@@ -255,6 +245,10 @@ def until_morning(now_ms: int) -> int:
     now = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone().replace(tzinfo=None)  # else it keeps its offset
     morning = now.replace(hour=MORNING, minute=0, second=0, microsecond=0)
     return int((morning if morning > now else morning + timedelta(days=1)).timestamp() * 1000)
+
+
+async def _alerts(context: Context, key: str) -> list[Alert]:
+    return [alert async for page in _visible(context, key) for alert, _ in page]
 
 
 async def _visible(context: Context, key: str) -> AsyncIterator[list[tuple[Alert, Document]]]:

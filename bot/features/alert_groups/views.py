@@ -23,6 +23,7 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView, Subject, defang
 from bot.features.alerts.views import close as close_views
+from bot.features.alerts.views.card import case_button
 from bot.features.alerts.views.details import first_observables
 from bot.features.cases import views as cases
 from bot.features.responders.views import several_button
@@ -30,7 +31,7 @@ from bot.features.runs.views import runs
 from bot.message import Block, ButtonIds, Intent, Message
 from bot.storms import STORM_MS, GroupContent, Storm, common
 from core.common.words import count
-from core.models import SEVERITY_NAMES
+from core.models import SEVERITY_NAMES, Case
 
 MOST = 5  # of titles, sources and observables
 PAGE = 10  # alerts in the modal
@@ -171,22 +172,22 @@ def mute_view(content: GroupContent) -> dict[str, Any]:
 
 
 def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
-    key = content.key
-    show = button_element("Show alerts", ids.GROUP_ALERTS, button(Intent("group_alerts", key, "0")))
-    if content.is_closed and content.muted_until <= now_ms:
-        return actions(show, button_element(close_views.REOPEN, ids.GROUP_READ, button(Intent("group_reopen", key))))
-    elements = [
-        show,
-        button_element("Run on all", ids.GROUP_RUN, button(Intent("group_run", key))),
-        button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key))),
-    ]
-    entries = [(cases.ONE, Intent("group_case", key))]
-    entries += [(close_views.REOPEN, Intent("group_reopen", key))] if content.closed else []
-    if not content.is_digest:
-        is_muted = content.muted_until > now_ms
-        entries.append(("Unmute", Intent("group_unmute", key)) if is_muted else ("Mute ...", Intent("group_mute", key)))
+    key, is_muted = content.key, content.muted_until > now_ms
+    mute = ("Unmute", Intent("group_unmute", key)) if is_muted else ("Mute ...", Intent("group_mute", key))
+    reopen = (close_views.REOPEN, Intent("group_reopen", key))
+    elements = [button_element("Show alerts", ids.GROUP_ALERTS, button(Intent("group_alerts", key, "0")))]
+    if content.is_closed:
+        back = button_element(close_views.REOPEN, ids.GROUP_READ, button(reopen[1]))
+        elements.append(case_button(content.case, button) if content.case else back)
+        entries = [mute] * is_muted
+    else:
+        elements.append(button_element("Run on all", ids.GROUP_RUN, button(Intent("group_run", key))))
+        elements.append(button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key))))
+        entries = [(cases.ONE, Intent("group_case", key)), *[reopen] * bool(content.closed)]
+        entries += [mute] * (not content.is_digest)
     options = [{"text": plain(text), "value": button(intent)} for text, intent in entries]
-    return actions(*elements, {"type": "overflow", "action_id": ids.GROUP_MORE, "options": options})
+    more = [{"type": "overflow", "action_id": ids.GROUP_MORE, "options": options}] if options else []
+    return actions(*elements, *more)
 
 
 @dataclass(frozen=True)
@@ -244,6 +245,12 @@ def closed_by_one(alerts: Sequence[RedactedView]) -> str:
         return ""
     last = max(closings, key=lambda closing: closing.at)
     return runs.closed_by(last, min(alerts, key=lambda view: view.shows_inputs))
+
+
+def in_case(case: Case, clearance: int) -> str:
+    """`in case ~203, made by anna`, of alerts that are all in this one; mrkdwn."""
+    is_open = RedactedView(Subject.case(case), clearance).is_open
+    return f"in case {case.id}{f', made by {person_name(case.created_by)}' if is_open else ''}"
 
 
 def storm_sentence(storm: Storm, since: str) -> str:

@@ -99,6 +99,27 @@ async def test_the_card_of_a_group_names_its_worst_open_alerts_and_says_which_ar
         assert {(await env.client.alert(one)).status for one in [high, *alert_ids]} == {"New"}
 
 
+async def test_the_card_of_a_group_names_the_case_in_which_all_are_and_shows_it(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        await post(env, range(4))
+        card = await group_card(anna, 4)
+        await anna.chooses("Mute ...", card)
+        await anna.submits(await anna.sees(modal("post no cards until then")), mute="8 hours")
+        await anna.chooses("Make one case", await anna.sees(updated(card, "Muted by anna")))
+        await anna.submits(await anna.sees(modal("4 alerts: 4 low.")))
+        await anna.sees(modal("4 alerts went into case "))
+        (case,) = await env.client.search(Case, "/api/case/_search")
+        over = await anna.sees(updated(card, f"✓ all in case {case.id}, made by anna"))
+        assert [one["text"]["text"] for one in over["blocks"][-1]["elements"][:-1]] == ["Show alerts", "Show case"]
+        await anna.chooses("Unmute", over)
+        over = await anna.sees(updated(card, without="🔕"))
+        await anna.presses("Show case", over)
+        await anna.sees(modal(f"Case {case.id}", "Logon failed"))
+        await env.client.request("PATCH", f"/api/case/{case.id}", {"tlp": 3})
+        await anna.command(SOC, f"/responder alert {case.id}")
+        await anna.reads("You may see up to TLP:AMBER")
+
+
 @pytest.mark.slow
 async def test_critical_alerts_are_not_grouped_below_ten(tmp_path: Path) -> None:
     async with grouping_bot(tmp_path) as (env, anna):
