@@ -21,6 +21,7 @@ from core.actions.documents import Documents
 from core.actions.due import Due
 from core.actions.lifecycle import Lifecycle
 from core.actions.measures import Measures
+from core.actions.parts import Parts
 from core.actions.runner import Runner
 from core.actions.service import Actions
 from core.actions.undos import Undos
@@ -253,15 +254,8 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     stack.push_async_callback(registry.close)
     await registry.open()
     await record_settings(database, clock, host.name, settings.model_dump())
-    lifecycle = Lifecycle(
-        database,
-        registry,
-        guards,
-        clock,
-        hosts,
-        organisation=section.organisation,
-        product=section.product,
-    )
+    acting = Parts(database, registry, guards, clock)
+    lifecycle = Lifecycle(acting, hosts, organisation=section.organisation, product=section.product)
     await asyncio.to_thread(look_of, Parsed("text", ""))  # what these load takes a while
     await asyncio.to_thread(blockable.why_not, Parsed("host", "example.com"))
     await lifecycle.end_restored()
@@ -269,16 +263,16 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         await feed.newest.remember_in(section.jobs)
     stack.push_async_callback(feed.newest.remember)
     start(feed.newest.watch())
-    approvals = Approvals(lifecycle, guards, database, clock)
+    approvals = Approvals(acting, lifecycle)
     runner = Runner(lifecycle, registry, hosts, database)
     stack.push_async_callback(runner.close)
     await runner.open()
-    actions = Actions(lifecycle, approvals, runner, registry, guards, database, feed, clock)
-    undos = Undos(actions.runs, registry, guards, database, clock)
+    actions = Actions(acting, lifecycle, approvals, runner, feed)
+    undos = Undos(acting, actions.runs)
     due = Due(database, clock, {"undo": undos.undo_due, "approval": approvals.expire})
     await due.look("approval")  # before any vote comes
     start(due.run())
-    measures = Measures(undos, registry, guards, database, clock)
+    measures = Measures(acting, undos)
     retention = Retention.of(settings, database, clock)
     keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]
     pruning = partial(_prune, settings, retention, database, clock, keeping)
@@ -343,7 +337,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         *actions_api.endpoints(actions, undos),
         *measures_api.endpoints(measures),
         *blocklist_api.endpoints(lists),
-        *bulks_api.endpoints(Bulks(actions.runs, approvals, lifecycle, registry, guards, database, clock)),
+        *bulks_api.endpoints(Bulks(acting, actions.runs, approvals, lifecycle)),
         *responders_api.endpoints(registry, guards, actions, database),
         *alerts_api.endpoints(alerts),
         *ingest_api.endpoints(sources),
@@ -352,7 +346,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         *retention_api.endpoints(retention, AuditReader(database, clock, level_of)),
         *files_api.endpoints(database),
         *case_templates_api.endpoints(templates),
-        *events_api.endpoints(feed, Documents(database, feed, registry, guards), clock, metrics.set_event_lag),
+        *events_api.endpoints(feed, Documents(acting, feed), clock, metrics.set_event_lag),
         *people_api.endpoints(people, section.organisation),
         *hosts_api.endpoints(HostList(hosts, database, clock)),
         *health.endpoints(probe, metrics, health_parts, paths_of(settings), section.metrics_token),

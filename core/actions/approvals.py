@@ -6,16 +6,16 @@ from typing import Any, Literal, NamedTuple
 
 from core.actions import in_force, rights
 from core.actions.lifecycle import Lifecycle, find, note
+from core.actions.parts import Parts, Service
 from core.audit import trail
 from core.authorization import Caller
 from core.common import logs
-from core.common.clock import Clock
-from core.common.database import Database, Row, Transaction
+from core.common.database import Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Vote, number_of, parse_id
 from core.records import clearance
 from core.responders import target as targets
-from core.responders.guards import AskedRun, Guards
+from core.responders.guards import AskedRun
 from core.responders.target import Target
 from core.store import actions as stored_actions
 from core.store import approvals as stored
@@ -43,14 +43,12 @@ class Voted(NamedTuple):
     """Why the run ended instead, since it may not start any more."""
 
 
-class Approvals:
+class Approvals(Service):
     """Takes votes, and ends what nobody has approved in time."""
 
-    def __init__(self, lifecycle: Lifecycle, guards: Guards, database: Database, clock: Clock) -> None:
+    def __init__(self, parts: Parts, lifecycle: Lifecycle) -> None:
+        super().__init__(parts)
         self._lifecycle = lifecycle
-        self._guards = guards
-        self._database = database
-        self._clock = clock
 
     async def decide(
         self, caller: Caller, action_id: str, choice: Choice, *, extension_id: str = "", message: str = ""

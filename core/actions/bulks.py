@@ -14,11 +14,11 @@ from core.actions.approvals import Approvals, Choice
 from core.actions.in_force import FOR_EVER
 from core.actions.lifecycle import Lifecycle
 from core.actions.parameters import secret_names
+from core.actions.parts import Parts, Service
 from core.actions.runs import CheckedRun, Runs
 from core.audit import trail
 from core.authorization import Caller
-from core.common.clock import Clock
-from core.common.database import Database, Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 from core.common.errors import Code, ResponderBotError
 from core.models import OPEN_STATUSES, Action, ActionStatus, BulkCounts, BulkInput, Outcome, RunTarget, parse_id
 from core.records import clearance
@@ -90,26 +90,14 @@ _Checked = tuple[CheckedRun, reports.SerializedParameters] | Refusal
 NOT_SHOWN = Refusal("conflict", "It was not among those that were decided, so it goes on waiting.")
 
 
-class Bulks:
+class Bulks(Service):
     """Starts, decides on, reads and repeats bulks."""
 
-    def __init__(
-        self,
-        runs: Runs,
-        approvals: Approvals,
-        lifecycle: Lifecycle,
-        registry: Registry,
-        guards: Guards,
-        database: Database,
-        clock: Clock,
-    ) -> None:
-        self._guards = guards
+    def __init__(self, parts: Parts, runs: Runs, approvals: Approvals, lifecycle: Lifecycle) -> None:
+        super().__init__(parts)
         self._runs = runs
         self._approvals = approvals
         self._lifecycle = lifecycle
-        self._registry = registry
-        self._database = database
-        self._clock = clock
 
     async def start(self, caller: Caller, request: BulkInput, *, key: str = "", body: str = "") -> BulkOutcomes:
         """Start a run on each target that allows it, all in one durable commit.

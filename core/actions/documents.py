@@ -10,8 +10,9 @@ from typing import Any, Literal
 from pydantic_core import from_json
 
 from core.actions import bulks, in_force, measures, rights
+from core.actions.parts import Parts, Service
 from core.authorization import Caller
-from core.common.database import Database, Reads, Row
+from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import OBJECT_TYPES, Action, Event, Kind, number_of, parse_id
 from core.records import artifacts, events
@@ -42,14 +43,12 @@ _PARTS: tuple[tuple[Part, str], ...] = (
 _PART_OF: dict[str, Part] = {OBJECT_TYPES[kind]: kind for kind, _ in _PARTS}
 
 
-class Documents:
+class Documents(Service):
     """Reads documents, for pages of the event feed and by the ids of objects."""
 
-    def __init__(self, database: Database, feed: Feed, registry: Registry, guards: Guards) -> None:
-        self._database = database
+    def __init__(self, parts: Parts, feed: Feed) -> None:
+        super().__init__(parts)
         self._feed = feed
-        self._registry = registry
-        self._guards = guards
 
     async def page(self, caller: Caller, seq: int) -> bytes:
         """The JSON of an EventPage of the events after that number, with their documents.

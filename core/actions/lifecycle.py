@@ -18,11 +18,12 @@ from typing import Any
 import structlog
 
 from core.actions import in_force, rights
+from core.actions.parts import Parts, Service
 from core.audit import trail
 from core.authorization import Caller
 from core.common import logs
-from core.common.clock import MINUTE_MS, Clock, as_time
-from core.common.database import Database, Reads, Row, Transaction
+from core.common.clock import MINUTE_MS, as_time
+from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Progress, Report, Responder
 from core.hosts.hosts import Hosts
@@ -45,8 +46,8 @@ from core.reports import report as reports
 from core.reports.operations import OperationOutcome
 from core.reports.unit_of_work import OperationContext
 from core.responders import target as targets
-from core.responders.guards import AskedRun, Guards
-from core.responders.registry import EngineChoice, Registry
+from core.responders.guards import AskedRun
+from core.responders.registry import EngineChoice
 from core.responders.target import Target
 from core.settings import OWN_ENGINE, ResponderSection
 from core.store import actions as stored
@@ -88,26 +89,20 @@ class _Applied(Enum):
     """This core may apply nothing more: the action has ended, or another core holds its lease."""
 
 
-class Lifecycle:
+class Lifecycle(Service):
     """Moves actions from one state to the next, for people and for this process's runner."""
 
     def __init__(
         self,
-        database: Database,
-        registry: Registry,
-        guards: Guards,
-        clock: Clock,
+        parts: Parts,
         hosts: Hosts,
         *,
         organisation: str,
         product: str,
         limits: reports.ReportLimits = reports.ReportLimits(),  # noqa: B008 - frozen
     ) -> None:
+        super().__init__(parts)
         self._hosts = hosts
-        self._database = database
-        self._registry = registry
-        self._guards = guards
-        self._clock = clock
         self._organisation = organisation
         self._product = product
         self._limits = limits

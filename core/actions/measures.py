@@ -9,16 +9,15 @@ from core.actions import in_force, rights
 from core.actions.bulks import BulkOutcomes, Refusal, attempted
 from core.actions.in_force import End, Known
 from core.actions.lifecycle import find, note
+from core.actions.parts import Parts, Service
 from core.actions.undos import Undos
 from core.authorization import Caller
-from core.common.clock import Clock
-from core.common.database import Database, Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError, bad_request
 from core.models import Action, Measure, MeasureRun, UndoInput, number_of, parse_id
 from core.protection import KINDS, MalformedError, parse
 from core.records import clearance
 from core.responders import target as targets
-from core.responders.guards import Guards
 from core.responders.registry import Registry
 from core.store import actions as stored_actions
 from core.store import in_force as stored
@@ -48,15 +47,12 @@ class _Seen(NamedTuple):
     row: Row
 
 
-class Measures:
+class Measures(Service):
     """Reads and changes what is in force."""
 
-    def __init__(self, undos: Undos, registry: Registry, guards: Guards, database: Database, clock: Clock) -> None:
+    def __init__(self, parts: Parts, undos: Undos) -> None:
+        super().__init__(parts)
         self._undos = undos
-        self._registry = registry
-        self._guards = guards
-        self._database = database
-        self._clock = clock
 
     async def listed(self, caller: Caller, wanted: MeasureFilter) -> Sequence[Measure]:
         """At most LIMIT, worst first; of each only the runs on objects that the caller may see.

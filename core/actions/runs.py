@@ -8,18 +8,18 @@ from typing import NamedTuple
 from core.actions import in_force, rights
 from core.actions.lifecycle import Lifecycle
 from core.actions.parameters import check_parameters, secret_names
+from core.actions.parts import Parts, Service
 from core.actions.runner import EngineSlots, Runner
 from core.authorization import Caller
-from core.common.clock import Clock
-from core.common.database import Database, Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Report
 from core.models import Action, RunInput, Undo, parse_id
 from core.records import artifacts
 from core.reports import report as reports
 from core.responders import target as targets
-from core.responders.guards import AskedRun, Guards
-from core.responders.registry import EngineChoice, Registry
+from core.responders.guards import AskedRun
+from core.responders.registry import EngineChoice
 from core.responders.target import Target
 from core.settings import ResponderSection
 from core.store import actions as stored
@@ -75,24 +75,13 @@ class CheckedRun:
         return reports.SerializedParameters.of(self.request.parameters, self.secret_names)
 
 
-class Runs:
+class Runs(Service):
     """Starts runs. Every run goes through `check` and `record`, also bulks and timed undos."""
 
-    def __init__(
-        self,
-        lifecycle: Lifecycle,
-        runner: Runner,
-        registry: Registry,
-        guards: Guards,
-        database: Database,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, parts: Parts, lifecycle: Lifecycle, runner: Runner) -> None:
+        super().__init__(parts)
         self._lifecycle = lifecycle
         self._runner = runner
-        self._registry = registry
-        self._guards = guards
-        self._database = database
-        self._clock = clock
 
     async def start(
         self, caller: Caller, request: RunInput, *, key: str = "", body: str = "", undoing: Undoing | None = None

@@ -7,19 +7,17 @@ from weakref import WeakValueDictionary
 
 from core.actions.approvals import Approvals, Choice
 from core.actions.lifecycle import Lifecycle
+from core.actions.parts import Parts, Service
 from core.actions.runner import Runner
 from core.actions.runs import Runs, StartedRun
 from core.authorization import Caller
-from core.common.clock import Clock
-from core.common.database import Database, Reads, Search
+from core.common.database import Reads, Search
 from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, Kind, RunInput, SearchInput, parse_id
 from core.records.events import Feed
 from core.records.search import SearchResult, search
 from core.reports import report as reports
 from core.responders import target as targets
-from core.responders.guards import Guards
-from core.responders.registry import Registry
 from core.store import actions as stored
 from core.store.search import Window, docs_of, within_limit
 
@@ -29,29 +27,16 @@ SHORT_LIST_CHARS = 262_144
 LIST_LIMIT = 1_000  # of actions in one answer; even with their reports shortened that is 1 to 2 MB
 
 
-class Actions:
+class Actions(Service):
     """What the API does with actions."""
 
-    def __init__(
-        self,
-        lifecycle: Lifecycle,
-        approvals: Approvals,
-        runner: Runner,
-        registry: Registry,
-        guards: Guards,
-        database: Database,
-        feed: Feed,
-        clock: Clock,
-    ) -> None:
-        self.runs = Runs(lifecycle, runner, registry, guards, database, clock)
+    def __init__(self, parts: Parts, lifecycle: Lifecycle, approvals: Approvals, runner: Runner, feed: Feed) -> None:
+        super().__init__(parts)
+        self.runs = Runs(parts, lifecycle, runner)
         self._lifecycle = lifecycle
         self._approvals = approvals
         self._runner = runner
-        self._registry = registry
-        self._guards = guards
-        self._database = database
         self._feed = feed
-        self._clock = clock
         self._turns = WeakValueDictionary[str, asyncio.Lock]()
         """By login: each starts one run at a time, so that who asks for many at once keeps nobody else waiting."""
 

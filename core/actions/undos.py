@@ -10,37 +10,26 @@ from core.actions import in_force, rights
 from core.actions.due import Followup
 from core.actions.in_force import End
 from core.actions.lifecycle import find, note
+from core.actions.parts import Parts, Service
 from core.actions.runs import Runs, StartedRun, Undoing
 from core.authorization import Caller, current_caller
-from core.common.clock import MINUTE_MS, Clock
-from core.common.database import Database, Reads, Row, Transaction
+from core.common.clock import MINUTE_MS
+from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import Action, Parameter, RunInput, UndoInput
 from core.records import clearance
 from core.reports.report import has_lost_secret
-from core.responders.guards import Guards
-from core.responders.registry import Registry
 from core.store import in_force as stored
 
 log = structlog.get_logger()
 
 
-class Undos:
+class Undos(Service):
     """Starts runs that undo others; rights, rules and approvals of their responder hold as for any run."""
 
-    def __init__(
-        self,
-        runs: Runs,
-        registry: Registry,
-        guards: Guards,
-        database: Database,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, parts: Parts, runs: Runs) -> None:
+        super().__init__(parts)
         self._runs = runs
-        self._registry = registry
-        self._guards = guards
-        self._database = database
-        self._clock = clock
 
     async def undo(
         self,

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from core.actions.documents import Documents
+from core.actions.parts import Parts
 from core.api import alerts as alerts_api
 from core.api import case_templates as case_templates_api
 from core.api import cases as cases_api
@@ -83,7 +84,7 @@ async def object_api(folder: Path) -> AsyncIterator[ObjectApi]:
     await templates.copy_to(stores.location(folder / "core.db"), audited=False)
     async with stores.opened(folder / "core.db") as database:
         people, feed = People(database, "soc.example", clock), await Feed.open(database)
-        documents = Documents(database, feed, Registry([], {}, database, clock), Guards({}, clock))
+        documents = Documents(Parts(database, Registry([], {}, database, clock), Guards({}, clock), clock), feed)
         router = Router(
             [
                 *alerts_api.endpoints(Alerts(database, clock, "default")),

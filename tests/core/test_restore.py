@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.actions.lifecycle import Lifecycle
+from core.actions.parts import Parts
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
@@ -116,10 +117,7 @@ async def test_an_end_that_a_backup_caught_halfway_goes_on_without_its_engine(tm
     async with opened(tmp_path / "copy.db") as database:
         registry = Registry([engine], {}, database, harness.clock)
         lifecycle = Lifecycle(
-            database,
-            registry,
-            Guards({}, harness.clock),
-            harness.clock,
+            Parts(database, registry, Guards({}, harness.clock), harness.clock),
             Hosts(database, HERE, harness.clock),
             organisation="soc",
             product="thehive",

@@ -11,6 +11,8 @@ from core.actions.approvals import Approvals
 from core.actions.bulks import Bulks
 from core.actions.due import Due
 from core.actions.lifecycle import Lifecycle
+from core.actions.measures import Measures
+from core.actions.parts import Parts
 from core.actions.runner import TICK_S, Runner
 from core.actions.service import Actions
 from core.actions.undos import Undos
@@ -82,8 +84,15 @@ class ActionParts:
 
     @property
     def bulks(self) -> Bulks:
-        parts = (self.registry, self.guards, self.database, self.clock)
-        return Bulks(self.actions.runs, self.approvals, self.lifecycle, *parts)
+        return Bulks(self.parts, self.actions.runs, self.approvals, self.lifecycle)
+
+    @property
+    def measures(self) -> Measures:
+        return Measures(self.parts, self.undos)
+
+    @property
+    def parts(self) -> Parts:
+        return Parts(self.database, self.registry, self.guards, self.clock)
 
     async def action(self, action_id: str) -> Action:
         return Action.model_validate_json(await self.actions.get_json(action_id))
@@ -120,16 +129,15 @@ async def action_parts(
     hosts = Hosts(database, host, clock, lease_clock=lease_clock or clock)
     protected_ = ProtectedTargets(protected)
     guards = Guards(policies or {}, hosts.common_clock, protected=protected_, user_domain="example.org")
-    lifecycle = Lifecycle(
-        database, registry, guards, clock, hosts, organisation="soc", product="thehive", limits=limits
-    )
-    approvals = Approvals(lifecycle, guards, database, clock)
+    parts = Parts(database, registry, guards, clock)
+    lifecycle = Lifecycle(parts, hosts, organisation="soc", product="thehive", limits=limits)
+    approvals = Approvals(parts, lifecycle)
     runner = Runner(lifecycle, registry, hosts, database, tick_s=tick_s)
     await runner.open()
     try:
         feed = await Feed.open(database)
-        actions = Actions(lifecycle, approvals, runner, registry, guards, database, feed, clock)
-        undos = Undos(actions.runs, registry, guards, database, clock)
+        actions = Actions(parts, lifecycle, approvals, runner, feed)
+        undos = Undos(parts, actions.runs)
         due = Due(database, clock, {"undo": undos.undo_due, "approval": approvals.expire}, uptime=lease_clock or clock)
         yield ActionParts(
             *(database, clock, lifecycle, runner, feed, actions, registry, guards, undos, hosts, approvals, due)

@@ -347,7 +347,7 @@ async def test_a_run_that_waits_for_approval_extends_no_earlier_one(tmp_path: Pa
 
 async def test_a_document_has_what_is_to_be_approved(tmp_path: Path) -> None:
     async with open_harness(tmp_path, policies=asking(1), artifacts=[IP, DOMAIN]) as harness:
-        documents = Documents(harness.database, harness.feed, harness.registry, harness.guards)
+        documents = Documents(harness.parts, harness.feed)
 
         async def shown() -> dict[str, Any]:
             found = json.loads(await documents.of_ids(ANNA, [harness.alert_id], with_responders=False))["documents"][0]

@@ -69,7 +69,7 @@ async def harness_with(
 
 
 def measures_of(harness: Harness) -> Measures:
-    return Measures(harness.undos, harness.registry, harness.guards, harness.database, harness.clock)
+    return harness.measures
 
 
 async def listed(harness: Harness, **wanted: str) -> Sequence[Measure]:
@@ -380,7 +380,7 @@ async def test_after_a_restored_backup_all_is_unknown(tmp_path: Path) -> None:
         action_parts(database, clock, other, policies=policies) as core,
     ):
         await core.lifecycle.end_restored()
-        measures = Measures(core.undos, core.registry, core.guards, database, clock)
+        measures = core.measures
         (measure,) = await measures.listed(ANNA, MeasureFilter())
         assert (measure.state, measure.actions) == ("unknown", [action.id for action in started])
         clock.now_ms += 60 * MINUTE_MS
@@ -581,7 +581,7 @@ async def test_cores_of_several_hosts_see_one_register(tmp_path: Path) -> None:
         another_core(harness, engine(), policies=policies) as other,
     ):
         actions = [await blocked(harness) for _ in range(3)]
-        measures = Measures(other.undos, other.registry, other.guards, other.database, other.clock)
+        measures = other.measures
         (measure,) = await measures.listed(ANNA, MeasureFilter(target="srv-dc01"))
         assert measure.actions == [action.id for action in actions]
         harness.clock.now_ms += 5 * MINUTE_MS

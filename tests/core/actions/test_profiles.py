@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from core.actions.measures import MeasureFilter, Measures
+from core.actions.measures import MeasureFilter
 from core.api.aliases.choices import DATA_TYPES
 from core.common.errors import ResponderBotError
 from core.engines.base import Report, Responder
@@ -140,7 +140,7 @@ async def test_a_public_responder_is_known_to_contain_and_is_undone_by_its_own(t
         started = await harness.actions.start(ANNA, request)
         (await next_run(engine)).finish(DONE)
         await harness.ended(started.action.id)
-        measures = Measures(harness.undos, harness.registry, harness.guards, harness.database, harness.clock)
+        measures = harness.measures
         (measure,) = await measures.listed(ANNA, MeasureFilter(target="srv-dc01"))
         assert measure.undo is not None
         assert (measure.state, measure.undo.responder) == ("in_force", RELEASE)
@@ -172,7 +172,7 @@ async def test_an_undo_that_is_not_installed_undoes_the_run_once_it_is(tmp_path:
         undoing = await harness.undos.undo(ANNA, started.action.id, UndoInput())
         (await next_run(engine)).finish(DONE)
         await harness.ended(undoing.action.id)
-        measures = Measures(harness.undos, harness.registry, harness.guards, harness.database, harness.clock)
+        measures = harness.measures
         assert await measures.listed(ANNA, MeasureFilter()) == []
 
 

@@ -38,7 +38,7 @@ async def told_since(harness: Harness, seq: int) -> list[str]:
 
 async def already(harness: Harness, action_id: str) -> list[tuple[str, str]]:
     """What a request says of others on its target: the state and the run of each."""
-    documents = Documents(harness.database, harness.feed, harness.registry, harness.guards)
+    documents = Documents(harness.parts, harness.feed)
     answer = json.loads(await documents.of_ids(LEAD, [action_id], with_responders=False))
     return [(one["state"], one["actions"][0]) for one in answer["documents"][0]["already"][action_id]]
 

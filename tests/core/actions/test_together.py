@@ -192,8 +192,7 @@ class Together(RuleBasedStateMachine):
 
     @property
     def measures(self) -> Measures:
-        core = self.cores[-1]
-        return Measures(core.undos, core.registry, core.guards, core.database, core.clock)
+        return self.cores[-1].measures
 
     async def listed(self) -> list[tuple[str, Measure]]:
         """What is in force, by its host; what was approved first."""

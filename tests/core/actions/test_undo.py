@@ -13,7 +13,6 @@ import pytest
 
 from core.actions.due import AT_ONCE
 from core.actions.in_force import LAST_RETRY_MS, RETRY_MS, End
-from core.actions.measures import Measures
 from core.app import clock_parts, undo_parts
 from core.authorization import COMMAND_LINE, Caller
 from core.client import CoreClient
@@ -357,7 +356,7 @@ async def test_an_extension_beyond_what_was_approved_takes_the_same_approval(tmp
 async def test_an_extension_keeps_why_it_was_asked_for_as_the_audit_does(tmp_path: Path) -> None:
     async with harness_with(tmp_path, approval=1, undo_after_minutes=60) as harness:
         action = await approved(harness, BEN, undoAfterMinutes=5)
-        measures = Measures(harness.undos, harness.registry, harness.guards, harness.database, harness.clock)
+        measures = harness.measures
         await measures.extend(ANNA, action.id, End(harness.clock() + 60 * MINUTE_MS, "it beacons still"))
         assert (await extension_of(harness, action)).note == "it beacons still"
         sql = "SELECT what, text FROM audit JOIN audit_text USING (number) WHERE name = 'reason'"
