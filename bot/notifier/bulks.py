@@ -9,6 +9,7 @@ from bot.block_kit.text import mentions
 from bot.clearance import CLEAR, SHARED, RedactedView, Subject
 from bot.features.approvals import views as approvals
 from bot.features.bulks import views as bulks
+from bot.features.runs.views import runs
 from bot.notifier.asking import Asking
 from bot.notifier.isolation import isolated
 from bot.notifier.timeline import ChannelAccess
@@ -27,8 +28,9 @@ _Runs = Sequence[tuple[Action, Subject]]
 class BulkMessages:
     """Renders them from counts, which name no object.
 
-    Only a direct message names the first objects that wait for its reader's decision, or says why they were denied, and
-    then belongs to the bulk (`root_id`). What changes one of these comes with its bulk, so that it is rendered again.
+    A direct message names the first objects that wait for its reader's decision, and each message what was denied and
+    why; it then belongs to the bulk (`root_id`). What changes one of these comes with its bulk, so that it is rendered
+    again.
 
     There is one where somebody asked for the bulk in Slack, in each channel that shows what waits for approval, and
     for each person who is asked to decide. In a channel replies in its thread ask for that, and tell how it ended.
@@ -169,7 +171,7 @@ class BulkMessages:
 
     async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Runs:
         """Its runs, if its messages may name some; none where they can't be read, so that nothing names them."""
-        is_named = bulk.awaiting or bulk.later_ends or any(map(_request, keys))
+        is_named = bulk.awaiting or bulk.later_ends or "denied" in bulk.outcomes or any(map(_request, keys))
         return await isolated(self._runs(bulk.id), bulk.id, otherwise=[]) if is_named else []
 
     async def _runs(self, bulk_id: str) -> list[tuple[Action, Subject]]:
@@ -219,22 +221,24 @@ class BulkMessages:
             return []
 
         buttons = await self._outbox.buttons.prepare(channel, key)
-        views = [(run, RedactedView(subject, person.clearance)) for run, subject in found] if person else []
+        clearance = person.clearance if person else self._access.clearance_of(channel)
+        views = [(run, RedactedView(subject, clearance)) for run, subject in found]
         if person is not None and (request := _request(key)):
             content = bulks.more_time(bulk, request, views, person, button=buttons, is_reminder=":again:" in key)
             message = DesiredMessage(key, channel, content, by_person=by_person, buttons=buttons)
             of_request = [view for _, view, _ in bulks.by_request(views).get(request, ())]
             return [_naming(message, bulk, of_request)] if found else []
-        views = [(run, view) for run, view, _ in bulks.waiting(views)]
+        states = ("approval", "denied") if person else ("denied",)
+        views = [one for one in views if runs.state_of(one[0]) in states]
         named = [(run, view) for run, view in views if approvals.sees_all(view.clearance, view.subject)]
         shown, later = self._shown(bulk, channel), bulks.by_request(found)
         content = bulks.progress(shown, named, later, button=buttons, reader=person)
         if ":again:" in key and bulk.awaiting:
             content = notices.reminded(content.text, content.blocks)
         message = DesiredMessage(key, channel, content, by_person=by_person, is_progress=is_progress, buttons=buttons)
+        desired = [_naming(message, bulk, [view for _, view in views])]
         if person is not None:
-            return [_naming(message, bulk, [view for _, view in views])]
-        desired = [message]
+            return desired
         late = f"{BULK}late:{bulk.id}:{channel}"
         if not is_progress and bulk.counts:
             desired.append(DesiredMessage(f"{BULK}end:{bulk.id}:{channel}", channel, bulks.ended(bulk), thread_of=key))

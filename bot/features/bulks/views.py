@@ -79,19 +79,22 @@ def waiting(listed: Iterable[tuple[Action, T]], request: str = "") -> list[tuple
 
 def progress(
     bulk: BulkCounts,
-    waiting: Listed = (),
+    named: Listed = (),
     later: Mapping[str, Sequence[tuple[Action, Any, Extension]]] | None = None,
     *,
     button: ButtonIds,
     reader: Person | None = None,
 ) -> Message:
-    """How far a bulk is. It fits any channel, as it names only objects of `waiting`: what one person may see.
+    """How far a bulk is. It names those of `named`, which its readers may see: what waits, and what was denied and why.
 
     `later` are the requests for more time that wait. `reader` is who gets it in a direct message; of the one who asked
     for it nothing is asked.
     """
     is_own = reader is not None and reader.login == bulk.created_by
-    blocks: list[Block] = [section(head(bulk))]
+    waiting = [one for one in named if runs.awaits_approval(one[0])]
+    by_whom = _decisions([one for one in named if not runs.awaits_approval(one[0])], bulk.total)
+    said = ["\n>".join(filter(None, [f"🚫 {by}.", why])) for by, why in by_whom]
+    blocks: list[Block] = sections([head(bulk), *said])
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
@@ -230,7 +233,7 @@ def ended(bulk: BulkCounts) -> Message:
 def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: ButtonIds) -> Message:
     """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some; mrkdwn."""
     seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
-    decided, on = _decisions(seen), runs.distinct_targets(seen, bulk.total) if seen else ""
+    decided, on = _decisions(seen, len(seen)), runs.distinct_targets(seen, bulk.total) if seen else ""
     is_mixed, text = len(decided) > 1, f"{head(bulk, is_on_phone=True)}."
     if decided:
         what = _asked(bulk, count(bulk.total, "target") if is_mixed else on, seen)
@@ -254,14 +257,15 @@ def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
     return f"{clip(said, questions.LINES_LIMIT // 2)}." if ended and is_over else ""
 
 
-def _decisions(listed: Listed) -> list[tuple[str, str]]:
-    """Who denied and who approved these runs of a bulk, on which unless it was all, and why; mrkdwn."""
+def _decisions(listed: Listed, total: int) -> list[tuple[str, str]]:
+    """Who denied and who approved these runs of a bulk, on which unless it was all (`total`), and why; mrkdwn."""
     found = dict[tuple[str, str], list[tuple[Action, RedactedView]]]()
     for action, view in sorted(listed, key=lambda one: runs.state_of(one[0]) != "denied"):
         why = runs.result_text(action, view, approvals.REASON_LIMIT) if runs.state_of(action) == "denied" else ""
         if action.approval is not None:
             found.setdefault((approvals.decision(action).rstrip("."), why), []).append((action, view))
-    return [(f"{by}: {runs.distinct_targets(on)}" if len(found) > 1 else by, why) for (by, why), on in found.items()]
+    is_part = len(found) > 1 or len(listed) < total
+    return [(f"{by}: {runs.distinct_targets(on)}" if is_part else by, why) for (by, why), on in found.items()]
 
 
 def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = False) -> Message:

@@ -561,6 +561,25 @@ async def bulk_of(env: FeatureEnvironment, by: str, levels: Sequence[int]) -> tu
         return await bot.as_user(by).run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets)), alerts
 
 
+async def test_a_channel_reads_whose_run_of_a_bulk_was_denied_and_why_while_the_others_wait(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        bulk, alerts = await bulk_of(env, "anna", [3, 4, 3, 3])
+        await env["anna"].sees(message_in(SOC, "4 wait for approval"))
+        denied = next(one.action.id for one in bulk.actions if one.action and one.object_id == alerts[1].id)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").deny(denied, "That one is the backup.")
+        why = ("3 wait for approval, 1 denied", "🚫 Denied by ben: ip 203[.]0[.]113[.]1.", ">That one is the backup.")
+        message = await env["anna"].sees(message_in(SOC, *why))
+        assert "203[.]0[.]113[.]2" not in text_of(message)  # what waits is named to those who decide
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            left = [one.action.id for one in bulk.actions if one.action and one.action.id != denied]
+            await bot.as_user("lea").approve_bulk(bulk.id, left)
+        over = await env["anna"].sees(message_in(SOC, "1 denied, 3 in force", *why[1:]))
+        await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
+        hidden = await env["anna"].sees(message_in(SOC, "1 denied, 3 in force", without="Denied by ben"))
+        assert hidden["ts"] == over["ts"] == message["ts"]
+
+
 async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tmp_path: Path) -> None:
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben", "lea"], "allow_permanent": True}) as env:
         anna, ben, lea = env["anna"], env["ben"], env["lea"]
