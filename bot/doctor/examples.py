@@ -10,7 +10,7 @@ from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.close import close_view
 from bot.features.approvals import views as approvals
-from bot.features.home.views import home, overview
+from bot.features.home import views as home
 from bot.features.runs.views import inputs, questions, run_form
 from bot.features.runs.views.request import RunRequest
 from bot.features.undos import views as undos
@@ -60,7 +60,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "run that was not undone": undos.problem_reply(timed, subject, **seen),
         "extension": approvals.later_end_request(longer, subject, **seen),
         "override": approvals.approval_request(overriding, subject, **request),
-        "list of runs": overview.run_list("Failed", listed, person, button=seen["button"]),
+        "list of runs": home.run_list("Failed", listed, person, button=seen["button"]),
         "card": alert_card(alert, [waiting, done, failed], **seen),
         "approval": approvals.approval_request(waiting, subject, **request),
         "direct approval": approvals.approval_request(waiting, subject, policy=None, link=LINK, voter="ben", **request),

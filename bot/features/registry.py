@@ -13,7 +13,6 @@ from bot.features.base import Command, Entry, Feature
 from bot.features.bulks import handlers as bulks
 from bot.features.cases import handlers as cases
 from bot.features.command_text import normalize
-from bot.features.home import active, overview
 from bot.features.home import handlers as home
 from bot.features.runs import actions, choose, clicks, command, form, listing, menu
 from bot.features.undos import handlers as undos
@@ -25,8 +24,7 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     listing.FEATURE,
     command.FEATURE,
     actions.FEATURE,
-    overview.FEATURE,
-    active.FEATURE,
+    home.FEATURE,
     audit.FEATURE,
     assign.FEATURE,
     approvals.FEATURE,
@@ -41,7 +39,6 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     clicks.FEATURE,
     choose.FEATURE,
     alert_groups.FEATURE,
-    home.FEATURE,
 )
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import case_card
 from bot.features.approvals import views as approvals
 from bot.features.cases import views as cases
-from bot.features.home.views import home, overview
+from bot.features.home import views as home
 from bot.features.responders import views as responders
 from bot.features.runs.views import inputs, questions, run_form, runs
 from bot.features.undos import views as undos
@@ -127,8 +127,8 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(case_card(*as_case(alert, actions if view.shows_reports else []), clearance=clearance, button=button)),
     ]
     texts += [
-        dump(overview.run_list("Failed", told, person, button=button)),
-        dump(overview.pending(told, told, person, button=button)),
+        dump(home.run_list("Failed", told, person, button=button)),
+        dump(home.pending(told, told, person, button=button)),
     ]
     if view.is_open:
         texts.append(dump(responders.responder_options(offered, by_artifact, view, "")))

@@ -8,7 +8,7 @@ from bot.clearance import Subject
 from bot.features import subjects
 from bot.features.approvals import views as approvals
 from bot.features.base import Context
-from bot.features.home.views.home import HomeRun
+from bot.features.home.views import HomeRun
 from bot.features.runs.views import undo_state
 from core.models import Action, BulkCounts, Person, Policy, SlackUsers
 

@@ -1,28 +1,36 @@
-"""The App Home, published when somebody opens it and after what they decide in it."""
+"""The App Home, published when it is opened and after what is decided in it, and the lists over all alerts."""
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from bot.block_kit import notices
+from bot.block_kit import ids, modals, notices
 from bot.block_kit.text import slack_date
-from bot.clearance import Subject
+from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.alert_groups.views import storm_sentence
-from bot.features.base import Context, Entry, Feature
-from bot.features.home import active
+from bot.features.authorization import own_clearance
+from bot.features.base import Ack, Command, Context, Entry, Feature, Json
+from bot.features.command_text import normalize
+from bot.features.home import views
 from bot.features.home.found_runs import MANY, FoundRuns
-from bot.features.home.views import home
-from bot.features.home.views.active import MAX_IN_HOME, in_home
-from bot.features.home.views.home import Home, HomeAlert, HomeAlerts
+from bot.features.home.views import Home, HomeAlert, HomeAlerts, HomeRun
+from bot.features.payload import view_of
+from bot.features.retries import answered
 from bot.features.runs.views import runs, undo_state
+from bot.features.runs.views.runs import heading
 from bot.message import ButtonIds
 from bot.outbox.replicas import summary
+from core.client import ListedState
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
-from core.models import OpenAlert, Person
+from core.models import Action, Measure, OpenAlert, Person
 
 AGAIN = "Open this page again to refresh it."
+PENDING, FAILED, MINE = "Approvals", "Failed", "My runs"  # the titles of modals
+UNKNOWN = "The responder service stopped answering: see on the card whether it is marked before you mark it again."
 
 
 async def on_home_opened(context: Context) -> None:
@@ -39,19 +47,19 @@ async def publish(context: Context) -> None:
 async def _view(context: Context) -> dict[str, Any]:
     person = context.linked
     if context.core_problem:
-        return home.notice_home(f"{context.core_problem} {AGAIN}")
+        return views.notice_home(f"{context.core_problem} {AGAIN}")
     if person is None:
-        return home.notice_home(notices.unlinked(context.user, context.team).text)
+        return views.notice_home(notices.unlinked(context.user, context.team).text)
     try:
         shown = await _home(context, person)
         in_force = await context.core.measures()
-        of_measures = await active.runs_of(context, in_force[:MAX_IN_HOME])
+        of_measures = await runs_of(context, in_force[: views.MAX_IN_HOME])
     except ResponderBotError as error:
-        return home.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
+        return views.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
 
     def view(button: ButtonIds) -> dict[str, Any]:
-        contained = in_home(of_measures, person, total=len(in_force), button=button)
-        return home.home_view(shown, person, button=button, in_force=contained)
+        contained = views.in_home(of_measures, person, total=len(in_force), button=button)
+        return views.home_view(shown, person, button=button, in_force=contained)
 
     return await responses.with_buttons(context, "home", view)
 
@@ -64,16 +72,16 @@ async def _home(context: Context, person: Person) -> Home:
         core.newest_actions("failed", by=login, since=context.services.clock_ms() - DAY_MS, limit=MANY),
         core.newest_actions("ended", by=login, limit=MANY),
         _own(context, login),
-        _open_alerts(context, "", home.MAX_UNASSIGNED),
+        _open_alerts(context, "", views.MAX_UNASSIGNED),
     )
     ended = [a for a in ended if runs.state_of(a) not in runs.WORTH_REPEATING and not undo_state.is_in_force(a)]
-    lines = list(dict.fromkeys(action.bulk or action.id for action in ended))[: home.MAX_SHOWN]
+    lines = list(dict.fromkeys(action.bulk or action.id for action in ended))[: views.MAX_SHOWN]
     ended = [action for action in ended if (action.bulk or action.id) in lines]
     parts = (waiting if "manageAction" in person.permissions else [], opened, failed, ended)
     in_order = [runs.newest_first(part) for part in parts]
     runs_found = await FoundRuns.of(context, [a for part in in_order for a in part])
-    to_approve = home.by_bulk(runs_found.to_decide(person, in_order[0]))
-    shown = [home.by_bulk([runs_found.run(a) for a in part]) for part in in_order[1:]]
+    to_approve = views.by_bulk(runs_found.to_decide(person, in_order[0]))
+    shown = [views.by_bulk([runs_found.run(a) for a in part]) for part in in_order[1:]]
     found_storms = await context.services.outbox.storms()
     storms = [(storm.channel, storm_sentence(storm, slack_date(storm.since))) for storm in found_storms]
     running, failed_runs, recent = shown
@@ -84,11 +92,11 @@ async def _home(context: Context, person: Person) -> Home:
 
 async def _own(context: Context, login: str) -> HomeAlerts:
     """The open alerts and cases of this person, the most severe first."""
-    alerts, cases = await asyncio.gather(_open_alerts(context, login, home.MAX_SHOWN), context.core.open_cases(login))
+    alerts, cases = await asyncio.gather(_open_alerts(context, login, views.MAX_SHOWN), context.core.open_cases(login))
     links = await subjects.card_links(context, [case.id for case in cases])
     of_cases = [HomeAlert(Subject.case(case), case.created_at, links[case.id]) for case in cases]
     shown = sorted([*alerts.shown, *of_cases], key=lambda one: one.subject.severity, reverse=True)
-    return HomeAlerts(shown[: home.MAX_SHOWN], alerts.total + len(cases))
+    return HomeAlerts(shown[: views.MAX_SHOWN], alerts.total + len(cases))
 
 
 async def _open_alerts(context: Context, assignee: str, most: int) -> HomeAlerts:
@@ -114,4 +122,131 @@ async def _open_alerts(context: Context, assignee: str, most: int) -> HomeAlerts
     return HomeAlerts([read[alert_id] for alert_id in firsts if alert_id in read], len(alerts))
 
 
-FEATURE = Feature(events={"app_home_opened": Entry(on_home_opened, is_public=True, works_without_core=True)})
+# --- `/responder failed`, `mine` and `pending` ----------------------------------------------------------------------
+
+
+async def on_failed_command(context: Context) -> None:
+    """List everybody's runs that failed in the last day, as far as this person may see what they ran on."""
+    since = context.services.clock_ms() - DAY_MS
+    failed = await context.core.newest_actions("failed", since=since, limit=MANY)
+    await _show(context, "failed", FAILED, "Failed or expired in the last day", runs.newest_first(failed))
+
+
+async def on_mine_command(context: Context) -> None:
+    """List what runs for this person, then what is in force, then the newest that have ended."""
+    core, by = context.core, context.person.login
+    states: Sequence[ListedState] = ("open", "active", "ended")
+    found = await asyncio.gather(*(core.newest_actions(state, by=by, limit=MANY) for state in states))
+    listed = {action.id: action for part in found for action in runs.newest_first(part)}
+    await _show(context, "mine", MINE, "Your runs", list(listed.values()))
+
+
+async def on_pending_command(context: Context) -> None:
+    """List the requests for approval: those that this person decides, and others that they may see."""
+    person = context.person
+    waiting = runs.newest_first(await context.core.newest_actions("waiting", limit=MANY))
+    listed = await FoundRuns.of(context, waiting)
+    shown, hidden = _visible([listed.run(action) for action in waiting], person)
+    to_decide = listed.to_decide(person, waiting)
+    decided = {run.action.id for run in to_decide}
+    others = views.by_bulk([run for run in shown if run.action.id not in decided])
+    to_decide = views.by_bulk(to_decide)
+    await responses.show_with_buttons(
+        context,
+        PENDING,
+        "pending",
+        lambda button: views.pending(to_decide, others, person, button=button, hidden=hidden),
+    )
+
+
+async def _show(context: Context, verb: str, modal_title: str, title: str, actions: Sequence[Action]) -> None:
+    person = context.person
+    listed = await FoundRuns.of(context, actions)
+    shown, hidden = _visible([listed.run(action) for action in actions], person)
+    await responses.show_with_buttons(
+        context,
+        modal_title,
+        verb,
+        lambda button: views.run_list(
+            title, views.by_bulk(shown), person, button=button, hidden=hidden, is_all=len(actions) < MANY
+        ),
+    )
+
+
+def _visible(listed: Sequence[HomeRun], person: Person) -> tuple[list[HomeRun], int]:
+    """Those whose object this person may see, and how many others there are."""
+    shown = [run for run in listed if RedactedView(run.subject, person.clearance).is_open]
+    return shown, len(listed) - len(shown)
+
+
+# --- `/responder active`: what is in force, with Undo, Extend and Mark as ended -------------------------------------
+
+
+async def on_active_command(context: Context) -> None:
+    """List what is in force, on a target if one is typed."""
+    text, person = normalize(context.text), context.person
+    measures = await context.core.measures(target=text)
+    found = await runs_of(context, measures[: views.MAX_LISTED])
+    await responses.show_with_buttons(
+        context,
+        "In force",
+        f"active:{text[: views.TEXT_LIMIT]}",
+        lambda button: views.in_force_list(found, person, text, total=len(measures), button=button),
+    )
+
+
+async def runs_of(context: Context, measures: Sequence[Measure]) -> list[HomeRun]:
+    """Of each measure the run that decides when it ends, as far as that is on its target."""
+    decisive = await asyncio.gather(*(context.core.action(measure.actions[-1]) for measure in measures))
+    found, shown = await FoundRuns.of(context, decisive), list[HomeRun]()
+    for action, measure in zip(decisive, measures, strict=True):
+        ids_, run = [one.id for one in measure.target or ()], found.run(action)
+        parts = undo_state.in_force_by_target(run.action)
+        own = [each for each in parts if [one.id for one in each[0].target or ()] == ids_]
+        part, id_ = own[0] if own else (run.action, "")
+        shown.append(replace(run, action=part, part=id_))
+    return shown
+
+
+async def on_mark_ended_button(context: Context) -> None:
+    """Ask how somebody knows that it has ended."""
+    intent = await responses.clicked_intent(context)
+    action, view = await subjects.visible_run(context, intent.object_id)
+    by_id = {id_: one for one, id_ in undo_state.in_force_by_target(action)}
+    await context.show_modal(views.mark_ended_view(by_id.get(intent.argument, action), view, intent.argument))
+
+
+async def on_mark_ended_view(context: Context) -> Json:
+    """Mark it as ended. Core refuses whoever may not, and what is only starting or being undone."""
+    view = view_of(context)
+    action_id, _, part = str(view.get("private_metadata") or "").partition(" ")
+    reason = modals.values(view).get("reason", "").strip()
+    if not reason:
+        return modals.errors({"reason": "Say how you know, for whoever reads it later."})
+    await answered(context.core.end_measure(part or action_id, reason), UNKNOWN)
+    action, subject = await subjects.of_action(context.core, await context.core.action(action_id))
+    await responses.refresh_cards(context, subject)
+    shown = RedactedView(subject, own_clearance(context))
+    return modals.update(modals.message_view("Done", notices.notice(f"{heading(action, shown)} is marked as ended.")))
+
+
+FEATURE = Feature(
+    commands={
+        **{
+            verb: Command(Entry(handler, modal_title=title), verb, summary)
+            for verb, handler, title, summary in (
+                ("pending", on_pending_command, PENDING, "what waits for approval, with Review"),
+                ("failed", on_failed_command, FAILED, "what failed in the last day, with Run again"),
+                ("mine", on_mine_command, MINE, "what you started, and how it went"),
+            )
+        },
+        "active": Command(
+            Entry(on_active_command, modal_title="In force"),
+            "active [target]",
+            "what is in force, on a host or address if you name one, with Undo and Extend",
+        ),
+    },
+    actions={ids.MARK_ENDED: Entry(on_mark_ended_button, modal_title="Mark as ended")},
+    views={ids.MARK_ENDED_VIEW: Entry(on_mark_ended_view, Ack.RESPONSE)},
+    events={"app_home_opened": Entry(on_home_opened, is_public=True, works_without_core=True)},
+)

@@ -15,7 +15,7 @@ from bot.features import templates
 from bot.features.alerts.views import details, replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.approvals import views as approvals
-from bot.features.home.views import home, overview
+from bot.features.home import views as home
 from bot.features.responders import views as responders
 from bot.features.runs.views import inputs, questions, run_form, runs
 from bot.features.runs.views.request import RunRequest
@@ -359,8 +359,8 @@ def test_the_fullest_home_fits() -> None:
     assert problems("home", view) == []
     assert 60 <= len(view["blocks"]) <= 100
     assert len(json.dumps(view)) < 250_000
-    fine(overview.run_list("Failed", shown.failed, ANNA, button=button, hidden=3))
-    fine(overview.pending(shown.waiting, shown.running, ANNA, button=button, hidden=3))
+    fine(home.run_list("Failed", shown.failed, ANNA, button=button, hidden=3))
+    fine(home.pending(shown.waiting, shown.running, ANNA, button=button, hidden=3))
 
 
 @given(st.lists(samples.actions(), max_size=14, unique_by=lambda a: a.id), samples.alerts(NO_MARKS))
@@ -372,8 +372,8 @@ def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
     ended = [run for run in told[:part] if run.action.end_date]
     shown = home.Home(told[:part], mine, mine, told[part : 2 * part], told[2 * part :], ended)
     assert problems("home", home.home_view(shown, ANNA, button=button)) == []
-    fine(overview.run_list("Failed", told, ANNA, button=button, hidden=part))
-    fine(overview.pending(told, told, ANNA, button=button, hidden=part))
+    fine(home.run_list("Failed", told, ANNA, button=button, hidden=part))
+    fine(home.pending(told, told, ANNA, button=button, hidden=part))
 
 
 def test_100_artifacts_with_156_responders_fit_card_menu_list_and_details() -> None:

@@ -83,7 +83,7 @@ async def test_mine_says_until_when_a_run_is_in_force_and_undoes_it(env: Feature
     await env["anna"].confirms("Undo now", mine)
     await env["anna"].sees(card_of(alert, "*Tell* on ip 203[.]0[.]113[.]7 done"))
     await env["anna"].command(SOC, "/responder mine")
-    assert ids.UNDO not in text_of(await env["anna"].sees(modal("undone, <!date^")))
+    assert ids.UNDO not in text_of(await env["anna"].sees(modal("undone by anna, <!date^")))
 
 
 async def test_marking_as_ended_asks_for_a_reason_and_tells_the_thread_and_who_approved(tmp_path: Path) -> None:

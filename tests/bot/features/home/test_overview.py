@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from bot.block_kit import ids
-from bot.features.home.views import overview
-from bot.features.home.views.overview import MAX_LINES
+from bot.features.home import views
+from bot.features.home.views import MAX_LINES
 from core.client import CoreClient
 from core.models import Person
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
@@ -111,5 +111,5 @@ async def test_a_bulk_counts_once_with_its_true_numbers_and_hides_nothing_older(
 
 def test_a_list_says_that_there_are_older_runs() -> None:
     anna = Person(login="anna", profile="analyst", permissions=[], clearance=2)
-    shown = overview.run_list("Your runs", [], anna, button=lambda intent: "-", is_all=False)
+    shown = views.run_list("Your runs", [], anna, button=lambda intent: "-", is_all=False)
     assert "there are older ones" in text_of(shown.payload())

@@ -1,13 +1,14 @@
-"""The App Home of a person: approvals to give, their alerts and runs, and what they may do."""
+"""The App Home of a person, and the lists of runs and of what is in force. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.block_kit import ids
+from bot.block_kit import ids, modals
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.text import (
     context,
+    foreign,
     person_name,
     section,
     slack_date,
@@ -20,13 +21,19 @@ from bot.features.responders.views import several_button
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.features.undos import views as undos
-from bot.message import Block, ButtonIds, Intent
+from bot.message import Block, ButtonIds, Intent, Message
+from core.common.words import count
 from core.models import TLP_NAMES, Action, BulkCounts, Person, Policy
 
 MAX_SHOWN = 8  # of each part
 MAX_REQUESTS = 3  # so that the worst alert is on a phone's first screen
 MAX_UNASSIGNED = 5
 NOBODY = "Nobody works on"
+MAX_LINES = 20  # each with a button
+MAX_OTHERS = 5  # so that a message has at most 50 blocks
+MAX_LISTED = 20  # with two blocks each, of the 50 of a message
+MAX_IN_HOME = 3  # of the 100 blocks of a Home
+TEXT_LIMIT = 100
 
 
 @dataclass(frozen=True)
@@ -210,3 +217,83 @@ def _bulk(listed: Sequence[tuple[Action, RedactedView]], bulk: BulkCounts, butto
     approved = runs.approved_by(*(one for one, _ in listed))
     line = f"{sign}{bulks.head(bulk)} · {runs.first_targets(listed, bulk.total)} · {by}{approved} · {bulk.id}"
     return section(line, accessory=each)
+
+
+# --- lists of runs --------------------------------------------------------------------------------------------------
+
+
+def run_list(
+    title: str, shown: Sequence[HomeRun], person: Person, *, button: ButtonIds, hidden: int = 0, is_all: bool = True
+) -> Message:
+    """Runs, the newest first, with what can be done about them; `hidden` more are above this person's clearance."""
+    blocks: list[Block] = [*head(title, len(shown))]
+    blocks += [run_block(run, person, button, has_undo=True) for run in shown[:MAX_LINES]]
+    return Message(f"{title}: {len(shown)}", (*blocks, *_left_out(len(shown) - MAX_LINES, hidden, is_all=is_all)))
+
+
+def pending(
+    to_decide: Sequence[HomeRun],
+    others: Sequence[HomeRun],
+    person: Person,
+    *,
+    button: ButtonIds,
+    hidden: int = 0,
+) -> Message:
+    """What waits for this person's approval, then what waits for somebody else's."""
+    blocks: list[Block] = [*head("Waiting for your approval", len(to_decide))]
+    blocks += [request(run, person, button) for run in to_decide[:MAX_LINES]]
+    blocks += _left_out(len(to_decide) - MAX_LINES, 0)
+    blocks += head("Waiting for others", len(others)) if others else []
+    blocks += [run_block(run, person, button) for run in others[:MAX_OTHERS]]
+    text = f"{count(len(to_decide), 'run')} for you to approve, {len(others)} for others"
+    return Message(text, (*blocks, *_left_out(len(others) - MAX_OTHERS, hidden)))
+
+
+def _left_out(left_out: int, hidden: int, *, is_all: bool = True) -> list[Block]:
+    parts = [f"and {left_out} more"] if left_out > 0 else []
+    parts += [f"{count(hidden, 'run')} above your clearance"] if hidden else []
+    parts += [] if is_all else ["there are older ones, which aren't listed"]
+    return [context(" · ".join(parts))] if parts else []
+
+
+# --- what is in force -----------------------------------------------------------------------------------------------
+
+
+def in_force_list(shown: Sequence[HomeRun], person: Person, text: str, *, total: int, button: ButtonIds) -> Message:
+    """What is in force on what was typed, or on anything: the first of `total`."""
+    on = f" on {foreign(text, TEXT_LIMIT)}" if text else ""
+    head = f"In force{on}: {count(total, 'measure')}" if total else f"Nothing is in force{on}, as far as you may see."
+    blocks: list[Block] = [section(f"*{head}*" if total else head), *measures(shown, person, button)]
+    more = [context(f"and {total - len(shown)} more; type a target to find it")] if total > len(shown) else []
+    return Message(head, (*blocks, *more))
+
+
+def in_home(shown: Sequence[HomeRun], person: Person, *, total: int, button: ButtonIds) -> list[Block]:
+    """The first of what is in force, for a Home; nothing if nothing is."""
+    if not total:
+        return []
+    more = [context(f"and {total - len(shown)} more")] if total > len(shown) else []
+    return [section(f"*In force* ({total})"), *measures(shown, person, button, marks=False), *more, {"type": "divider"}]
+
+
+def measures(shown: Sequence[HomeRun], person: Person, button: ButtonIds, *, marks: bool = True) -> list[Block]:
+    """What each run has left in force, where, and what can be done about it; `marks`: also Mark as ended."""
+    blocks: list[Block] = []
+    for run in shown:
+        view = RedactedView(run.subject, person.clearance)
+        of = runs.of_root(run.subject, view, run.link)
+        blocks.append(section(f"{runs.in_force_line(run.action, view)}\n{of}{runs.waiting_end(run.action, view)}"))
+        if "manageAction" in person.permissions and view.is_open:
+            shown_buttons = undos.buttons(run.action, view, button, part=run.part)
+            if marks and (run.action.undo is None or run.action.undo.at is None or person.profile == "org-admin"):
+                intent, of = button(Intent("mark_ended", run.action.id, run.part)), f"{run.action.id}{run.part}"
+                shown_buttons.append(button_element("Mark as ended", ids.MARK_ENDED, intent, of=of))
+            blocks += [actions(*shown_buttons)] if shown_buttons else []
+    return blocks
+
+
+def mark_ended_view(action: Action, view: RedactedView, part: str) -> dict[str, Any]:
+    """Asks how somebody knows that it has ended, or one of its targets."""
+    about = f"{runs.heading(action, view)} is then listed as ended. Nothing runs, and nothing will undo it."
+    reason = modals.text_field("reason", "How do you know?", multiline=True, optional=False)
+    return modals.ask("Mark as ended", ids.MARK_ENDED_VIEW, f"{action.id} {part}", [section(about), reason])

@@ -1,1 +1,0 @@
-"""The App Home and its lists. Pure."""
