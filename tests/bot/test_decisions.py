@@ -49,7 +49,7 @@ def test_what_names_all_of_it_is_fine() -> None:
             assert problems("chat.postMessage", {**payload, "blocks": json.dumps(payload["blocks"])}) == []
 
 
-@pytest.mark.parametrize("words", ["*anna* asks", "by itself; *Undo now* ends it earlier"])
+@pytest.mark.parametrize("words", ["*anna* asks", "Ends by itself (Release Host); *Undo now* ends it earlier"])
 def test_an_approval_that_says_less_is_found(words: str) -> None:
     assert len(problems("views.open", without(approval(), words))) == 1
 
