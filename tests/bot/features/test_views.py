@@ -28,7 +28,7 @@ async def test_missing_permission_for_templates_is_told_before_the_modal_opens(e
 
 
 async def test_run_modal_leads_from_object_to_responder_to_run(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
+    alert, _ = await env.alert_and_card("anna")
     await env["anna"].command(SOC, "/responder")
     view = await env["anna"].sees(modal("What should run?"))
     (nothing,) = await env["anna"].searches(view, "~99999")

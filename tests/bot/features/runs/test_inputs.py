@@ -172,7 +172,7 @@ async def test_inputs_are_given_by_command(env: FeatureEnvironment) -> None:
 
 
 async def test_a_command_without_a_needed_input_opens_the_form_with_the_others(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
+    alert, _ = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f'/responder run {DROP} {alert.id} reason="lateral movement" minutes=5')
     view = await env["anna"].sees(modal("Drop traffic"))
     held = filled_in(view)

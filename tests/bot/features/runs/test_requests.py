@@ -75,7 +75,8 @@ async def test_a_question_runs_once_however_often_it_is_confirmed(env: FeatureEn
 
 
 async def test_of_several_objects_the_only_visible_one_is_asked_about(env: FeatureEnvironment) -> None:
-    (open_id,) = await alerts(env, 1)
+    alert, _ = await env.alert_and_card("anna")
+    open_id = alert.id
     secret = await alerts(env, 2, tlp=3, title="Nobody here reads this")
     await env["anna"].command(SOC, f"/responder run tell {open_id} {' '.join(secret)}")
     question = await env["anna"].sees(modal("1 of 3 targets, those that you may see"))
