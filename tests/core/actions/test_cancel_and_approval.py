@@ -19,10 +19,9 @@ from core.engines.process.processes import wait_readable
 from core.models import Action
 from core.settings import EngineSection, ResponderSection
 from tests.clock import SetClock
-from tests.core.core_process import ALERT, run_body, stepwise, write_pipe
+from tests.core.core_process import ALERT, run_body, stepwise
 from tests.core.engines.process.conftest import is_alive
 from tests.core.running import settings_in
-from tests.fake_cortex import FakeCortex
 
 ACTION = "/api/connector/engine/action"
 PEOPLE = ("anna", "ben", "carl")
@@ -125,26 +124,6 @@ async def test_a_running_program_is_killed_with_its_children(running: CoreWithUs
     assert (again.status_code, again.json()["type"]) == (409, "ConflictError")
 
 
-async def test_an_org_admin_may_cancel_the_runs_of_others(running: CoreWithUsers) -> None:
-    action = await running.run(steps=[f"wait {running.pipe('never')}"])
-    answer = await running.send("lead", "DELETE", f"{ACTION}/{action.id}")
-    ended = await running.ended(action)
-    assert answer.status_code == 200
-    assert json.loads(ended.report)["message"] == "Cancelled by lead@responder-bot.local"
-
-
-async def test_a_queued_action_is_cancelled_and_never_runs(tmp_path: Path) -> None:
-    async with core_in(tmp_path, SetClock(), {}, core={"max_concurrent_actions": 1}) as running:
-        pipe = running.pipe("pipe")
-        first = await running.run(steps=[f"wait {pipe}", "write"])
-        second = await running.run(runs=str(tmp_path / "runs"), steps=["count", "write"])
-        answer = await running.send("anna", "DELETE", f"{ACTION}/{second.id}")
-        await write_pipe(pipe)
-        assert (await running.ended(first)).status == "Success"
-    assert (answer.status_code, answer.json()["status"]) == (200, "Deleted")
-    assert not (tmp_path / "runs").exists()
-
-
 async def test_64_simultaneous_cancels_end_an_action_once(running: CoreWithUsers) -> None:
     action = await running.run(steps=[f"wait {running.pipe('never')}"])
     answers = await asyncio.gather(*(running.send("anna", "DELETE", f"{ACTION}/{action.id}") for _ in range(64)))
@@ -155,26 +134,6 @@ async def test_64_simultaneous_cancels_end_an_action_once(running: CoreWithUsers
     assert 200 in {answer.status_code for answer in answers}
     assert json.loads(ended.report)["message"] == "Cancelled by anna@responder-bot.local"
     assert types.count("action.ended") == 1
-
-
-async def test_cancelling_a_remote_run_is_refused_and_the_run_goes_on(tmp_path: Path) -> None:
-    cortex = FakeCortex()
-    await cortex.start()
-    remote = EngineSection(name="soar", type="cortex", url=cortex.url, api_key=cortex.api_key)
-    try:
-        async with core_in(tmp_path, SetClock(), {}, engines=(remote,)) as running:
-            action = await running.run(responder="Blocker_1_0")
-            answer = await running.send("anna", "DELETE", f"{ACTION}/{action.id}")
-            await cortex.fail(action.engine_job_id, "No route to host")
-            ended = await running.ended(action)
-    finally:
-        await cortex.stop()
-    assert (answer.status_code, answer.json()["type"]) == (409, "ConflictError")
-    assert answer.json()["message"] == (
-        "Engine 'soar' is remote and can't stop a responder once it has it. "
-        "Wait for its end, or stop it on that server."
-    )
-    assert json.loads(ended.report)["message"] == "No route to host"
 
 
 # --- approval ---------------------------------------------------------------------------------------------------------
@@ -233,20 +192,6 @@ async def test_many_simultaneous_votes_start_a_run_once(running: CoreWithUsers) 
     assert (running.folder / "runs").read_text() == "one run\n"
 
 
-async def test_a_denied_action_and_one_cancelled_by_its_requester_end(running: CoreWithUsers) -> None:
-    denied, withdrawn = [await running.run(responder="Asking_1_0") for _ in range(2)]
-    assert await decide(running, "anna", denied, "deny") == 403
-    assert await decide(running, "ben", denied, "deny", message="not this host") == 200
-    cancelled = await running.send("anna", "DELETE", f"{ACTION}/{withdrawn.id}")
-    ended = await running.ended(denied)
-    assert (ended.status, json.loads(ended.report)["message"]) == (
-        "Failure",
-        "Denied by ben@responder-bot.local: not this host",
-    )
-    assert cancelled.json()["status"] == "Deleted"
-    assert [await decide(running, "carl", action) for action in (denied, withdrawn)] == [409, 409]
-
-
 async def test_an_approval_expires_also_while_core_is_down_but_not_by_a_clock_that_jumps(tmp_path: Path) -> None:
     clock, keys = SetClock(), dict[str, str]()
     async with core_in(tmp_path, clock, keys) as running:
@@ -277,63 +222,6 @@ async def test_an_unknown_action_is_not_found(running: CoreWithUsers) -> None:
     assert {answer.status_code for answer in answers} == {404}
 
 
-# --- rights that end while an action waits ----------------------------------------------------------------------------
-
-
-async def end_rights(running: CoreWithUsers, name: str, how: str) -> None:
-    """As `responder-bot user disable` and `user profile` do."""
-    if how == "disabled":
-        await running.core.people.disable(COMMAND_LINE, name)
-    else:
-        await running.core.people.set_profile(name, "read-only")
-
-
-async def restore_rights(running: CoreWithUsers, name: str) -> None:
-    await running.core.people.enable(COMMAND_LINE, name)
-    await running.core.people.set_profile(name, "analyst")
-
-
-HOW = pytest.mark.parametrize("how", ["disabled", "demoted"])
-
-
-@HOW
-@pytest.mark.parametrize("votes_before", [0, 1])
-async def test_the_action_of_a_requester_who_lost_their_rights_ends_at_the_next_vote(
-    running: CoreWithUsers, how: str, votes_before: int
-) -> None:
-    action = await running.run(responder="Asking_1_0", runs=str(running.folder / "runs"), steps=["count", "write"])
-    if votes_before:
-        assert await decide(running, "ben", action) == 200
-    await end_rights(running, "anna", how)
-    answer = await running.send("carl", "POST", f"{ACTION}/{action.id}/approve", {})
-    await restore_rights(running, "anna")
-    ended = await running.ended(action)
-    sentence = (
-        "anna@responder-bot.local asked for this and may no longer run responders, so it did not run;"
-        " run it yourself if it is still needed."
-    )
-    assert (answer.status_code, answer.json()["type"], answer.json()["message"]) == (409, "ConflictError", sentence)
-    assert (ended.status, json.loads(ended.report)["message"]) == ("Failure", sentence)
-    assert await decide(running, "lead", action) == 409
-    assert not (running.folder / "runs").exists()
-
-
-@HOW
-async def test_the_vote_of_somebody_who_lost_their_rights_does_not_count(running: CoreWithUsers, how: str) -> None:
-    action = await running.run(responder="Asking_1_0", runs=str(running.folder / "runs"), steps=["count", "write"])
-    assert await decide(running, "ben", action) == 200
-    await end_rights(running, "ben", how)
-    second = await running.send("carl", "POST", f"{ACTION}/{action.id}/approve", {})
-    assert second.status_code == 200
-    assert second.json()["approval"]["approvedBy"] == ["carl@responder-bot.local"]
-    assert not (running.folder / "runs").exists()
-    third = await running.send("lead", "POST", f"{ACTION}/{action.id}/approve", {})
-    ended = await running.ended(action)
-    assert third.json()["approval"]["approvedBy"] == [f"{name}@responder-bot.local" for name in ("carl", "lead")]
-    assert ended.status == "Success"
-    assert (running.folder / "runs").read_text() == "one run\n"
-
-
 async def test_a_user_with_a_new_key_keeps_their_vote(running: CoreWithUsers) -> None:
     action = await running.run(responder="Asking_1_0", runs=str(running.folder / "runs"), steps=["count", "write"])
     await decide(running, "ben", action)
@@ -343,34 +231,6 @@ async def test_a_user_with_a_new_key_keeps_their_vote(running: CoreWithUsers) ->
     await running.core.people.new_key(COMMAND_LINE, "ben")  # the same user with another key
     assert await decide(running, "carl", action) == 200
     assert (await running.ended(action)).status == "Success"
-
-
-@HOW
-@pytest.mark.parametrize("who", ["anna", "ben"])
-async def test_a_queued_action_does_not_start_once_its_requester_or_approver_lost_their_rights(
-    tmp_path: Path, how: str, who: str
-) -> None:
-    async with core_in(tmp_path, SetClock(), {}, core={"max_concurrent_actions": 1}) as running:
-        pipe = running.pipe("pipe")
-        first = await running.run("lead", steps=[f"wait {pipe}", "write"])
-        approved = await running.run(responder="Asking_1_0", runs=str(tmp_path / "runs"), steps=["count", "write"])
-        plain = await running.run(who, runs=str(tmp_path / "runs"), steps=["count", "write"])
-        assert [await decide(running, name, approved) for name in ("ben", "carl")] == [200, 200]
-        await end_rights(running, who, how)
-        await write_pipe(pipe)
-        keys, running.keys["anna"] = (
-            running.keys["anna"],
-            running.keys["lead"],
-        )  # `ended` needs a key that is still valid
-        ended = [await running.ended(action) for action in (first, approved, plain)]
-        running.keys["anna"] = keys
-    messages = [json.loads(action.report)["message"] for action in ended]
-    login = f"{who}@responder-bot.local"
-    assert [action.status for action in ended] == ["Success", "Failure", "Failure"]
-    assert messages[2].startswith(f"{login} asked for this and may no longer run responders")
-    verb = "asked for" if who == "anna" else "approved"
-    assert messages[1].startswith(f"{login} {verb} this and may no longer run responders, so it did not run;")
-    assert not (tmp_path / "runs").exists()
 
 
 async def test_parameters_can_not_forge_user_and_organisation(running: CoreWithUsers) -> None:

@@ -66,6 +66,20 @@ async def test_a_dispatch_looks_again_at_what_was_recorded_and_approved(tmp_path
         assert len(engine.runs) == 1
 
 
+async def test_a_dispatch_looks_again_at_who_approved(tmp_path: Path) -> None:
+    engine = ScriptedEngine(at_once=1)
+    async with open_harness(tmp_path, engine=engine, policies=rules(approval=1)) as harness:
+        first, (second, _) = await started(harness), await on_case(harness)
+        for action in (first, second):
+            await harness.actions.decide(BEN, action.id, "approve")
+        begun = await next_run(engine)
+        await harness.people.disable(COMMAND_LINE, "ben")
+        begun.finish(Report(True))
+        said = "ben@example.org approved this and may no longer run responders, so it did not run"
+        assert said in await message_of(harness, second)
+        assert len(engine.runs) == 1
+
+
 async def test_a_dispatch_counts_the_rate_of_now_after_the_last_vote(tmp_path: Path) -> None:
     async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1), policies=rules(approval=1)) as harness:
         actions = [await started(harness), await started(harness)]
