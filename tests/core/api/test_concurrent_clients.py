@@ -10,16 +10,6 @@ from tests.core.object_api import ALERT
 from tests.core.running import running_core
 
 
-async def test_64_concurrent_clients_create_one_template(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
-        await core.key("org-admin")
-        body = {"name": "T", "tasks": [{"title": "t"}], "customFields": {"f": {"integer": None, "order": 1}}}
-        answers = await asyncio.gather(*(core.send("POST", "/api/case/template", body) for _ in range(64)))
-        assert sorted(answer.status_code for answer in answers) == [201] + [400] * 63
-        refused = {answer.json()["message"] for answer in answers if answer.status_code == 400}
-        assert refused == {'The case template "T" already exists'}
-
-
 async def test_an_alert_becomes_a_case_with_a_log(tmp_path: Path) -> None:
     async with running_core(tmp_path, core={"organisation": "soc"}) as core:
         alert = (await core.send("POST", "/api/alert", ALERT, profile="analyst")).json()
@@ -60,15 +50,3 @@ async def test_three_people_who_search_for_long_keep_nobody_else_waiting(tmp_pat
             for search in long:
                 search.cancel()
             await asyncio.gather(*long, return_exceptions=True)
-
-
-async def test_two_cores_on_one_file_give_a_name_once(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as first, running_core(tmp_path) as second:
-        key = await first.key("org-admin")
-        headers = {"Authorization": f"Bearer {key}"}
-        requests = [
-            core.send("POST", "/api/case/template", {"name": "T"}, profile=None, headers=headers)
-            for core in (first, second)
-        ]
-        answers = await asyncio.gather(*requests)
-        assert sorted(answer.status_code for answer in answers) == [201, 400]

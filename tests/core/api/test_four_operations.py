@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from core.settings import ResponderSection
 from tests.core.running import RunningCore, running_core
 from tests.documents import ROOT
@@ -19,18 +17,6 @@ SEEN = """
 import pathlib, sys
 pathlib.Path(sys.argv[1], "output", "output.json").write_text('{"success": true, "full": {}}')
 """
-TEMPLATE = {
-    "name": "Phishing",
-    "displayName": "Phishing mail",
-    "titlePrefix": "[Phishing] ",
-    "description": "What to do about a phishing mail",
-    "severity": 2,
-    "tlp": 2,
-    "pap": 1,
-    "tags": ["phishing"],
-    "tasks": [{"order": 0, "title": "Find the recipients", "group": "Scope", "description": "Ask the mail gateway"}],
-    "customFields": {"recipients": {"integer": None, "order": 1}},
-}
 
 
 async def alert(core: RunningCore, **more: Any) -> str:
@@ -116,70 +102,6 @@ async def test_what_is_found_in_the_text_of_a_siem_is_a_target_of_the_next_respo
     assert outcomes == {"Success"}
 
 
-async def test_a_case_template_is_created_and_its_name_is_taken(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
-        made = await core.send("POST", "/api/case/template", TEMPLATE)
-        again = await core.send("POST", "/api/case/template", TEMPLATE)
-        unable = await core.send("POST", "/api/case/template", TEMPLATE, profile="analyst")
-    template = made.json()
-    assert made.status_code == 201
-    assert {key: template[key] for key in TEMPLATE if key not in ("tasks", "customFields")} == {
-        key: value for key, value in TEMPLATE.items() if key not in ("tasks", "customFields")
-    }
-    assert template["_id"] == template["id"]
-    assert (template["_type"], template["status"], template["flag"], template["metrics"]) == (
-        "caseTemplate",
-        "Ok",
-        False,
-        {},
-    )
-    assert template["tasks"][0]["status"] == "Waiting"
-    field = template["customFields"]["recipients"]
-    assert (field["integer"], field["order"], field["_id"][0]) == (None, 1, "~")
-    assert again.status_code == 400
-    assert again.json()["type"] == "CreateError"
-    assert again.json()["message"] == 'The case template "Phishing" already exists'
-    assert unable.status_code == 403
-    assert unable.json()["message"] == (
-        "You are not authorized to create case template, you haven't the permission manageCaseTemplate"
-    )
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", f"{ENGINE}/action/responder/alert/~1"),
-        ("GET", f"{ENGINE}/responder/alert/~1"),
-        ("POST", "/api/case/template"),
-        ("POST", f"{ENGINE}/action"),
-    ],
-)
-async def test_without_a_key_each_operation_is_a_401(tmp_path: Path, method: str, path: str) -> None:
-    async with running_core(tmp_path) as core:
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic !!"}):
-            answer = await core.send(method, path, profile=None, headers=headers)
-            assert answer.status_code == 401
-            body = answer.json()
-            assert (body["type"], body["message"]) == ("AuthenticationError", "Authentication failure")
-
-
-async def test_running_needs_a_permission_and_listing_does_not(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
-        alert_id = await alert(core)
-        body = {"responderId": CLOSE, "objectType": "alert", "objectId": alert_id}
-        refused = await core.send("POST", f"{ENGINE}/action", body, profile="read-only")
-        lists = [
-            (await core.send("GET", f"{ENGINE}/{path}/{alert_id}", profile="read-only")).status_code
-            for path in ("action/responder/alert", "responder/alert")
-        ]
-    assert refused.status_code == 403
-    assert refused.json()["type"] == "AuthorizationError"
-    assert refused.json()["message"] == (
-        "You are not authorized to create action, you haven't the permission manageAction (manageTask)"
-    )
-    assert lists == [200, 200]
-
-
 async def test_a_run_on_a_missing_object_names_it(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         for body, status, kind, message in (
@@ -192,19 +114,6 @@ async def test_a_run_on_a_missing_object_names_it(tmp_path: Path) -> None:
             answer = await core.send("POST", f"{ENGINE}/action", {"responderId": CLOSE, **body}, profile="analyst")
             assert (answer.status_code, answer.json()["type"]) == (status, kind)
             assert message in answer.json()["message"]
-
-
-async def test_the_order_of_checks_is_401_400_403_404(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
-        wrong = {"objectType": "alert"}
-        nowhere = {"responderId": "x", "objectType": "alert", "objectId": "~99"}
-        statuses = [
-            (await core.send("POST", f"{ENGINE}/action", wrong, profile=None)).status_code,
-            (await core.send("POST", f"{ENGINE}/action", wrong, profile="read-only")).status_code,
-            (await core.send("POST", f"{ENGINE}/action", nowhere, profile="read-only")).status_code,
-            (await core.send("POST", f"{ENGINE}/action", nowhere, profile="analyst")).status_code,
-        ]
-    assert statuses == [401, 400, 403, 404]
 
 
 async def test_a_responder_below_the_alerts_tlp_is_neither_offered_nor_run(tmp_path: Path) -> None:
@@ -244,23 +153,6 @@ async def test_the_same_idempotency_key_answers_200_with_the_same_action(tmp_pat
     assert (first.status_code, second.status_code, third.status_code, long.status_code) == (201, 200, 422, 400)
     assert first.json()["id"] == second.json()["id"]
     assert len(listed) == 1
-
-
-async def test_the_bots_key_runs_only_on_behalf_of_a_user(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
-        await core.key("analyst")
-        alert_id = await alert(core)
-        body = {"responderId": CLOSE, "objectType": "alert", "objectId": alert_id}
-        alone = await core.send("POST", f"{ENGINE}/action", body, profile="service")
-        named = {"X-On-Behalf-Of": "Analyst"}
-        for_her = await core.send("POST", f"{ENGINE}/action", body, profile="service", headers=named)
-        unknown = await core.send(
-            "POST", f"{ENGINE}/action", body, profile="service", headers={"X-On-Behalf-Of": "nobody"}
-        )
-        reads = await core.send("GET", f"{ENGINE}/responder/alert/{alert_id}", profile="service")
-    assert (alone.status_code, for_her.status_code, unknown.status_code, reads.status_code) == (403, 201, 403, 200)
-    assert for_her.json()["createdBy"] == "analyst@responder-bot.local"
-    assert unknown.json()["message"] == "User nobody@responder-bot.local is unknown or disabled"
 
 
 async def test_an_action_is_found_by_search_and_waited_for(tmp_path: Path) -> None:

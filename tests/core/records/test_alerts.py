@@ -115,6 +115,7 @@ async def test_duplicate_artifacts_are_dropped_and_the_rest_have_ids(api: Object
         ({}, "siem;elastalert;8257b4"),
         ({}, "%7E1"),
         ({"sourceRef": "a;b/c"}, "siem;elastalert;a;b%2Fc"),
+        ({"source": "a/b", "sourceRef": "x y;z?"}, "siem%3Ba%2Fb%3Bx%20y%3Bz%3F"),
         ({"type": "a;b", "sourceRef": "x"}, "a;b;elastalert;x"),
         ({"sourceRef": ";" * 40}, "siem;elastalert;" + ";" * 40),
     ],

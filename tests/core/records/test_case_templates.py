@@ -72,8 +72,8 @@ async def test_a_name_is_unique_and_compared_exactly(api: ObjectApi) -> None:
     await api.post("/api/case/template", {"name": 'a "b"'})
     answer = await api.post("/api/case/template", {"name": 'a "b"'}, 400)
     assert (answer["type"], answer["message"]) == ("CreateError", 'The case template "a "b"" already exists')
-    await api.post("/api/case/template", {"name": 'A "b"'})
-    await api.post("/api/case/template", {"name": 'a "b" '})
+    for name in ('A "b"', 'a "b" ', "Ex\u0061\u0301ct", "Ex\u00e1ct"):
+        await api.post("/api/case/template", {"name": name})
 
 
 async def test_of_64_simultaneous_templates_with_one_name_one_is_created(api: ObjectApi) -> None:
