@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from core.models import is_same_target
+from core.protection import parse
 from tests.core.running import RunningCore, running_core
 from tests.responder_folders import write_responder
 
@@ -21,16 +23,19 @@ got = [artifact["data"] for artifact in data.get("artifacts", [data])]
 report = {"success": True, "full": {"got": got}, "operations": []}
 (folder / "output/output.json").write_text(json.dumps(report))
 """
+RUN = [
+    ("url", "https://files.example/a", "https://files.example/b"),
+    ("hostname", "srv7", "x/srv7"),
+    ("other", "host/admin", "bob/admin"),
+]
 PAIRS = [
+    *RUN,
     ("other", "S-1-5-21-1004336348-1177238915-682003330-512", "S-1-5-21-1004336348-1177238915-682003330-1104"),
     ("other", "arn:aws:iam::123456789012:role/admin", "arn:aws:iam::123456789012:role/web"),
-    ("url", "https://files.example/a", "https://files.example/b"),
     ("username", "alice@corp", "bob@corp"),
     ("other", "sensor:12345", "sensor:67890"),
     ("other", "/srv/evil", "/opt/evil"),
-    ("other", "host/admin", "bob/admin"),
     ("other", r"\\srv1\c$", r"\\srv2\c$"),
-    ("hostname", "srv7", "x/srv7"),
     ("registry", r"HKLM\Run\evil", r"HKCU\Run\evil"),
 ]
 
@@ -40,7 +45,7 @@ async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runnin
     folder = tmp_path_factory.mktemp("core")
     for name in ("Contain", "Release"):
         write_responder(folder / "responders", name, PROGRAM, dataTypeList=["thehive:alert"])
-    own = {"Contain_1_0": {"undo": "Release_1_0", "target": sorted({pair[0] for pair in PAIRS})}}
+    own = {"Contain_1_0": {"undo": "Release_1_0", "target": sorted({pair[0] for pair in RUN})}}
     engine = {"name": "local", "responders": (folder / "responders",)}
     async with running_core(folder, engine=(engine,), responder=own) as running:
         yield running
@@ -76,6 +81,12 @@ async def listed(core: RunningCore, target: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(("data_type", "first", "second"), PAIRS)
+async def test_two_that_are_not_equal_are_parsed_as_two(data_type: str, first: str, second: str) -> None:
+    assert parse(data_type, first).digest != parse(data_type, second).digest
+    assert not is_same_target(data_type, first, second)
+
+
+@pytest.mark.parametrize(("data_type", "first", "second"), RUN)
 async def test_two_that_are_not_equal_are_two(core: RunningCore, data_type: str, first: str, second: str) -> None:
     alert = await alert_with(core, f"{data_type} {first}", data_type, first, second)
     actions = {target: await contained(core, alert, target) for target in (first, second)}
