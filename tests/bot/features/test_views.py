@@ -2,7 +2,7 @@
 
 from bot.block_kit import ids
 from tests.bot.features.environment import FeatureEnvironment
-from tests.bot.people import app_home, card_of, ephemeral, field_of, message_in, modal, no_modal, reply_to, text_of
+from tests.bot.people import app_home, ephemeral, field_of, message_in, modal, no_modal, reply_to, text_of
 from tests.bot.running import SOC
 
 
@@ -70,26 +70,6 @@ async def test_message_shortcut_asks_which_of_several_alerts_is_meant(env: Featu
     shown = await env["anna"].sees(modal("Responder"))
     assert shown["blocks"][0]["element"]["initial_option"]["value"] == second.id
     assert "*Login from a new country*" in text_of(shown)
-
-
-async def test_home_shows_own_runs_approvals_and_failures(env: FeatureEnvironment) -> None:
-    alert, card = await env.alert_and_card("anna")
-    await env["anna"].chooses("Isolate", card)
-    await env["anna"].sees(card_of(alert, "needs 1 approval"))
-    await env["anna"].command(SOC, f"/responder run fail {alert.id}")
-    await env["anna"].sees(card_of(alert, "❌ *Fail* failed"))
-    await env["ben"].open_home()
-    home = await env["ben"].sees(app_home())
-    assert "*Waiting for your approval* (1)" in text_of(home)
-    assert f"|{alert.title}> ({alert.id})" in text_of(home)
-    assert "You are ben, and see" in text_of(home)
-    await env["anna"].open_home()
-    mine = text_of(await env["anna"].sees(app_home()))
-    assert "*Waiting or running* (1)" in mine
-    assert "*Failed or expired in the last day* (1)" in mine
-    await env["ben"].confirms("Review", home)
-    await env["ben"].sees(app_home(without="*Waiting for your approval*"))
-    assert (await env.ended_run(alert)).status in ("Success", "Failure")
 
 
 async def test_home_tells_unlinked_people_how_to_get_linked(env: FeatureEnvironment) -> None:

@@ -7,7 +7,7 @@ from bot.block_kit import ids
 from bot.slack_emulator import EmulatorView
 from core.models import Alert, RunInput
 from tests.bot.features.environment import FeatureEnvironment
-from tests.bot.people import card_of, direct_message, ephemeral, modal, reply_to, text_of
+from tests.bot.people import app_home, card_of, direct_message, ephemeral, modal, reply_to, text_of
 from tests.bot.running import OPEN, SOC
 
 
@@ -115,6 +115,12 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     assert "*: It is the &lt;backup&gt; server\\n*Isolate on" in text_of(again)
     await env["ben"].presses("Approve", again)
     await env["ben"].sees(modal("It is the &lt;backup&gt; server"))
+
+    await env["anna"].open_home()
+    home = text_of(await env["anna"].sees(app_home("You are anna, and see up to TLP:AMBER.")))
+    assert "*Waiting or running* (2)" in home
+    assert "denied" in home.partition("*Your last runs* (1)")[2]
+    assert "*Failed or expired in the last day*" not in home
 
 
 async def test_waiting_run_can_be_cancelled_from_its_card(env: FeatureEnvironment) -> None:
