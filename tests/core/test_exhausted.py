@@ -64,11 +64,11 @@ ALONE = ("setpriv", "--reuid=61234", "--clear-groups", "--inh-caps=+dac_override
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("command", [["core"], ["init"], ["responders", "list"], ["serve"]])
-async def test_without_threads_it_ends_with_a_sentence(tmp_path: Path, command: list[str]) -> None:
+@pytest.mark.parametrize("command", ["core", "serve"])
+async def test_without_threads_it_ends_with_a_sentence(tmp_path: Path, command: str) -> None:
     """As under `ulimit -u`."""
     (tmp_path / "settings.toml").write_text("[core]\nport = 0\ndatabase = 'core.db'\n")
-    args = ["prlimit", "--nproc=1", *ALONE, sys.executable, "-m", "bot.cli", *command]
+    args = ["prlimit", "--nproc=1", *ALONE, sys.executable, "-m", "bot.cli", command]
     process = await asyncio.create_subprocess_exec(
         *(*args, "--config", str(tmp_path / "settings.toml")),
         cwd=ROOT,
