@@ -122,7 +122,7 @@ async def on_approve_view(context: Context) -> Json:
     if not ticked:
         return modals.errors({views.TICKED: "Tick at least one."})
     approved = await answered(context.core.approve_bulk(bulk.id, ticked))
-    done = views.decided(bulk, await masked(context, approved), "approved", listed, is_later_end=bool(request))
+    done = views.decided(bulk, await masked(context, approved, listed), "approved", listed, is_later_end=bool(request))
     return modals.update(modals.message_view("Done", done))
 
 
@@ -161,7 +161,7 @@ async def on_deny_view(context: Context) -> Json:
         return await _withdraw(context, listed, str(metadata.get("request") or ""), metadata.get("runs", []))
     denied = await answered(context.core.deny_bulk(bulk.id, metadata.get("runs", []), reason))
     request = bool(metadata.get("request"))
-    done = views.decided(bulk, await masked(context, denied), "denied", listed, is_later_end=request)
+    done = views.decided(bulk, await masked(context, denied, listed), "denied", listed, is_later_end=request)
     return modals.update(modals.message_view("Denied", done))
 
 
@@ -237,7 +237,7 @@ async def on_extend_all_view(context: Context) -> Json:
         return modals.update(modals.notice(EXTEND_TITLE, "Nothing of it that you may see ends by itself."))
     answer = await answered(context.core.extend_measures(ends, modals.values(view).get("note", "")), UNKNOWN_TIME)
     changed = [entry.action for entry in answer.actions if entry.action is not None]
-    refused = [(timed[one.object_id][0].object_id, one.message or "") for one in answer.actions if one.action is None]
+    refused = [(timed[one.object_id], one.message or "") for one in answer.actions if one.action is None]
     waiting = [end for end in map(undo_state.later_end, changed) if end is not None]
     for run, _ in timed.values():
         context.refresh(run.object_id)
@@ -271,13 +271,13 @@ async def _changed(
     context: Context, verb: str, in_force: Listed, change: Callable[[Action], Awaitable[Action]]
 ) -> Message:
     """Change each of these runs, and say what became of it."""
-    refused, done = list[tuple[str, str]](), list[tuple[Action, tuple[Action, RedactedView]]]()
+    refused, done = list[tuple[tuple[Action, RedactedView], str]](), list[tuple[Action, tuple[Action, RedactedView]]]()
 
     async def of(action: Action, view: RedactedView) -> None:
         try:
             done.append((await change(action), (action, view)))
         except ResponderBotError as error:
-            refused.append((action.object_id, notices.sentence(error)))
+            refused.append(((action, view), notices.sentence(error)))
         context.refresh(action.object_id)
 
     await asyncio.gather(*(of(*one) for one in in_force))  # so that none has ended before all have begun

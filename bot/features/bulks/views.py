@@ -52,7 +52,8 @@ TICKED = "decide"  # the fields of what somebody decides on
 TARGET_LIMIT = 1000
 REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
 
-Listed = Sequence[tuple[Action, RedactedView]]
+_Run = tuple[Action, RedactedView]
+Listed = Sequence[_Run]
 """Runs of a bulk, each with what one person may see of what it is on."""
 
 
@@ -215,13 +216,14 @@ def extend_all_view(
 
 
 def changed_all(
-    verb: str, changed: Listed, waiting: int, refused: Sequence[tuple[str, str]], needs: str = ""
+    verb: str, changed: Listed, waiting: int, refused: Sequence[tuple[_Run, str]], needs: str = ""
 ) -> Message:
     """On which targets runs of a bulk were `changed`, how many of these wait and for what, and why others were not."""
     number, on = len(changed) - waiting, f"On {runs.distinct_targets(changed)}." if changed else ""
     asked = f"Asked for on {count(waiting, 'target')}{needs or ': it waits for approval.'}" if waiting else ""
     done = f"{verb} on {count(number, 'target')}." if number or not waiting else ""
-    return questions.with_reasons(" ".join(filter(None, [done, asked, on])), "*Refused*", refused)
+    why_not = [(questions.named(view, runs.targets(run, view)), why) for (run, view), why in refused]
+    return questions.with_reasons(" ".join(filter(None, [done, asked, on])), "*Refused*", why_not)
 
 
 def ended(bulk: BulkCounts) -> Message:

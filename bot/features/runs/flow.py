@@ -32,7 +32,7 @@ from bot.message import Message
 from bot.outbox.buttons import QUESTION_MS
 from bot.outbox.models import RefreshRequest, bulk_key
 from core.common.errors import ResponderBotError
-from core.models import Action, BulkAnswer, OfferedResponder, Policy
+from core.models import Action, BulkAnswer, BulkEntry, OfferedResponder, Policy
 
 CANNOT = "Can't run"
 UNKNOWN = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
@@ -252,15 +252,22 @@ async def start_several(context: Context, request: RunRequest, key: str) -> tupl
     return title_, questions.outcome(await masked(context, response))
 
 
-async def masked(context: Context, response: BulkAnswer) -> BulkAnswer:
-    """The answer with what this person may not see masked in core's reasons, such as an artifact that is protected."""
+async def masked(
+    context: Context, response: BulkAnswer, listed: Sequence[tuple[Action, RedactedView]] = ()
+) -> BulkAnswer:
+    """The answer with each object called as this person reads it, with its target where its run is `listed`.
+
+    What they may not see is masked in core's reasons, such as an artifact that is protected.
+    """
     refused = [entry.object_id for entry in response.actions if entry.action is None]
     found = await find_targets(context, refused, responders=False)
     views = {object_id: target.view for object_id, target in found.items()}
-    entries = [
-        entry.model_copy(update={"message": view.text(with_names(entry.message or "", view))})
-        if entry.action is None and (view := views.get(entry.object_id)) is not None
-        else entry
-        for entry in response.actions
-    ]
-    return response.model_copy(update={"actions": entries})
+    called = {object_id: questions.named(view) for object_id, view in views.items()}
+    called |= {run.object_id: questions.named(view, runs.targets(run, view)) for run, view in listed}
+
+    def shown(entry: BulkEntry) -> BulkEntry:
+        view, name = views.get(entry.object_id), called.get(entry.object_id, entry.object_id)
+        message = view.text(with_names(entry.message or "", view)) if view is not None else entry.message
+        return entry.model_copy(update={"object_id": name, "message": message})
+
+    return response.model_copy(update={"actions": [*map(shown, response.actions)]})

@@ -92,7 +92,8 @@ async def on_each(
             ready.append((target.view, acted_on.get(object_id, "")))
         else:
             why_not = f"{names.title(responder)} doesn't take it"
-            refused.append((object_id, why_not if here is None else here.open_run or reasons(here, target.view)))
+            name = questions.named(target.view, acted_on.get(object_id, ""))
+            refused.append((name, why_not if here is None else here.open_run or reasons(here, target.view)))
     found = await ends_or_stays(context, request, responder, targets)
     return questions.OnEach(on or on_so_many(len(targets), len(request.targets)), ready, refused, found)
 

@@ -79,7 +79,7 @@ def confirm(
 class OnEach:
     """What runs on which of several objects (`on` says how many there are), and what it ends or repeats there.
 
-    `refused` are ids with why, foreign text.
+    `refused` are `named`, with why, foreign text.
     """
 
     on: str
@@ -292,19 +292,24 @@ def listed(head: str, each: Named, most: int = 0) -> list[Block]:
 
 
 def target_line(view: RedactedView, acts_on: str) -> str:
-    """``• 🟠 hostname `LT-0198`, for HIGH its title (~12)``: what a run `acts_on`, and the object that has it."""
+    """A line of its own for it."""
+    return f"• {named(view, acts_on)}"
+
+
+def named(view: RedactedView, acts_on: str = "") -> str:
+    """``🟠 hostname `LT-0198`, for HIGH its title (~12)``: what a run `acts_on`, and the object that has it; mrkdwn."""
     root = runs.of_root(view.subject, view)
     if view.subject.kind == "case_artifact":
         acts_on = acts_on or foreign(clip_middle(view.title(), TITLE_LIMIT), TITLE_LIMIT)
-    return f"• {runs.sign(view)}{f'{clip(acts_on, ACTS_ON_LIMIT)}, for {root}' if acts_on else root}"
+    return f"{runs.sign(view)}{f'{clip(acts_on, ACTS_ON_LIMIT)}, for {root}' if acts_on else root}"
 
 
 def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:
-    """Each reason once, with the ids that it is about."""
+    """Each reason once, with what it is about, `named` as above."""
     why: dict[str, list[str]] = {}
-    for object_id, reason in refused:
-        why.setdefault(reason_shown(reason), []).append(object_id)
-    lines = [f"• {', '.join(object_ids)}: {reason}" for reason, object_ids in why.items()]
+    for name, reason in refused:
+        why.setdefault(reason_shown(reason), []).append(name)
+    lines = [f"• {some_of(names, REASONS)}: {reason}" for reason, names in why.items()]
     if len(lines) > REASONS:
         lines = [*lines[:REASONS], f"and {count(len(lines) - REASONS, 'other reason')}"]
     return clip("\n".join([head, *lines]), LINES_LIMIT)

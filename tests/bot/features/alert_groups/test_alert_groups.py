@@ -208,7 +208,7 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         assert (question["title"]["text"], question["close"]["text"]) == ("Isolate (6)", "Cancel")
         await anna.presses("Ask to isolate (5)", question)
         told = await anna.sees(modal("5 wait for approval, answer by "))
-        assert f"{alert_ids[0]}: " in str(told)
+        assert f" ({alert_ids[0]}): " in str(told)
         await anna.sees(message_in(SOC, "5 wait for approval"))  # once for all
         assert find_card(await anna.messages(SOC), alert_ids[4]) is None
 

@@ -46,14 +46,14 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
         text = text_of(question)
         assert "9 of 11 targets, those that you may see" in text
         assert "*Runs on 8 targets*" in text
-        assert f"*Will be refused on 1 target*\\n• {untagged}: " in text
+        assert f"*Will be refused on 1 target*\\n• 🟠 HIGH ET MALWARE Beacon to known C2 ({untagged}): " in text
         assert all(one in text for one in alert_ids)
         assert secret not in text
         assert "Nobody here" not in text
         for _ in range(2):  # a double click
             await env["anna"].presses("Tell (8)", question)
         told = text_of(await env["anna"].sees(modal("8 started; 1 refused")))
-        assert f"{untagged}: " in told
+        assert f"• 🟠 HIGH ET MALWARE Beacon to known C2 ({untagged}): " in told
         message = await shown(env, "8 of 9 succeeded, 1 refused")
         assert secret not in text_of(message)
         for alert_id in alert_ids:
@@ -342,11 +342,11 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         message = await shown(env, "11 wait for approval, 1 denied")
 
         review = await reviewed(env, "ben", message, "(11)?")
-        left = filled_in(review)["decide10"]
+        assert others[10] in filled_in(review)["decide10"][0]
         await env["ben"].submits(review, decide10=[])
         done = text_of(await env["ben"].reads("You approved 10 runs: Isolate on "))
-        assert f"{others[10]}: It was not among those that were decided, so it goes on waiting." in done
-        assert others[10] in left[0]
+        left = "ip 203[.]0[.]113[.]10, for HIGH ET MALWARE Beacon to known C2"
+        assert f"• 🟠 {left} ({others[10]}): It was not among those that were decided, so it goes on waiting." in done
         await shown(env, "1 waits for approval, 10 of 12 succeeded, 1 denied")
 
 
@@ -627,10 +627,11 @@ async def test_each_of_several_is_refused_for_its_own_reason(tmp_path: Path) -> 
         text = text_of(await asked(env, "anna", "isolate", [waiting, bare, other]))
         assert "*Runs on 1 target*" in text
         assert "*Will be refused on 2 targets*\\n" in text
-        assert f"• {waiting}: already waiting for approval since <!date^" in text
+        on = "• 🟠 ip `203[.]0[.]113[.]7`, for HIGH ET MALWARE Beacon to known C2"
+        assert f"{on} ({waiting}): already waiting for approval since <!date^" in text
         assert ", started by admin; approve, deny or withdraw that first" in text
-        assert f"• {bare}: " in text
-        assert f"• {bare}: already" not in text
+        assert f" ({bare}): " in text
+        assert f" ({bare}): already" not in text
 
 
 async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver
     request = await env["ben"].sees(reply_to(card, "asks · "))
     assert await acted_on(env, alert) == ["srv-dc01"]
     assert "on hostname srv-dc01?*" in text_of(request)
-    assert "on hostname srv-dc01 · " in request["text"]  # what a locked phone shows
+    assert "on hostname srv-dc01? " in request["text"]  # what a locked phone shows
     asked = text_of(await env["ben"].confirms("Approve", request))
     assert "\\nhostname `srv-dc01` · host inside\\n" in asked
     assert "203[.]0[.]113[.]7" not in asked
@@ -191,7 +191,7 @@ async def test_for_several_alerts_one_chooses_for_each_in_the_form(env: FeatureE
     assert f"• 🟠 hostname `srv-dc01` · host inside, for HIGH {third.title} ({third.id})" in text_of(form)
     await env["anna"].submits(form, target=[by_data(first)["203.0.113.7"]])
     told = await env["anna"].sees(modal("2 started; 1 refused."))
-    assert f"• {second.id}: " in text_of(told)
+    assert f" ({second.id}): " in text_of(told)
     assert [await acted_on(env, alert) for alert in (first, third)] == [["203.0.113.7"], ["srv-dc01"]]
     assert await env.client.actions("alert", second.id) == []
 

@@ -51,7 +51,7 @@ async def test_several_observables_of_an_alert_are_chosen_in_details_and_run_on_
         assert await choose_responder(env["anna"], "Fail") == "on 2 of 3"
         text = await run_all(env["anna"], "Fail (2)", "Each is checked")
         assert "*Runs on 2 targets*" in text
-        assert f"*Will be refused on 1 target*\\n• {wanted[2]}: " in text
+        assert "*Will be refused on 1 target*\\n• 🟠 domain evil[.]example, for HIGH " in text
         await shown(env, "0 of 3 succeeded, 2 failed, 1 refused")
         ran = {one: len(await env.client.actions("case_artifact", one)) for one in by_data.values()}
         assert [one for one, times in ran.items() if times] == wanted[:2]
