@@ -1,5 +1,6 @@
 """Votes on a run that waits, or on a later end of what it left in force (core/docs/semantics.md#approvals)."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -148,7 +149,7 @@ class Approvals(Service):
         is_last = not approval.is_waiting
         stored.set_votes(tx, approval)
         if approval.is_of_run:
-            stored_actions.set_approved_by(tx, row["id"], approval.approved_by)
+            stored_actions.change(tx, row["id"], approved_by=json.dumps(approval.approved_by))
         action = _with(action, approval)
         if action.override is not None and approval.is_of_run and caller.profile == "org-admin":
             override = action.override.model_copy(update={"approved_by": caller.login})
@@ -158,7 +159,7 @@ class Approvals(Service):
         elif is_last:
             action = in_force.extended(tx, row, action, self._clock())
         else:
-            stored_actions.set_doc(tx, row["id"], action.to_json())
+            stored_actions.change(tx, row["id"], doc=action.to_json())
         self._tell(tx, row, approval, "approved", caller.login)
         return Voted(action, is_last and approval.is_of_run)
 
@@ -181,7 +182,7 @@ class Approvals(Service):
         ended = {"outcome": outcome, "ended_by": None if outcome == "expired" else by, "message": message or None}
         action = _with(Action.model_validate_json(row["doc"]), approval, **ended)
         stored.delete_of(tx, row["id"])
-        stored_actions.set_doc(tx, row["id"], action.to_json())
+        stored_actions.change(tx, row["id"], doc=action.to_json())
         self._tell(tx, row, approval, outcome, by, message=message)
         return action
 

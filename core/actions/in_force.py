@@ -239,7 +239,7 @@ def _change(
             waiting = waiting.model_copy(update={"targets": left} if left else {"outcome": "lapsed"})
         action = action.model_copy(update={"undo": action.undo.model_copy(update={"extension": waiting})})
     action = _with_rows(tx, action)
-    stored_actions.set_doc(tx, row["id"], action.to_json())
+    stored_actions.change(tx, row["id"], doc=action.to_json())
     _tell(tx, row["id"], row["root_id"], user, now)
     is_part = 0 < len(changed) < len(stored.of_action(tx, row["id"]))
     texts = {"reason": reason, "target": " ".join(one["target"] for one in changed) if is_part else None}
@@ -418,7 +418,7 @@ def end(
         ended.append(_change(tx, row, changes, "measure.ended", login, now, by=who, reason=reason, details=said))
         left = [one for one in stored.of_action(tx, row["id"]) if one["state"] != "ended"]
         if not left:
-            stored_actions.forget_target(tx, row["id"])
+            stored_actions.change(tx, row["id"], target=None)
         if row["responder_name"] == BLOCK:
             block_readers.ended(tx, row["id"], [one["target_kind"] for one in left], now)
     _tell_waiting(tx, {(one["undone_by"], one["digest"]) for one in rows}, login, now)
@@ -573,7 +573,7 @@ def extended(tx: Transaction, row: Row, action: Action, now: int) -> Action:
     _tell_others(tx, stored.of_action(tx, row["id"]), asked_by, now)
     extension = undo.extension.model_copy(update=approved)
     action = _with_rows(tx, action.model_copy(update={"undo": undo.model_copy(update={"extension": extension})}))
-    stored_actions.set_doc(tx, row["id"], action.to_json())
+    stored_actions.change(tx, row["id"], doc=action.to_json())
     return action
 
 

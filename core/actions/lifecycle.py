@@ -236,7 +236,7 @@ class Lifecycle(Service):
                 return self.end_without_report(tx, row, "cancelled", message, caller.login), False
             is_first = row["cancelled_by"] is None
             if is_first:
-                stored.set_cancelled_by(tx, row["id"], caller.login)
+                stored.change(tx, row["id"], cancelled_by=caller.login)
                 self.audit(tx, "run.cancelled", row, by=caller.login, texts={"reason": why or None})
             return action, is_first
 
@@ -248,7 +248,7 @@ class Lifecycle(Service):
         def work(tx: Transaction) -> None:
             row = stored.find(tx, number)
             if row is not None:
-                stored.set_cancelled_by(tx, number, None)
+                stored.change(tx, number, cancelled_by=None)
                 self.audit(tx, "run.cancel_withdrawn", row)
 
         await self._database.transaction(work)
@@ -376,10 +376,10 @@ class Lifecycle(Service):
         for row in stored.dispatched_by(tx, holder):
             is_here = row["host_id"] == self._hosts.host.id
             if is_here or stored.outcomes(tx, row["id"]) is not None:
-                stored.set_owner(tx, row["id"], self._hosts.holder)
+                stored.change(tx, row["id"], owner=self._hosts.holder)
                 own.append(row)
             elif row["host_id"] is None:
-                stored.set_owner(tx, row["id"], None)
+                stored.change(tx, row["id"], owner=None)
             elif row["host_id"] not in live:
                 ended += self._end_lost(tx, row, core["host"] if core else "")
         if core is not None:
@@ -408,7 +408,7 @@ class Lifecycle(Service):
         """
         is_cancelled = row["cancelled_by"] is not None
         if not_allowed and not is_cancelled and row["status"] == "Waiting":
-            stored.set_cancelled_by(tx, row["id"], f"{_BY_CORE}{not_allowed}")
+            stored.change(tx, row["id"], cancelled_by=f"{_BY_CORE}{not_allowed}")
             self.audit(tx, "run.cancelled", row, texts={"reason": not_allowed})
             is_cancelled = True
         return replace(self._job(row, target, resumed=True), cancelled=is_cancelled)
@@ -427,7 +427,7 @@ class Lifecycle(Service):
         def work(tx: Transaction) -> None:
             row = self._held(tx, number)
             if row is not None and row["dispatched_at"] is None:
-                stored.set_owner(tx, number, None)
+                stored.change(tx, number, owner=None)
 
         await self._database.transaction(work)
 
@@ -456,7 +456,7 @@ class Lifecycle(Service):
             row = self._held(tx, number, run_id)
             if row is None:
                 return
-            stored.set_job(tx, number, progress.engine_job_id)
+            stored.change(tx, number, engine_job_id=progress.engine_job_id)
             action = Action.model_validate_json(row["doc"])
             status: ActionStatus = "InProgress" if progress.running else action.status
             moved = action.model_copy(
@@ -467,7 +467,7 @@ class Lifecycle(Service):
                 }
             )
             if moved != action:
-                stored.set_state(tx, number, status, moved.to_json())
+                stored.change(tx, number, status=status, doc=moved.to_json())
                 self.record_event(tx, row, "action.updated", row["created_by"])
 
         await self._database.transaction(work)

@@ -84,7 +84,7 @@ class Hosts:
             here = 0
             for row in stored_actions.dispatched_by(tx, holder):
                 if row["host_id"] is None:
-                    stored_actions.set_owner(tx, row["id"], None)
+                    stored_actions.change(tx, row["id"], owner=None)
                 else:
                     here += 1
             if here:

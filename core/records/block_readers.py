@@ -53,7 +53,7 @@ def _rewrite(tx: Transaction, number: int) -> bool:
     readers = _readers(tx, action)
     if readers == (action.readers or []):
         return False
-    stored_actions.set_doc(tx, number, action.model_copy(update={"readers": readers}).to_json())
+    stored_actions.change(tx, number, doc=action.model_copy(update={"readers": readers}).to_json())
     return True
 
 

@@ -246,17 +246,6 @@ def dispatch(tx: Transaction, action_id: int, holder: str, host_id: str | None, 
     )
 
 
-def set_job(tx: Transaction, action_id: int, job_id: str) -> None:
-    tx.run("UPDATE action SET engine_job_id = :job_id WHERE id = :id", {"id": action_id, "job_id": job_id})
-
-
-def set_state(tx: Transaction, action_id: int, status: str, doc: str) -> None:
-    tx.run(
-        "UPDATE action SET status = :status, doc = :doc WHERE id = :id",
-        {"id": action_id, "status": status, "doc": doc},
-    )
-
-
 def set_end(
     tx: Transaction,
     action_id: int,
@@ -290,22 +279,14 @@ def set_end(
     )
 
 
-def set_doc(tx: Transaction, action_id: int, doc: str) -> None:
-    """Store the JSON of an action."""
-    tx.run("UPDATE action SET doc = :doc WHERE id = :id", {"id": action_id, "doc": doc})
-
-
-def set_approved_by(tx: Transaction, action_id: int, logins: Iterable[str]) -> None:
-    values = {"logins": json.dumps(list(logins)), "id": action_id}
-    tx.run("UPDATE action SET approved_by = :logins WHERE id = :id", values)
+def change(tx: Transaction, action_id: int, **values: str | None) -> None:
+    """Store other values in columns of an action, such as its JSON (`doc`), or its `owner` (None: any may claim it)."""
+    columns = ", ".join(f"{name} = :{name}" for name in values)
+    tx.run(f"UPDATE action SET {columns} WHERE id = :id", {**values, "id": action_id})
 
 
 def delete(tx: Transaction, action_id: int) -> None:
     tx.run("DELETE FROM action WHERE id = :id", {"id": action_id})
-
-
-def forget_target(tx: Transaction, action_id: int) -> None:
-    tx.run("UPDATE action SET target = NULL WHERE id = :id", {"id": action_id})
 
 
 def find_report(reads: Reads, action_id: int) -> Row | None:
@@ -341,10 +322,6 @@ def set_approved(tx: Transaction, action_id: int, doc: str, holder: str | None) 
         " WHERE id = :id",
         {"id": action_id, "doc": doc, "holder": holder},
     )
-
-
-def set_cancelled_by(tx: Transaction, action_id: int, login: str | None) -> None:
-    tx.run("UPDATE action SET cancelled_by = :login WHERE id = :id", {"id": action_id, "login": login})
 
 
 HELD = f"SELECT id, engine_name, dispatched_at FROM action WHERE {OPEN} AND owner = :holder"
@@ -397,11 +374,6 @@ def claim_one(tx: Transaction, action_id: int, holder: str) -> int:
     """Give a core one unclaimed action. Returns 0 if another core has claimed it."""
     values = {"id": action_id, "holder": holder}
     return tx.run(f"UPDATE action SET owner = :holder WHERE id = :id AND {_UNCLAIMED}", values)
-
-
-def set_owner(tx: Transaction, action_id: int, holder: str | None) -> None:
-    """Give an action to another core, or (None) let any core claim it."""
-    tx.run("UPDATE action SET owner = :holder WHERE id = :id", {"id": action_id, "holder": holder})
 
 
 def cancelled_of(reads: Reads, holder: str) -> list[int]:

@@ -336,7 +336,7 @@ async def test_a_stopped_core_leaves_to_any_other_what_it_has_claimed_and_not_be
     async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
         await started_run(harness)
         claimed, holder = (await harness.actions.start(ANNA, run_input(harness))).action, harness.hosts.holder
-        await harness.database.transaction(lambda tx: stored_actions.set_owner(tx, claimed.number, holder))
+        await harness.database.transaction(lambda tx: stored_actions.change(tx, claimed.number, owner=holder))
         await harness.runner.close()
         owners = [row["owner"] for row in await rows(harness, "SELECT owner FROM action ORDER BY id")]
         assert owners == [holder, None]
