@@ -129,26 +129,20 @@ def _run_until_stopped(work: Coroutine[Any, Any, int], *, when_stopped: int = 0)
 
     Signals are handled from the start, so that none is lost during startup.
     """
-    codes: list[int] = []
-
-    async def keep_code() -> None:
-        codes.append(await _until_stopped(work, when_stopped))
-
-    core_cli.run_loop(keep_code())
-    return codes[0]
-
-
-async def _until_stopped(work: Coroutine[Any, Any, int], when_stopped: int) -> int:
     from core.app import stop_signal
 
-    working, stopping = asyncio.create_task(work), asyncio.create_task(stop_signal())
-    try:
-        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        return when_stopped
-    finally:
-        await cancel_and_wait(working, stopping)
+    codes: list[int] = []
+
+    async def until_stopped() -> None:
+        working, stopping = asyncio.create_task(work), asyncio.create_task(stop_signal())
+        try:
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            codes.append(working.result() if working.done() else when_stopped)
+        finally:
+            await cancel_and_wait(working, stopping)
+
+    core_cli.run_loop(until_stopped())
+    return codes[0]
 
 
 def _print(line: str) -> None:
@@ -212,18 +206,18 @@ def _require_bot_can_start(settings: "BotSettings", core: "CoreSettings | None" 
 def _serve(args: argparse.Namespace) -> int:
     from core.common import logs
 
-    bot = _bot_settings(args)
-    core = core_cli.settings_with_database(args, can_make=True)
-    _require_bot_can_start(bot, core)
-    logs.configure(core.core.log_level)
-    return _run_until_stopped(_serve_both(core, bot))
+    bot_settings = _bot_settings(args)
+    core_settings = core_cli.settings_with_database(args, can_make=True)
+    _require_bot_can_start(bot_settings, core_settings)
+    logs.configure(core_settings.core.log_level)
 
+    async def serve() -> int:
+        both = core_and_bot(core_settings, bot_settings, lambda url: core_cli.announce(f"core: {url}"))
+        async with both as (core, bot, _), _announcing(bot):
+            await core.until_stopped()
+        return 0
 
-async def _serve_both(core_settings: "CoreSettings", bot_settings: "BotSettings") -> int:
-    both = core_and_bot(core_settings, bot_settings, lambda url: core_cli.announce(f"core: {url}"))
-    async with both as (core, bot, _), _announcing(bot):
-        await core.until_stopped()
-    return 0
+    return _run_until_stopped(serve())
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bot.clearance import RedactedView, Subject
 from bot.message import Message
-from bot.outbox.links import card_link, permalink
+from bot.outbox.links import card_link
 from bot.outbox.models import DesiredMessage
 from bot.outbox.sending.rate_limiter import RateLimiter
 from tests.bot.outbox.harness import (
@@ -138,7 +138,7 @@ async def test_a_link_leads_to_a_card_that_is_posted(tmp_path: Path) -> None:
         (card,) = await env.anna.until(lambda view: view.messages(SOC))
         await until_read(lambda: env.outbox.cards("~1"), lambda cards: any(one.ts for one in cards))
         link = card_link(await env.outbox.cards("~1"), {SOC: 1, "C0GONE": 3}.get, "https://soc.example")
-        assert link == permalink("https://soc.example", SOC, card["ts"])
+        assert link == f"https://soc.example/archives/{SOC}/p{card['ts'].replace('.', '')}"
 
 
 async def test_thousands_that_wait_in_one_channel_hold_up_no_other(tmp_path: Path) -> None:
