@@ -495,7 +495,8 @@ def later_end_request(
     asks = f"{who} {later_end(action, extension, view)}".strip()
     blocks: list[Block] = [section(asks), context(needs)]
     blocks += [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
-    text = _push(f"Approve or deny: keep {longer}? {what}", "", view, denied_by=extension.denied_by)
+    on = f"{run_on(action, view)} · {runs.of_root(replace(subject, severity=0), view)}, asked by {by}"
+    text = _push(f"{level(subject.severity)}: keep {longer}? {on}", "", view, denied_by=extension.denied_by)
     return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
 
 

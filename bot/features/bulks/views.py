@@ -272,7 +272,7 @@ def _decisions(listed: Listed, total: int) -> list[tuple[str, str]]:
 
 def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = False) -> Message:
     """Mentions in the thread those who are asked to decide."""
-    push = f"Approve or deny: more time for {_name(bulk)}" if is_later_end else _push(bulk)
+    push = f"{approvals.level(bulk.severity)}: more time for {_name(bulk)}?" if is_later_end else _push(bulk)
     what = f"More time for *{_name(bulk)}*" if is_later_end else f"*{_name(bulk)}* on {_asked(bulk)}"
     return Message(push, (section(f"{who} {what}. *Review* above shows each.".strip()),), is_broadcast)
 
@@ -292,19 +292,21 @@ def more_time(
     action, _, extension = ends[0]
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
     on = runs.distinct_targets([one[:2] for one in seen], len(ends)) if seen else count(len(ends), "target")
-    what = f"keep {_name(bulk)} on {on} {undo_state.longer(action, extension)}{_up_to(bulk, seen)}"
+    keep, longer = f"keep {_name(bulk)} on", undo_state.longer(action, extension)
     if extension.outcome is None:
         happened = [approvals.closed_among([one[:2] for one in seen], is_on_phone=True), _denied_by(ends, seen)]
-        decided = " ".join([*filter(None, map(str.strip, happened)), "Approve or deny"])
+        asked = f"{approvals.level(_severity(bulk, seen))}: {keep} {count(len(ends), 'target')} {longer}? {on}"
+        what = " ".join(filter(None, map(str.strip, [*happened, asked])))
         said = context(undo_state.needed(extension))
     else:
         decided = "; ".join({approvals.later_end_decision(run, end): None for run, _, end in ends})
         why = _said_of_all([runs.why(end.message, view, approvals.REASON_LIMIT) for _, view, end in ends])
         said = section(f"{decided}{why}.")
-        what += "" if all(end.outcome == "approved" for *_, end in ends) else "; its end stays as it is"
+        stays = "" if all(end.outcome == "approved" for *_, end in ends) else "; its end stays as it is"
+        what = f"{decided}: {keep} {on} {longer}{_up_to(bulk, seen)}{stays}"
     quoted = _said_of_all([runs.quoted(end.message or "", approvals.WHY_LIMIT, view) for _, view, end in ends])
     what += f", asked by {person_name(extension.asked_by)}{quoted and f' · {quoted}'}"
-    text = clip(f"{decided}: {what}", MESSAGE_TEXT_LIMIT)
+    text = clip(what, MESSAGE_TEXT_LIMIT)
     asks, *rows = _later_rows(ends, seen)
     blocks = [*sections([asks, *first_of(rows, MOST_NAMED, len(ends))]), said]
     if any(approvals.may_decide(run, person, view.subject, end) for run, view, end in ends if end.outcome is None):

@@ -313,8 +313,9 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
             await bot.as_user("anna").extend_measure(action.id, at + 45 * MINUTE_MS)
         of = f"HIGH {alert.title} ({alert.id}), asked by anna"
         what = f"Isolate on ip 203[.]0[.]113[.]7 · {of}"
-        asks = f"Alert closed by anna. Approve or deny: keep for 45 minutes longer? {what}"  # the run closed it
-        assert await env["ben"].sees(on_phone("Approve or deny: keep")) == asks
+        on = what.replace("HIGH ", "")
+        asks = f"Alert closed by anna. HIGH: keep for 45 minutes longer? {on}"  # the run closed it
+        assert await env["ben"].sees(on_phone("HIGH: keep")) == asks
         clock.ahead_ms = 8 * MINUTE_MS
         await env["ben"].sees(on_phone(f"Half of the time to decide is over. {asks}"))
         await expire(env)
@@ -375,7 +376,7 @@ async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path
             await bot.as_user("lea").cancel(action.id, extension_id=extension.id)
             await env["lea"].sees(card_of(alert, before, "➖ More time was withdrawn by lea"))
             await bot.as_user("anna").extend_measure(action.id, None)  # what was only withdrawn hides no denial
-        await env["ben"].sees(on_phone("Denied before by ben. Approve or deny: keep with no end? Isolate on", 2))
+        await env["ben"].sees(on_phone("Denied before by ben. HIGH: keep with no end? Isolate on", 2))
         waits = await env["ben"].sees(card_of(alert, "*Keep with no end*", "*anna* asks", before))
         await env["ben"].presses("Keep with no end", waits)
         form = await env["ben"].sees(modal(before))
@@ -609,8 +610,8 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         on = ", ".join(f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0))  # the most severe first
         kept = f"keep Isolate on {on} with no end · up to CRITICAL"
         for person in (ben, lea):
-            asks = f"4 of 4 are closed by now. Approve or deny: {kept}, asked by anna"  # the runs closed them
-            assert await person.sees(on_phone("keep Isolate")) == asks
+            asks = f"CRITICAL: keep Isolate on 4 targets with no end? {on}, asked by anna"
+            assert await person.sees(on_phone("keep Isolate")) == f"4 of 4 are closed by now. {asks}"  # by the runs
         asked = "⏳ *anna* asks to keep *with no end*: *Isolate* on 4 targets"
         request = await ben.sees(direct_message(asked, "; then *with no end*"))
         assert text_of(request).count("; then *with no end*") == 4
@@ -640,7 +641,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         form = await ask_to_extend("+15 minutes")
         assert text_of(form).count("🚫 More time was denied by ben: one hour is &lt;enough&gt;") == 1
         await anna.sees(message_in(SOC, "🚫 *Denied before by ben.*\\n⏳ *anna* asks to keep"))
-        before_again = "4 of 4 are closed by now. Denied before by ben. Approve or deny"
+        before_again = "4 of 4 are closed by now. Denied before by ben. CRITICAL"
         asks = await lea.sees(on_phone("for 15 minutes longer"))
         assert asks.startswith(f"{before_again}: keep Isolate on ")
         earlier = await lea.sees(direct_message("more time was asked for again later. Denied before by ben."))
@@ -652,7 +653,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert text_of(review).count("More time was denied by ben") == 1
         await lea.presses("Keep longer", review)
         await lea.sees(modal("You approved more time for 4 runs"))
-        await anna.sees(on_phone(asks.replace(before_again, "Approved by lea")))
+        await anna.sees(on_phone(f"Approved by lea: keep Isolate on {on} for 15 minutes longer"))
         await all_sent(env.bot)
         assert [len(person.phone) for person in (anna, ben, lea)] == [number + 2 for number in before]
         for alert in alerts:
@@ -698,7 +699,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         for live in (single, in_thread):
             await ben.sees(updated(live, place, "the request before is over", without=ids.APPROVE))
         assert "Denied by ben" in text_of(await ben.sees(updated(denied)))
-        ask = "Denied before by ben (ip 203[.]0[.]113[.]1). Approve or deny: keep Isolate on "
+        ask = "Denied before by ben (ip 203[.]0[.]113[.]1). CRITICAL: keep Isolate on 3 targets "
         assert ask in await lea.sees(on_phone("3 of 3 are closed by now."))
         waits = await anna.sees(message_in(SOC, "🚫 *Denied before by ben (1 of 3).*\\n⏳ *anna* asks to keep"))
         assert {"Keep with no end", "Deny all", "Withdraw all"} <= {*labels_of(waits)}
@@ -776,8 +777,7 @@ async def test_more_time_for_a_bulk_is_asked_for_again_at_half_and_names_nothing
             await env["anna"].sees(direct_message("2 in force"))
             await bot.as_user("anna").extend_measures(dict.fromkeys(ids_), "the one of 203.0.113.1 beacons")
         on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]0"
-        asks = f"2 of 2 are closed by now. Approve or deny: keep Isolate on {on} with no end"
-        asks += " · up to CRITICAL, asked by anna"
+        asks = f"2 of 2 are closed by now. CRITICAL: keep Isolate on 2 targets with no end? {on}, asked by anna"
         assert await env["ben"].sees(on_phone("keep Isolate")) == asks
         clock.ahead_ms = 31 * MINUTE_MS
         again = await env["ben"].sees(on_phone("Half of the time"))

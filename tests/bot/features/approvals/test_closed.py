@@ -92,7 +92,7 @@ async def test_a_later_end_is_shown_again_to_who_decides_once_its_alert_is_reope
         wanted = await env["ben"].sees(reply_to(card, "*Keep until <!date"))
         assert first_line(wanted).endswith(", before this was asked*")
         assert CLOSED in first_line(wanted)
-        await env["lea"].sees(on_phone("Alert closed by anna. Approve or deny: keep for 45 minutes longer? Isolate"))
+        await env["lea"].sees(on_phone("Alert closed by anna. HIGH: keep for 45 minutes longer? Isolate"))
         await env["ben"].presses("Approve", wanted)
         form = await env["ben"].sees(modal(CLOSED))
         await env.client.mark_alert_unread(alert.id)
