@@ -64,7 +64,7 @@ ALONE = ("setpriv", "--reuid=61234", "--clear-groups", "--inh-caps=+dac_override
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("command", ["core", "serve"])
+@pytest.mark.parametrize("command", ["core", "init", "serve"])
 async def test_without_threads_it_ends_with_a_sentence(tmp_path: Path, command: str) -> None:
     """As under `ulimit -u`."""
     (tmp_path / "settings.toml").write_text("[core]\nport = 0\ndatabase = 'core.db'\n")
