@@ -46,11 +46,8 @@ KEYS = ("team", "team_id", "user", "user_id", "id", "channel", "container", "mes
         "callback_id", "event", "type", "text", "message_ts", "response_url", "trigger_id")  # fmt: skip
 
 
-@pytest.mark.parametrize("transport", ["socket", "http"])
-async def test_new_alert_is_posted_and_command_is_answered(
-    tmp_path: Path, transport: Literal["socket", "http"]
-) -> None:
-    async with running_bot(tmp_path, transport=transport) as env:
+async def test_new_alert_is_posted_and_command_is_answered_over_http(tmp_path: Path) -> None:
+    async with running_bot(tmp_path, transport="http") as env:
         anna, alert_id, card = await env.first_card()
         assert "ET MALWARE beacon" in card["text"]
         await anna.command(SOC, f"/responder list {alert_id}")

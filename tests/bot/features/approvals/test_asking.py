@@ -63,16 +63,12 @@ def calls(env: FeatureEnvironment) -> Counter[str]:
     return counts
 
 
-@pytest.mark.parametrize("further", [[], ["lea"]])
-async def test_one_containment_with_undo_rings_each_approver_once_and_who_asked_twice(
-    tmp_path: Path, further: list[str]
-) -> None:
-    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben", *further]}, channels=CHANNELS[:1]) as env:
+async def test_one_containment_with_undo_rings_each_approver_once_and_who_asked_twice(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben", "lea"]}, channels=CHANNELS[:1]) as env:
         alert, card = await env.alert_and_card("anna")
         await isolate(env, alert)
         request = await env["ben"].sees(direct_message("asks · "))
-        for name in further:
-            await env[name].sees(direct_message("asks · "))
+        await env["lea"].sees(direct_message("asks · "))
         await env["ben"].confirms("Approve", request)
         told = await env["anna"].sees(on_phone("approved"))
         assert told.startswith("ben approved: Isolate on ip 203[.]0[.]113[.]7 for 1 hour, in force.")
@@ -87,9 +83,8 @@ async def test_one_containment_with_undo_rings_each_approver_once_and_who_asked_
         ended = await env["ben"].sees(reply_to(card, "🔓 *Isolate* on ip 203[.]0[.]113[.]7, for ", ": undone by ben, "))
         assert "Undone" not in text_of(ended)
         await all_sent(env.bot)
-        more = len(further)
-        assert calls(env) == {"post": 4, "edit": 5, "direct post": 3 + more, "direct edit": 3 + more}
-        assert [len(env[name].phone) for name in ("anna", "ben", *further)] == [2, 1, *(1 for _ in further)]
+        assert calls(env) == {"post": 4, "edit": 5, "direct post": 4, "direct edit": 4}
+        assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [2, 1, 1]
 
 
 async def test_each_who_may_decide_is_named_in_the_thread_and_gets_one_message(tmp_path: Path) -> None:

@@ -46,23 +46,14 @@ async def test_what_is_in_force_is_listed_and_found_by_its_target(env: FeatureEn
     assert ids.MARK_ENDED not in text_of(await env["eve"].sees(modal("*In force: ")))
 
 
-async def test_the_home_of_who_contained_something_says_once_that_it_is_in_force(env: FeatureEnvironment) -> None:
+async def test_the_home_says_once_what_is_in_force_and_undo_ends_it(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env["anna"].command(SOC, f"/responder run shun {alert.id}")
     await env["anna"].submits(await env["anna"].sees(modal("How long")))
     await env["anna"].sees(card_of(alert, "is in force until"))
     await env["anna"].open_home()
-    home = text_of(await env["anna"].sees(app_home("*In force* (1)")))
-    assert (home.count("*Shun*"), "Your last runs" in home) == (1, False)
-
-
-async def test_the_home_shows_what_is_in_force_and_undo_ends_it(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    await env["anna"].sees(card_of(alert))
-    await block(env, alert.id)
-    await env.ended_run(alert)
-    await env["anna"].open_home()
     home = await env["anna"].sees(app_home("*In force* (1)"))
+    assert (text_of(home).count("*Shun*"), "Your last runs" in text_of(home)) == (1, False)
     await env["anna"].confirms("Undo now", home)
     await env["anna"].sees(app_home(without=ids.UNDO))
     await env["anna"].sees(card_of(alert, "*Tell* on ip 203[.]0[.]113[.]7 done"))

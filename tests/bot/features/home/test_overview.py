@@ -50,15 +50,6 @@ async def test_pending_is_decided_in_the_list_and_shows_what_waits_for_others(en
     assert (await env.ended_run(alert)).status == "Success"
 
 
-async def test_who_may_not_approve_a_run_is_not_asked_in_a_list(tmp_path: Path) -> None:
-    async with feature_environment(tmp_path, {"Isolate": {"approve_by": ["lea"]}}) as env:
-        alert = await env.create_alert()
-        await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
-        for name, head in (("ben", "Waiting for others"), ("lea", "Waiting for your approval")):
-            await env[name].command(SOC, "/responder pending")
-            await env[name].sees(modal(f"*{head}* (1)"))
-
-
 async def test_mine_and_the_home_show_the_newest_runs_of_many(env: FeatureEnvironment) -> None:
     alerts = [await env.create_alert(sourceRef=str(n)) for n in range(10)]
     async with CoreClient(env.core.url, env.service_key) as service:

@@ -232,6 +232,8 @@ async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may
     await env["ben"].confirms("Approve", asked)
     await env["ben"].reads("lea")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
+    await env["ben"].command(SOC, "/responder pending")
+    await env["ben"].reads("*Waiting for others* (1)")
     await env["lea"].open_home()
     home = await env["lea"].sees(app_home("🟠 *Isolate on "))
     form = await env["lea"].confirms("Review", home)
