@@ -508,13 +508,14 @@ def review_view(
         options = [*zip(ids_, clip_apart(targets, OPTION_LIMIT), strict=True)]
         more = [context(*filter(None, [needs, approvals.named_approvers(policy)]))]
         more += modals.ticked_fields(TICKED, "Decide on", options) if total > 1 else []
+    deny, is_many = list[Block](), total > modals.MAX_CHECKBOXES
     if waits and (may_decide or deed == "Withdraw"):
         value = button(Intent("bulk_deny", bulk.id, request))
-        more.append(actions(button_element("Deny" if may_decide else f"Withdraw all {total}", ids.BULK_DENY, value)))
+        deny = [actions(button_element("Deny" if may_decide else f"Withdraw all {total}", ids.BULK_DENY, value))]
     about = {"id": bulk.id, "runs": ids_, "request": request, "shown": approvals.digest(shown)}
     return modals.modal(
         title,
-        [*notices.changed(has_changed), *shown, *more],
+        [*notices.changed(has_changed), *(deny if is_many else []), *shown, *more, *([] if is_many else deny)],
         callback_id=ids.BULK_APPROVE_VIEW,
         submit=label if may_decide else "",
         metadata=json.dumps(about),

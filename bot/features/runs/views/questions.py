@@ -88,10 +88,10 @@ class OnEach:
     in_force: Sequence[Measure | Action] = ()
 
 
-def on_each(responder: OfferedResponder, each: OnEach) -> list[Block]:
-    """What the policy says, each object on which it runs, and those that core will refuse."""
+def on_each(responder: OfferedResponder, each: OnEach, fields: Sequence[Block] = ()) -> list[Block]:
+    """What the policy says, the fields, each object on which it runs, and those that core will refuse."""
     policy = responder.policy or Policy()
-    blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{each.on}*"), *policy_words(policy)]
+    blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{each.on}*"), *policy_words(policy), *fields]
     if each.ready:
         blocks += listed(f"*Runs on {count(len(each.ready), 'target')}*", each.ready)
         blocks += in_force_lines(each.in_force, responder, each.ready[0][0]) or nothing_known(responder)

@@ -157,23 +157,22 @@ def form_of_several(
     to_choose: Sequence[acts_on.Choice] = (),
     menu: Sequence[Block] = (),
 ) -> dict[str, Any]:
-    """Asks for what all the runs get, and what to act on of `to_choose`; to submit it confirms them.
+    """Asks for what all the runs get, and what to act on of `to_choose`, above the objects; to submit it confirms them.
 
     `menu` are the options of the responders among which this one was chosen.
     """
     key = inputs.key_of(responder)
-    blocks = [*([_responder_menu(menu, responder)] if menu else []), *questions.on_each(responder, each)]
-    if not each.ready:
-        return _modal(request, blocks, "", responder, is_several=True)
-    blocks += [
+    fields = [
         *time_field(key, responder),
         *questions.effect(responder, request, is_form=True, is_several=True),
         *acts_on.field(to_choose, key, _ended(each.in_force, responder)),
         *inputs.fields(form, key),
         *why_field(request, responder),
     ]
+    shown = questions.on_each(responder, each, fields if each.ready else ())
     end = f" ({len(each.ready)})"
-    submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(end))}{end}"
+    submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(end))}{end}" if each.ready else ""
+    blocks = [*([_responder_menu(menu, responder)] if menu else []), *shown]
     return _modal(request, blocks, submit, responder, is_several=True)
 
 

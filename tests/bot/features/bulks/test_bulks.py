@@ -322,9 +322,14 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         *others, backup = [
             (await alerts(env, 1, artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}]))[0] for n in range(12)
         ]
-        await start(env, "anna", "isolate", [*others, backup])
+        question = await asked(env, "anna", "isolate", [*others, backup])
+        assert text_of(question).index('"Note"') < text_of(question).index(
+            "*Runs on 12 targets*"
+        )  # nobody scrolls to it
+        await env["anna"].submits(question)
         message = await shown(env, "12 wait for approval")
         review = await reviewed(env, "ben", message, "(12)?")
+        assert text_of(review).index('"Deny"') < text_of(review).index("*Isolate on 12 targets")
         fields = filled_in(review)
         assert [*map(len, fields.values())] == [10, 2]  # all are ticked
         (healthy,) = [text for text in fields["decide10"] if backup in text]
