@@ -313,17 +313,17 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
 
     async def health_parts() -> list[health.ComponentHealth]:
         parts = [*engine_parts(registry), *confinement_parts(settings, made)]
-        if problem := await jobs.problem():
-            parts.append(health.ComponentHealth("job folders", False, problem))
+        parts += _part("job folders", await jobs.problem())
         problems = [(name, await problem()) for name, problem in others.items()]
         parts += [health.ComponentHealth(name, not problem, problem) for name, problem in problems]
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT_S), reading:
-                parts += [*await guard_parts(guards, database), *await undo_parts(undos), *await host_parts(hosts)]
-                if problem := await due.problem():
-                    parts.append(health.ComponentHealth("due", False, problem))
+                parts += _part("rules of responders", *await database.read(guards.problems))
+                parts += await undo_parts(undos)
+                parts += _part("hosts", *await hosts.problems())
+                parts += _part("due", await due.problem())
                 parts += await clock_parts(database, clock)
-                parts += await source_parts(sources)
+                parts += _part("sources", *await sources.problems())
                 await database.read(lambda reads: stored_actions.find(reads, 0))  # waits while the table is locked
                 parts += [health.ComponentHealth("block list", False, text) for text in await lists.problems()]
         except TimeoutError:
@@ -428,9 +428,7 @@ def engine_parts(registry: Registry) -> list[health.ComponentHealth]:
         skipped = [f"{skipped.name}: {skipped.reason}" for skipped in state.usable.skipped]
         message = "\n".join([_summary(state.usable), *skipped]) if state.up else state.message
         parts.append(health.ComponentHealth(f"engine {state.engine.name}", state.up, message))
-    if problems := registry.settings_problems():
-        parts.append(health.ComponentHealth("responder settings", False, "\n".join(problems)))
-    return parts
+    return [*parts, *_part("responder settings", *registry.settings_problems())]
 
 
 async def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
@@ -438,7 +436,7 @@ async def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
     waiting = await undos.waiting()
     what, whose = ("1 run was", "its") if waiting == 1 else (f"{waiting} runs were", "their")
     message = f"{what} to be undone by now and could not be; {whose} `undo` says why. Core tries again."
-    return [health.ComponentHealth("timed undo", False, message)] if waiting else []
+    return _part("timed undo", message if waiting else "")
 
 
 async def clock_parts(database: Database, clock: Clock) -> list[health.ComponentHealth]:
@@ -458,26 +456,13 @@ async def clock_parts(database: Database, clock: Clock) -> list[health.Component
             + (f" Timed ends and approvals follow it: look at {named}." if named else "")
         )
 
-    sentence = await database.read(read)
-    return [health.ComponentHealth("clock", False, sentence)] if sentence else []
+    return _part("clock", await database.read(read))
 
 
-async def host_parts(hosts: Hosts) -> list[health.ComponentHealth]:
-    """Lost hosts, and other problems of hosts; empty without any."""
-    problems = await hosts.problems()
-    return [health.ComponentHealth("hosts", False, "\n".join(problems))] if problems else []
-
-
-async def source_parts(sources: Sources) -> list[health.ComponentHealth]:
-    """Sources that say nothing any more, or can't; nothing if all is well."""
-    problems = await sources.problems()
-    return [health.ComponentHealth("sources", False, "\n".join(problems))] if problems else []
-
-
-async def guard_parts(guards: Guards, database: Database) -> list[health.ComponentHealth]:
-    """Rules of responders that can't work as intended; empty without any."""
-    problems = await database.read(guards.problems)
-    return [health.ComponentHealth("rules of responders", False, "\n".join(problems))] if problems else []
+def _part(name: str, *problems: str) -> list[health.ComponentHealth]:
+    """What has these problems, in sentences; nothing if it has none."""
+    message = "\n".join(filter(None, problems))
+    return [health.ComponentHealth(name, False, message)] if message else []
 
 
 def confinement_parts(settings: CoreSettings, made: Sequence[Engine]) -> list[health.ComponentHealth]:
