@@ -56,13 +56,10 @@ class Input(ApiModel):
         return value
 
 
-class ArtifactInput(Input):
-    """An observable of an alert or a case."""
+class _Observable(Input):
+    """What one observable has, and what several share."""
 
     data_type: Text
-    data: Text
-    attachment: SkipJsonSchema[Attachment | None] = Field(None, exclude=True)
-    """Set once the file in `data` is stored; clients don't send it."""
     is_file: SkipJsonSchema[bool] = Field(False, exclude=True)
     """Whether `data` is a file, whatever `data_type` says."""
     start_date: Millis | None = None
@@ -71,6 +68,14 @@ class ArtifactInput(Input):
     tags: ArtifactTags = Field(default_factory=list)
     ioc: bool = False
     sighted: bool = False
+
+
+class ArtifactInput(_Observable):
+    """An observable of an alert or a case."""
+
+    data: Text
+    attachment: SkipJsonSchema[Attachment | None] = Field(None, exclude=True)
+    """Set once the file in `data` is stored; clients don't send it."""
 
 
 def _texts(value: Any) -> Any:
@@ -94,7 +99,7 @@ def _texts(value: Any) -> Any:
     return items
 
 
-class ArtifactsInput(Input):
+class ArtifactsInput(_Observable):
     """One or several observables that differ only in their `data`.
 
     A file is `attachment`, or `data` if `dataType` is `file`, as `name;type;content in base64`. Public clients also use
@@ -102,9 +107,6 @@ class ArtifactsInput(Input):
     is stored.
     """
 
-    data_type: Text
-    is_file: SkipJsonSchema[bool] = Field(False, exclude=True)
-    start_date: Millis | None = None
     data: Annotated[
         list[str],
         BeforeValidator(_texts),
@@ -122,11 +124,6 @@ class ArtifactsInput(Input):
             }
         ),
     ]
-    message: str | None = None
-    tlp: Level = 2
-    tags: ArtifactTags = Field(default_factory=list)
-    ioc: bool = False
-    sighted: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -222,12 +219,8 @@ class CommentInput(Input):
 _FIELD_PATH = "customFields."
 
 
-class FieldsUpdate(Input):
-    """What an update of an alert and of a case may both set.
-
-    `customFields` replaces all custom fields; a key such as `customFields.unit.string` or `customFields.unit` replaces
-    one.
-    """
+class _Fields(Input):
+    """What may be set of an alert and of a case."""
 
     title: Text | None = None
     description: str | None = None
@@ -236,6 +229,15 @@ class FieldsUpdate(Input):
     pap: Level | None = None
     tags: Tags | None = None
     custom_fields: CustomFields | None = None
+
+
+class FieldsUpdate(_Fields):
+    """An update of an alert or a case.
+
+    `customFields` replaces all custom fields; a key such as `customFields.unit.string` or `customFields.unit` replaces
+    one.
+    """
+
     add_tags: Tags | None = None
     remove_tags: Tags | None = None
     named_fields: SkipJsonSchema[bool] = Field(False, exclude=True)
@@ -331,20 +333,13 @@ class ArtifactUpdate(Input):
     sighted: bool | None = None
 
 
-class CreateCaseInput(Input):
+class CreateCaseInput(_Fields):
     """`POST /api/alert/{id}/createCase`: fields that replace the alert's; tags and custom fields are added."""
 
-    title: Text | None = None
-    description: str | None = None
-    severity: Severity | None = None
     start_date: Millis | None = None
     owner: str | None = None
     flag: bool | None = None
-    tlp: Level | None = None
-    pap: Level | None = None
-    tags: Tags | None = None
     tasks: list[Annotated[CaseTaskInput, UntilErrorLimit]] | None = Field(None, max_length=MAX_TASKS)
-    custom_fields: CustomFields | None = None
     case_template: str | None = None
 
 
