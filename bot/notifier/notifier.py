@@ -400,7 +400,7 @@ class Notifier:
                 continue
             card = next((thread for thread in timeline.threads if thread.channel == channel), None)
             here = replace(timeline, threads=[card or Thread(channel, entry.group)])
-            who, key, number = f"new:{channel}:{alert.severity}", f"mention:{alert.id}:{channel}", 0
+            who, key, number = f"new:{channel}:{alert.severity}", f"mention:{alert.id}:{alert.severity}:{channel}", 0
             if not await asking.may_ask(who, same=f"{who}:{alike(alert, Grouping())}"):
                 since, number = asking.more(who)
                 key = f"new:{since}:{alert.severity}:{channel}"

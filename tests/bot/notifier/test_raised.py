@@ -13,7 +13,13 @@ from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
 HIGH = "C0HIGH"
 CHANNELS: list[dict[str, Any]] = [
     {"id": SOC, "clearance": "amber", "alerts": {}, "group": {"after": 1}, "mention": {"critical": "S0ONCALL"}},
-    {"id": HIGH, "clearance": "amber", "alerts": {"severity_at_least": 3}, "group": False},
+    {
+        "id": HIGH,
+        "clearance": "amber",
+        "alerts": {"severity_at_least": 3},
+        "group": False,
+        "mention": {"high": "S0DAY", "critical": "S0ONCALL"},
+    },
 ]
 EDGE = SourceSection.model_validate(
     {"map": {"title": "title", "description": "title", "sourceRef": "id", "severity": "severity"}}
@@ -48,6 +54,8 @@ async def test_an_alert_that_was_raised_gets_a_card_where_it_was_too_low_before(
         await send(env, 1, severity=4)
         await anna.sees(card_of(alert_id, "was High until", channel=HIGH))
         await anna.sees(reply_to(card, "S0ONCALL"))
+        await anna.sees(reply_to(raised, "S0DAY", "HIGH Incident", channel=HIGH))
+        await anna.sees(reply_to(raised, "S0ONCALL", "CRITICAL Incident", channel=HIGH))
         assert len(await anna.messages(HIGH)) == 1
         assert len(await anna.messages(SOC)) == 1
 
