@@ -77,12 +77,10 @@ class Identity:
                 return None
             raise
         email = _trusted_email(response["user"], team)
-        return await self._as_login(email) if email else None
-
-    async def _as_login(self, login: str) -> Person | None:
-        """The user with this login, asked for on their own behalf; None if core refuses them."""
+        if not email:
+            return None
         try:
-            return await self._core.as_user(login).current_user()
+            return await self._core.as_user(email).current_user()  # on their own behalf; core may refuse them
         except ResponderBotError as error:
             if error.code in ("not_found", "forbidden"):
                 return None

@@ -16,7 +16,7 @@ from bot.app.replies import Replies, ResponseUrls
 from bot.app.workers import Workers
 from bot.block_kit import elements, modals, notices
 from bot.block_kit.text import strip_markup
-from bot.features.authorization import refusal, who_can_help
+from bot.features.authorization import explained, refusal
 from bot.features.base import Ack, Context, Entry, Json, Services
 from bot.features.responses import OutOfDateError
 from bot.identity import Identity
@@ -302,7 +302,7 @@ class Dispatcher:
                 await self._outbox.finish(requests)
                 return result
         except ResponderBotError as error:
-            refused = notices.for_error(error, await who_can_help(self._services, error))
+            refused = await explained(self._services, error)
         except Exception:
             refused = notices.internal(self._log_internal_error(item.interaction))
         return _as_acknowledgement(item.interaction, refused)
@@ -389,7 +389,7 @@ class Dispatcher:
             return None
         except ResponderBotError as error:
             log.info("interaction_refused", type=item.interaction.type, code=error.code)
-            return notices.for_error(error, await who_can_help(self._services, error))
+            return await explained(self._services, error)
         except SlackApiError as error:
             return self._slack_error(item.interaction, error)
         except Exception:

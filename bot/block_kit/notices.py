@@ -53,11 +53,6 @@ def error(text: str) -> Message:
     return notice(core_says(text, 2800, lines=True) or "That did not work.")
 
 
-def for_error(cause: ResponderBotError, who: str = "") -> Message:
-    """An error of core, with `sentence`."""
-    return error(sentence(cause, who))
-
-
 def sentence(cause: ResponderBotError, who: str = "") -> str:
     """What people read of an error: no address of core or its database, and `who` can do or give what they may not."""
     if isinstance(cause, StoreUnavailableError):

@@ -50,13 +50,14 @@ async def _either(services: Services, **conditions: Any) -> str:
         return ""
 
 
-async def who_can_help(services: Services, error: ResponderBotError) -> str:
-    """Who can do, or give, what core or we have refused somebody; "" for other errors."""
-    if error.code != "forbidden":
-        return ""
-    if isinstance(tlp := error.details.get("tlp"), int):
-        return await _either(services, clearance=tlp)
-    return await who_gives_rights(services) if "permission" in error.details else ""
+async def explained(services: Services, error: ResponderBotError) -> Message:
+    """An error as people read it; of what core or we have refused with who can do it, or give the right."""
+    who, is_refused = "", error.code == "forbidden"
+    if is_refused and isinstance(tlp := error.details.get("tlp"), int):
+        who = await _either(services, clearance=tlp)
+    elif is_refused and "permission" in error.details:
+        who = await who_gives_rights(services)
+    return notices.error(notices.sentence(error, who))
 
 
 async def why_not_run(context: Context) -> str:
