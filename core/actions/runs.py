@@ -12,7 +12,6 @@ from core.actions.parts import Parts, Service
 from core.actions.runner import EngineSlots, Runner
 from core.authorization import Caller
 from core.common.database import Reads, Row, Transaction
-from core.common.errors import ResponderBotError
 from core.engines.base import Job, Report
 from core.models import Action, RunInput, Undo, parse_id
 from core.records import artifacts
@@ -248,12 +247,7 @@ class Runs(Service):
 
     def remembered(self, reads: Reads, caller: Caller, key: str, body: str) -> int | None:
         """What this caller started with the same key. Raises ResponderBotError("key_reused")."""
-        known = stored.remembered(reads, caller.login, key, self._clock() - stored.IDEMPOTENCY_KEY_MS) if key else None
-        if known is not None and known["digest"] != stored.digest_of(body):
-            raise ResponderBotError(
-                "key_reused", "This Idempotency-Key was used before with another body; use a new key for a new request."
-            )
-        return None if known is None else int(known["action_id"])
+        return stored.remembered(reads, caller.login, key, body, self._clock()) if key else None
 
 
 def _as_now(reads: Reads, target: Target, *, is_whole: bool) -> Target:

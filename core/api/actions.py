@@ -8,6 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from core.actions.approvals import Choice
+from core.actions.runs import StartedRun
 from core.actions.service import LIST_LIMIT, Actions
 from core.actions.undos import Undos
 from core.api.http import search as search_api
@@ -67,6 +68,12 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
     """Routes under `/api/connector/engine/action`."""
     route = Routes(BASE)
 
+    async def answer(started: StartedRun) -> Response:
+        """With 200 for what an earlier request with the same key started."""
+        if not started.new:
+            return json_response(started.action)
+        return json_response(await actions.with_job_id(started.action), status=201)
+
     @route(
         "POST",
         "Run a responder",
@@ -78,10 +85,7 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
     )
     async def run(request: Request) -> Response:
         key, body = idempotency_key(request)
-        started = await actions.start(request.caller, request.body, key=key, body=body)
-        if not started.new:
-            return json_response(started.action)
-        return json_response(await actions.with_job_id(started.action), status=201)
+        return await answer(await actions.start(request.caller, request.body, key=key, body=body))
 
     @route(
         "GET /responder/{kind}/{id}",
@@ -163,10 +167,7 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
     async def undo(request: Request) -> Response:
         key, body = idempotency_key(request)
         number = request.path["id"]
-        started = await undos.undo(request.caller, number, request.body, key=key, body=f"{number} {body}")
-        if not started.new:
-            return json_response(started.action)
-        return json_response(await actions.with_job_id(started.action), status=201)
+        return await answer(await undos.undo(request.caller, number, request.body, key=key, body=f"{number} {body}"))
 
     @route(
         "PATCH /{id}/undo",

@@ -358,7 +358,8 @@ class Guards:
     def _same_target(self, reads: Reads, run: AskedRun) -> stored.SameTarget:
         target = run.target
         if target.kind == "case_artifact":
-            return stored.SameTarget(True, target.id, _names_of(target))
+            named = named_by(target.json)
+            return stored.SameTarget(True, target.id, [] if named is None else [named.digest])
         roots = [target.root_id]
         if target.kind == "alert":
             case = parse_id(str(target.json.get("case") or ""))
@@ -513,12 +514,6 @@ def _ends_in(run: AskedRun) -> Iterator[tuple[str, Parsed]]:
     for name, value in run.parameters.items():
         if run.types.get(name) == "ip" and isinstance(value, str):
             yield name, parse("ip", value)
-
-
-def _names_of(target: Target) -> Sequence[str]:
-    """What an artifact names, as a digest: it may be long, and says nothing in a log."""
-    named = named_by(target.json)
-    return [] if named is None else [named.digest]
 
 
 def _targets(run: AskedRun) -> int:

@@ -162,10 +162,11 @@ class Sources:
             caller = current_caller(tx, login, login)
             if caller is None or caller.profile != "source":
                 raise AuthenticationError("disabled")
-            if idempotency_key and _is_repeated(tx, login, idempotency_key, content, now):
-                return Received(is_duplicate=True)
             if idempotency_key:
-                stored_actions.remember(tx, login, idempotency_key, _text_of(content), 0, now)
+                text = content.decode("latin-1")
+                if stored_actions.remembered(tx, login, idempotency_key, text, now) is not None:
+                    return Received(is_duplicate=True)
+                stored_actions.remember(tx, login, idempotency_key, text, 0, now)
             return _store(tx, source, reading, content, login, now)
 
         async with self._large if is_large else self._small:
@@ -221,19 +222,6 @@ class Sources:
             since = uptime - (passed_ms if spoke_at is None else min(passed_ms, uptime - looked_at))
         self._last_signs[row["name"]] = at, since, uptime
         return uptime - since > expected_ms and uptime - self._opened_at > min(expected_ms, SENDERS_RETRY_MS)
-
-
-def _is_repeated(reads: Reads, login: str, key: str, content: bytes, now: int) -> bool:
-    """Whether this request was carried out before. Raises ResponderBotError("key_reused")."""
-    row = stored_actions.remembered(reads, login, key, now - stored_actions.IDEMPOTENCY_KEY_MS)
-    if row is not None and row["digest"] != stored_actions.digest_of(_text_of(content)):
-        sentence = "This Idempotency-Key was used before with another body; use a new key for a new request."
-        raise ResponderBotError("key_reused", sentence)
-    return row is not None
-
-
-def _text_of(content: bytes) -> str:
-    return content.decode("latin-1")
 
 
 def _store(tx: Transaction, source: Source, reading: Reading, content: bytes, login: str, now: int) -> Received:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from core.common.database import Reads, Row, Search, Transaction
-from core.common.errors import bad_request
+from core.common.errors import ResponderBotError, bad_request
 
 IDEMPOTENCY_KEY_MS = 24 * 3_600_000  # how long a repeated Idempotency-Key finds what the first request started
 RECENT = 300  # actions by which menus know what is used most
@@ -413,12 +413,19 @@ def unreported_ids(reads: Reads) -> list[int]:
     return [row["id"] for row in reads.rows(sql)]
 
 
-def remembered(reads: Reads, login: str, key: str, since: int) -> Row | None:
-    """The request with this Idempotency-Key since that time (`digest, action_id`), or None."""
-    return reads.row(
+def remembered(reads: Reads, login: str, key: str, body: str, now: int) -> int | None:
+    """What the request with this Idempotency-Key started; None if none had it, or none was given.
+
+    Raises ResponderBotError("key_reused") if that had another body.
+    """
+    row = reads.row(
         "SELECT digest, action_id FROM idempotency WHERE login = :login AND key = :key AND created_at >= :since",
-        {"login": login, "key": key, "since": since},
+        {"login": login, "key": key, "since": now - IDEMPOTENCY_KEY_MS},
     )
+    if row is not None and row["digest"] != digest_of(body):
+        sentence = "This Idempotency-Key was used before with another body; use a new key for a new request."
+        raise ResponderBotError("key_reused", sentence)
+    return None if row is None else int(row["action_id"])
 
 
 def remember(tx: Transaction, login: str, key: str, body: str, action_id: int, now: int) -> None:
