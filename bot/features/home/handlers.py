@@ -2,20 +2,20 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.block_kit import ids, modals, notices
+from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.text import slack_date
 from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.alert_groups.views import storm_sentence
+from bot.features.approvals import views as approvals
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import normalize
 from bot.features.home import views
-from bot.features.home.found_runs import MANY, FoundRuns
 from bot.features.home.views import Home, HomeAlert, HomeAlerts, HomeRun
 from bot.features.payload import view_of
 from bot.features.retries import answered
@@ -26,8 +26,10 @@ from bot.outbox.replicas import summary
 from core.client import ListedState
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
-from core.models import Action, Measure, OpenAlert, Person
+from core.models import Action, BulkCounts, Measure, OpenAlert, Person, Policy, SlackUsers
 
+MANY = 500
+MOST_DECIDERS = 10  # that core names (core/docs/http-interface.md); beyond them it may be anybody
 AGAIN = "Open this page again to refresh it."
 PENDING, FAILED, MINE = "Approvals", "Failed", "My runs"  # the titles of modals
 UNKNOWN = "The responder service stopped answering: see on the card whether it is marked before you mark it again."
@@ -230,16 +232,71 @@ async def on_mark_ended_view(context: Context) -> Json:
     return modals.update(modals.message_view("Done", notices.notice(f"{heading(action, shown)} is marked as ended.")))
 
 
+# --- runs that a search found, with what is shown beside them: what they ran on, the policy, the titles, the card ----
+
+
+@dataclass(frozen=True)
+class FoundRuns:
+    """What actions ran on, as core shows it in one answer, or in a few where that is much."""
+
+    links: Mapping[str, str]  # by root, to its card
+    subjects: Mapping[str, Subject]  # by action
+    policies: Mapping[str, Policy]  # by responder
+    titled: Mapping[str, Action]  # by id: the same with the titles of responder and inputs
+    deciders: Mapping[str, Sequence[SlackUsers]]  # by action that waits: who may decide, at most MOST_DECIDERS
+    bulks: Mapping[str, BulkCounts]
+
+    @staticmethod
+    async def of(context: Context, actions: Sequence[Action]) -> "FoundRuns":
+        """Read the documents of these actions."""
+        ids = {one: None for action in actions for one in (action.id, action.bulk) if one}
+        pages = [page async for page in context.core.documents_in_pages(ids)]
+        documents = [document for page in pages for document in page.documents]
+        bulks = {bulk.id: bulk for page in pages for bulk in page.bulks}
+        by_action = {action.id: document for document in documents for action in document.actions}
+        subjects_by_action: dict[str, Subject] = {}
+        policies: dict[str, Policy] = {}
+        for action in actions:
+            document = by_action.get(action.id)
+            subject = Subject.in_document(document, action.object_id) if document else None
+            subjects_by_action[action.id] = subject or Subject.unknown(action)
+            policies.update(document.policies if document else {})
+        titled = {action.id: action for document in documents for action in document.actions}
+        deciders = {id_: may_decide for document in documents for id_, may_decide in document.may_decide.items()}
+        addresses = await subjects.card_links(
+            context, list({subject.root_id for subject in subjects_by_action.values()})
+        )
+        return FoundRuns(addresses, subjects_by_action, policies, titled, deciders, bulks)
+
+    def run(self, action: Action) -> HomeRun:
+        """The action with what is shown beside it."""
+        subject, policy = self.subjects[action.id], self.policies.get(action.responder_name)
+        titled = names.titled_as(action, self.titled.get(action.id))
+        return HomeRun(titled, subject, policy, self.links[subject.root_id], self.bulks.get(action.bulk or ""))
+
+    def to_decide(self, person: Person, actions: Sequence[Action]) -> list[HomeRun]:
+        """Those of these that this person may approve or deny, or whose later end.
+
+        The most severe come first, and of these what has to be answered first.
+        """
+        able: list[tuple[int, int, HomeRun]] = []
+        for run, later in ((self.run(action), undo_state.later_end(action)) for action in actions):
+            approval, deciders = (later or run.action).approval, self.deciders.get(run.action.id, ())
+            is_named = len(deciders) >= MOST_DECIDERS or person.login in {one.login for one in deciders}
+            if approval is not None and is_named and approvals.may_decide(run.action, person, run.subject, later):
+                able.append((-run.subject.severity, approval.expires_at, run))
+        return [run for *_, run in sorted(able, key=lambda one: (*one[:2], one[2].action.number))]
+
+
 FEATURE = Feature(
     commands={
-        **{
-            verb: Command(Entry(handler, modal_title=title), verb, summary)
-            for verb, handler, title, summary in (
-                ("pending", on_pending_command, PENDING, "what waits for approval, with Review"),
-                ("failed", on_failed_command, FAILED, "what failed in the last day, with Run again"),
-                ("mine", on_mine_command, MINE, "what you started, and how it went"),
-            )
-        },
+        "pending": Command(
+            Entry(on_pending_command, modal_title=PENDING), "pending", "what waits for approval, with Review"
+        ),
+        "failed": Command(
+            Entry(on_failed_command, modal_title=FAILED), "failed", "what failed in the last day, with Run again"
+        ),
+        "mine": Command(Entry(on_mine_command, modal_title=MINE), "mine", "what you started, and how it went"),
         "active": Command(
             Entry(on_active_command, modal_title="In force"),
             "active [target]",
