@@ -2,22 +2,32 @@
 
 import json
 import re
+from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
 
 import httpx
+import pytest
+import pytest_asyncio
 
 from core.api.aliases.alias import endpoints
-from tests.core.running import running_core
+from tests.core.running import RunningCore, running_core
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "description": "here"}
 NAME = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
-async def test_the_document_has_every_endpoint_and_needs_no_key(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
-        response = await core.send("GET", "/api/openapi.json", profile=None)
-        table = core.core.endpoints
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
+    async with running_core(tmp_path_factory.mktemp("core")) as running:
+        yield running
+
+
+async def test_the_document_has_every_endpoint_and_needs_no_key(core: RunningCore) -> None:
+    response = await core.send("GET", "/api/openapi.json", profile=None)
+    table = core.core.endpoints
     found = response.json()
     described = {(path, method.upper()) for path, methods in found["paths"].items() for method in methods}
     assert described == {(endpoint.path, endpoint.method) for endpoint in table}
@@ -31,18 +41,16 @@ async def test_the_document_has_every_endpoint_and_needs_no_key(tmp_path: Path) 
     assert len(ids) == len(set(ids))
 
 
-async def test_every_referenced_schema_exists(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
-        text = (await core.send("GET", "/api/openapi.json", profile=None)).text
+async def test_every_referenced_schema_exists(core: RunningCore) -> None:
+    text = (await core.send("GET", "/api/openapi.json", profile=None)).text
     schemas = json.loads(text)["components"]["schemas"]
     assert set(re.findall(r'"#/components/schemas/([^"]+)"', text)) <= set(schemas)
     assert "anyOf" in schemas["AlertInput"]["properties"]["severity"], "in requests null means absent"
     assert set(schemas["CaseTemplate"]["required"]) >= {"_id", "id", "name", "tasks", "customFields"}
 
 
-async def test_inputs_are_described(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
-        found = (await core.send("GET", "/api/openapi.json", profile=None)).json()
+async def test_inputs_are_described(core: RunningCore) -> None:
+    found = (await core.send("GET", "/api/openapi.json", profile=None)).json()
     operations = [operation for methods in found["paths"].values() for operation in methods.values()]
     assert [p for operation in operations for p in operation["parameters"] if not p.get("description")] == []
     offered = found["paths"]["/api/connector/engine/responder/{kind}/{id}"]["get"]["parameters"]
@@ -54,10 +62,9 @@ async def test_inputs_are_described(tmp_path: Path) -> None:
     assert [o["summary"] for o in operations if re.search(r"\b[Aa] [aeiou]", o["summary"])] == []
 
 
-async def test_the_page_shows_the_document_and_loads_nothing(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
-        document = (await core.send("GET", "/api/openapi.json", profile=None)).json()
-        response = await core.send("GET", "/api/docs", profile=None)
+async def test_the_page_shows_the_document_and_loads_nothing(core: RunningCore) -> None:
+    document = (await core.send("GET", "/api/openapi.json", profile=None)).json()
+    response = await core.send("GET", "/api/docs", profile=None)
     assert response.headers["content-type"].startswith("text/html")
     policy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     assert response.headers["content-security-policy"] == policy
@@ -76,30 +83,28 @@ async def test_the_page_shows_the_document_and_loads_nothing(tmp_path: Path) -> 
     assert [json.loads(unescape(part)) for _, part in shown[len(titles) :]] == list(schemas.values())
 
 
-async def test_no_other_origin_is_allowed_to_read(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
-        response: httpx.Response = await core.send("GET", "/api/event", headers={"Origin": "https://elsewhere.example"})
+async def test_no_other_origin_is_allowed_to_read(core: RunningCore) -> None:
+    response: httpx.Response = await core.send("GET", "/api/event", headers={"Origin": "https://elsewhere.example"})
     assert not [name for name in response.headers if name.startswith("access-control")]
 
 
-async def test_the_vendor_alias_translates_both_directions(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
-        alert = (await core.send("POST", "/api/alert", ALERT)).json()
-        base = "/api/connector/cortex"
-        offered = (await core.send("GET", f"{base}/responder/alert/{alert['id']}")).json()
-        assert offered[0]["cortexIds"] == ["local"]
-        body = {"responderId": NAME, "objectType": "alert", "objectId": alert["id"], "cortexId": "local"}
-        unknown = await core.send("POST", f"{base}/action", {**body, "cortexId": "none"})
-        assert (unknown.status_code, unknown.json()["message"]) == (404, "Engine none not found")
-        made = await core.send("POST", f"{base}/action", body)
-        action = made.json()
-        assert (made.status_code, action["cortexId"]) == (201, "local")
-        assert isinstance(action["cortexJobId"], str)
-        assert not [key for key in action if key.startswith("engine")]
-        listed = (await core.send("GET", f"{base}/action/responder/alert/{alert['id']}")).json()
-        assert [item["cortexId"] for item in listed] == ["local"]
-        plain = (await core.send("GET", f"/api/connector/engine/action/{action['id']}")).json()
-        assert plain["engineJobId"] == action["cortexJobId"]
+async def test_the_vendor_alias_translates_both_directions(core: RunningCore) -> None:
+    alert = (await core.send("POST", "/api/alert", ALERT)).json()
+    base = "/api/connector/cortex"
+    offered = (await core.send("GET", f"{base}/responder/alert/{alert['id']}")).json()
+    assert offered[0]["cortexIds"] == ["local"]
+    body = {"responderId": NAME, "objectType": "alert", "objectId": alert["id"], "cortexId": "local"}
+    unknown = await core.send("POST", f"{base}/action", {**body, "cortexId": "none"})
+    assert (unknown.status_code, unknown.json()["message"]) == (404, "Engine none not found")
+    made = await core.send("POST", f"{base}/action", body)
+    action = made.json()
+    assert (made.status_code, action["cortexId"]) == (201, "local")
+    assert isinstance(action["cortexJobId"], str)
+    assert not [key for key in action if key.startswith("engine")]
+    listed = (await core.send("GET", f"{base}/action/responder/alert/{alert['id']}")).json()
+    assert [item["cortexId"] for item in listed] == ["local"]
+    plain = (await core.send("GET", f"/api/connector/engine/action/{action['id']}")).json()
+    assert plain["engineJobId"] == action["cortexJobId"]
 
 
 async def test_the_vendor_alias_can_be_changed_or_switched_off(tmp_path: Path) -> None:
