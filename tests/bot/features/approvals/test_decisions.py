@@ -69,14 +69,6 @@ async def test_who_loses_the_right_while_the_form_is_open_reads_why(env: Feature
     await env["ben"].reads("You can't run responders. Ask admin or lea.")
 
 
-async def test_approval_says_how_many_more_are_needed(env: FeatureEnvironment) -> None:
-    alert, card = await env.alert_and_card("anna")
-    await env["anna"].chooses("Quarantine", card)
-    request = await env["ben"].sees(reply_to(card, "asks · "))
-    await env["ben"].confirms("Approve", request)
-    await env["ben"].reads(f"You approved Quarantine on {alert.id}; it needs 1 more approval.")
-
-
 async def test_refusal_of_a_click_and_details_are_shown_in_a_modal(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
