@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from bot.block_kit import ids
-from bot.features import help, templates
+from bot.features import audit, help, templates
 from bot.features.alert_groups import handlers as alert_groups
 from bot.features.alerts import assign, close, details, find, overflow
 from bot.features.approvals import handlers as approvals
-from bot.features.audit import handlers as audit
 from bot.features.base import Command, Entry, Feature
 from bot.features.bulks import handlers as bulks
 from bot.features.cases import handlers as cases

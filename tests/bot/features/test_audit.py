@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest_asyncio
 
-from bot.features.audit.views import story
+from bot.features.audit import story
 from core.audit import trail
 from core.models import AuditRow
 from tests.bot.features.environment import MANIFEST, feature_environment

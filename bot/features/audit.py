@@ -1,4 +1,4 @@
-"""The story of one object, in plain sentences."""
+"""`/responder audit ~id`: who decided what about an object, in plain sentences."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,11 +6,33 @@ from collections.abc import Mapping, Sequence
 from bot.block_kit.elements import MAX_LINES, listed
 from bot.block_kit.notices import notice
 from bot.block_kit.text import VERSION, defang_indicators, foreign, in_own_time, plain_name, readable_name, slack_date
+from bot.clearance import RedactedView, Subject
+from bot.features import responses, subjects
+from bot.features.authorization import own_clearance
+from bot.features.base import Command, Context, Entry, Feature
+from bot.features.runs.views import runs
 from bot.message import Message
 from core.models import AuditRow
 
+USAGE = "audit ~id"
+ON_LIMIT = 200  # characters of what a run was on
 ROW_CHARS = 400
 _LOGIN = re.compile(r"[^@\s]+@[^@\s]+")
+
+
+async def on_audit_command(context: Context) -> None:
+    """Show the story of an alert, a case or a run; core leaves out what this person may not see."""
+    _, object_id = subjects.require_id(context, USAGE)
+    rows = await context.core.audit(object_id)
+    about, clearance, ran = object_id, own_clearance(context), dict[str, str]()
+    for document in await subjects.documents(context.core, [object_id]):  # also for what people call its responders
+        if (subject := Subject.in_document(document, document.id)) is not None:
+            about = f"{object_id}: {runs.of_root(subject, RedactedView(subject, clearance))}"
+        for action in document.actions:
+            view = RedactedView(Subject.in_document(document, action.object_id) or Subject.unknown(action), clearance)
+            on = runs.targets_in_plain(action, view, ON_LIMIT) or runs.target(view)
+            ran[action.id] = f"{runs.title(action)} on {on}"
+    await responses.show(context, "Audit", story(about, rows, ran))
 
 
 def story(about: str, rows: Sequence[AuditRow], ran: Mapping[str, str]) -> Message:
@@ -51,3 +73,12 @@ def _with_runs(row: AuditRow, ran: Mapping[str, str]) -> str:
     for other in (str(of.get(key)) for key in ("action", "undoes", "object") if of.get(key) in ran):
         sentence = ran[other].join(re.split(rf"{other}(?!\d)", sentence, maxsplit=1))
     return sentence
+
+
+FEATURE = Feature(
+    commands={
+        "audit": Command(
+            Entry(on_audit_command, modal_title="Audit"), USAGE, "who decided what about an alert, a case or a run"
+        )
+    }
+)
