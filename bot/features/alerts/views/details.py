@@ -53,7 +53,7 @@ def alert_in_full(
         blocks += listed("*Facts*", _facts(alert, view))
     reopen = button_element("Reopen", ids.REOPEN, button(Intent("unread", alert.id)))
     buttons = [reopen] if alert.status == "Ignored" else []
-    buttons += [owner_button(alert, button)] if alert.status != "Imported" else []
+    buttons += [owner_button(alert, button)] if alert.assignee or alert.status in ("New", "Updated") else []
     buttons += [case_button(alert.case, button)] if alert.case else []
     blocks += [actions(*buttons)] if buttons else []
     blocks += [menu_block(view, button, channel), *_artifacts(view, button, start, channel), *([] if start else more)]

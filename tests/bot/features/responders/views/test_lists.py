@@ -1,6 +1,7 @@
 """Lists, menus, and an alert in full."""
 
 from contextvars import copy_context
+from typing import Any
 
 from bot.block_kit.text import NAMES, slack_date
 from bot.clearance import RedactedView, Subject
@@ -35,6 +36,20 @@ def test_details_and_found_alerts_say_what_became_of_an_alert_as_its_card_does()
     closed = alert(status="Ignored", updated_by="ben@soc.example", updated_at=NOW)
     when = slack_date(NOW, "{date_short_pretty} {time}")
     assert shown(closed) == [f"• Status: *closed* by ben, {when}", "closed"]
+
+
+def test_details_offer_what_can_be_done_with_an_alert_as_it_is() -> None:
+    def labels(**more: Any) -> list[str]:
+        about = alert(**more)
+        shown = alert_in_full(about, document(about), clearance=2, button=button)
+        row = next(block["elements"] for block in shown.blocks if block["type"] == "actions")
+        return [one["text"]["text"] for one in row if "text" in one]
+
+    assert labels() == ["Assign to me"]
+    assert labels(status="Ignored") == ["Reopen"]
+    assert labels(status="Ignored", assignee="ben@soc.example") == ["Reopen", "Unassign"]
+    assert labels(status="Imported", case="~30") == ["Show case"]
+    assert labels(status="Updated", case="~30") == ["Assign to me", "Show case"]
 
 
 def test_what_ran_counts_the_open_ones() -> None:
