@@ -131,7 +131,7 @@ def ticked_fields(block_id: str, label: str, options: Sequence[tuple[str, str]])
     for start in range(0, len(entries), MAX_CHECKBOXES):
         part, of = entries[start : start + MAX_CHECKBOXES], f"{block_id}{start or ''}"
         element = {"type": "checkboxes", "action_id": _action_id(of), "options": part, "initial_options": part}
-        fields.append(input_block(of, label, element, optional=True))
+        fields.append(input_block(of, label, element, optional=len(entries) > MAX_CHECKBOXES))
     return fields
 
 

@@ -10,7 +10,6 @@ from bot.block_kit.elements import actions, button_element, pages
 from bot.block_kit.text import (
     DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
-    OPTION_LIMIT,
     clip,
     clip_apart,
     context,
@@ -49,7 +48,7 @@ PAGE = 40  # objects in Show each
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 MOST_NAMED = 10  # objects in the direct message to who decides
 TICKED = "decide"  # the fields of what somebody decides on
-TARGET_LIMIT = 1000
+TARGET_LIMIT, TICKED_LIMIT = 1000, 52  # characters; what is ticked has its id behind it
 REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
 
 _Run = tuple[Action, RedactedView]
@@ -485,9 +484,10 @@ def review_view(
 ) -> dict[str, Any]:
     """Asks to approve what waits of it, with each object, the inputs, how long it lasts and what it does.
 
-    They decide on those that they tick. With a `request` to let it last longer, as that asks. `hidden` others they may
-    not see, and don't decide on; `why_not`: why they decide on none, where the `deed` of who asked is *Withdraw*. The
-    metadata has the runs and a digest of what is shown; `has_changed`: somebody has read something else before.
+    They decide on those that they tick, above the objects. With a `request` to let it last longer, as that asks.
+    `hidden` others they may not see, and don't decide on; `why_not`: why they decide on none, where the `deed` of who
+    asked is *Withdraw*. The metadata has the runs and a digest of what is shown; `has_changed`: somebody has read
+    something else before.
     """
     waits, ends = [action for action, _ in waiting], by_request(waiting).get(request, [])
     total, ids_ = len(waits), [end.id for *_, end in ends] or [action.id for action in waits]
@@ -504,18 +504,20 @@ def review_view(
     if may_decide := not why_not and bool(waits):
         policy = responder.policy if responder is not None else None
         needs = undo_state.needed(ends[0][2]) if ends else approvals.decision_on_all(waits)
-        targets = [runs.target_in_plain(*one, TARGET_LIMIT) for one in waiting]
-        options = [*zip(ids_, clip_apart(targets, OPTION_LIMIT), strict=True)]
         more = [context(*filter(None, [needs, approvals.named_approvers(policy)]))]
-        more += modals.ticked_fields(TICKED, "Decide on", options) if total > 1 else []
-    deny, is_many = list[Block](), total > modals.MAX_CHECKBOXES
+    decide = list[Block]()
     if waits and (may_decide or deed == "Withdraw"):
         value = button(Intent("bulk_deny", bulk.id, request))
-        deny = [actions(button_element("Deny" if may_decide else f"Withdraw all {total}", ids.BULK_DENY, value))]
+        decide = [actions(button_element("Deny" if may_decide else f"Withdraw all {total}", ids.BULK_DENY, value))]
+    if may_decide and total > 1:
+        targets = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], TICKED_LIMIT)
+        named = [f"{on} ({view.subject.root_id})" for on, (_, view) in zip(targets, waiting, strict=True)]
+        ticked = modals.ticked_fields(TICKED, "Decide on", [*zip(ids_, named, strict=True)])
+        decide = [*decide, *ticked] if len(ticked) > 1 else [*ticked, *decide]
     about = {"id": bulk.id, "runs": ids_, "request": request, "shown": approvals.digest(shown)}
     return modals.modal(
         title,
-        [*notices.changed(has_changed), *(deny if is_many else []), *shown, *more, *([] if is_many else deny)],
+        [*notices.changed(has_changed), shown[0], *decide, *shown[1:], *more],
         callback_id=ids.BULK_APPROVE_VIEW,
         submit=label if may_decide else "",
         metadata=json.dumps(about),
@@ -563,17 +565,18 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End]) ->
     """
     if ends:
         if_so = f"If you {verb.lower()}it, each ends as it does now."
-        return sections([*_later_rows(ends, ends), *([if_so] if verb else [])])
+        asks, *rows = _later_rows(ends, ends)
+        return [section(asks), *sections([*rows, *([if_so] if verb else [])])]
     lasts = undo_state.for_how_long(waiting[0][0]) if waiting and not verb else ""
     what = f"{verb}{_name(bulk)} on {count(len(waiting), 'target')}{lasts}"
-    lines = [f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks{_note(waiting)}"]
+    asks = f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks{_note(waiting)}"
     different = {runs.acts_on(run) for run, _ in waiting}
-    if len(different) < len(waiting):
-        lines.append(f"⚠️ Only {count(len(different), 'different target')} among them.")
+    alike = f"⚠️ Only {count(len(different), 'different target')} among them."
+    lines = [alike] if len(different) < len(waiting) else []
     for action, view in waiting:
         already = [undo_state.already(one, view) for one in undo_state.in_force_already(action, view)]
         lines.append(_row(action, view, REVIEW_TARGETS, *already))
-    return sections(lines)
+    return [section(asks), *sections(lines)]
 
 
 def _row(action: Action, view: RedactedView, most: int, *already: str) -> str:

@@ -266,6 +266,13 @@ def target_in_plain(action: Action, view: RedactedView, limit: int) -> str:
     return foreign_plain(f"{named}, of {target_in_full(view)}" if named else target_in_full(view), limit)
 
 
+def called_in_plain(action: Action, view: RedactedView, limit: int) -> str:
+    """`hostname SRV-FILE02`: what a run acts on, else the artifact, or the title of the object; not escaped."""
+    is_artifact = view.subject.kind == "case_artifact"
+    named = target(view) if is_artifact else targets_in_plain(action, view, limit) or view.title()
+    return foreign_plain(named, limit)
+
+
 def targets_in_plain(action: Action, view: RedactedView, limit: int) -> str:
     """`hostname SRV-FILE02`: likewise, without the object; "" if nobody has declared it; not escaped."""
     shown, others = _first(action.target or (), view, MAX_TARGETS)
