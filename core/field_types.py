@@ -197,3 +197,8 @@ CustomFields = Annotated[
     ),
 ]
 """`{"name": {"<kind>": value or null, "order": n}}` or short `{"name": value}`; validation gives the long form."""
+
+
+def in_a_list(value: Any) -> Any:
+    """A single text as a list of one."""
+    return [value] if isinstance(value, str) else value

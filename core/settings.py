@@ -35,6 +35,7 @@ from core.common.settings_file import (
     variables,
     with_file,
 )
+from core.field_types import in_a_list
 from core.models import GROUP_NAME, MAX_UNDO_MINUTES, Parameter, parse_parameters
 from core.protection import BLOCK, FILE, UNBLOCK, ListName, entry_problem
 
@@ -48,12 +49,7 @@ Name = Annotated[
 """Also used as a folder's name, so no slashes."""
 
 
-def _in_a_list(value: Any) -> Any:
-    """A single text as a list of one."""
-    return [value] if isinstance(value, str) else value
-
-
-_LIST_OR_ONE = BeforeValidator(_in_a_list, json_schema_input_type=str | tuple[str, ...])
+_LIST_OR_ONE = BeforeValidator(in_a_list, json_schema_input_type=str | tuple[str, ...])
 
 
 def _network(text: str) -> str:

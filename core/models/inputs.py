@@ -35,6 +35,7 @@ from core.field_types import (
     Text,
     UntilErrorLimit,
     check_length,
+    in_a_list,
 )
 from core.models.base import ApiModel, Attachment, Kind
 
@@ -428,16 +429,12 @@ class RunOptions(Input):
         return {"note": self.note.strip()}
 
 
-def _in_a_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 class RunTarget(Input):
     """An object to run a responder on."""
 
     object_type: Kind = Field(description="the kind of the object to run it on")
     object_id: str = Field(description="the object's id, `~` and digits")
-    target: Annotated[list[Reference], BeforeValidator(_in_a_list)] = Field(
+    target: Annotated[list[Reference], BeforeValidator(in_a_list)] = Field(
         default_factory=list,
         max_length=MAX_TARGETS,
         description="the artifacts that it is to act on, by id or data, where several fit; a text or a list",
