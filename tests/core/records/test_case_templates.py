@@ -106,34 +106,34 @@ async def test_custom_fields_are_accepted_in_every_form(api: ObjectApi, sent: An
     assert (await api.get("/api/case/template/x"))["customFields"] == made["customFields"]
 
 
-@pytest.mark.parametrize(
-    ("sent", "name"),
-    [
-        ({"f": {"string": 5}}, "customFields.f.string"),
-        ({"f": {"": "x", "string": "y"}}, "customFields.f.string"),
-        ({"f": {"": "x", "string": None}}, "customFields.f.string"),
-        ({"f": {"": "x", "integer": 3}}, "customFields.f.integer"),
-        ({"f": {"": {"string": "x", "order": 1}, "order": 2}}, "customFields.f.order"),
-        ({"f": {"": {"": "x"}}}, "customFields.f."),
-        ({"f": {"": ["x"], "order": 2}}, "customFields.f.string"),
-        ({"f": {"integer": "5"}}, "customFields.f.integer"),
-        ({"f": {"integer": True}}, "customFields.f.integer"),
-        ({"f": {"integer": 1.5}}, "customFields.f.integer"),
-        ({"f": {"float": "x"}}, "customFields.f.float"),
-        ({"f": {"boolean": 1}}, "customFields.f.boolean"),
-        ({"f": {"date": "2024-01-01"}}, "customFields.f.date"),
-        ({"f": {"integer": 1, "order": "a"}}, "customFields.f.order"),
-        ({"f": {"colour": "red"}}, "customFields.f.colour"),
-        ({"f": {}}, "customFields.f"),
-        ({"f": {"integer": 1, "string": None}}, "customFields.f.integer"),
-        ({"f": [1]}, "customFields.f.string"),
-        ("f", "customFields"),
-        ([{"name": "f"}], "customFields"),
-    ],
+WRONG: tuple[tuple[Any, str], ...] = (
+    ({"f": {"string": 5}}, "customFields.f.string"),
+    ({"f": {"": "x", "string": "y"}}, "customFields.f.string"),
+    ({"f": {"": "x", "string": None}}, "customFields.f.string"),
+    ({"f": {"": "x", "integer": 3}}, "customFields.f.integer"),
+    ({"f": {"": {"string": "x", "order": 1}, "order": 2}}, "customFields.f.order"),
+    ({"f": {"": {"": "x"}}}, "customFields.f."),
+    ({"f": {"": ["x"], "order": 2}}, "customFields.f.string"),
+    ({"f": {"integer": "5"}}, "customFields.f.integer"),
+    ({"f": {"integer": True}}, "customFields.f.integer"),
+    ({"f": {"integer": 1.5}}, "customFields.f.integer"),
+    ({"f": {"float": "x"}}, "customFields.f.float"),
+    ({"f": {"boolean": 1}}, "customFields.f.boolean"),
+    ({"f": {"date": "2024-01-01"}}, "customFields.f.date"),
+    ({"f": {"integer": 1, "order": "a"}}, "customFields.f.order"),
+    ({"f": {"colour": "red"}}, "customFields.f.colour"),
+    ({"f": {}}, "customFields.f"),
+    ({"f": {"integer": 1, "string": None}}, "customFields.f.integer"),
+    ({"f": [1]}, "customFields.f.string"),
+    ("f", "customFields"),
+    ([{"name": "f"}], "customFields"),
 )
-async def test_a_custom_field_of_the_wrong_kind_is_named(api: ObjectApi, sent: Any, name: str) -> None:
-    answer = await api.post("/api/case/template", {"name": "x", "customFields": sent}, 400)
-    assert (answer["type"], [error["name"] for error in answer["errors"]]) == ("AttributeCheckingError", [name])
+
+
+async def test_a_custom_field_of_the_wrong_kind_is_named(api: ObjectApi) -> None:
+    for sent, name in WRONG:
+        answer = await api.post("/api/case/template", {"name": "x", "customFields": sent}, 400)
+        assert (answer["type"], [error["name"] for error in answer["errors"]]) == ("AttributeCheckingError", [name])
 
 
 async def test_all_wrong_fields_of_a_template_are_named_at_once(api: ObjectApi) -> None:

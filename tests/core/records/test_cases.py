@@ -147,26 +147,26 @@ async def test_an_artifact_is_unique_in_its_case(api: ObjectApi) -> None:
     await api.post("/api/case/~2/artifact", sent)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "message"),
-    [
-        ("GET", "/api/case/~9", None, "Case not found"),
-        ("GET", "/api/case/9", None, "Case not found"),
-        ("GET", "/api/case/task/~9", None, "Task not found"),
-        ("GET", "/api/case/task/log/~9", None, "Log not found"),
-        ("GET", "/api/case/artifact/~9", None, "Artifact not found"),
-        ("GET", "/api/case/task/~1", None, "Task not found"),
-        ("POST", "/api/case/~9/task", {"title": "t"}, "Case not found"),
-        ("POST", "/api/case/task/~9/log", {"message": "m"}, "Task not found"),
-        ("POST", "/api/case/x/artifact", {"dataType": "ip", "data": "::1"}, "Case not found"),
-        ("PATCH", "/api/case/~9", {}, "Case not found"),
-        ("PATCH", "/api/case/task/~9", {}, "Task not found"),
-    ],
+UNKNOWN: tuple[tuple[str, str, Any, str], ...] = (
+    ("GET", "/api/case/~9", None, "Case not found"),
+    ("GET", "/api/case/9", None, "Case not found"),
+    ("GET", "/api/case/task/~9", None, "Task not found"),
+    ("GET", "/api/case/task/log/~9", None, "Log not found"),
+    ("GET", "/api/case/artifact/~9", None, "Artifact not found"),
+    ("GET", "/api/case/task/~1", None, "Task not found"),
+    ("POST", "/api/case/~9/task", {"title": "t"}, "Case not found"),
+    ("POST", "/api/case/task/~9/log", {"message": "m"}, "Task not found"),
+    ("POST", "/api/case/x/artifact", {"dataType": "ip", "data": "::1"}, "Case not found"),
+    ("PATCH", "/api/case/~9", {}, "Case not found"),
+    ("PATCH", "/api/case/task/~9", {}, "Task not found"),
 )
-async def test_unknown_objects_are_not_found(api: ObjectApi, method: str, path: str, body: Any, message: str) -> None:
+
+
+async def test_unknown_objects_are_not_found(api: ObjectApi) -> None:
     await api.post("/api/case", CASE)
-    answer = (await api.send(method, path, body, status=404)).json()
-    assert (answer["type"], answer["message"]) == ("NotFoundError", message)
+    for method, path, body, message in UNKNOWN:
+        answer = (await api.send(method, path, body, status=404)).json()
+        assert (answer["type"], answer["message"]) == ("NotFoundError", message), path
 
 
 @pytest.mark.parametrize(
