@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from core.common.errors import ResponderBotError
-from core.settings import OnlyOnSection, ResponderSection
+from core.settings import OnlyOnSection, ResponderSection, SourceSection
+from core.sources.ingest import Source
 from tests import stores
-from tests.core.sources.running import EVENT, running_source
+from tests.core.sources.running import EVENT, MINE, running_source
 
 
 async def test_a_body_becomes_an_alert_by_the_map_of_its_source(tmp_path: Path) -> None:
@@ -264,9 +265,15 @@ async def test_equal_alerts_at_the_same_time_become_one(tmp_path: Path) -> None:
         ({"hmac_keys": ["short"]}, "16 characters"),
     ],
 )
-async def test_a_wrong_map_is_refused_at_start(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
+def test_a_wrong_map_is_refused(changes: dict[str, Any], sentence: str) -> None:
+    section = SourceSection.model_validate({**MINE, **changes})
     with pytest.raises(ResponderBotError, match=sentence):
-        async with running_source(tmp_path, **changes):
+        Source.of("mine", section, {})
+
+
+async def test_a_core_with_a_wrong_map_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(ResponderBotError, match="needs the path of a title"):
+        async with running_source(tmp_path, map={}):
             pass
     assert stores.rows(tmp_path / "core.db", "SELECT count(*) FROM source") == [(0,)]
 
