@@ -571,8 +571,8 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End]) ->
     what = f"{verb}{_name(bulk)} on {count(len(waiting), 'target')}{lasts}"
     asks = f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks{_note(waiting)}"
     different = {runs.acts_on(run) for run, _ in waiting}
-    alike = f"⚠️ Only {count(len(different), 'different target')} among them."
-    lines = [alike] if len(different) < len(waiting) else []
+    alike = f"\n⚠️ Only {count(len(different), 'different target')} among them."
+    asks, lines = f"{asks}{alike if len(different) < len(waiting) else ''}", list[str]()
     for action, view in waiting:
         already = [undo_state.already(one, view) for one in undo_state.in_force_already(action, view)]
         lines.append(_row(action, view, REVIEW_TARGETS, *already))
