@@ -9,7 +9,6 @@ from functools import partial
 
 from bot.block_kit import names, notices
 from bot.block_kit.names import title
-from bot.block_kit.text import foreign
 from bot.clearance import SHARED, RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
@@ -229,14 +228,12 @@ def started_title(action: Action) -> str:
 
 def started_message(action: Action, view: RedactedView) -> Message:
     """Says that the action runs, waits for approval, or has ended already."""
-    name, on = runs.name(action), f"{foreign(runs.target(view), runs.TARGET_LIMIT)} ({action.id})"
-    if view.is_open and action.target:
-        on = f"{runs.targets(action, view)} ({view.subject.id})"
+    run = runs.heading(action, view)
     if runs.awaits_approval(action):
-        return notices.notice(f"{name} on {on} {runs.state(action)}{runs.answer_by(action)}.")
+        return notices.notice(f"{run} {runs.state(action)}{runs.answer_by(action)}.")
     if not runs.is_open(action):
-        return notices.notice(f"{name} {runs.state(action)} on {on}.")
-    return notices.notice(f"Started {name} on {on}. Its card and thread tell how it goes.")
+        return notices.notice(f"{run} {runs.state(action)}.")
+    return notices.notice(f"Started {run}. Its card and thread tell how it goes.")
 
 
 async def start_several(context: Context, request: RunRequest, key: str) -> tuple[str, Message]:

@@ -134,7 +134,7 @@ async def test_a_command_names_what_to_act_on_in_any_spelling(
     assert text_of(question).casefold().count("srv-dc01") == ("srv-dc01" in data)
     await env["anna"].presses("Shun", question)
     on = ", ".join(f"{'hostname' if 'srv' in one else 'ip'} {one.replace('.', '[.]')}" for one in data)
-    await env["anna"].reads(f"Started Shun on {on} ({alert.id}).")
+    await env["anna"].reads(f"Started *Shun* on {on}, for HIGH ET MALWARE Beacon to known C2 ({alert.id}).")
     assert await acted_on(env, alert) == data
 
 
@@ -147,7 +147,9 @@ async def test_a_command_chooses_nothing_that_is_only_alike(tmp_path: Path) -> N
         await env["anna"].command(SOC, f"/responder run shun {alert.id} target=hxxps://files[.]example/a")
         question = await env["anna"].sees(modal("It can be undone there"))
         await env["anna"].presses("Shun", question)
-        await env["anna"].reads(f"Started Shun on url hxxps[://]files[.]example/a ({alert.id}).")
+        await env["anna"].reads(
+            f"Started *Shun* on url hxxps[://]files[.]example/a, for HIGH ET MALWARE Beacon to known C2 ({alert.id})."
+        )
         assert await acted_on(env, alert) == ["https://files.example/a"]
 
 

@@ -162,7 +162,7 @@ async def test_an_undo_that_core_is_refused_is_told_once_and_done_by_who_may(
 async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
     await run_report(env, alert)
-    await env["anna"].reads("Started Report")
+    await env["anna"].reads("Started *Report*")
     ran = await env.ended_run(alert)
     for name in ("anna", "lea"):
         await env[name].command(SOC, f"/responder run report {alert.id}")
@@ -199,7 +199,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
 async def test_choosing_for_several_alerts_says_which_limit_is_used(env: FeatureEnvironment) -> None:
     first, second = await env.create_alert(), await env.create_alert(sourceRef="2")
     await run_report(env, first)
-    await env["anna"].reads("Started Report")
+    await env["anna"].reads("Started *Report*")
     await env["anna"].command(SOC, "/responder find beacon")
     await env["anna"].presses("Select several", await env["anna"].sees(modal("newest day first")))
     chosen = await env["anna"].sees(modal("Then: assign or close them"))

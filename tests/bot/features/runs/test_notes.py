@@ -89,7 +89,7 @@ async def test_several_runs_have_the_note_of_their_form(env: FeatureEnvironment)
 
 async def test_a_note_has_at_most_500_characters(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    for length, answer in ((501, "Nothing was run. The note is too long."), (500, "Started Tell")):
+    for length, answer in ((501, "Nothing was run. The note is too long."), (500, "Started *Tell*")):
         await env["anna"].command(SOC, f"/responder run tell {alert.id} note={'x' * length}")
         await env["anna"].reads(answer)
         assert len(await env.client.actions("alert", alert.id)) == (length == 500)

@@ -187,7 +187,7 @@ async def test_a_command_takes_its_target_from_what_names_one(env: FeatureEnviro
     await env["anna"].reads("*Tell* on *2 targets*")  # it asks
     assert await env.client.actions("alert", alert.id) == await env.client.actions("alert", other.id) == []
     await say(SOC, f'/responder run block address {ip} minutes=5 reason=“it\'s \\"x\\"”')
-    await env["anna"].reads("Started Block Address")
+    await env["anna"].reads("Started *Block Address*")
     assert (await newest_ended(env, ip)).parameters == '{"minutes":5,"reason":"it\'s \\"x\\""}'
 
 

@@ -59,7 +59,7 @@ async def test_what_was_confirmed_is_sent_before_anything_is_read(tmp_path: Path
         await env["anna"].presses("Shun", question)
         await env["ben"].sees(card_of(alert, "*Shun* done"))
         proxy.release()
-        await env["anna"].reads(f"Started Shun on {alert.id}")
+        await env["anna"].reads(f"({alert.id}). Its card")
 
 
 async def test_a_question_runs_once_however_often_it_is_confirmed(env: FeatureEnvironment) -> None:
@@ -69,7 +69,7 @@ async def test_a_question_runs_once_however_often_it_is_confirmed(env: FeatureEn
         question = await env["anna"].sees(modal("Blocks the host"))
         for _ in range(2):  # a double click
             await env["anna"].presses("Shun", question)
-        await env["anna"].reads(f"on {alert.id} (~")
+        await env["anna"].reads("Started *Shun* on ")
         await env.ended_run(alert)
         assert len(await env.client.actions("alert", alert.id)) == number  # a new question is a new run
 

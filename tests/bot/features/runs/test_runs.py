@@ -47,7 +47,7 @@ async def test_run_command_shows_the_result_on_card_and_thread(env: FeatureEnvir
     alert = await env.create_alert()
     card = await env["anna"].sees(card_of(alert))
     await env["anna"].command(SOC, f"/responder run tell {alert.id}")
-    await env["anna"].sees(ephemeral(f"on {alert.id}"))
+    await env["anna"].sees(ephemeral(f"Started *Tell* on HIGH ET MALWARE Beacon to known C2 ({alert.id}). Its card"))
     assert (await env.ended_run(alert)).created_by == "anna@responder-bot.local"
     done = await env["ben"].sees(card_of(alert, "✅ *Tell* done"))
     assert done["ts"] == card["ts"]
@@ -156,7 +156,7 @@ async def test_confirmation_repeats_what_runs_on_what_in_a_modal(env: FeatureEnv
     await env["anna"].command(SOC, f"/responder run Shun {alert.id}")
     question = await env["anna"].sees(modal("Blocks the host at the firewall."))
     await env["anna"].presses("Shun", question)
-    started = await env["anna"].sees(modal(f"Started Shun on {alert.id}"))
+    started = await env["anna"].sees(modal(f"({alert.id}). Its card"))
     assert started["id"] == question["id"]
     assert (await env.ended_run(alert)).status == "Success"
 
