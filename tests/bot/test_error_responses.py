@@ -74,7 +74,7 @@ async def test_run_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) ->
         proxy.drop_responses(RUN, times=2)
         await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
         response = await anna.sees(ephemeral())
-        assert response["text"].startswith((f"{TITLE} done", f"Started {TITLE}"))
+        assert response["text"].startswith((f"*{TITLE}* on ", f"Started *{TITLE}*"))
         assert len(await env.client.actions("alert", alert_id)) == 1
 
 
