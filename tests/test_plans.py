@@ -162,7 +162,7 @@ async def flows(env: FeatureEnvironment) -> None:
     for command in ("find beacon", "mine", "failed", "pending", "help", f"list {first.id}"):
         await anna.command(SOC, f"/responder {command}")
     await anna.command(SOC, f"/responder run fail {first.id}")
-    await anna.reads(f"Started Fail on {first.id}")
+    await anna.reads("Started *Fail* on")
     await env.ended_run(first)
     await anna.command(SOC, f"/responder run isolate {second.id}")
     await anna.sees(card_of(second, "needs 1 approval"))
