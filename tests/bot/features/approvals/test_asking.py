@@ -714,6 +714,26 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         assert not [text for text in anna.phone if "another end" in text]  # she has asked herself
 
 
+async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_path: Path) -> None:
+    async with asking(tmp_path, FREE) as env:
+        bulk, _ = await bulk_of(env, "anna", [4, 3])
+        await env["anna"].sees(message_in(SOC, "2 wait for approval"))
+        ids_ = [entry.action.id for entry in bulk.actions if entry.action]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, ids_)
+            told = await env["anna"].sees(direct_message("2 in force until"))
+            undo = (await bot.as_user("anna").action(ids_[1])).undo
+            assert undo is not None
+            assert undo.at is not None
+            asked = await bot.as_user("anna").extend_measure(ids_[1], later := undo.at + 240 * MINUTE_MS)
+            assert asked.undo is not None
+            assert asked.undo.extension is not None
+            await bot.as_user("ben").approve(ids_[1], extension_id=asked.undo.extension.id)
+        form = await env["anna"].confirms("Extend all", told, longer="+15 minutes")
+        assert f'"last: <!date^{later // 1000 + 15 * 60}^' in text_of(form)
+        await env["anna"].reads("Asked for on 2 targets.")
+
+
 async def test_who_asked_for_more_time_for_all_withdraws_it_in_the_channel(tmp_path: Path) -> None:
     async with asking(tmp_path, FREE) as env:
         bulk, _ = await bulk_of(env, "lea", [4, 3])
