@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from bot.features.command_text import missing_id
+from bot.features.command_text import wrong_usage
 from bot.message import Message
 from bot.outbox.models import RefreshRequest
 from core.common.errors import ResponderBotError
@@ -126,7 +126,7 @@ class Command:
     usage: str
     summary: str
     permission: Permission | None = None
-    usage_error: Callable[[str, str, str], str] = missing_id
+    usage_error: Callable[[str, str, str], str] = wrong_usage
     """Given its usage, the text after the verb and the slash command's name, what is wrong with the text, or ""."""
 
 

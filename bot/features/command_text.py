@@ -66,11 +66,15 @@ def split_name_and_id(text: str) -> tuple[str, str | None]:
     return " ".join(words), parse_id(id_word)
 
 
-def missing_id(usage: str, rest: str, command: str) -> str:
-    """Which id is missing behind a verb with this usage, in a sentence; "" if none is."""
-    if "~" not in usage or split_name_and_id(rest)[1] is not None:
-        return ""
-    verb = usage.partition(" ")[0]
+def wrong_usage(usage: str, rest: str, command: str) -> str:
+    """Which id is missing behind a verb with this usage, or what else it doesn't take, in a sentence; "" if neither."""
+    verb, _, takes = usage.partition(" ")
+    name, object_id = split_name_and_id(rest)
+    if "~" not in usage or object_id is not None:
+        extra = {"": rest, "~id": name, "~run": name}.get(takes, "")
+        right = f"{command} {verb} {takes and object_id}".strip()
+        return extra and f"Nothing was done: `{verb}` doesn't take {extra[:100]!r}. Type `{right}` alone."
+    usage = usage.partition(" [")[0]
     what, example = ("the run's id", usage.replace("~run", "~20")) if "~run" in usage else ("the id", usage)
     find = f" `{command} find {typed}` finds it." if (typed := rest.strip()[:100]) and usage == f"{verb} ~id" else ""
     return f"Which one? Type `{command} {verb}` and {what}, such as {command} {example.replace('~id', '~12')}.{find}"

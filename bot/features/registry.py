@@ -74,7 +74,7 @@ def command_for(text: str) -> tuple[Entry, str]:
     command = COMMANDS.get(verb.lower())
     if command is None:
         return help.UNKNOWN, normalized
-    if command.usage_error(command.usage, rest, ""):
+    if not command.entry.is_public and command.usage_error(command.usage, rest, ""):
         return help.MISTYPED, normalized
     return command.entry, rest
 

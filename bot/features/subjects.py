@@ -11,7 +11,7 @@ from bot.block_kit.names import title, titled_as
 from bot.clearance import RedactedView, Subject, artifact_title, may_see, refanged, tlp_name, visible
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
-from bot.features.command_text import find_ids, missing_id, split_name_and_id, split_words
+from bot.features.command_text import find_ids, split_name_and_id, split_words, wrong_usage
 from bot.outbox.links import card_link
 from core.client import CoreClient
 from core.common.clock import DAY_MS
@@ -239,7 +239,7 @@ def require_id(context: Context, usage: str) -> tuple[str, str]:
     """
     name, object_id = split_name_and_id(context.text)
     if object_id is None:
-        raise ResponderBotError("bad_request", missing_id(usage, context.text, context.services.command))
+        raise ResponderBotError("bad_request", wrong_usage(usage, context.text, context.services.command))
     return name, object_id
 
 

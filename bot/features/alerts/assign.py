@@ -23,6 +23,10 @@ async def on_assign_command(context: Context) -> None:
     case, login = document.case if subject.id == document.id else None, context.person.login
     alert = subjects.as_alert(context, subject, document) if case is None else None
     subjects.require_visible(context, subject)
+    if word.casefold() not in ("", ANYWAY):
+        sentence = f"Nothing was changed: `assign` makes it yours, and doesn't take {word[:100]!r}."
+        hint = f"Type `{context.services.command} assign {object_id}`, or ask them to."
+        raise ResponderBotError("bad_request", f"{sentence} {hint}")
     by = case.owner if case is not None else alert and alert.assignee
     if by not in (None, "", login) and word.casefold() != ANYWAY:
         take = f"`{context.services.command} assign {object_id} {ANYWAY}` assigns it to you."
@@ -92,7 +96,8 @@ async def _assign(context: Context, alert: Alert, login: str) -> None:
 
 def _command(verb: str, handler: Handler, summary: str = "") -> Command:
     """One without a summary is not in `help`."""
-    return Command(Entry(handler, Ack.WRITE), f"{verb} ~id", summary, "manageAlert")
+    usage = f"{verb} ~id [{ANYWAY}]" if handler is on_assign_command else f"{verb} ~id"
+    return Command(Entry(handler, Ack.WRITE), usage, summary, "manageAlert")
 
 
 FEATURE = Feature(

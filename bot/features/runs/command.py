@@ -9,11 +9,11 @@ from bot.features import responses, subjects
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.command_text import (
     find_ids,
-    missing_id,
     same_name,
     split_inputs,
     split_name_and_id,
     split_name_and_ids,
+    wrong_usage,
 )
 from bot.features.responders.matching import closest, matching
 from bot.features.runs import flow
@@ -129,7 +129,7 @@ def _usage_error(usage: str, rest: str, command: str) -> str:
     rest = split_inputs(rest)[0]
     name, object_id = split_name_and_id(rest)
     if object_id is None or name:
-        return missing_id(usage.replace("NAME", name[:100] or "NAME"), rest, command)
+        return wrong_usage(usage.replace("NAME", name[:100] or "NAME"), rest, command)
     return f"Run what? `{command} list {object_id}` shows what can run on {object_id}."
 
 

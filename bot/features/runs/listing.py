@@ -11,7 +11,7 @@ from bot.features.responders.views import responder_list
 from bot.features.runs.targets import ended_or_repeated
 from bot.features.runs.views import undo_state
 
-USAGE = "list ~id"
+USAGE = "list ~id [NAME]"
 
 
 async def on_list_command(context: Context) -> None:

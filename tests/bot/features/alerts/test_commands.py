@@ -199,6 +199,29 @@ async def test_an_alert_is_assigned_and_unassigned_by_command(env: FeatureEnviro
     await env["eve"].reads("You can't change alerts. Ask admin or lea.")
 
 
+async def test_a_command_refuses_the_words_that_it_does_not_take(env: FeatureEnvironment) -> None:
+    alert, other = await env.create_alert(), await env.create_alert(sourceRef="2")
+    for typed in ("ben", "@Ben", "to ben"):
+        await env["anna"].command(SOC, f"/responder assign {alert.id} {typed}")
+        await env["anna"].reads(
+            f"`assign` makes it yours, and doesn't take '{typed}'. Type `/responder assign {alert.id}`"
+        )
+    assert (await env.client.alert(alert.id)).assignee is None
+    await env["anna"].command(SOC, f"/responder assign {alert.id}")
+    await env["anna"].reads(f"You work on {alert.id} now.")
+    await env["anna"].command(SOC, f"/responder unassign {alert.id} ben")
+    await env["anna"].reads(f"`unassign` doesn't take 'ben'. Type `/responder unassign {alert.id}` alone.")
+    assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
+    for typed, extra, right in (
+        (f"alert {alert.id} {other.id}", other.id, f"alert {alert.id}"),
+        ("pending LT-0412", "LT-0412", "pending"),
+        ("mine ben", "ben", "mine"),
+        (f"deny {alert.id} because", "because", f"deny {alert.id}"),
+    ):
+        await env["anna"].command(SOC, f"/responder {typed}")
+        await env["anna"].reads(f"doesn't take '{extra}'. Type `/responder {right}` alone.")
+
+
 async def test_a_case_is_assigned_by_command(env: FeatureEnvironment) -> None:
     case = await env.client.create_case_from_alert((await env.create_alert()).id)
     await env["ben"].command(SOC, f"/responder assign {case.id}")

@@ -99,7 +99,7 @@ async def test_home_lists_own_alerts_cases_and_runs_and_what_nobody_works_on(env
     assert f"|{mine.title}> ({mine.id}) · " in shown
     assert "*Your last runs* (1)" in shown
     await env["anna"].presses("Help", home)
-    await env["anna"].sees(modal("`/responder list ~id`"))
+    await env["anna"].sees(modal("`/responder list ~id [NAME]`"))
     await env["anna"].presses("Assign to me", home, beside=free.id)
     await env["anna"].sees(app_home("*Your alerts and cases* (3)"))
     assert (await env.client.alert(free.id)).assignee == "anna@responder-bot.local"
