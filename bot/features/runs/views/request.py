@@ -17,6 +17,7 @@ from core.common.errors import ResponderBotError
 from core.models import OBJECT_TYPES, Action, BulkInput, Kind, OfferedResponder, OverrideInput, RunInput, RunTarget
 from core.models.inputs import NOTE_LIMIT
 
+_TIMES = {"duration", "minutes", "hours", "days", "time", "until", "for", "undo_after", "undo_after_minutes"}
 TEXT_LIMIT = 3000  # characters that Slack takes as a modal's metadata
 _KIND_OR_ID = re.compile(r"[a-z_]+|~[0-9]{1,18}(?:=~[0-9]{1,18}(?:,~[0-9]{1,18})*)?")
 
@@ -90,11 +91,18 @@ class RunRequest:
             if len(note) > NOTE_LIMIT:
                 raise ResponderBotError("bad_request", f"Nothing was run. The note is too long. {_too_long(note)}")
             return replace(self, note=note).with_typed(responder, rest)
+        title = names.title(responder)
         if not responder.parameters or not responder.can_run:
+            if (
+                responder.policy is not None
+                and responder.policy.undo
+                and (times := _TIMES & {*map(str.casefold, typed)})
+            ):
+                asks = f"{title} takes no input {min(times)}; its form asks how long. Type the command without it."
+                raise ResponderBotError("bad_request", f"Nothing was run. {asks}")
             return replace(self, parameters=dict(typed))
         values, problems = inputs.take_typed(responder.parameters, typed)
         if problems:
-            title = names.title(responder)
             raise ResponderBotError("bad_request", f"{title} was not run. {' '.join(problems)}")
         return replace(self, parameters=values)
 

@@ -2,11 +2,12 @@
 
 import copy
 import json
+from pathlib import Path
 from typing import Any
 
 from bot.block_kit import ids
 from core.authorization import COMMAND_LINE
-from tests.bot.features.environment import BAN, DROP, FeatureEnvironment
+from tests.bot.features.environment import BAN, DROP, FeatureEnvironment, feature_environment
 from tests.bot.people import app_home, card_of, ephemeral, field_of, filled_in, modal, no_modal, reply_to, text_of
 from tests.bot.running import SOC
 
@@ -201,6 +202,18 @@ async def test_a_responder_without_declared_inputs_takes_any(env: FeatureEnviron
     assert filled_in(view) == {"parameters": '{"to": "the boss", "n": "1"}', "note": None}
     await env["anna"].submits(view, parameters='{"to": "the boss", "n": 1}')
     assert json.loads((await env.ended_run(alert)).parameters or "") == {"to": "the boss", "n": 1}
+
+
+async def test_a_typed_time_is_refused_where_the_form_asks_how_long(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"undo": "Tell_1_0", "undo_after_minutes": 60}}) as env:
+        alert = await env.create_alert()
+        for typed in ("duration=2h", "reason=C2 Minutes=30"):
+            await env["anna"].command(SOC, f"/responder run isolate {alert.id} {typed}")
+            name = typed.split()[-1].split("=")[0].lower()
+            await env["anna"].reads(f"Nothing was run. Isolate takes no input {name}; its form asks how long.")
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id} for 2h")
+        await env["anna"].reads("Nothing was run")
+        assert await env.client.actions("alert", alert.id) == []
 
 
 async def test_the_run_modal_asks_for_the_inputs_of_the_responder_that_is_chosen(env: FeatureEnvironment) -> None:
