@@ -364,6 +364,7 @@ def _counted(reads: Reads, rows: Sequence[Row]) -> dict[str, Any]:
         "awaiting": waiting["count"] if waiting is not None else 0,
         "undo_after_minutes": undo.get("afterMinutes", 0) if undo is not None else None,
         "release_at": max((row["release_at"] or 0 for row in rows), default=0) or None,
+        "first_release_at": min((at for row in rows if (at := row["first_release_at"]) is not None), default=None),
         **of_waiting,
         **{name: sum(row[name] for row in rows) for name in sums},
     }

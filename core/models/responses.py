@@ -618,6 +618,8 @@ class BulkCounts(ApiModel):
     """Actions that core is to undo by itself."""
     release_at: Millis | None = None
     """When core undoes the last of them (ms)."""
+    first_release_at: Millis | None = None
+    """When core undoes the first of them (ms)."""
     endless: int = 0
     """Actions that have left something in force with no end."""
     undone: int = 0

@@ -27,6 +27,7 @@ from bot.features.approvals import views as approvals
 from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.clock import MINUTE_MS
 from core.common.words import count
 from core.models import (
     OPEN_STATUSES,
@@ -420,17 +421,26 @@ def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
         parts.append(f"{succeeded} of {bulk.total} succeeded")
     elif has_ended(bulk) and not succeeded:
         parts.append("nothing was run")
-    at, until = ("" if one is None or is_on_phone else slack_date(one) for one in (bulk.undone_at, bulk.release_at))
+    at = "" if bulk.undone_at is None or is_on_phone else f", {slack_date(bulk.undone_at)}"
     by = f" by {_people(bulk.undone_by)}" if bulk.undone_by else ""
     others = [
         *((runs.WORDS.get(outcome, outcome), number) for outcome, number in bulk.outcomes.items()),
         ("refused", bulk.refused),
-        (f"in force{f' until {until}' if until else ''}", bulk.timed),
+        (f"in force{'' if is_on_phone else _until(bulk)}", bulk.timed),
         ("in force with no end", bulk.endless),
-        (f"undone{by}{at and f', {at}'}", bulk.undone - bulk.by_itself),
+        (f"undone{by}{at}", bulk.undone - bulk.by_itself),
         ("ended on time", bulk.by_itself),
     ]
     return ", ".join(filter(None, [*parts, *(f"{number} {what}" for what, number in others if number)]))
+
+
+def _until(bulk: BulkCounts) -> str:
+    """` until 14:30`, or when the first and the last of them end; mrkdwn."""
+    if (last := bulk.release_at) is None:
+        return ""
+    if last - (first := bulk.first_release_at or last) < MINUTE_MS:
+        return f" until {slack_date(last)}"
+    return f" (the first until {slack_date(first)}, the last until {slack_date(last)})"
 
 
 # --- each of its objects --------------------------------------------------------------------------------------------

@@ -729,6 +729,9 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
             assert asked.undo is not None
             assert asked.undo.extension is not None
             await bot.as_user("ben").approve(ids_[1], extension_id=asked.undo.extension.id)
+        in_force = f"2 in force (the first until <!date^{undo.at // 1000}^", f", the last until <!date^{later // 1000}^"
+        for message in (message_in(SOC, *in_force), direct_message(*in_force)):
+            told = await env["anna"].sees(message)
         form = await env["anna"].confirms("Extend all", told, longer="+15 minutes")
         assert f'"last: <!date^{later // 1000 + 15 * 60}^' in text_of(form)
         await env["anna"].reads("Asked for on 2 targets.")

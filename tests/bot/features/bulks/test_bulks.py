@@ -581,7 +581,7 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
         again = await env["anna"].sees(modal(CHANGED))
         assert f"in force until <!date^{later // 1000}^" in text_of(again)
         await env.client.undo((await env.client.actions("alert", first))[0].id)
-        await shown(env, "2 in force until <!date^")
+        await shown(env, "2 in force (the first until <!date^")
         await env["anna"].submits(again)
         await env["anna"].reads("Undo started on 1 target.")
         await shown(env, "2 undone by admin and anna, <!date^")
