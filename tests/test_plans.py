@@ -93,6 +93,7 @@ BOUNDED: Mapping[str, str] = {
     r"FROM action WHERE object_id = \? AND kind": "actions on one object",
     r"FROM action WHERE status IN \(\?\) AND": "open actions",
     r"FROM action WHERE bulk_id (?:IN|=)": "the actions of some bulks",
+    r"FROM action WHERE created_by = \? AND id IN \(SELECT action_id FROM in_force WHERE": "what is in force",
     r"FROM action GROUP BY responder_name, status": "metrics, by an index and in the background",
     r"FROM inbox WHERE done_at|(?:FROM|UPDATE) channel_alert|(?:FROM|UPDATE) alert_group": "kept a day, or thirty",
     r"min\(seq\) FROM event": "the first",
