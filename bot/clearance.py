@@ -19,6 +19,7 @@ SHARED = -1  # the clearance of a channel that another company reads: TLP:CLEAR,
 CLEAR = 0
 RED = 3
 MASK = "[withheld]"
+MOST_ALERTS = 20  # that the document of a case names
 SHORTEST_MASKED = 3  # characters: masking every "a" because an observable is called "a" helps nobody
 
 
@@ -137,7 +138,10 @@ class Subject:
 
     @staticmethod
     def in_documents(documents: Sequence[Document], object_id: str) -> "Subject | None":
-        """Likewise of one of several, a case and its alerts: its texts may repeat what any of the alerts has."""
+        """Likewise of one of several, a case and its alerts: its texts may repeat what any of the alerts has.
+
+        A case with more alerts than its document names goes by its number, since those aren't read.
+        """
         found = next(filter(None, (Subject.in_document(one, object_id) for one in documents)), None)
         of_alerts = (
             artifact.model_copy(update={"tlp": max(artifact.tlp, alert.tlp)})
@@ -145,7 +149,12 @@ class Subject:
             if alert is not None
             for artifact in alert.artifacts
         )
-        return replace(found, others=(*found.others, *of_alerts)) if found is not None else None
+        if found is None:
+            return None
+        for case in (one.case for one in documents if one.case is not None and len(one.alert_ids) >= MOST_ALERTS):
+            number = f"case {case.case_id}"
+            found = replace(found, title=number if found.id == case.id else found.title, parent_title=number)
+        return replace(found, others=(*found.others, *of_alerts))
 
     @staticmethod
     def _in_case(document: Document, case: Case, object_id: str) -> "Subject | None":

@@ -17,7 +17,7 @@ from bot.block_kit.text import (
     section,
     slack_date,
 )
-from bot.clearance import SHARED, RedactedView, Subject, may_see
+from bot.clearance import MOST_ALERTS, SHARED, RedactedView, Subject, may_see
 from bot.features.alerts.views.card import DATA_LIMIT, MESSAGE_LIMIT, run_lines
 from bot.features.runs.views import runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
@@ -26,7 +26,6 @@ from core.models import OBJECT_TYPES, SEVERITY_NAMES, TLP_NAMES, Action, Case, D
 
 MAX_TASKS = 8
 MOST_COUNTED = 100  # tasks
-MOST_ALERTS = 20  # of a document
 TASK_LIMIT = 80  # characters of its title
 MARKS = {"Waiting": "☐", "InProgress": "🔄", "Completed": "☑", "Cancel": "➖"}
 OPEN_TASKS = ("Waiting", "InProgress")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bot.clearance import MASK
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import labels_of, message_in, modal, reply_to, text_of
+from tests.bot.people import app_home, labels_of, message_in, modal, reply_to, text_of
 from tests.bot.running import SOC
 
 
@@ -68,3 +68,26 @@ async def test_a_case_and_details_show_what_is_in_force_on_its_alerts(tmp_path: 
         await env["anna"].sees(modal("Shun", "undone", without="Undo now"))
         await env["ben"].command(SOC, f"/responder actions {case.id}")
         await env["ben"].sees(modal(f"3 runs on {case.id}"))
+
+
+async def test_home_masks_what_a_case_hides_in_its_title(env: FeatureEnvironment) -> None:
+    case = await env.client.create_case({"title": "Beacon to 198.51.100.77", "description": "d"})
+    hidden = {"dataType": "ip", "data": "198.51.100.77", "tlp": 3}
+    await env.client.request("POST", f"/api/case/{case.id}/artifact", hidden)
+    await env["anna"].command(SOC, f"/responder assign {case.id} anyway")
+    await env["anna"].reads("You own case")
+    await env["anna"].open_home()
+    await env["anna"].sees(app_home(f"Beacon to {MASK}"))
+
+
+async def test_a_case_goes_by_its_number_once_it_has_more_alerts_than_are_read(env: FeatureEnvironment) -> None:
+    alert, _ = await env.alert_and_card("anna", title="Beacon, as 198.51.100.77 did")
+    case = await env.client.create_case_from_alert(alert.id)
+    others = [(await env.create_alert(sourceRef=f"n{n}")).id for n in range(19)]
+    await env.client.merge_alerts(others[1:], case.id)
+    await env["anna"].command(SOC, f"/responder alert {case.id}")
+    await env["anna"].sees(modal(f"Case {case.id}", "198.51.100.77"))
+    await env.client.merge_alerts(others[:1], case.id)
+    await env["anna"].command(SOC, f"/responder alert {case.id}")
+    shown = await env["anna"].sees(modal(f"Case {case.id}", f"case {case.case_id}*"))
+    assert "198" not in text_of(shown["blocks"][0])
