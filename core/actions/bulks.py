@@ -172,7 +172,8 @@ class Bulks(Service):
                     else attempted(tx, partial(vote, tx, caller, id_, choice))
                 )
                 if isinstance(outcome, Refusal):
-                    _audit(tx, self._clock(), "request.refused", caller, id_, outcome, bulk=bulk_id, asked=asked)
+                    if outcome is not NOT_SHOWN:
+                        _audit(tx, self._clock(), "request.refused", caller, id_, outcome, bulk=bulk_id, asked=asked)
                     outcomes.append((target["objectId"], outcome))
                     continue
                 outcomes.append((target["objectId"], outcome.action.to_json()))

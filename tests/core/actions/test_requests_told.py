@@ -79,3 +79,11 @@ async def test_what_waits_is_told_once_the_time_of_another_run_on_its_host_is_ov
         assert await already(harness, waiting.id) == [("ended", undo.id)]
         told = await told_since(harness, last)
         assert (told.count(waiting.id), told.count(elsewhere.id)) == (1, 0)
+
+
+async def test_what_was_not_ticked_is_no_refused_request_in_the_audit(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=1) as harness:
+        bulk, (_, healthy) = await asked(harness, ["sick", "healthy"])
+        await harness.bulks.decide(BEN, bulk, "deny", shown=[healthy], message="Healthy backup")
+        rows = await harness.database.read(lambda reads: reads.rows("SELECT what FROM audit"))
+        assert "request.refused" not in [row["what"] for row in rows]
