@@ -3,6 +3,7 @@
 A request leads to `proceed`, which shows a form or asks where it must; what somebody has confirmed to `start`.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,7 +26,7 @@ from bot.features.runs.targets import (
     load,
     to_choose,
 )
-from bot.features.runs.views import acts_on, questions, run_form, runs
+from bot.features.runs.views import acts_on, questions, run_form, runs, undo_state
 from bot.features.runs.views.request import RunRequest
 from bot.message import Message
 from bot.outbox.buttons import QUESTION_MS
@@ -260,7 +261,12 @@ async def masked(
     found = await find_targets(context, refused, responders=False)
     views = {object_id: target.view for object_id, target in found.items()}
     called = {object_id: questions.named(view) for object_id, view in views.items()}
-    called |= {run.object_id: questions.named(view, runs.targets(run, view)) for run, view in listed}
+    decided = {entry.action.id for entry in response.actions if entry.action}
+    left = defaultdict[str, list[tuple[Action, RedactedView]]](list)
+    for run, view in listed:
+        if run.id not in decided and (runs.awaits_approval(run) or undo_state.later_end(run)):
+            left[run.object_id].append((run, view))
+    called |= {on: questions.named(of[0][1], runs.distinct_targets(of)) for on, of in left.items()}
 
     def shown(entry: BulkEntry) -> BulkEntry:
         view, name = views.get(entry.object_id), called.get(entry.object_id, entry.object_id)

@@ -676,3 +676,17 @@ def test_the_message_says_what_expired_and_when_a_rate_is_free_again() -> None:
     assert "The rate is free again <!date^1800000000^" in text
     ended = "3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn, 4 refused."
     assert bulks.ended(counts).text == f"*Isolate* on 12 targets, asked by anna: {ended}"
+
+
+async def test_the_receipt_names_the_target_that_goes_on_waiting(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
+        ips = ["203.0.113.1", "203.0.113.2"]
+        (alert,) = await alerts(env, 1, artifacts=[{"dataType": "ip", "data": ip} for ip in ips])
+        targets = [{"objectType": "alert", "objectId": alert, "target": ip} for ip in ips]
+        body = {"responderId": "Isolate_1_0", "targets": targets}
+        await env.client.request("POST", "/api/connector/engine/action/_bulk", body)
+        review = await reviewed(env, "ben", await shown(env, "2 wait for approval"), "(2)?")
+        _, second = filled_in(review)["decide"]
+        await env["ben"].submits(review, decide=[second])
+        _, left = text_of(await env["ben"].reads("You approved 1 run")).split("Not decided")
+        assert ("203[.]0[.]113[.]1" in left, "203[.]0[.]113[.]2" in left) == (True, False)
