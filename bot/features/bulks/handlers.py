@@ -127,8 +127,8 @@ async def on_approve_view(context: Context) -> Json:
 
 
 def _ticked(view: modals.View) -> list[str]:
-    """Those of the runs of a modal that are ticked there; all, if it asks for none."""
-    fields = [field for field in modals.elements(view) if field.startswith(views.TICKED)]
+    """Those of the runs of a modal that are ticked there; all, if it has no ticks."""
+    fields = [field for field in modals.labels(view) if field.startswith(views.TICKED)]
     ticked = [run_id for field in fields for run_id in modals.chosen(view, field)]
     return [run_id for run_id in view_metadata(view)["runs"] if run_id in ticked or not fields]
 
