@@ -111,9 +111,9 @@ async def test_events_update_a_message_at_most_every_three_seconds(tmp_path: Pat
     async with outbox_environment(tmp_path) as env:
         await env.outbox.upsert(desired("alert:~1:C0SOC", "card"))
         await env.shows("card")
+        env.clock.stop()
         await env.outbox.upsert(desired("alert:~1:C0SOC", "running"))
         await env.shows("running")
-        env.clock.stop()
         await env.outbox.upsert(desired("alert:~1:C0SOC", "still running"))
         message = await env.outbox.message("alert:~1:C0SOC")
         assert message is not None
