@@ -95,7 +95,7 @@ def progress(
     waiting = [one for one in named if runs.awaits_approval(one[0])]
     by_whom = _decisions([one for one in named if not runs.awaits_approval(one[0])], bulk.total)
     said = ["\n>".join(filter(None, [f"🚫 {by}.", why])) for by, why in by_whom]
-    blocks: list[Block] = sections([head(bulk), *said])
+    blocks: list[Block] = sections([head(bulk), *first_of(said, MOST_NAMED, len(said))])
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""

@@ -191,3 +191,17 @@ def test_targets_that_are_cut_alike_are_not_counted_as_one() -> None:
     assert runs.on_target(*first) == runs.on_target(*second)
     assert "runs)" not in runs.distinct_targets([first, second])
     assert "(2 runs)" in runs.distinct_targets([first, first])
+
+
+def test_many_reasons_of_denials_leave_room_for_what_was_not_undone() -> None:
+    def denied(number: int, one: str) -> Action:
+        report = samples.report(success=False, message=f"Denied by ben: {number % 14} " + "because of it " * 70)
+        more = {"id": one, "status": "Failure", "outcome": "denied", "ended_by": "ben@soc.example", "end_date": NOW}
+        return samples.awaiting().model_copy(update={**more, "report": report})
+
+    found = [(denied(number, one), view) for number, (one, view) in enumerate(zip(IDS, VIEWS, strict=True))]
+    ended = bulk(outcomes={"denied": 100}, awaiting=0, counts={"Failure": 100})
+    shown = json.dumps(bulks.progress(ended, found, button=button).payload())
+    assert "because of it" in shown
+    assert "bulk_details" in shown
+    assert "not undone" in shown
