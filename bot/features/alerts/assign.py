@@ -24,9 +24,8 @@ async def on_assign_command(context: Context) -> None:
     alert = subjects.as_alert(context, subject, document) if case is None else None
     subjects.require_visible(context, subject)
     if word.casefold() not in ("", ANYWAY):
-        sentence = f"Nothing was changed: `assign` makes it yours, and doesn't take {word[:100]!r}."
-        hint = f"Type `{context.services.command} assign {object_id}`, or ask them to."
-        raise ResponderBotError("bad_request", f"{sentence} {hint}")
+        hint = f"Type `{context.services.command} assign {object_id}` to make it yours."
+        raise ResponderBotError("bad_request", f"Nothing was changed: `assign` doesn't take {word[:100]!r}. {hint}")
     by = case.owner if case is not None else alert and alert.assignee
     if by not in (None, "", login) and word.casefold() != ANYWAY:
         take = f"`{context.services.command} assign {object_id} {ANYWAY}` assigns it to you."
@@ -94,17 +93,16 @@ async def _assign(context: Context, alert: Alert, login: str) -> None:
         await responses.respond(context, notices.notice(text), "Assigned" if login else "Unassigned")
 
 
-def _command(verb: str, handler: Handler, summary: str = "") -> Command:
+def _command(usage: str, handler: Handler, summary: str = "") -> Command:
     """One without a summary is not in `help`."""
-    usage = f"{verb} ~id [{ANYWAY}]" if handler is on_assign_command else f"{verb} ~id"
     return Command(Entry(handler, Ack.WRITE), usage, summary, "manageAlert")
 
 
 FEATURE = Feature(
     commands={
-        "assign": _command("assign", on_assign_command, "work on an alert"),
-        "unassign": _command("unassign", on_unassign_command, "no longer work on it"),
-        "take": _command("take", on_assign_command),
-        "release": _command("release", on_release_command),
+        "assign": _command(f"assign ~id [{ANYWAY}]", on_assign_command, "work on an alert"),
+        "unassign": _command("unassign ~id", on_unassign_command, "no longer work on it"),
+        "take": _command(f"take ~id [{ANYWAY}]", on_assign_command),
+        "release": _command("release ~id", on_release_command),
     }
 )

@@ -18,7 +18,7 @@ from bot.features.bulks import views
 from bot.features.bulks.views import Listed, ShownTarget
 from bot.features.payload import view_metadata, view_of
 from bot.features.retries import answered, until_answered
-from bot.features.runs.flow import UNKNOWN, masked
+from bot.features.runs.flow import UNKNOWN, masked, told
 from bot.features.runs.targets import within
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.run_form import SEVERAL_TITLE as TITLE
@@ -28,8 +28,7 @@ from bot.outbox.models import RefreshRequest, bulk_key
 from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
-from core.common.words import count
-from core.models import Action, Bulk, BulkTarget, Extension, parse_id
+from core.models import Action, Bulk, BulkTarget, Extension, Policy, parse_id
 
 REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "Undo all", "Retry failed"
 
@@ -39,7 +38,9 @@ async def on_retry(context: Context) -> None:
     posted = await context.services.outbox.message_at(context.channel, context.message_ts)
     bulk, _ = await _opened(context, RETRY_TITLE)
     destination = posted.key.split(":", 2)[2] if posted is not None else f"{context.team}:{context.user}"
-    await context.show_modal(views.retry_view(bulk, await _shown(context, bulk.targets), destination))
+    shown = await _shown(context, bulk.targets)
+    policy = await subjects.policy(context.core, shown[0].view.subject, bulk.responder_name) if shown else Policy()
+    await context.show_modal(views.retry_view(bulk, shown, destination, policy))
 
 
 async def on_retry_view(context: Context) -> Json:
@@ -48,9 +49,7 @@ async def on_retry_view(context: Context) -> Json:
     bulk_id, destination = str(metadata.get("id")), str(metadata.get("to"))
     response = await until_answered(lambda: context.core.retry_bulk(bulk_id, context.idempotency_key), UNKNOWN)
     context.refresh_requests.extend(RefreshRequest(bulk_key(id_, destination)) for id_ in (response.id, bulk_id))
-    accepted = sum(entry.action is not None for entry in response.actions)
-    text = f"Runs again on {count(accepted, 'target')}; {len(response.actions) - accepted} refused ({response.id})."
-    return modals.update(modals.message_view("Started", notices.notice(text)))
+    return modals.update(modals.message_view(*await told(context, response)))
 
 
 async def on_details(context: Context) -> None:

@@ -117,7 +117,7 @@ def progress(
         blocks.append(section(f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."))
     if bulk.retried_by:
         blocks.append(context(f"What failed was run again as {bulk.retried_by}."))
-    elif has_ended(bulk) and (bulk.refused or not bulk.outcomes.keys().isdisjoint(runs.WORTH_REPEATING)):
+    elif has_ended(bulk) and (is_own or not reader) and (bulk.refused or bulk.outcomes.keys() & runs.WORTH_REPEATING):
         if bulk.free_at is not None:
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
         elements.append(button_element("Retry failed", ids.BULK_RETRY, button(Intent("bulk_retry", bulk.id))))
@@ -633,17 +633,18 @@ def _open(bulk: BulkCounts) -> int:
     return sum(bulk.counts.get(status, 0) for status in OPEN_STATUSES)
 
 
-def retry_view(bulk: BulkCounts, shown: Sequence[ShownTarget], destination: str) -> dict[str, Any]:
+def retry_view(bulk: BulkCounts, shown: Sequence[ShownTarget], destination: str, policy: Policy) -> dict[str, Any]:
     """Asks to run it again on what failed, expired or was refused; the metadata says where its message goes."""
     again = [one for one in shown if one.action is None or one.target.outcome in runs.WORTH_REPEATING]
     hidden = bulk.total - len(shown)
-    head = f"*Run {_name(bulk)} again on {count(len(again), 'target')}?*"
+    head = f"*Run {_name(bulk)} again on {count(len(again), 'target')}{_lasts(bulk)}?*"
+    needs = f"Each starts after {count(policy.approval, 'approval')}." if policy.approval else ""
     rest = f"And on what failed of {count(hidden, 'more target')} that you may not see." if hidden else ""
     return modals.modal(
         "Retry failed?",
-        sections(filter(None, [head, *map(_line, again), rest])),
+        sections(filter(None, [head, *map(_line, again), rest, needs])),
         callback_id=ids.BULK_RETRY_VIEW,
-        submit=in_title(bulk, " again"),
+        submit=f"Ask again ({len(again)})" if policy.approval else in_title(bulk, " again"),
         metadata=json.dumps({"id": bulk.id, "to": destination}),
     )
 

@@ -246,6 +246,12 @@ async def start_several(context: Context, request: RunRequest, key: str) -> tupl
     first = next((entry.action for entry in response.actions if entry.action is not None), None)
     if is_channel or first is None or not runs.awaits_approval(first):  # nobody is rung for their own request
         context.refresh_requests.append(RefreshRequest(bulk_key(response.id, destination)))
+    return await told(context, response)
+
+
+async def told(context: Context, response: BulkAnswer) -> tuple[str, Message]:
+    """What says how many were asked for or started, and its title."""
+    first = next((entry.action for entry in response.actions if entry.action is not None), None)
     title_ = started_title(first) if first is not None else CANNOT
     return title_, questions.outcome(await masked(context, response))
 

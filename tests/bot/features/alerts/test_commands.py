@@ -204,7 +204,7 @@ async def test_a_command_refuses_the_words_that_it_does_not_take(env: FeatureEnv
     for typed in ("ben", "@Ben", "to ben"):
         await env["anna"].command(SOC, f"/responder assign {alert.id} {typed}")
         await env["anna"].reads(
-            f"`assign` makes it yours, and doesn't take '{typed}'. Type `/responder assign {alert.id}`"
+            f"`assign` doesn't take '{typed}'. Type `/responder assign {alert.id}` to make it yours."
         )
     assert (await env.client.alert(alert.id)).assignee is None
     await env["anna"].command(SOC, f"/responder assign {alert.id}")

@@ -28,6 +28,8 @@ from core.store import due
 from tests import stores
 from tests.bot import samples
 from tests.bot.features.approvals.asking import ISOLATE, asking, isolate
+from tests.bot.features.bulks.bulk import alerts, start
+from tests.bot.features.bulks.bulk import shown as bulk_shown
 from tests.bot.features.environment import FeatureEnvironment
 from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.people import (
@@ -246,11 +248,12 @@ async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: 
 async def expire(env: FeatureEnvironment) -> None:
     """Let the time of what waits for approval be over."""
     database = env.core.core.database
-    (waiting,) = await database.read(lambda reads: reads.rows("SELECT id FROM approval"))
+    waiting = await database.read(lambda reads: reads.rows("SELECT id FROM approval"))
 
     def end(tx: Transaction) -> None:
         tx.run("UPDATE approval SET expires_at = 1")
-        due.put(tx, "approval", waiting["id"], 1, 1)
+        for row in waiting:
+            due.put(tx, "approval", row["id"], 1, 1)
 
     await database.transaction(end)
 
@@ -804,6 +807,23 @@ async def test_more_time_for_a_bulk_is_asked_for_again_at_half_and_names_nothing
         left = await env["ben"].sees(direct_message("asks to keep", "113[.]0`", "and 1 more", without="113[.]1"))
         assert alerts[1].id not in str(left)
         await env["ben"].sees(lambda view: all("113[.]1" not in str(message) for message in direct_messages(view)))
+
+
+async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_asked(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}) as env:
+        await start(env, "anna", "isolate", await alerts(env, 2))
+        await env["ben"].sees(direct_message("2 wait for approval"))
+        await expire(env)
+        over = "nothing was run, 2 not approved in time"
+        message = await bulk_shown(env, over)
+        assert ids.BULK_RETRY not in text_of(await env["ben"].sees(direct_message(over)))
+        await env["anna"].presses("Retry failed", message)
+        form = await env["anna"].sees(modal("*Run Isolate again on 2 targets for 1 hour?*"))
+        assert "Each starts after 1 approval." in text_of(form)
+        assert form["submit"]["text"] == "Ask again (2)"
+        await env["anna"].submits(form)
+        await env["anna"].sees(modal("Asked", "2 wait for approval", without="Started"))
+        await bulk_shown(env, "2 wait for approval")
 
 
 async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_see_them_or_it_is_decided(

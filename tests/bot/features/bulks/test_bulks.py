@@ -87,7 +87,7 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         await env["eve"].presses("Retry failed", message)
         await env["eve"].reads("You can't run responders")
         await env["anna"].confirms("Retry failed", message)
-        await env["anna"].reads("Runs again on 3 targets; 0 refused")
+        await env["anna"].reads("3 started.")
         await env["anna"].sees(lambda view: len(bulk_messages(view, "0 of 3 succeeded, 3 failed")) == 2)
         earlier = await shown(env, "What failed was run again as ~")
         assert earlier["ts"] == message["ts"]
@@ -129,7 +129,7 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         # As if an hour had passed.
         stores.rows(env.folder / "core.db", "UPDATE action SET dispatched_at = dispatched_at - 3600000")
         await env["anna"].confirms("Retry failed", message)
-        await env["anna"].reads("Runs again on 1 target; 0 refused")
+        await env["anna"].reads("1 started.")
         await shown(env, "1 of 1 succeeded")
         assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [1, 1, 1]
 
