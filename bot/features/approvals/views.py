@@ -71,10 +71,8 @@ def _may_act_on(action: Action, view: RedactedView) -> list[str]:
     if action.target is not None or not number:
         return []
     lines = [f"• {escape(title)}" for title in clip_apart(shown[:MAX_OBSERVABLES], runs.TARGET_LIMIT)]
-    if len(shown) > MAX_OBSERVABLES:
-        lines.append(
-            f"*and {len(shown) - MAX_OBSERVABLES} more*: {_file_name(action)} in the thread of the card has them."
-        )
+    if (more := len(shown) - MAX_OBSERVABLES) > 0:
+        lines.append(f"*and {more} more*: {_file_name(action)} in the thread of the card has them.")
     if hidden:
         lines.append(f"and {hidden} withheld ({tlp_name(max(artifact.tlp for artifact in action.artifacts))})")
     may_act = "It may act on this observable:" if number == 1 else f"It may act on any of {number} observables:"
@@ -264,10 +262,8 @@ def asks_to_keep(action: Action, extension: Extension, number: int) -> str:
 def push_text(action: Action, view: RedactedView) -> str:
     """What a locked phone shows."""
     if not runs.awaits_approval(action):
-        what = (
-            f"{deed_on(action, view)} · {runs.of_root(view.subject, view)}, asked by {person_name(action.created_by)}"
-        )
-        return _push(what, decision(action).rstrip("."), view)
+        what = f"{deed_on(action, view)} · {runs.of_root(view.subject, view)}"
+        return _push(f"{what}, asked by {person_name(action.created_by)}", decision(action).rstrip("."), view)
     denied = action.denied_before
     return _push(asked_in_short(action, view), "", view, denied_by=denied.ended_by if denied is not None else None)
 

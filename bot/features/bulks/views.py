@@ -285,33 +285,38 @@ def more_time(
     `listed` are all of that request, each with what this person may see.
     """
     of_request = by_request(listed).get(request, [])
-    ends = [one for one in of_request if one[2].outcome is None] or of_request
+    ends = [one for one in of_request if one[2].outcome is None]
+    ends = ends or sorted(of_request, key=lambda one: not undo_state.is_in_force(one[0]))  # which still has an end
     if not ends:
         denied = _denied_by([one for of_later in by_request(listed).values() for one in of_later])
         return notices.notice(f"*{_name(bulk)}*: more time was asked for again later. {denied}".strip())
     action, _, extension = ends[0]
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
-    on = runs.distinct_targets([one[:2] for one in seen], len(ends)) if seen else count(len(ends), "target")
-    keep, longer = f"keep {_name(bulk)} on", undo_state.longer(action, extension)
+    keep = f"keep {_name(bulk)} on {count(len(ends), 'target')} {undo_state.longer(action, extension)}"
     if extension.outcome is None:
         happened = [approvals.closed_among([one[:2] for one in seen], is_on_phone=True), _denied_by(ends, seen)]
-        asked = f"{approvals.level(_severity(bulk, seen))}: {keep} {count(len(ends), 'target')} {longer}? {on}"
+        asked = f"{approvals.level(_severity(bulk, seen))}: {keep}? {_on([one[:2] for one in ends])}"
         what = " ".join(filter(None, map(str.strip, [*happened, asked])))
         said = context(undo_state.needed(extension))
     else:
-        decided = "; ".join({approvals.later_end_decision(run, end): None for run, _, end in ends})
-        why = _said_of_all([runs.why(end.message, view, approvals.REASON_LIMIT) for _, view, end in ends])
-        said = section(f"{decided}{why}.")
-        stays = "" if all(end.outcome == "approved" for *_, end in ends) else "; its end stays as it is"
-        what = f"{decided}: {keep} {on} {longer}{_up_to(bulk, seen)}{stays}"
-    quoted = _said_of_all([runs.quoted(end.message or "", approvals.WHY_LIMIT, view) for _, view, end in ends])
-    what += f", asked by {person_name(extension.asked_by)}{quoted and f' · {quoted}'}"
-    text = clip(what, MESSAGE_TEXT_LIMIT)
+        decided = _later_decisions(ends)
+        said = section(clip("\n".join(decided), questions.LINES_LIMIT))
+        what = f"{' '.join(decided)} That was to {keep}{_up_to(bulk, seen)}"
+    text = clip(f"{what}, asked by {person_name(extension.asked_by)}", MESSAGE_TEXT_LIMIT)
     asks, *rows = _later_rows(ends, seen)
     blocks = [*sections([asks, *first_of(rows, MOST_NAMED, len(ends))]), said]
     if any(approvals.may_decide(run, person, view.subject, end) for run, view, end in ends if end.outcome is None):
         blocks.append(actions(*approvals.bulk_buttons(bulk.id, extension, button, "Deny all")))
     return notices.reminded(text, blocks) if is_reminder and not extension.outcome else Message(text, tuple(blocks))
+
+
+def _later_decisions(ends: Sequence[_End]) -> list[str]:
+    """Who decided on these requests for more time, on which and why, denials first; mrkdwn."""
+    found, of_all = dict[tuple[str, str], list[_Run]](), _of_all([view for _, view, _ in ends])
+    for run, view, end in sorted(ends, key=lambda one: one[2].outcome != "denied"):
+        decided = approvals.later_end_decision(run, end), runs.why(end.message, of_all, approvals.REASON_LIMIT)
+        found.setdefault(decided, []).append((run, view))
+    return [f"{by}: {_on(on)}{why}." for (by, why), on in found.items()]
 
 
 def _denied_by(ends: Sequence[tuple[Action, Any, Extension]], seen: Sequence[_End] = ()) -> str:
@@ -333,7 +338,8 @@ def _later_rows(ends: Sequence[_End], seen: Sequence[_End]) -> list[str]:
     for run, view, end in seen:
         denied = "" if before or not is_asked else runs.denied_before(end, view)
         then = f"; then *{undo_state.until(end.at, end.asked_at)}*" if is_asked else ""
-        line = f"{_target_line(run, view, REVIEW_TARGETS)} · now it {undo_state.ends(run)}{then}"
+        now = f" · now it {undo_state.ends(run)}" if undo_state.is_in_force(run) else undo_state.summary(run, view)
+        line = f"{_target_line(run, view, REVIEW_TARGETS)}{now}{then}"
         rows.append(_with(line, approvals.closed(view, end.asked_at), denied))
     return rows
 
@@ -367,6 +373,12 @@ def _lasts(bulk: BulkCounts) -> str:
 def _up_to(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> str:
     severity = _severity(bulk, seen)
     return f" · up to {SEVERITY_NAMES[severity].upper()}" if severity else ""
+
+
+def _on(listed: Listed) -> str:
+    """The targets of those of these runs that may be seen, or else how many they are; mrkdwn."""
+    seen = [one for one in listed if approvals.sees_all(one[1].clearance, one[1].subject)]
+    return runs.distinct_targets(seen, len(listed)) if seen else count(len(listed), "target")
 
 
 def _severity(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> int:
@@ -436,8 +448,7 @@ def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
 
 def _until(bulk: BulkCounts) -> str:
     """` until 14:30`, or when the first and the last of them end; mrkdwn."""
-    if (last := bulk.release_at) is None:
-        return ""
+    last = bulk.release_at or 0
     if last - (first := bulk.first_release_at or last) < MINUTE_MS:
         return f" until {slack_date(last)}"
     return f" (the first until {slack_date(first)}, the last until {slack_date(last)})"

@@ -165,11 +165,8 @@ def _problem(action: Action, undo: Undo, view: RedactedView, was_to_end: str) ->
     """What is wrong on one target, or what became of it; mrkdwn. `was_to_end` says when; a phone formats no time."""
     on = runs.heading(action, view)
     if undo.status == "waiting":
-        return (
-            f"⚠️ {on} was to end {was_to_end} and is still in force: "
-            f"{undo_state.why(undo, view)}. The bot keeps trying. *Undo now* does it in your name, *Extend* gives it "
-            "more time."
-        )
+        still = f"⚠️ {on} was to end {was_to_end} and is still in force: {undo_state.why(undo, view)}"
+        return f"{still}. The bot keeps trying. *Undo now* does it in your name, *Extend* gives it more time."
     if undo.status == "failed":
         because = f"{undo.action_id} did not succeed; the thread has its reason"
         why = undo_state.why(undo, view) if undo.message else because

@@ -606,7 +606,6 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         undo = await ben.sees(modal("Undo Isolate (4)?", "More time is asked for: that request ends too."))
         await ben.close(undo["id"])
         on = ", ".join(f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0))  # the most severe first
-        kept = f"keep Isolate on {on} with no end · up to CRITICAL"
         for person in (ben, lea):
             asks = f"CRITICAL: keep Isolate on 4 targets with no end? {on}, asked by anna"
             assert await person.sees(on_phone("keep Isolate")) == f"4 of 4 are closed by now. {asks}"  # by the runs
@@ -630,9 +629,12 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert "anna reads it" in text_of(form)
         await ben.sees(modal("You denied more time for 4 runs"))
         over = await anna.sees(on_phone("Denied by ben"))
-        assert over == f'Denied by ben: {kept}; its end stays as it is, asked by anna · "one hour is &lt;enough&gt;."'
+        kept = "That was to keep Isolate on 4 targets with no end · up to CRITICAL, asked by anna"
+        assert over == f"Denied by ben: {on}: one hour is &lt;enough&gt;. {kept}"
         for person in (anna, lea):
-            await person.sees(direct_message("*anna* asked to keep", "Denied by ben: one hour is &lt;enough&gt;."))
+            await person.sees(
+                direct_message("*anna* asked to keep", f"Denied by ben: {on}: one hour is &lt;enough&gt;.")
+            )
         await all_sent(env.bot)
         assert [len(person.phone) for person in (anna, ben, lea)] == [number + 1 for number in before]
 
@@ -651,7 +653,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert text_of(review).count("More time was denied by ben") == 1
         await lea.presses("Keep longer", review)
         await lea.sees(modal("You approved more time for 4 runs"))
-        await anna.sees(on_phone(f"Approved by lea: keep Isolate on {on} for 15 minutes longer"))
+        await anna.sees(on_phone(f"Approved by lea: {on}. That was to keep Isolate on 4 targets for 15 minutes longer"))
         await all_sent(env.bot)
         assert [len(person.phone) for person in (anna, ben, lea)] == [number + 2 for number in before]
         for alert in alerts:
@@ -712,8 +714,9 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         await lea.presses("Withdraw all", waits)
         await lea.reads("anna asked for it, and withdraws it. *Deny all* decides against it.")
         await lea.confirms("Deny all", waits, reason="Not <all>")
-        over = await anna.sees(on_phone("Denied by lea: keep Isolate on "))
-        assert over.endswith(' with no end · up to CRITICAL; its end stays as it is, asked by anna · "Not &lt;all&gt;"')
+        over = await anna.sees(on_phone("Denied by lea: ip "))
+        kept = "That was to keep Isolate on 3 targets with no end · up to CRITICAL, asked by anna"
+        assert over.endswith(f"113[.]2: Not &lt;all&gt;. {kept}")
         assert not [text for text in anna.phone if "another end" in text]  # she has asked herself
 
 
@@ -738,6 +741,35 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         form = await env["anna"].confirms("Extend all", told, longer="+15 minutes")
         assert f'"last: <!date^{later // 1000 + 15 * 60}^' in text_of(form)
         await env["anna"].reads("Asked for on 2 targets.")
+
+
+async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and_later_who_undid_it(
+    tmp_path: Path,
+) -> None:
+    async with asking(tmp_path, FREE) as env:
+        bulk, alerts = await bulk_of(env, "anna", [4, 3, 2])
+        await env["anna"].sees(message_in(SOC, "3 wait for approval"))
+        ids_ = [entry.action.id for entry in bulk.actions if entry.action]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, ids_)
+            await env["anna"].sees(direct_message("3 in force until"))
+            asked = await bot.as_user("anna").extend_measures(dict.fromkeys(ids_))
+            of_each = [one.action and one.action.undo and one.action.undo.extension for one in asked.actions]
+            first, second, third = [end.id for end in of_each if end]
+            await env["ben"].sees(direct_message("asks to keep *with no end*"))
+            await bot.as_user("ben").deny_bulk(bulk.id, [second], "That one <prints>.")
+            await bot.as_user("ben").approve_bulk(bulk.id, [first, third])
+            denied = "Denied by ben: ip 203[.]0[.]113[.]1: That one &lt;prints&gt;."
+            kept = "Approved by ben: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2."
+            what = "That was to keep Isolate on 3 targets with no end · up to CRITICAL, asked by anna"
+            assert await env["anna"].sees(on_phone("That was")) == f"{denied} {kept} {what}"
+            told = await env["anna"].sees(direct_message("*anna* asked to keep *with no end*", f"{denied}\\n{kept}"))
+            assert text_of(told).count("now it lasts until somebody undoes it") == 2
+            for run in ids_[:2]:
+                await bot.as_user("lea").undo(run)
+        ended = [f"({alert.id}) · undone by lea" for alert in alerts[:2]]
+        told = await env["anna"].sees(updated(told, *ended))
+        assert text_of(told).count("now it") == 1
 
 
 async def test_who_asked_for_more_time_for_all_withdraws_it_in_the_channel(tmp_path: Path) -> None:
