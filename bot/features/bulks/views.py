@@ -514,7 +514,7 @@ def review_view(
     total, ids_ = len(waits), [end.id for *_, end in ends] or [action.id for action in waits]
     keeps = "Keep with no end" if ends and ends[0][2].at is None else "Keep longer"
     label = keeps if ends else in_title(bulk, "")
-    title = f"{keeps} ({total})?" if ends else in_title(bulk, f" ({total})?")
+    title = f"{keeps}?" if ends else in_title(bulk, "?")
     shown = _asks("", bulk, waiting, ends)
     if waits and not ends:
         shown += _inputs(waits[0], [view for _, view in waiting])
@@ -533,7 +533,7 @@ def review_view(
     if may_decide and total > 1:
         targets = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], TICKED_LIMIT)
         named = [f"{on} ({view.subject.root_id})" for on, (_, view) in zip(targets, waiting, strict=True)]
-        ticked = modals.ticked_fields(TICKED, "Decide on", [*zip(ids_, named, strict=True)])
+        ticked = modals.ticked_fields(TICKED, "Decide on; the rest goes on waiting", [*zip(ids_, named, strict=True)])
         decide = [*decide, *ticked] if len(ticked) > 1 else [*ticked, *decide]
     about = {"id": bulk.id, "runs": ids_, "request": request, "shown": approvals.digest(shown)}
     return modals.modal(

@@ -620,7 +620,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         asks = "asks to keep *with no end*: *Isolate* on 4 targets"
         await ben.sees(app_home("*Waiting for your approval* (1)", asks))
         await ben.presses("Keep with no end", request)
-        review = await ben.sees(modal(" (4)?"))
+        review = await ben.sees(modal(" on 4 targets"))
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end (4)?", "Keep with no end")
         assert text_of(review).count("; then *with no end*") == 4
         form = await ben.confirms("Deny", review, reason="one hour is <enough>.")
@@ -649,7 +649,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         again = await lea.sees(direct_message("asks to keep *for 15 minutes longer*", " · now it ends"))
         assert text_of(again).count("🚫 *More time was denied by ben*: one hour is &lt;enough&gt;") == 1
         await lea.presses("Review", again)
-        review = await lea.sees(modal(" (4)?"))
+        review = await lea.sees(modal(" on 4 targets"))
         assert text_of(review).count("More time was denied by ben") == 1
         await lea.presses("Keep longer", review)
         await lea.sees(modal("You approved more time for 4 runs"))
@@ -705,7 +705,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         assert {"Keep with no end", "Deny all", "Withdraw all"} <= {*labels_of(waits)}
         request = await lea.sees(direct_message("then *with no end*"))
         await lea.presses("Keep with no end", request)
-        review = await lea.sees(modal("Keep with no end (3)?"))
+        review = await lea.sees(modal("Keep with no end?"))
         await lea.presses("Deny", review)
         deny = await lea.sees(modal("Deny a later end?"))
         for shown in (request, review, deny):
@@ -963,7 +963,7 @@ async def test_after_a_week_the_request_of_a_bulk_in_a_direct_message_gets_new_b
         value = old["blocks"][-1]["elements"][0]["value"]
         await env["ben"].sees(updated(old, "2 wait", without=value))
         await env["ben"].presses("Review", old)
-        await env["ben"].sees(modal(" (2)?"))
+        await env["ben"].sees(modal(" on 2 targets"))
 
 
 async def test_who_may_not_see_a_target_of_a_bulk_reads_nothing_of_it_in_the_request(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         alert_ids = await alerts(env, 3)
         await start(env, "anna", "contain", alert_ids)
         message = await shown(env, "3 wait for approval")
-        view = await reviewed(env, "ben", message, " (3)?")
+        view = await reviewed(env, "ben", message, " on 3 targets")
         assert "closed" not in text_of(view)
         told = await env["ben"].sees(direct_message("3 wait for approval"))
         await close(env, alert_ids[1])

@@ -95,7 +95,7 @@ async def test_core_that_loses_its_answers_or_is_away_runs_nothing_twice(tmp_pat
         message = await shown(env, "2 wait for approval")
         # A vote whose answer is lost is not repeated, and is told as that.
         await env["ben"].presses("Review", message)
-        view = await env["ben"].sees(modal(" (2)?"))
+        view = await env["ben"].sees(modal(" on 2 targets"))
         proxy.drop_responses("POST /api/connector/engine/action/_bulk", 1)
         await env["ben"].submits(view)
         await env["ben"].reads("your decision may not have been recorded")
@@ -162,9 +162,9 @@ async def test_where_slack_opens_no_window_nobody_is_offered_to_approve_what_the
         env.emulator.faults.error("views.open", "expired_trigger_id", times=2)
         await env["ben"].presses("Review", message)
         told = await env["ben"].reads("Press *Review* again")
-        assert "(2)?" not in text_of(told)
+        assert " on 2 targets" not in text_of(told)
         await env["ben"].presses("Review", message)
-        await env["ben"].sees(modal(" (2)?"))
+        await env["ben"].sees(modal(" on 2 targets"))
 
 
 async def test_who_may_only_read_can_neither_start_nor_decide_with_a_copied_button(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ async def test_who_may_only_read_can_neither_start_nor_decide_with_a_copied_butt
         await start(env, "anna", "isolate", alert_ids)
         message = await shown(env, "2 wait for approval")
         await env["ben"].presses("Review", message)
-        await env["ben"].sees(modal(" (2)?"))
+        await env["ben"].sees(modal(" on 2 targets"))
         await env.core.core.people.set_profile("ben", "read-only")
         view = env["ben"].live_view.modal or {}
         await env["ben"].submits(view)

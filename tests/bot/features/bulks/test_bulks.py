@@ -210,8 +210,8 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         await env["ben"].command(SOC, "/responder pending")
         await env["ben"].reads("*Ban an address on 12 targets?* · anna")
 
-        view = await reviewed(env, "ben", message, " (12)?")
-        assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address (12)?", "Ban an address")
+        view = await reviewed(env, "ben", message, "on 12 targets?*\\n*anna* asks")
+        assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address?", "Ban an address")
         text = text_of(view)
         assert "*Ban an address on 12 targets?*\\n*anna* asks" in text
         for words in (
@@ -244,7 +244,7 @@ async def test_who_asked_for_a_bulk_withdraws_all_that_waits_of_it_while_somebod
         alert_ids = await alerts(env, 3)
         await start(env, "anna", "contain", alert_ids)
         message = await shown(env, "3 wait for approval")
-        read = await reviewed(env, "ben", message, " (3)?")
+        read = await reviewed(env, "ben", message, " on 3 targets")
         own = await reviewed(env, "anna", message, "Withdraw all 3")
         form = await env["anna"].confirms("Withdraw all 3", own)
         assert "*Withdraw Contain on 3 targets?*" in text_of(form)
@@ -261,8 +261,10 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         alert_ids = await alerts(env, 3)
         await start(env, "anna", "contain", alert_ids)
         message = await shown(env, "3 wait for approval")
-        late = await reviewed(env, "lea", message, " (3)?")
-        view = await reviewed(env, "ben", message, " (3)?")
+        late = await reviewed(env, "lea", message, " on 3 targets")
+        view = await reviewed(env, "ben", message, " on 3 targets")
+        assert view["title"]["text"] == "Contain?"  # a modal can't count what is ticked
+        assert "Decide on; the rest goes on waiting" in text_of(view)
         form = await env["ben"].confirms("Deny", view, reason="Wrong <hosts>")
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
         assert "*Deny Contain on 3 targets?*\\n*anna* asks" in text_of(form)
@@ -288,7 +290,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         view = await reviewed(env, "anna", message, "1 more target that you may not see: somebody else decides.")
         assert red not in text_of(view)
         assert "For few eyes" not in text_of(view)
-        view = await reviewed(env, "lea", message, " (2)?")
+        view = await reviewed(env, "lea", message, " on 2 targets")
         assert "For few eyes" in text_of(view)
         # Its level may rise after it was read: then core leaves it.
         await env.client.request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3})
@@ -304,15 +306,15 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         (seen,), (red,) = await alerts(env, 1), await alerts(env, 1, tlp=3, title="For few eyes")
         await start(env, "ben", "contain", [seen, red])
         message = await shown(env, "2 wait for approval")
-        view = await reviewed(env, "anna", message, " (1)?")
-        assert view["title"]["text"] == "Contain (1)?"
+        view = await reviewed(env, "anna", message, " on 1 target")
+        assert view["title"]["text"] == "Contain?"
         await env["anna"].submits(view)
         done = text_of(await env["anna"].reads("You approved 1 run: Contain on "))
         assert "It was not among those that were decided, so it goes on waiting." in done
         assert "For few eyes" not in done
         await shown(env, "1 waits for approval, 1 of 2 succeeded")
         assert (await env.client.actions("alert", red))[0].status == "Waiting"
-        view = await reviewed(env, "lea", message, " (1)?")
+        view = await reviewed(env, "lea", message, " on 1 target")
         await env["lea"].confirms("Deny", view)
         await env["lea"].reads("You denied 1 run: Contain on ")
 
@@ -328,7 +330,7 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         )  # nobody scrolls to it
         await env["anna"].submits(question)
         message = await shown(env, "12 wait for approval")
-        review = await reviewed(env, "ben", message, "(12)?")
+        review = await reviewed(env, "ben", message, " on 12 targets")
         assert text_of(review).index('"Deny"') < text_of(review).index("• 🟠 ip `203[.]0[.]113[.]0`")
         fields = filled_in(review)
         assert [*map(len, fields.values())] == [10, 2]  # all are ticked
@@ -339,14 +341,14 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         await env["ben"].presses("Deny", review)
         await env["ben"].reads("Nothing was ticked, so nothing was denied.")
 
-        review = await reviewed(env, "ben", message, "(12)?")
+        review = await reviewed(env, "ben", message, " on 12 targets")
         await env["ben"].fills_in(review, decide=[], decide10=[healthy])
         form = await env["ben"].confirms("Deny", review, reason="Healthy backup")
         assert "*Deny Isolate on 1 target?*" in text_of(form)
         assert others[0] not in text_of(form)
         message = await shown(env, "11 wait for approval, 1 denied")
 
-        review = await reviewed(env, "ben", message, "(11)?")
+        review = await reviewed(env, "ben", message, " on 11 targets")
         assert others[10] in filled_in(review)["decide10"][0]
         await env["ben"].submits(review, decide10=[])
         done = text_of(await env["ben"].reads("You approved 10 runs: Isolate on "))
@@ -505,7 +507,7 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         (backup,) = await env.client.actions("alert", alert_ids[1])
         await env["ben"].command(SOC, f"/responder deny {backup.id}")
         await env["ben"].submits(await env["ben"].sees(modal("will not run")), reason="Healthy backup")
-        review = await reviewed(env, "ben", message, " (2)?")
+        review = await reviewed(env, "ben", message, " on 2 targets")
         assert '*anna* asks · \\"It &lt;beacons&gt;\\"' in text_of(review)
         assert "• Note" not in text_of(review)
         assert "Ends by itself (Tell); *Undo all* ends it earlier." in text_of(review)
@@ -538,7 +540,7 @@ async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undon
         ]
         await start(env, "anna", "isolate", alert_ids)
         message = await shown(env, "5 wait for approval")
-        view = await reviewed(env, "lea", message, " (5)?")
+        view = await reviewed(env, "lea", message, " on 5 targets")
         await env["lea"].submits(view)
         message = await shown(env, "5 in force with no end")
         form = await env["ben"].confirms("Undo all", message)
@@ -652,7 +654,7 @@ async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: P
         assert "and starts after 1 approval by " in text_of(question)
         await env["anna"].presses("Ask to isolate (2)", question)
         message = await shown(env, "2 wait for approval")
-        view = await reviewed(env, "ben", message, " (2)?")
+        view = await reviewed(env, "ben", message, " on 2 targets")
         assert "\\n".join(lines) in text_of(view)
         form = await env["ben"].confirms("Deny", view)
         assert "\\n".join(lines) in text_of(form)
@@ -685,7 +687,7 @@ async def test_the_receipt_names_the_target_that_goes_on_waiting(tmp_path: Path)
         targets = [{"objectType": "alert", "objectId": alert, "target": ip} for ip in ips]
         body = {"responderId": "Isolate_1_0", "targets": targets}
         await env.client.request("POST", "/api/connector/engine/action/_bulk", body)
-        review = await reviewed(env, "ben", await shown(env, "2 wait for approval"), "(2)?")
+        review = await reviewed(env, "ben", await shown(env, "2 wait for approval"), " on 2 targets")
         _, second = filled_in(review)["decide"]
         await env["ben"].submits(review, decide=[second])
         _, left = text_of(await env["ben"].reads("You approved 1 run")).split("Not decided")
