@@ -34,7 +34,10 @@ async def on_unknown_command(context: Context) -> Json:
     if rest and not meant and context.linked:
         run = code(f"{command} run {verb} {rest if find_ids(rest) else '~id'}", 100)
         find = "" if find_ids(rest) else f"; {code(f'{command} find {rest}', 100)} finds the id"
-        lines = [f"{lines[0]} To run a responder, type {run}{find}. {code(f'{command} help', 60)} lists all commands."]
+        go_on = f"To run a responder, type {run}{find}"
+        if verb.lower() in ("undo", "extend"):
+            go_on = f"{code(f'{command} active', 60)} lists what is in force, with *Undo* and *Extend*"
+        lines = [f"{lines[0]} {go_on}. {code(f'{command} help', 60)} lists all commands."]
     else:
         lines += await _help(context)
     return notices.acknowledgement(notices.notice("\n".join(lines)))
