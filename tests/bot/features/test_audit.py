@@ -28,7 +28,7 @@ async def test_anybody_reads_who_decided_what_about_what_they_may_see(env: BotEn
             lambda tx, id_=id_: trail.record(tx, 0, "request.refused", by="lea@x", object=id_, texts=texts)  # type: ignore[misc]
         )
     anna = await env.person(ANNA)
-    await anna.command(SOC, f"/responder audit alert {alert}")
+    await anna.command(SOC, f"/responder audit {alert}")
     shown = text_of(await anna.sees(modal(f"Audit of {alert}")))
     assert "evidence of 203[.]0[.]113[.]7" in shown
     await anna.command(SOC, f"/responder audit {hidden}")
