@@ -237,7 +237,7 @@ async def on_extend_all_view(context: Context) -> Json:
     answer = await answered(context.core.extend_measures(ends, modals.values(view).get("note", "")), UNKNOWN_TIME)
     changed = [entry.action for entry in answer.actions if entry.action is not None]
     refused = [(timed[one.object_id], one.message or "") for one in answer.actions if one.action is None]
-    waiting = [end for end in map(undo_state.later_end, changed) if end is not None]
+    waiting = sorted(filter(None, map(undo_state.later_end, changed)), key=lambda end: end.approval.expires_at)
     for run, _ in timed.values():
         context.refresh(run.object_id)
     _, able = await subjects.policy_and_able(context.core, timed[next(iter(ends))][1].subject, bulk.responder_name)

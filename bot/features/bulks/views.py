@@ -62,13 +62,13 @@ _End = tuple[Action, RedactedView, Extension]
 
 
 def by_request(listed: Iterable[tuple[Action, T]]) -> dict[str, list[tuple[Action, T, Extension]]]:
-    """Those for which more time is, or was, asked for at once with others, by that request."""
+    """Those for which more time is, or was, asked for at once with others, by that request; the first to end first."""
     found = dict[str, list[tuple[Action, T, Extension]]]()
     for action, of_action in listed:
         extension = action.undo.extension if action.undo is not None else None
         if extension is not None and extension.request:
             found.setdefault(extension.request, []).append((action, of_action, extension))
-    return found
+    return {request: sorted(of, key=lambda one: one[2].approval.expires_at) for request, of in found.items()}
 
 
 def waiting(listed: Iterable[tuple[Action, T]], request: str = "") -> list[tuple[Action, T, Extension | None]]:

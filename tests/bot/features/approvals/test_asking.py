@@ -728,19 +728,20 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve_bulk(bulk.id, ids_)
             told = await env["anna"].sees(direct_message("2 in force until"))
-            undo = (await bot.as_user("anna").action(ids_[1])).undo
+            undo = (await bot.as_user("anna").action(ids_[0])).undo
             assert undo is not None
             assert undo.at is not None
-            asked = await bot.as_user("anna").extend_measure(ids_[1], later := undo.at + 240 * MINUTE_MS)
+            asked = await bot.as_user("anna").extend_measure(ids_[0], later := undo.at + 240 * MINUTE_MS)
             assert asked.undo is not None
             assert asked.undo.extension is not None
-            await bot.as_user("ben").approve(ids_[1], extension_id=asked.undo.extension.id)
+            await bot.as_user("ben").approve(ids_[0], extension_id=asked.undo.extension.id)
         in_force = f"2 in force (the first until <!date^{undo.at // 1000}^", f", the last until <!date^{later // 1000}^"
         for message in (message_in(SOC, *in_force), direct_message(*in_force)):
             told = await env["anna"].sees(message)
         form = await env["anna"].confirms("Extend all", told, longer="+15 minutes")
         assert f'"last: <!date^{later // 1000 + 15 * 60}^' in text_of(form)
         await env["anna"].reads("Asked for on 2 targets.")
+        await env["ben"].sees(direct_message("for 15 minutes longer", f"answer by <!date^{undo.at // 1000}^"))
 
 
 async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and_later_who_undid_it(
