@@ -137,7 +137,7 @@ async def _approve_later_end(context: Context, action: Action, extension: Extens
     """Approve the later end that was read, which its id names."""
     action = names.titled_as(await answered(context.core.approve(action.id, extension_id=extension.id)), action)
     waits = undo_state.later_end(action)
-    then = f"It needs {undo_state.needed(waits)}" if waits is not None else f"It {undo_state.ends(action)}."
+    then = f"It needs {undo_state.needed([waits])}" if waits is not None else f"It {undo_state.ends(action)}."
     return notices.notice(f"You approved more time for {runs.heading(action, view)}. {then}")
 
 

@@ -220,7 +220,7 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link:
     extension = undo_state.later_end(action)
     review = runs.review_button(action, button, extension)
     if extension is not None:
-        return section(f"{later_end(action, extension, view)}\n{undo_state.needed(extension)}", accessory=review)
+        return section(f"{later_end(action, extension, view)}\n{undo_state.needed([extension])}", accessory=review)
     asks = f"{_warned(action, view)}{runs.sign(view)}*{question(action, view)}* · {person_name(action.created_by)}"
     on = f"{runs.of_root(view.subject, view, link)} · {decision(action)}"
     return section(f"{asks}\n{on}", accessory=review)
@@ -232,7 +232,7 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
     extension = undo_state.later_end(action)
     (review,) = bulk_buttons(action.bulk or "", extension, button)
     if extension is not None:
-        what, needs = asks_to_keep(action, extension, len(waiting)), undo_state.needed(extension)
+        what, needs = asks_to_keep(action, extension, len(waiting)), undo_state.needed([extension])
     else:
         deed = f"*{runs.name(action)} on {count(len(waiting), 'target')}{undo_state.for_how_long(action)}?*"
         what, needs = f"{deed} · {person_name(action.created_by)}", decision_on_all([run for run, _ in waiting])
@@ -383,7 +383,7 @@ def approve_view(
         then = f"{undo_state.ONLY_UNDO} " if extension.at is None else ""
         follows = f"{who} {then}If you deny more time, it {undo_state.ends(action)}."
         shown = sections([later_end(action, extension, view), *(["*Target*", *targets] if targets else []), follows])
-        needs = [undo_state.needed(extension)]
+        needs = [undo_state.needed([extension])]
     else:
         policy = responder.policy if responder is not None else None
         shown = [*_asked(action, view, now_ms), *effect(responder)]
@@ -487,7 +487,7 @@ def later_end_request(
         if quoted := runs.quoted(extension.message or "", WHY_LIMIT, view):
             what += f" · {quoted}"
         return Message(_push(what, f"{decided}{then}", view), (shown, context(asked)), is_broadcast)
-    needs = f"{undo_state.needed(extension)}{f' Approved by {approvers}.' if approvers else ''}"
+    needs = f"{undo_state.needed([extension])}{f' Approved by {approvers}.' if approvers else ''}"
     asks = f"{who} {later_end(action, extension, view)}".strip()
     blocks: list[Block] = [section(asks), context(needs)]
     blocks += [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []

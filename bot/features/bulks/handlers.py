@@ -237,11 +237,11 @@ async def on_extend_all_view(context: Context) -> Json:
     answer = await answered(context.core.extend_measures(ends, modals.values(view).get("note", "")), UNKNOWN_TIME)
     changed = [entry.action for entry in answer.actions if entry.action is not None]
     refused = [(timed[one.object_id], one.message or "") for one in answer.actions if one.action is None]
-    waiting = sorted(filter(None, map(undo_state.later_end, changed)), key=lambda end: end.approval.expires_at)
+    waiting = [end for end in map(undo_state.later_end, changed) if end is not None]
     for run, _ in timed.values():
         context.refresh(run.object_id)
     _, able = await subjects.policy_and_able(context.core, timed[next(iter(ends))][1].subject, bulk.responder_name)
-    needs = f". It needs {undo_state.needed(waiting[0], able)}" if waiting else ""
+    needs = f". It needs {undo_state.needed(waiting, able)}" if waiting else ""
     done = views.changed_all("More time", [timed[one.id] for one in changed], len(waiting), refused, needs)
     return modals.update(modals.message_view("Asked" if waiting else "Done", done))
 

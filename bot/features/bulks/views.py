@@ -62,13 +62,13 @@ _End = tuple[Action, RedactedView, Extension]
 
 
 def by_request(listed: Iterable[tuple[Action, T]]) -> dict[str, list[tuple[Action, T, Extension]]]:
-    """Those for which more time is, or was, asked for at once with others, by that request; the first to end first."""
+    """Those for which more time is, or was, asked for at once with others, by that request."""
     found = dict[str, list[tuple[Action, T, Extension]]]()
     for action, of_action in listed:
         extension = action.undo.extension if action.undo is not None else None
         if extension is not None and extension.request:
             found.setdefault(extension.request, []).append((action, of_action, extension))
-    return {request: sorted(of, key=lambda one: one[2].approval.expires_at) for request, of in found.items()}
+    return found
 
 
 def waiting(listed: Iterable[tuple[Action, T]], request: str = "") -> list[tuple[Action, T, Extension | None]]:
@@ -111,7 +111,7 @@ def progress(
             decide = approvals.bulk_buttons(bulk.id, extension, button, "Deny all", "Withdraw all")
             denied, asks = _denied_by(ends), approvals.asks_to_keep(action, extension, len(ends))
             asks = f"{denied and f'🚫 *{denied}*'}\n{asks}: *{decide[0]['text']['text']}* names each."
-            blocks += [section(f"{asks}\n{undo_state.needed(extension)}".strip()), actions(*decide)]
+            blocks += [section(f"{asks}\n{undo_state.needed([one[2] for one in ends])}".strip()), actions(*decide)]
     elements += _ends(bulk, button)
     if bulk.not_released:
         blocks.append(section(f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."))
@@ -297,7 +297,7 @@ def more_time(
         happened = [approvals.closed_among([one[:2] for one in seen], is_on_phone=True), _denied_by(ends, seen)]
         asked = f"{approvals.level(_severity(bulk, seen))}: {keep}? {_on([one[:2] for one in ends])}"
         what = " ".join(filter(None, map(str.strip, [*happened, asked])))
-        said = context(undo_state.needed(extension))
+        said = context(undo_state.needed([one[2] for one in ends]))
     else:
         decided = _later_decisions(ends)
         said = section(clip("\n".join(decided), questions.LINES_LIMIT))
@@ -524,7 +524,7 @@ def review_view(
     more: list[Block] = [context(why_not or "Nothing of it waits any more.")]
     if may_decide := not why_not and bool(waits):
         policy = responder.policy if responder is not None else None
-        needs = undo_state.needed(ends[0][2]) if ends else approvals.decision_on_all(waits)
+        needs = undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits)
         more = [context(*filter(None, [needs, approvals.named_approvers(policy)]))]
     decide = list[Block]()
     if waits and (may_decide or deed == "Withdraw"):

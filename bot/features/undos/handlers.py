@@ -95,7 +95,7 @@ async def on_extend_view(context: Context) -> Json:
     title, said = "Done", f"{runs.heading(action, shown)} now {undo_state.ends(action)}."
     if extension is not None:
         asks = f"{runs.denied_before(extension, shown)}{runs.later_end_line(action, extension, shown)}"
-        title, said = "Asked", f"{asks}\nIt needs {undo_state.needed(extension)}"
+        title, said = "Asked", f"{asks}\nIt needs {undo_state.needed([extension])}"
     return modals.update(modals.message_view(title, notices.notice(said)))
 
 

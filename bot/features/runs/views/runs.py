@@ -181,7 +181,7 @@ def waiting_end(action: Action, view: RedactedView) -> str:
         return ""
     before, outcome = denied_before(extension, view), extension.outcome
     if outcome is None:
-        return f"\n{before}{later_end_line(action, extension, view, is_on_card=True)}\n{undo_state.needed(extension)}"
+        return f"\n{before}{later_end_line(action, extension, view, is_on_card=True)}\n{undo_state.needed([extension])}"
     if outcome == "approved" or outcome == "lapsed" or not undo_state.is_in_force(action):
         return ""
     by = f" by {person_name(extension.ended_by)}" if extension.ended_by else ""
