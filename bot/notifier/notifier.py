@@ -190,17 +190,17 @@ class Notifier:
                     named.setdefault(request.root_id, set()).add(request.also.removeprefix(f"{LOG}:"))
             documents = await self._documents(named)
             grouper = await AlertGrouper.of(self._outbox, self._channels, self._clock, named)
-            progress = [one.root_id for one in requests if is_bulk(one.root_id) and not one.is_reminder]
+            progress = [one.root_id for one in requests if is_bulk(one.root_id) and not one.reminds_at]
             desired = await isolated(self._bulks.read(progress, by_person=True), "", otherwise=[])
             asking = self._asking(is_reminder=True)
             for request in requests:
                 document = documents.get(request.root_id)
-                if document is not None and request.is_reminder:
+                if document is not None and request.reminds_at:
                     desired += await isolated(self._reminders(document, asking), request.root_id, otherwise=[])
                 elif document is not None:
                     work = self._requested(document, request.also, grouper, desired, only_in=request.channel)
                     desired += await isolated(work, request.root_id, otherwise=[])
-                elif is_bulk(request.root_id) and request.is_reminder:
+                elif is_bulk(request.root_id) and request.reminds_at:
                     work = self._bulks.remind(request.root_id.partition(":")[2], asking)
                     desired += await isolated(work, request.root_id, otherwise=[])
                 elif is_group(request.root_id):

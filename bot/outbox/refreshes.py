@@ -17,8 +17,8 @@ class StoredRequest:
     """The `root_id` that was asked for."""
     also: str
     """The key of a message that is to be rendered with it, or ""."""
-    is_reminder: bool = False
-    """Whether half of the time is over to decide on what waits there."""
+    reminds_at: int = 0
+    """When (ms) half of the time was over to decide on what waits there; 0: it is no reminder."""
 
     @property
     def root_id(self) -> str:
@@ -53,11 +53,11 @@ def add_later(tx: Transaction, root_id: str, at: int) -> None:
 def pending(reads: Reads, limit: int, now: int) -> Sequence[StoredRequest]:
     """The oldest requests that are due and that no event of the feed fulfils; those for the same messages are one."""
     rows = reads.rows(
-        """SELECT max(number) AS number, root_id, log_id, max(due_at) > 0 AS is_reminder FROM refresh
+        """SELECT max(number) AS number, root_id, log_id, max(due_at) AS reminds_at FROM refresh
            WHERE after_event = 0 AND due_at <= :now GROUP BY root_id, log_id ORDER BY min(number) LIMIT :limit""",
         {"limit": limit, "now": now},
     )
-    return [StoredRequest(row["number"], row["root_id"], row["log_id"], bool(row["is_reminder"])) for row in rows]
+    return [StoredRequest(row["number"], row["root_id"], row["log_id"], row["reminds_at"]) for row in rows]
 
 
 def fulfil(tx: Transaction, requests: Iterable[StoredRequest], now: int) -> None:
@@ -66,8 +66,8 @@ def fulfil(tx: Transaction, requests: Iterable[StoredRequest], now: int) -> None
         messages.prioritize(tx, request.root_id, now)
         tx.run(
             """DELETE FROM refresh WHERE after_event = 0 AND root_id = :root_id AND log_id = :log_id
-                   AND number <= :number AND due_at <= :now""",
-            {"now": now, "root_id": request.about, "log_id": request.also, "number": request.number},
+                   AND number <= :number AND due_at <= :at""",
+            {"at": request.reminds_at, "root_id": request.about, "log_id": request.also, "number": request.number},
         )
 
 

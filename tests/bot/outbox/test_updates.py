@@ -63,7 +63,20 @@ async def test_what_is_asked_for_while_it_is_rendered_is_rendered_again(tmp_path
         await env.outbox.commit_refresh([], [again])
         assert await env.outbox.refresh_requests(10) == []
         env.clock.advance(60_000)
-        assert [request.is_reminder for request in await env.outbox.refresh_requests(10)] == [True]
+        assert [request.reminds_at > 0 for request in await env.outbox.refresh_requests(10)] == [True]
+
+
+async def test_a_reminder_that_becomes_due_while_a_card_is_rendered_is_not_lost(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path, send=False) as env:
+        env.clock.stop()
+        due = [env.clock() + 60_000, env.clock() + 120_000]
+        await env.outbox.commit_page([], 7, reminders=[("~1", at) for at in due])
+        await env.outbox.finish([RefreshRequest("~1")])
+        for at in due:
+            requests = await env.outbox.refresh_requests(10)
+            env.clock.advance(60_000)
+            await env.outbox.commit_refresh([], requests)
+            assert [request.reminds_at for request in await env.outbox.refresh_requests(10)] == [at]
 
 
 async def test_a_card_is_updated_before_the_reply_that_came_with_its_change_is_posted(tmp_path: Path) -> None:
