@@ -684,6 +684,7 @@ async def test_the_receipt_names_the_target_that_goes_on_waiting(tmp_path: Path)
     async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
         ips = ["203.0.113.1", "203.0.113.2"]
         (alert,) = await alerts(env, 1, artifacts=[{"dataType": "ip", "data": ip} for ip in ips])
+        await env["ben"].sees(card_of(alert))  # the bulk's message goes where the cards are
         targets = [{"objectType": "alert", "objectId": alert, "target": ip} for ip in ips]
         body = {"responderId": "Isolate_1_0", "targets": targets}
         await env.client.request("POST", "/api/connector/engine/action/_bulk", body)
