@@ -143,7 +143,7 @@ class Channels:
         section = self.sections[channel]
         if section.alerts is not None:
             who = section.mention.get("critical")
-            rings = f"{who}, if its like did not in the last ten minutes; after ten, one message counts the others"
+            rings = f"{who}, if its equal did not in the last ten minutes; after ten, one message counts the others"
             message += f". A new CRITICAL alert rings {rings if who else f'nobody there: {SET_MENTION}'}"
         return Check(name, True, message)
 

@@ -17,11 +17,10 @@ from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
 from bot.notifier.renderer import Renderer, undone_by_others
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline, ids_in
 from bot.outbox.alert_groups import is_group
-from bot.outbox.models import BULK, FOR_PERSON, LOG, LOST, DesiredMessage, card_key, is_bulk
+from bot.outbox.models import BULK, FOR_PERSON, LOG, LOST, DesiredMessage, card_key, digest, is_bulk
 from bot.outbox.outbox import MessageOutbox
 from bot.outbox.store import REFRESH_MS
-from bot.settings import Grouping
-from bot.storms import CLOSE_S, EVERY_S, GATHER_S, alike
+from bot.storms import CLOSE_S, EVERY_S, GATHER_S
 from core.common.errors import ResponderBotError
 from core.common.tasks import Backoff, cancel_and_wait, repeat
 from core.models import Document, EventPage, parse_id
@@ -401,7 +400,8 @@ class Notifier:
             card = next((thread for thread in timeline.threads if thread.channel == channel), None)
             here = replace(timeline, threads=[card or Thread(channel, entry.group)])
             who, key, number = f"new:{channel}:{alert.severity}", f"mention:{alert.id}:{alert.severity}:{channel}", 0
-            if not await asking.may_ask(who, same=f"{who}:{alike(alert, Grouping())}"):
+            says = (who, alert.source, alert.type, alert.title, sorted(one.data or "" for one in alert.artifacts))
+            if not await asking.may_ask(who, same=digest(repr(says))):
                 since, number = asking.more(who)
                 key = f"new:{since}:{alert.severity}:{channel}"
             desired += self._renderer.mention(key, here, number)
