@@ -131,13 +131,8 @@ async def responder(core: CoreClient, subject: Subject, name: str) -> OfferedRes
     return next((one for one in await core.responders(subject.kind, subject.id) if one.name == name), None)
 
 
-async def policy(core: CoreClient, subject: Subject, name: str) -> Policy:
-    """That of the responder with this name, or an empty one."""
-    return (await policy_and_able(core, subject, name))[0]
-
-
 async def policy_and_able(core: CoreClient, subject: Subject, name: str) -> tuple[Policy, Sequence[str]]:
-    """Likewise, and who may approve, if that is known."""
+    """The policy of the responder with this name, or an empty one, and who may approve, if that is known."""
     found = await responder(core, subject, name)
     of_responder = (found.policy if found is not None else None) or Policy()
     return of_responder, (found.approvers if found is not None else None) or of_responder.approve_by or ()

@@ -91,7 +91,7 @@ class BulkMessages:
             self._as_of.pop(bulk.id, None)
             keys |= {key: None for key in sorted(posted) if has_run or posted[key]}
         rendered = [message for key in keys for message in await self._messages(key, bulk, found)]
-        is_news = bulks.has_ended(bulk) and (was_asked or bool(bulk.outcomes))
+        is_news = not bulks.open_runs(bulk) and (was_asked or bool(bulk.outcomes))
         is_told = has_run or bool(await self._outbox.messages_named(f"{BULK_TOLD}:{bulk.id}:"))
         kinds = [*([BULK_TOLD] if is_news and is_told else []), *([BULK_UNDONE] if bulk.undone and has_run else [])]
         return [*rendered, *replies, *[message for kind in kinds for message in await self._told(kind, bulk)]]
@@ -215,7 +215,7 @@ class BulkMessages:
         self, key: str, bulk: BulkCounts, found: _Runs, *, by_person: bool = False
     ) -> list[DesiredMessage]:
         """The message for one destination, and in a channel the replies in its thread."""
-        channel, is_progress = _user(key), not bulks.has_ended(bulk)
+        channel, is_progress = _user(key), bulks.open_runs(bulk) > 0
         person = await self._recipient(key.split(":")[2], channel) if is_person(channel) else None
         if is_person(channel) and person is None:
             return []

@@ -62,10 +62,8 @@ async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> N
     members = await outbox.alert_groups.members(group.key, offset, PAGE)
     root_ids = [member.root_id for member in members]
     documents, links = await _documents(context, root_ids), await subjects.card_links(context, root_ids)
-    alerts = [
-        ListedAlert(member.root_id, _subject(documents.get(member.root_id)), member.at, links[member.root_id])
-        for member in members
-    ]
+    found = {root_id: Subject.in_document(document, root_id) for root_id, document in documents.items()}
+    alerts = [ListedAlert(one.root_id, found.get(one.root_id), one.at, links[one.root_id]) for one in members]
     content = await outbox.alert_groups.content(group, CLEAR)
     await responses.show_with_buttons(
         context,
@@ -277,10 +275,6 @@ async def _pages(context: Context, key: str) -> AsyncIterator[Sequence[str]]:
 async def _documents(context: Context, root_ids: Sequence[str]) -> Mapping[str, Document]:
     """The documents of these alerts by id, without those that core doesn't know any more."""
     return {document.id: document for document in await subjects.documents(context.core, root_ids)}
-
-
-def _subject(document: Document | None) -> Subject | None:
-    return Subject.in_document(document, document.id) if document is not None else None
 
 
 _HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]] = {

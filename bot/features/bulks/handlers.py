@@ -28,7 +28,7 @@ from bot.outbox.models import RefreshRequest, bulk_key
 from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
-from core.models import Action, Bulk, BulkTarget, Extension, Policy, parse_id
+from core.models import Action, Bulk, BulkTarget, Extension, parse_id
 
 REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "Undo all", "Retry failed"
 
@@ -39,8 +39,10 @@ async def on_retry(context: Context) -> None:
     bulk, _ = await _opened(context, RETRY_TITLE)
     destination = posted.key.split(":", 2)[2] if posted is not None else f"{context.team}:{context.user}"
     shown = await _shown(context, bulk.targets)
-    policy = await subjects.policy(context.core, shown[0].view.subject, bulk.responder_name) if shown else Policy()
-    await context.show_modal(views.retry_view(bulk, shown, destination, policy))
+    responder = await subjects.responder(context.core, shown[0].view.subject, bulk.responder_name) if shown else None
+    if responder is None:
+        raise ResponderBotError("not_found", "Nothing was run: it is no longer there, or you may see none of it.")
+    await context.show_modal(views.retry_view(bulk, shown, destination, responder))
 
 
 async def on_retry_view(context: Context) -> Json:
@@ -183,7 +185,7 @@ async def _undo_view(context: Context, bulk: Bulk, in_force: Listed, *, has_chan
     if not in_force or in_force[0][0].undo is None:
         return modals.notice(UNDO_TITLE, "Nothing of it that you may see can be undone.")
     login, undone_by = context.person.login, in_force[0][0].undo.responder
-    policy = await subjects.policy(context.core, in_force[0][1].subject, undone_by)
+    policy, _ = await subjects.policy_and_able(context.core, in_force[0][1].subject, undone_by)
     own, measures = [run.id for run, _ in in_force], await context.core.measures()
     rows = views.in_force_rows(in_force, measures, own, login)
     return views.undo_all_view(bulk, in_force, rows, policy, login, has_changed=has_changed)

@@ -25,6 +25,7 @@ from bot.block_kit.text import (
 from bot.clearance import RedactedView
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import questions, runs, undo_state
+from bot.features.runs.views.request import RunRequest
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
@@ -115,9 +116,10 @@ def progress(
     elements += _ends(bulk, button)
     if bulk.not_released:
         blocks.append(section(f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."))
+    is_repeatable = bulk.refused or bulk.outcomes.keys() & runs.WORTH_REPEATING
     if bulk.retried_by:
         blocks.append(context(f"What failed was run again as {bulk.retried_by}."))
-    elif has_ended(bulk) and (is_own or not reader) and (bulk.refused or bulk.outcomes.keys() & runs.WORTH_REPEATING):
+    elif is_repeatable and not open_runs(bulk) and (is_own or not reader):
         if bulk.free_at is not None:
             blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
         elements.append(button_element("Retry failed", ids.BULK_RETRY, button(Intent("bulk_retry", bulk.id))))
@@ -424,14 +426,14 @@ def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
 
     That they have succeeded goes without saying where the rest says more of each. A phone formats no time.
     """
-    succeeded, under_way = bulk.counts.get("Success", 0), _open(bulk) - bulk.awaiting
+    succeeded, under_way = bulk.counts.get("Success", 0), open_runs(bulk) - bulk.awaiting
     waits = f"{bulk.awaiting} {'waits' if bulk.awaiting == 1 else 'wait'} for approval" if bulk.awaiting else ""
     parts = [waits, f"{under_way} under way" if under_way else ""]
     are_said = 0 < bulk.timed + bulk.endless + bulk.undone == succeeded
-    has_run = succeeded or not (_open(bulk) or {*bulk.outcomes} <= {"denied", "expired", "cancelled"})
+    has_run = succeeded or not (open_runs(bulk) or {*bulk.outcomes} <= {"denied", "expired", "cancelled"})
     if has_run and not are_said:
         parts.append(f"{succeeded} of {bulk.total} succeeded")
-    elif has_ended(bulk) and not succeeded:
+    elif not open_runs(bulk) and not succeeded:
         parts.append("nothing was run")
     at = "" if bulk.undone_at is None or is_on_phone else f", {slack_date(bulk.undone_at)}"
     by = f" by {_people(bulk.undone_by)}" if bulk.undone_by else ""
@@ -635,28 +637,29 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, *,
     return questions.with_reasons(text, "*Not decided*", refused)
 
 
-def has_ended(bulk: BulkCounts) -> bool:
-    """Whether none of its runs is open."""
-    return not _open(bulk)
-
-
-def _open(bulk: BulkCounts) -> int:
+def open_runs(bulk: BulkCounts) -> int:
+    """How many of its runs have not ended."""
     return sum(bulk.counts.get(status, 0) for status in OPEN_STATUSES)
 
 
-def retry_view(bulk: BulkCounts, shown: Sequence[ShownTarget], destination: str, policy: Policy) -> dict[str, Any]:
-    """Asks to run it again on what failed, expired or was refused; the metadata says where its message goes."""
+def retry_view(bulk: BulkCounts, shown: Sequence[ShownTarget], to: str, responder: OfferedResponder) -> dict[str, Any]:
+    """Asks to run it again on what failed, expired or was refused, as the form that asked for it first does.
+
+    Its message goes `to` there: a channel, or a team and a person of it.
+    """
+    request = RunRequest(undo_after_minutes=bulk.undo_after_minutes)
     again = [one for one in shown if one.action is None or one.target.outcome in runs.WORTH_REPEATING]
     hidden = bulk.total - len(shown)
     head = f"*Run {_name(bulk)} again on {count(len(again), 'target')}{_lasts(bulk)}?*"
-    needs = f"Each starts after {count(policy.approval, 'approval')}." if policy.approval else ""
     rest = f"And on what failed of {count(hidden, 'more target')} that you may not see." if hidden else ""
+    needs = questions.approvals_needed(request, responder)
+    effect = [*approvals.effect(responder), *questions.effect(responder, request, is_several=True)]
     return modals.modal(
         "Retry failed?",
-        sections(filter(None, [head, *map(_line, again), rest, needs])),
+        [section(head), *effect, *sections(filter(None, [*map(_line, again), rest]))],
         callback_id=ids.BULK_RETRY_VIEW,
-        submit=f"Ask again ({len(again)})" if policy.approval else in_title(bulk, " again"),
-        metadata=json.dumps({"id": bulk.id, "to": destination}),
+        submit=f"Ask again ({len(again)})" if needs else in_title(bulk, " again"),
+        metadata=json.dumps({"id": bulk.id, "to": to}),
     )
 
 

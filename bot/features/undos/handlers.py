@@ -38,7 +38,7 @@ async def _question(context: Context, action_id: str, part: str, *, is_in_home: 
         await responses.refresh_cards(context, view.subject)  # which show what they no longer do
         return modals.notice("Undo", f"{runs.heading(shown, view)}{undo_state.summary(shown, view)}.")
     undone_by, on = shown.undo.responder, {action.object_id: shown.target or ()}
-    policy = await subjects.policy(context.core, view.subject, undone_by)
+    policy, _ = await subjects.policy_and_able(context.core, view.subject, undone_by)
     ends = [one for one in await in_force_on(context, on, undone_by) if action.id in one.actions]
     now, login = context.services.clock_ms(), context.person.login
     return views.undo_view(shown, view, policy, ends, now, login, part=part, is_in_home=is_in_home)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from bot.block_kit import ids, names
 from bot.block_kit.elements import actions, button_element
@@ -71,7 +71,8 @@ def confirm(
     ]
     value = button(intent_of("run", request, view))
     run = button_element(deed(request, responder, DEED_LIMIT), ids.RUN, value, style=style(responder))
-    blocks.append(actions(run, _dismiss(view.subject, button)))
+    cancel = button_element("Cancel", ids.DISMISS, button(Intent("dismiss", view.subject.id)))
+    blocks.append(actions(run, cancel))
     return Message(f"Run {names.shown(responder)} on {_target(view)}?", tuple(blocks))
 
 
@@ -323,10 +324,6 @@ def with_reasons(text: str, head: str, refused: Sequence[tuple[str, str]], *more
 
 def reason_shown(reason: str) -> str:
     return in_own_time(foreign(defang_indicators(said(reason)), REASON_LIMIT)) or "no reason was given"
-
-
-def _dismiss(subject: Subject, button: ButtonIds, label: str = "Cancel") -> dict[str, Any]:
-    return button_element(label, ids.DISMISS, button(Intent("dismiss", subject.id)))
 
 
 def outcome(response: BulkAnswer) -> Message:
