@@ -232,7 +232,8 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
     extension = undo_state.later_end(action)
     (review,) = bulk_buttons(action.bulk or "", extension, button)
     if extension is not None:
-        what, needs = asks_to_keep(action, extension, len(waiting)), undo_state.needed([extension])
+        ends = [end for run, _ in waiting if (end := undo_state.later_end(run)) is not None]
+        what, needs = asks_to_keep(action, extension, len(waiting)), undo_state.needed(ends)
     else:
         deed = f"*{runs.name(action)} on {count(len(waiting), 'target')}{undo_state.for_how_long(action)}?*"
         what, needs = f"{deed} · {person_name(action.created_by)}", decision_on_all([run for run, _ in waiting])
@@ -410,7 +411,8 @@ def effect(responder: OfferedResponder | None) -> list[Block]:
     policy = responder.policy if responder is not None else None
     does = (policy.confirm if policy is not None else "") or (responder.description if responder is not None else "")
     sends = questions.sends_to(policy) if policy is not None else ""
-    return [context("\n".join(filter(None, [foreign(does, POLICY_LIMIT, lines=True), sends])))] if does else []
+    said = "\n".join(filter(None, [foreign(does, POLICY_LIMIT, lines=True), sends]))
+    return [context(said)] if said else []
 
 
 def _missing(action: Action) -> str:

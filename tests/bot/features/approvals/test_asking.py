@@ -722,26 +722,29 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
 
 async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_path: Path) -> None:
     async with asking(tmp_path, FREE) as env:
-        bulk, _ = await bulk_of(env, "anna", [4, 3])
-        await env["anna"].sees(message_in(SOC, "2 wait for approval"))
+        bulk, _ = await bulk_of(env, "anna", [4, 3, 2])
+        await env["anna"].sees(message_in(SOC, "3 wait for approval"))
         ids_ = [entry.action.id for entry in bulk.actions if entry.action]
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve_bulk(bulk.id, ids_)
-            told = await env["anna"].sees(direct_message("2 in force until"))
-            undo = (await bot.as_user("anna").action(ids_[0])).undo
+            told = await env["anna"].sees(direct_message("3 in force until"))
+            undo = (await bot.as_user("anna").action(ids_[1])).undo
             assert undo is not None
             assert undo.at is not None
-            asked = await bot.as_user("anna").extend_measure(ids_[0], later := undo.at + 240 * MINUTE_MS)
-            assert asked.undo is not None
-            assert asked.undo.extension is not None
-            await bot.as_user("ben").approve(ids_[0], extension_id=asked.undo.extension.id)
-        in_force = f"2 in force (the first until <!date^{undo.at // 1000}^", f", the last until <!date^{later // 1000}^"
+            for one in (ids_[0], ids_[2]):  # so that neither the first nor the last of the bulk ends first
+                asked = await bot.as_user("anna").extend_measure(one, later := undo.at + 240 * MINUTE_MS)
+                assert asked.undo is not None
+                assert asked.undo.extension is not None
+                await bot.as_user("ben").approve(one, extension_id=asked.undo.extension.id)
+        in_force = f"3 in force (the first until <!date^{undo.at // 1000}^", f", the last until <!date^{later // 1000}^"
         for message in (message_in(SOC, *in_force), direct_message(*in_force)):
             told = await env["anna"].sees(message)
         form = await env["anna"].confirms("Extend all", told, longer="+15 minutes")
         assert f'"last: <!date^{later // 1000 + 15 * 60}^' in text_of(form)
-        await env["anna"].reads("Asked for on 2 targets.")
+        await env["anna"].reads("Asked for on 3 targets.")
         await env["ben"].sees(direct_message("for 15 minutes longer", f"answer by <!date^{undo.at // 1000}^"))
+        await env["ben"].open_home()
+        await env["ben"].sees(app_home(f"113[.]2 · 1 approval, answer by <!date^{undo.at // 1000}^"))
 
 
 async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and_later_who_undid_it(
@@ -852,7 +855,9 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         assert ids.BULK_RETRY not in text_of(await env["ben"].sees(direct_message(over)))
         await env["anna"].presses("Retry failed", message)
         form = await env["anna"].sees(modal("*Run Isolate again on 2 targets for 1 hour?*"))
-        assert "Each starts after 1 approval." in text_of(form)
+        assert "Each is checked by itself and starts after 1 approval by ben; until then *Withdraw all*" in text_of(
+            form
+        )
         assert form["submit"]["text"] == "Ask again (2)"
         await env["anna"].submits(form)
         await env["anna"].sees(modal("Asked", "2 wait for approval", without="Started"))
