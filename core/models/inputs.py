@@ -276,8 +276,10 @@ class AlertUpdate(FieldsUpdate):
     external_link: str | None = None
     follow: bool | None = None
     status: AlertStatus | None = None
-    assignee: str | None = Field(None, max_length=254, description="a login; null or an empty text for nobody")
-    summary: str | None = Field(None, description="why it is closed; a change of the status without it clears it")
+    assignee: str | None = Field(None, max_length=254)
+    """A login; null or an empty text for nobody."""
+    summary: str | None = None
+    """Why it is closed; a change of the status without it clears it."""
     case_template: str | None = None
     artifacts: list[Annotated[ArtifactsInput, UntilErrorLimit]] | None = Field(None, max_length=MAX_ARTIFACTS)
 
@@ -300,7 +302,8 @@ class CaseUpdate(FieldsUpdate):
 
     start_date: Millis | None = None
     end_date: Millis | None = None
-    owner: str | None = Field(None, description="a login; an empty text for nobody")
+    owner: str | None = None
+    """A login; an empty text for nobody."""
     flag: bool | None = None
     status: CaseStatus | None = None
     resolution_status: str | None = None
@@ -317,7 +320,8 @@ class TaskUpdate(Input):
     order: Order | None = None
     status: TaskStatus | None = None
     flag: bool | None = None
-    owner: str | None = Field(None, description="a login; an empty text for nobody")
+    owner: str | None = None
+    """A login; an empty text for nobody."""
     start_date: Millis | None = None
     end_date: Millis | None = None
     due_date: Millis | None = None
@@ -398,31 +402,25 @@ NOTE_LIMIT = 500  # characters
 class OverrideInput(Input):
     """Override protection and rates, as an org-admin, with another org-admin's approval."""
 
-    reason: str = Field(
-        min_length=1, max_length=NOTE_LIMIT, pattern=r"\S", description="why, for anybody who looks at it later"
-    )
+    reason: str = Field(min_length=1, max_length=NOTE_LIMIT, pattern=r"\S")
+    """Why, for anybody who looks at it later."""
 
 
 class RunOptions(Input):
     """What a run and a bulk have in common."""
 
-    responder_id: Text = Field(description="the responder's id, or its name")
-    engine_id: str | None = Field(None, description="the engine to run it; default: the first that can")
-    parameters: dict[str, Any] = Field(
-        default_factory=dict, description="the responder's inputs; any object, if it declares none"
-    )
-    only_if_idle: bool = Field(False, description="409 if the same responder is still open on the object")
-    undo_after_minutes: int | None = Field(
-        None,
-        ge=0,
-        le=MAX_UNDO_MINUTES,
-        description="minutes from its success until core undoes it; 0: never; default: as the settings say",
-    )
-    note: str = Field(
-        "",
-        max_length=NOTE_LIMIT,
-        description="why, for everybody who sees the run; with breakGlass, its reason is the note",
-    )
+    responder_id: Text
+    """The responder's id, or its name."""
+    engine_id: str | None = None
+    """The engine to run it; default: the first that can."""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """The responder's inputs; any object, if it declares none."""
+    only_if_idle: bool = False
+    """Whether it is a 409 if the same responder is still open on the object."""
+    undo_after_minutes: int | None = Field(None, ge=0, le=MAX_UNDO_MINUTES)
+    """Minutes from its success until core undoes it; 0: never; default: as the settings say."""
+    note: str = Field("", max_length=NOTE_LIMIT)
+    """Why, for everybody who sees the run; with `breakGlass`, its reason is the note."""
 
     def said(self) -> dict[str, str]:
         """The fields that people read and the responder doesn't get; secrets are removed from them, as from reports."""
@@ -432,70 +430,65 @@ class RunOptions(Input):
 class RunTarget(Input):
     """An object to run a responder on."""
 
-    object_type: Kind = Field(description="the kind of the object to run it on")
-    object_id: str = Field(description="the object's id, `~` and digits")
-    target: Annotated[list[Reference], BeforeValidator(in_a_list)] = Field(
-        default_factory=list,
-        max_length=MAX_TARGETS,
-        description="the artifacts that it is to act on, by id or data, where several fit; a text or a list",
-    )
+    object_type: Kind
+    """The kind of the object to run it on."""
+    object_id: str
+    """The object's id, `~` and digits."""
+    target: Annotated[list[Reference], BeforeValidator(in_a_list)] = Field(default_factory=list, max_length=MAX_TARGETS)
+    """The artifacts that it is to act on, by id or data, where several fit; a text or a list."""
 
 
 class RunInput(RunTarget, RunOptions):
     """`POST /api/connector/engine/action`."""
 
-    override: OverrideInput | None = Field(
-        None,
-        alias="breakGlass",
-        description="override protection and rates, as an org-admin; another one has to approve",
-    )
+    override: OverrideInput | None = Field(None, alias="breakGlass")
+    """Override protection and rates, as an org-admin; another one has to approve."""
 
 
 class DrainInput(Input):
     """`POST /api/host/{name}/drain`."""
 
-    core: str = Field("", description="id of the only core to drain; default: all cores of the host")
+    core: str = ""
+    """The id of the only core to drain; default: all cores of the host."""
 
 
 class UndoInput(Input):
     """`POST /api/connector/engine/action/{id}/undo`."""
 
-    parameters: dict[str, Any] = Field(
-        default_factory=dict,
-        description="inputs of the responder that undoes it; default: the run's own, by name",
-    )
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """Inputs of the responder that undoes it; default: the run's own, by name."""
 
 
 class UndoTimeInput(Input):
     """`PATCH /api/connector/engine/action/{id}/undo`."""
 
-    undo_after_minutes: int = Field(
-        ge=0, le=MAX_UNDO_MINUTES, description="minutes from now until core undoes it; 0: never"
-    )
+    undo_after_minutes: int = Field(ge=0, le=MAX_UNDO_MINUTES)
+    """Minutes from now until core undoes it; 0: never."""
 
 
 class EndInput(Input):
     """`POST /api/connector/engine/measure/{id}/extend` and `.../shorten`."""
 
-    until: Millis | None = Field(None, description="when core is to undo it; null for not by itself")
-    note: str = Field("", max_length=NOTE_LIMIT, description="why, for whoever decides on it")
+    until: Millis | None = None
+    """When core is to undo it; null for not by itself."""
+    note: str = Field("", max_length=NOTE_LIMIT)
+    """Why, for whoever decides on it."""
 
 
 class EndsInput(Input):
     """`POST /api/connector/engine/measure/_extend`."""
 
-    ends: dict[str, Millis | None] = Field(
-        min_length=1, max_length=MAX_TARGETS, description="by id when core is to undo it; null for not by itself"
-    )
-    note: str = Field("", max_length=NOTE_LIMIT, description="why, for whoever decides on it")
+    ends: dict[str, Millis | None] = Field(min_length=1, max_length=MAX_TARGETS)
+    """By id, when core is to undo it; null for not by itself."""
+    note: str = Field("", max_length=NOTE_LIMIT)
+    """Why, for whoever decides on it."""
 
 
 class MarkEndedInput(Input):
     """`POST /api/connector/engine/measure/{id}/end`."""
 
-    reason: str = Field(
-        min_length=1, max_length=NOTE_LIMIT, pattern=r"\S", description="how you know, for whoever looks at it later"
-    )
+    reason: str = Field(min_length=1, max_length=NOTE_LIMIT, pattern=r"\S")
+    """How you know, for whoever looks at it later."""
 
 
 class BulkInput(RunOptions):

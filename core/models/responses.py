@@ -47,9 +47,9 @@ class ArtifactTarget(ApiModel):
     """What an observable names (core/docs/guards.md#notations)."""
 
     kind: TargetKind | None = Field(None, exclude_if=_is_absent)
-    """None if it names nothing."""
+    """Absent if it names nothing."""
     value: str | None = Field(None, exclude_if=_is_absent)
-    """Its canonical form; None where that is `data`."""
+    """Its canonical form; absent where that is `data`."""
     problem: str | None = Field(None, exclude_if=_is_absent)
     """Why it names nothing, as a sentence without its full stop."""
 
@@ -77,7 +77,7 @@ class Artifact(StoredModel):
     type_: Literal["case_artifact"] = Field("case_artifact", alias="_type")
     data_type: str
     data: str | None = Field(None, exclude_if=_is_absent)
-    """None for a file."""
+    """Absent for a file."""
     attachment: Attachment | None = Field(None, exclude_if=_is_absent)
     target: ArtifactTarget | None = Field(None, exclude_if=_is_absent)
     start_date: Millis | None = None
@@ -129,16 +129,16 @@ class Alert(StoredModel):
     artifacts: list[Artifact]
     similar_cases: list[Any] = Field(default_factory=list)
     count: int | None = Field(None, exclude_if=_is_absent)
-    """How often its source has sent it; None for once."""
+    """How often its source has sent it; absent for once."""
     last_date: Millis | None = Field(None, exclude_if=_is_absent)
-    """When its source sent it last; None if it did so once."""
+    """When its source sent it last; absent if it did so once."""
     resolved_by: str | None = Field(None, exclude_if=_is_absent)
     """The source that says it is over."""
     severity_before: Severity | None = Field(None, exclude_if=_is_absent)
     """What it was before its source raised it last."""
     raised_at: Millis | None = Field(None, exclude_if=_is_absent)
     source_severity: Severity | None = Field(None, exclude_if=_is_absent)
-    """The highest that its source has said; None where no person has set another."""
+    """The highest that its source has said; absent where no person has set another."""
     closed_by: str | None = Field(None, exclude_if=_is_absent)
     closed_at: Millis | None = Field(None, exclude_if=_is_absent)
     """Who made it `Ignored`, and when, while it is."""
@@ -259,14 +259,14 @@ class Vote(ApiModel):
     clearance: Level | None = None
     """The lower one of the key's and the person's then, and it counts while this and the person's now cover the run.
 
-    None for an own key without a clearance, which nothing binds.
+    Absent for an own key without a clearance, which nothing binds.
     """
 
 
 class Approval(ApiModel):
     """The approvals that an action needs before it is dispatched, and those that it has.
 
-    `votes` has the votes of `approved_by` with their times, and the denial if there is one.
+    `votes` has the votes of `approvedBy` with their times, and the denial if there is one.
     """
 
     needed: int
@@ -319,7 +319,7 @@ class EngineLoad(ApiModel):
 
 
 class CoreEntry(ApiModel):
-    """A core of a host. `lease_until` is by the clock of that host."""
+    """A core of a host. `leaseUntil` is by the clock of that host."""
 
     id: str
     version: str
@@ -351,7 +351,7 @@ class Extension(ApiModel):
     asked_by: Named
     asked_at: Millis
     at: Millis | None = None
-    """When core would undo it (ms); None: never."""
+    """When core would undo it (ms); absent: never."""
     note: str | None = None
     """Why, as who asked said."""
     request: ObjectId | None = None
@@ -360,21 +360,22 @@ class Extension(ApiModel):
     targets: list[ObjectId] = Field(default_factory=list)
     """What it is for, of what the action has left in force."""
     outcome: Literal["approved", "denied", "cancelled", "expired", "lapsed"] | None = None
-    """None while it waits. `lapsed`: all of it was undone before, or given another time."""
+    """Absent while it waits. `lapsed`: all of it was undone before, or given another time."""
     ended_by: Named | None = None
     """Who denied or cancelled it."""
     message: str | None = None
     """Why."""
     denied_by: Named | None = None
-    """Who denied the one before it, and (`denied_why`) why."""
+    """Who denied the one before it."""
     denied_why: str | None = None
     replaces: ObjectId | None = None
-    """The single one that waited until this took its place, and (`asked_before`) who asked for that."""
+    """The single one that waited until this took its place."""
     asked_before: Named | None = None
+    """Who asked for that."""
 
 
 class EndChange(ApiModel):
-    """Who changed when core undoes an action, from when to when; None: not by itself."""
+    """Who changed when core undoes an action, from when to when; absent: not by itself."""
 
     by: Named
     at: Millis
@@ -386,10 +387,10 @@ class UndoState(ApiModel):
     """How far what is in force is undone."""
 
     status: Literal["available", "waiting", "running", "undone", "failed", "replaced"] | None = None
-    """None unless the action has succeeded.
+    """Absent unless the action has succeeded.
 
     `waiting`: it was due and refused, which `message` says, and core tries again. `replaced`: another run keeps the
-    same in force for longer. `undone` without `action_id`: somebody marked it as ended, and `message` says why.
+    same in force for longer. `undone` without `actionId`: somebody marked it as ended, and `message` says why.
     """
     at: Millis | None = None
     """When core undoes it, or should have (ms)."""
@@ -397,7 +398,7 @@ class UndoState(ApiModel):
     """The newest run that is to undo it."""
     message: str | None = None
     approved_until: Millis | None = None
-    """The latest time that was approved (ms); None if the run needed no approval, or was approved without end."""
+    """The latest time that was approved (ms); absent if the run needed no approval, or was approved without end."""
     changed: EndChange | None = None
     """The newest change of `at` that somebody made."""
 
@@ -415,7 +416,7 @@ class Undo(UndoState):
     installed: bool | None = None
     """False if it was not when the run was asked for; it undoes the run once it is."""
     after_minutes: int | None = None
-    """How many minutes after its success core undoes it, as requested; None: never."""
+    """How many minutes after its success core undoes it, as requested; absent: never."""
     extension: Extension | None = None
     """The newest one that was asked for."""
 
@@ -437,9 +438,9 @@ class InForce(InForceState):
 
     id: ObjectId
     target: ObjectId | None = None
-    """The artifact, as in the action's `target`; None for all of the object."""
+    """The artifact, as in the action's `target`; absent for all of the object."""
     undo: UndoState | None = None
-    """None if nothing undoes it."""
+    """Absent if nothing undoes it."""
 
 
 class MeasureOfRun(InForceState):
@@ -466,13 +467,14 @@ class Reader(ApiModel):
 
     name: str
     at: Millis | None = None
-    """When it first read the list since (ms); None: not yet."""
+    """When it first read the list since (ms); absent: not yet."""
 
 
 class Action(Identified):
     """One run of a responder on one object (core/docs/http-interface.md#action)."""
 
     responder_id: str
+    """What runs, as are name and definition; final when the action is created."""
     responder_name: Named
     responder_title: SkipJsonSchema[str] = Field("", exclude=True)
     """The responder's title; set in documents only."""
@@ -491,36 +493,47 @@ class Action(Identified):
     """The same that was denied before this was asked for, while this waits for approval; set in documents only."""
     responder_definition: str
     engine_id: str
+    """The name of the engine that runs it."""
     engine_job_id: str
+    """The engine's own id of the job; `""` while a remote engine has not told it."""
     object_type: str
+    """`Alert`, `Case`, `Task`, `Log` or `Observable`."""
     object_id: ObjectId
+    """The object it runs on."""
     target: list[TargetArtifact] | None = None
-    """What it acts on, of several any; None if nobody knows: then it may act on anything in its object."""
+    """What it acts on, of several any; absent if nobody knows: then it may act on anything in its object."""
     status: ActionStatus
     outcome: Outcome | None = None
-    """None until the end."""
+    """How it ended, `cancelled` before it was dispatched, `stopped` after; absent until then."""
     start_date: Millis
+    """When core accepted it."""
     dispatched_at: Millis | None = None
-    """When it was handed to its engine, after approval and waiting; None before it runs."""
+    """When it was handed to its engine, so that `endDate - dispatchedAt` is the run's own duration; absent before."""
     end_date: Millis | None = None
+    """When it ended; absent until then."""
     ended_by: Named | None = None
     """Who denied, cancelled or stopped it."""
     operations: str
+    """A JSON array as a string: what the responder changed; `"[]"` until the end."""
     parameters: str | None = None
-    """JSON of the requester's parameters, without secrets."""
+    """A JSON object as a string: what the requester gave, without secrets."""
     report: str
+    """A JSON object as a string; `"{}"` until the end."""
     created_by: Named
+    """Who asked for it."""
     created_at: Millis
     note: str | None = None
-    """The requester's reason."""
+    """Why, as the requester said, or the reason of `breakGlass`; the responder doesn't get it."""
     approval: Approval | None = None
+    """Absent if its policy asks for none."""
     override: Override | None = Field(None, alias="breakGlass")
+    """Absent if no rules were overridden."""
     bulk: ObjectId | None = None
     """The bulk that it belongs to, if it was started with others."""
     undo: Undo | None = None
-    """None if its responder has none, and for an undo itself."""
+    """Absent if its responder has none, and for an undo itself."""
     measure: MeasureOfRun | None = None
-    """None until it has ended, and if it has left nothing in force."""
+    """Absent until it has ended, and if it has left nothing in force."""
     undoes: ObjectId | None = None
     """The action that it undoes."""
     readers: list[Reader] | None = None
@@ -539,7 +552,7 @@ class MeasureRun(ApiModel):
     since: Millis
     """When it was dispatched, or asked for."""
     until: Millis | None = None
-    """When core undoes it, or should have; None: not by itself."""
+    """When core undoes it, or should have; absent: not by itself."""
 
 
 class Measure(MeasureRun):
@@ -558,10 +571,10 @@ class Measure(MeasureRun):
     object_type: str
     object_id: ObjectId
     target: list[TargetArtifact] | None = None
-    """The only one; None if nobody knows what it acts on in its object."""
+    """The only one; absent if nobody knows what it acts on in its object."""
     note: str | None = None
     undo: Undo | None = None
-    """None if nothing undoes it."""
+    """Absent if nothing undoes it."""
     readers: list[Reader] | None = None
     """As of the action."""
     clearance: Level | None = Field(None, exclude_if=_is_absent)
@@ -613,7 +626,7 @@ class BulkCounts(ApiModel):
     severity: int | None = None
     """The highest of the alerts and cases that they run on."""
     undo_after_minutes: int | None = None
-    """How long what they do lasts; 0: until somebody undoes it; None: nothing undoes it."""
+    """How long what they do lasts; 0: until somebody undoes it; absent: nothing undoes it."""
     timed: int = 0
     """Actions that core is to undo by itself."""
     release_at: Millis | None = None
@@ -630,9 +643,9 @@ class BulkCounts(ApiModel):
     not_released: int = 0
     """Actions whose timed undo failed or waits."""
     free_at: Millis | None = None
-    """When the rates that refused a target are free again (ms); None if they are, or if runs that wait decide that."""
+    """When the rates that refused a target are free again; absent if they are, or if runs that wait decide that."""
     approved_by: list[Named] = Field(default_factory=list)
-    """Who have approved runs of it, each once; of them and `undone_by` the first 20."""
+    """Who have approved runs of it, each once; the first 20, as of `undoneBy`."""
     undone_by: list[Named] = Field(default_factory=list)
     """Who have undone runs of it, or marked them as ended; not core, by itself."""
     retried_by: ObjectId | None = None
@@ -665,19 +678,20 @@ class Policy(ApiModel):
     confirm: str = ""
     approval: int = 0
     run_by: list[Named] | None = None
-    """Logins and `@groups` of the settings; None for everybody who may run responders. So is `approve_by`."""
+    """Logins and `@groups` of the settings; absent for everybody who may run responders."""
     approve_by: list[Named] | None = None
+    """Likewise."""
     ask: list[str] | None = None
     """The Slack user groups and people who are asked to approve, in place of whoever may."""
     rate: list[str] | None = None
-    """Such as `5/1h`; so is `rate_per_target`."""
+    """Such as `5/1h`."""
     rate_per_target: list[str] | None = None
     undo: str | None = None
     """The name of the responder that undoes a run of it."""
     undo_title: str | None = None
     """That one's title."""
     undo_after_minutes: int | None = None
-    """How many minutes after its success core undoes a run; None: never."""
+    """How many minutes after its success core undoes a run; absent: never."""
     allow_permanent: bool | None = None
     """Whether a run may request a longer time, or no end."""
     contains: bool | None = None
@@ -685,7 +699,7 @@ class Policy(ApiModel):
     is_undo: bool | None = None
     """True if its runs undo those of another responder."""
     sends_to: list[str] | None = None
-    """Of one that only reads or tells: the hosts that its settings name as where it sends; None if it may act."""
+    """Of one that only reads or tells: the hosts that its settings name as where it sends; absent if it may act."""
 
 
 class AuditRow(ApiModel):
@@ -753,7 +767,7 @@ class OfferedResponder(ApiModel):
     approvers: list[Named] | None = None
     """Who in Slack may approve a run that the caller asks for, at most ten; absent without any, or without need."""
     recent_runs: int | None = None
-    """How many of the newest runs are of it, by which menus put first what is used most."""
+    """How many of the newest 300 runs are of it, by which menus put first what is used most."""
 
     @property
     def can_run(self) -> bool:
@@ -811,24 +825,26 @@ class Document(ApiModel):
     """
 
     id: ObjectId
+    """The alert or case: the `rootId` of the events."""
     deleted: bool = False
-    """The case is deleted; without `alert` and `case` the object doesn't exist any more."""
+    """Whether the case is deleted."""
     alert: Alert | None = Field(None, exclude_if=_is_absent)
     case: Case | None = Field(None, exclude_if=_is_absent)
     case_tlp: Level | None = Field(None, exclude_if=_is_absent)
     """Of an alert in a case: that of the case, which runs on its artifacts get with them; red for one that is gone."""
     alert_ids: list[ObjectId] = Field(default_factory=list)
-    """The first alerts that became this case or were merged into it."""
+    """The first 20 alerts that became this case or were merged into it."""
     tasks: list[Task] = Field(default_factory=list)
     logs: list[Log] = Field(default_factory=list)
     artifacts: list[Artifact] = Field(default_factory=list)
+    """Each with the highest `tlp` of its own and of the alerts that have it."""
     other_artifacts: list[Artifact] = Field(default_factory=list)
     """The other artifacts of the case, also of an alert's case, which texts may repeat."""
     actions: list[Action] = Field(default_factory=list)
     action_counts: dict[ObjectId, int] = Field(default_factory=dict)
-    """How many actions each object has in all; of many only the open and the newest are in `actions`."""
+    """How many actions each object has in all; in `actions` are its open and its newest, 30 at most."""
     shortened: list[ObjectId] = Field(default_factory=list)
-    """The actions whose report, operations or parameters are shortened here."""
+    """The actions whose report, operations or parameters are not whole here."""
     unreadable: list[ObjectId] = Field(default_factory=list)
     """Objects and actions that are left out because their stored JSON is damaged."""
     policies: dict[str, Policy] = Field(default_factory=dict)
@@ -840,14 +856,18 @@ class Document(ApiModel):
     asked: dict[ObjectId, list[Artifact]] = Field(default_factory=dict)
     """By action on an alert that waits for approval: the artifacts that it gets, even if the alert has changed."""
     already: dict[ObjectId, list[Measure]] = Field(default_factory=dict)
-    """By action that waits for approval or is in force: what else is on its targets, for what its undo undoes too.
+    """By action that waits for approval or is in force: what else is in force on its targets, as the key may see.
 
-    Of one that waits also what waits to act on them.
+    Of one that waits also at most ten that wait to act on them, the newest first (`asked`), and what has run since that
+    undoes it there (`ended`).
     """
     denied: dict[ObjectId, Action] = Field(default_factory=dict)
     """By action that waits for approval: the newest before it that was denied, of its responder on its target."""
     may_decide: dict[ObjectId, list[SlackUsers]] = Field(default_factory=dict)
-    """By action that waits for approval, or whose extension does: who in Slack may decide, at most ten."""
+    """By action that waits for approval, or whose extension does: who in Slack may decide now.
+
+    At most ten, those who decided last first.
+    """
     responders: dict[ObjectId, list[OfferedResponder]] = Field(default_factory=dict)
     """By object, if they were asked for: all responders with verdict, reasons and policy."""
     artifact_responders: dict[ObjectId, list[str]] = Field(default_factory=dict)

@@ -1,20 +1,27 @@
 """The OpenAPI 3.1 document of core's interface, made from the endpoints and models, and a page that shows it."""
 
+import ast
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
 from http import HTTPStatus
+from inspect import cleandoc, getsource
+from itertools import pairwise
+from sys import modules
 from typing import Any
 
 from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import ModelSchema
 from starlette.responses import Response
 
 from core.api.http.endpoint import Endpoint, Request, json_response
 from core.api.http.errors import ERRORS
 from core.api.http.requests import has_required_fields
 from core.models import KINDS, Input
+from core.models.base import ApiModel
 
 _REF = "#/components/schemas/{model}"
 _ALWAYS = (400, 405, 413, 500, 503)
@@ -202,7 +209,34 @@ def _schema(shape: Any, mode: Any, schemas: dict[str, Any]) -> dict[str, Any]:
 
 @cache  # a model is in many operations
 def _json_schema(shape: Any, mode: Any) -> Mapping[str, Any]:
-    return TypeAdapter(shape).json_schema(ref_template=_REF, mode=mode)
+    return TypeAdapter(shape).json_schema(ref_template=_REF, schema_generator=_WithDocstrings, mode=mode)
+
+
+class _WithDocstrings(GenerateJsonSchema):
+    """Describes each field by the docstring below it. Pydantic would read these at each start."""
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        found = super().model_schema(schema)
+        model = schema["cls"]
+        for parent in reversed([parent for parent in model.__mro__ if issubclass(parent, ApiModel)]):
+            for name, text in _docstrings(parent.__module__).get(parent.__name__, {}).items():
+                described = found["properties"].get(model.model_fields[name].alias, {})
+                unit = described.get("description")
+                described["description"] = f"{text} ({unit})" if unit else text
+        return found
+
+
+@cache
+def _docstrings(module: str) -> Mapping[str, Mapping[str, str]]:
+    """By class of a module, the docstrings of its fields."""
+    found: dict[str, dict[str, str]] = {}
+    classes = (node for node in ast.parse(getsource(modules[module])).body if isinstance(node, ast.ClassDef))
+    for model in classes:
+        for pair in pairwise(model.body):
+            match pair:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found.setdefault(model.name, {})[name] = cleandoc(text)
+    return found
 
 
 def _input_names(model: type[Input]) -> Iterable[str]:

@@ -59,7 +59,19 @@ async def test_inputs_are_described(core: RunningCore) -> None:
     assert kind["schema"]["enum"] == ["alert", "case", "case_task", "case_task_log", "case_artifact"]
     run = found["components"]["schemas"]["RunInput"]["properties"]
     assert [name for name, schema in run.items() if not schema.get("description")] == []
+    assert run["objectId"]["description"] == "The object's id, `~` and digits.", "a field that is inherited"
     assert [o["summary"] for o in operations if re.search(r"\b[Aa] [aeiou]", o["summary"])] == []
+
+
+async def test_fields_of_answers_are_described_by_their_json_names(core: RunningCore) -> None:
+    schemas = (await core.send("GET", "/api/openapi.json", profile=None)).json()["components"]["schemas"]
+    fields = {name: schema.get("properties", {}) for name, schema in schemas.items()}
+    action = fields["Action"]
+    plain = {"responderName", "responderDefinition", "status"}
+    assert {name for name, field in action.items() if not field.get("description")} == plain
+    assert action["startDate"]["description"] == "When core accepted it. (milliseconds since the epoch)"
+    texts = [field.get("description", "") for found in fields.values() for field in found.values()]
+    assert [text for text in texts if re.search(r"\bNone\b|`(?!case_)[a-z]+_[a-z]\w*`", text)] == []
 
 
 async def test_the_page_shows_the_document_and_loads_nothing(core: RunningCore) -> None:
