@@ -14,6 +14,7 @@ import tempfile
 import textwrap
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -57,19 +58,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    _add_try(commands)
-    _add_setup(commands)
-    _add_command(commands, "serve", _serve, "core and bot in one process (the usual installation)")
-    _add_command(commands, "bot", _bot, "serve the bot alone")
-    check = _add_command(
-        commands, "check", _check, "say what is wrong with settings, responders and files; start nothing"
-    )
+    add = partial(core_cli.add_command, commands)
+    _add_try_options(add("try", _try, "try everything on this machine, without a Slack account or settings"))
+    setup = add("setup", _setup, "connect to Slack: ask, try it with an alert, write the settings")
+    for name, text in SETUP_OPTIONS.items():
+        setup.add_argument(f"--{name}", default="", metavar=name.rpartition("-")[2].upper(), help=text)
+    add("serve", _serve, "core and bot in one process (the usual installation)")
+    add("bot", _bot, "serve the bot alone")
+    check = add("check", _check, "say what is wrong with settings, responders and files; start nothing")
     check.add_argument("--schema", action="store_true", help="print the JSON Schema of the settings, for editors")
-    text = "ask the core of these settings whether it is ready, or a bot that runs alone; for probes"
-    _add_command(commands, "health", _health, text)
-    doctor = _add_command(
-        commands, "doctor", _doctor, "check each link between Slack and a responder, and say what to do"
-    )
+    add("health", _health, "ask the core of these settings whether it is ready, or a bot that runs alone; for probes")
+    doctor = add("doctor", _doctor, "check each link between Slack and a responder, and say what to do")
     doctor.add_argument("--manifest", metavar="URL", help="print manifest.yml for HTTP; URL is the bot's address")
     core_cli.register(commands, _open_both)
     core_cli.register_store(commands, _bots_stores)
@@ -89,8 +88,7 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def _add_try(commands: "argparse._SubParsersAction[Any]") -> None:
-    parser = _add_command(commands, "try", _try, "try everything on this machine, without a Slack account or settings")
+def _add_try_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--once", action="store_true", help="run one responder from start to end without a browser, and print each step"
     )
@@ -103,35 +101,20 @@ def _add_try(commands: "argparse._SubParsersAction[Any]") -> None:
     )
 
 
-def _add_setup(commands: "argparse._SubParsersAction[Any]") -> None:
-    parser = _add_command(commands, "setup", _setup, "connect to Slack: ask, try it with an alert, write the settings")
-    for name, text in SETUP_OPTIONS.items():
-        parser.add_argument(f"--{name}", default="", metavar=name.rpartition("-")[2].upper(), help=text)
-
-
-def _add_command(
-    commands: "argparse._SubParsersAction[Any]", name: str, run: Callable[[argparse.Namespace], int], text: str
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-    core_cli.add_config(parser)
-    parser.set_defaults(run=run)
-    return parser
-
-
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > MAX_PORT:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port; give a number from 1 to {MAX_PORT}")
     return int(text)
 
 
-def _run_until_stopped(work: Coroutine[Any, Any, int], *, when_stopped: int = 0) -> int:
+def _run_until_stopped(work: Coroutine[Any, Any, int | None], *, when_stopped: int = 0) -> int | None:
     """Run on the same event loop as core. Returns the exit code of `work`, or `when_stopped` after Ctrl-C or SIGTERM.
 
     Signals are handled from the start, so that none is lost during startup.
     """
     from core.app import stop_signal
 
-    codes: list[int] = []
+    codes: list[int | None] = []
 
     async def until_stopped() -> None:
         working, stopping = asyncio.create_task(work), asyncio.create_task(stop_signal())
@@ -203,7 +186,7 @@ def _require_bot_can_start(settings: "BotSettings", core: "CoreSettings | None" 
 # --- serve, bot -----------------------------------------------------------------------------------------------------
 
 
-def _serve(args: argparse.Namespace) -> int:
+def _serve(args: argparse.Namespace) -> int | None:
     from core.common import logs
 
     bot_settings = _bot_settings(args)
@@ -211,11 +194,10 @@ def _serve(args: argparse.Namespace) -> int:
     _require_bot_can_start(bot_settings, core_settings)
     logs.configure(core_settings.core.log_level)
 
-    async def serve() -> int:
+    async def serve() -> None:
         both = core_and_bot(core_settings, bot_settings, lambda url: core_cli.announce(f"core: {url}"))
         async with both as (core, bot, _), _announcing(bot):
             await core.until_stopped()
-        return 0
 
     return _run_until_stopped(serve())
 
@@ -235,7 +217,7 @@ async def core_and_bot(
             yield core, bot, url
 
 
-def _bot(args: argparse.Namespace) -> int:
+def _bot(args: argparse.Namespace) -> int | None:
     settings = _bot_settings(args)
     if not settings.bot.core_api_key:
         raise ResponderBotError(
@@ -248,12 +230,11 @@ def _bot(args: argparse.Namespace) -> int:
 
     logs.configure(settings.core.log_level)
 
-    async def serve() -> int:
+    async def serve() -> None:
         await _check_key(settings)
         running = _running_bot(settings, settings.bot.core_url, settings.bot.core_api_key)
         async with running as bot, _announcing(bot), systemd.alive():
             await bot.until_ended()
-        return 0
 
     return _run_until_stopped(serve())
 
@@ -344,7 +325,7 @@ async def _open_both(args: argparse.Namespace) -> AsyncIterator[core_cli.OpenDat
 # --- setup ----------------------------------------------------------------------------------------------------------
 
 
-def _setup(args: argparse.Namespace) -> int:
+def _setup(args: argparse.Namespace) -> None:
     from bot import setup
     from core.common import logs
     from core.common.settings_file import DEFAULT_FILE
@@ -361,7 +342,6 @@ def _setup(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         _print("\nStopped before settings were written; run setup again.")
         raise
-    return 0
 
 
 def _wrapped(text: str) -> str:
@@ -453,7 +433,7 @@ def _health(args: argparse.Namespace) -> int:
 # --- doctor ---------------------------------------------------------------------------------------------------------
 
 
-def _doctor(args: argparse.Namespace) -> int:
+def _doctor(args: argparse.Namespace) -> int | None:
     from bot import doctor
 
     if args.manifest:
@@ -478,8 +458,7 @@ def _doctor(args: argparse.Namespace) -> int:
             clearance_of = _links_in_database(local_core) if _is_local_core(settings, local_core) else None
             checks = await doctor.checks(settings, core, _manifest(), now_ms, clearance_of=clearance_of)
         if _is_local_core(settings, local_core):
-            first.extend(await _key_checks(local_core))
-            first.append(await _audit_check(local_core))
+            first.extend(await _database_checks(local_core))
         lines = [*first, *((check.ok, check.name, check.message) for check in checks)]
         for is_well, name, message in lines:
             _print(f"{'ok  ' if is_well else 'FAIL'}  {name}: {message}")
@@ -493,25 +472,18 @@ def _is_local_core(settings: "BotSettings", core: "CoreSettings") -> bool:
     return settings.bot.core_url == _core_url(core)
 
 
-async def _audit_check(core: "CoreSettings") -> tuple[bool, str, str]:
-    """The head of the audit, for whoever copies it away."""
+async def _database_checks(core: "CoreSettings") -> list[tuple[bool, str, str]]:
+    """Which keys nobody uses, and the head of the audit, for whoever copies it away."""
     try:
-        head = await core_cli.audit_head(core)
+        unused, head = await core_cli.keys_and_head(core)
     except ResponderBotError as error:
-        return False, "audit", error.message
-    return True, "audit", f"its head is {head}; copy it away once a week" if head else "it has no rows yet"
-
-
-async def _key_checks(core: "CoreSettings") -> list[tuple[bool, str, str]]:
-    """Which keys nobody uses."""
-    try:
-        unused = [f"{name} of {login}" for login, name in await core_cli.unused_keys(core)]
-    except ResponderBotError as error:
-        return [(False, "keys", error.message)]
-    if not unused:
-        return [(True, "keys", "each was used in the last 90 days, or is new")]
-    sentence = f"nobody has used {some_of(unused, 5)} for 90 days; `responder-bot key revoke LOGIN NAME`"
-    return [(False, "keys", sentence)]
+        return [(False, "database", error.message)]
+    keys = "each was used in the last 90 days, or is new"
+    if unused:
+        names = some_of([f"{name} of {login}" for login, name in unused], 5)
+        keys = f"nobody has used {names} for 90 days; `responder-bot key revoke LOGIN NAME`"
+    audit = f"its head is {head}; copy it away once a week" if head else "it has no rows yet"
+    return [(not unused, "keys", keys), (True, "audit", audit)]
 
 
 def _links_in_database(core: "CoreSettings") -> Callable[[str, str], Coroutine[Any, Any, int | None]]:
@@ -586,7 +558,7 @@ def _manifest() -> Mapping[str, Any]:
 # --- try ------------------------------------------------------------------------------------------------------------
 
 
-def _try(args: argparse.Namespace) -> int:
+def _try(args: argparse.Namespace) -> int | None:
     if args.workspace_only and args.once:
         raise ResponderBotError("bad_request", "--workspace-only runs nothing, so leave out --once or it.")
     if args.state is not None:
@@ -609,7 +581,7 @@ def _card_lines(alert: "Alert") -> list[str]:
     return lines_of({"blocks": card.blocks})
 
 
-def _try_in(args: argparse.Namespace, state: Path) -> int:
+def _try_in(args: argparse.Namespace, state: Path) -> int | None:
     from bot import demo
     from core.common import logs
     from core.common.private_files import make_private

@@ -46,7 +46,9 @@ CardLines = Callable[["Alert"], Sequence[str]]
 AskCore = Callable[[Collection[str]], "Awaitable[ClosedObjects]"]
 
 T = TypeVar("T")
-Run = Callable[[argparse.Namespace], int]
+Run = Callable[[argparse.Namespace], int | None]
+"""A subcommand; returns its exit code if that is another than 0."""
+PeopleTask = Callable[["People", argparse.Namespace], "Coroutine[Any, Any, None]"]
 
 
 class Parser(argparse.ArgumentParser):
@@ -72,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         code = subcommand(args)
         sys.stdout.flush()
-        return code
+        return code or 0
     except ResponderBotError as error:
         _say(error.message, sys.stderr)
         return 2
@@ -118,7 +120,7 @@ def _say(line: str, stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def add_config(parser: argparse.ArgumentParser, default: Any = None) -> None:
+def _add_config(parser: argparse.ArgumentParser, default: Any = None) -> None:
     """Add `--config`. A nested subcommand has SUPPRESS as default, to keep the value of the outer one."""
     parser.add_argument(
         "--config",
@@ -159,12 +161,12 @@ OpenBoth = Callable[[argparse.Namespace], AbstractAsyncContextManager[OpenDataba
 
 
 def register(subparsers: "argparse._SubParsersAction[Any]", open_both: OpenBoth | None = None) -> None:
-    """Add core's subcommands; each sets `run`, which takes the parsed arguments and returns the exit code.
+    """Add core's subcommands; each sets `run`, a `Run`.
 
     Without `open_both` a restore erases nothing.
     """
-    _add(subparsers, "core", _core, "serve core only")
-    _add(subparsers, "init", _init, "make core's database, where one start or another would rather ask")
+    add_command(subparsers, "core", _core, "serve core only")
+    add_command(subparsers, "init", _init, "make core's database, where one start or another would rather ask")
     _register_user(subparsers)
     _register_key(subparsers)
     _register_group(subparsers)
@@ -175,16 +177,16 @@ def register(subparsers: "argparse._SubParsersAction[Any]", open_both: OpenBoth 
     verb("resume", _blocklist_resume, "answer with the lists again, after a restore")
     remove = verb("remove", _blocklist_remove, "take a target off its list; its run is marked as ended")
     remove.add_argument("target", metavar="TARGET", help="an address, domain, URL or hash, as `show` prints it")
-    _add(subparsers, "hosts", _hosts, "list the hosts on which cores run, with what each runs")
+    add_command(subparsers, "hosts", _hosts, "list the hosts on which cores run, with what each runs")
     text = "have the cores of a host take no more runs, and end once theirs have"
-    drain = _add(subparsers, "drain", _drain, text)
+    drain = add_command(subparsers, "drain", _drain, text)
     drain.add_argument("host", nargs="?", default="", metavar="HOST", help="as `hosts` shows it (default: this one)")
     drain.add_argument("--core", default="", metavar="ID", help="only this core of the host")
     drain.add_argument("--cancel", action="store_true", help="have them go on, unless they have ended")
-    backup = _add(subparsers, "backup", _backup, "copy the database while it is in use")
+    backup = add_command(subparsers, "backup", _backup, "copy the database while it is in use")
     backup.add_argument("file", type=Path, metavar="FILE", help="a new file")
     text = "replace the database with a backup; actions open in it end as Failure and are not run"
-    restore = _add(subparsers, "restore", partial(_restore, open_both), text)
+    restore = add_command(subparsers, "restore", partial(_restore, open_both), text)
     text = "made by backup; without FILE, mark what is on PostgreSQL as restored"
     restore.add_argument("file", type=Path, nargs="?", metavar="FILE", help=text)
     restore.set_defaults(erasures=None)
@@ -206,7 +208,7 @@ def register_store(subparsers: "argparse._SubParsersAction[Any]", bots_stores: "
 def register_prune(subparsers: "argparse._SubParsersAction[Any]", open_both: OpenBoth) -> None:
     """Add `prune`, which also deletes what the bot keeps, which core doesn't know."""
     text = "delete now what [retention] lets go, and print how much"
-    prune = _add(subparsers, "prune", partial(_prune, open_both), text)
+    prune = add_command(subparsers, "prune", partial(_prune, open_both), text)
     prune.add_argument("--dry-run", action="store_true", help="only print how much it would delete")
 
 
@@ -232,7 +234,8 @@ def register_erase(subparsers: "argparse._SubParsersAction[Any]", open_both: Ope
 
 def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     verb = _group(subparsers, "user", "add, list, change, disable, enable and link users")
-    add = verb("add", _user_add, "add a user; prints the API key, which can't be shown again")
+    text = "add a user; prints the API key, which can't be shown again"
+    add = verb("add", _with_people(_user_add, can_make=True), text)
     add.add_argument("login", metavar="LOGIN", help="without @, user_domain of the settings is added")
     profiles = (
         "analyst runs responders; org-admin also makes case templates; read-only looks; auditor also reads the"
@@ -244,7 +247,7 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     add.add_argument("--group", metavar="NAME", action="append", default=[], help="a group to put them into")
     seen = "the highest TLP that they may see and act on in Slack"
     add.add_argument("--clearance", choices=CLEARANCES, default="amber", help=f"{seen} (default: amber)")
-    verb("list", _user_list, "list all users")
+    verb("list", _with_people(_user_list), "list all users")
     ended = "{login} no longer has access; `responder-bot user enable {login}` gives it back."
     back = "{login} has access again, with the key of before; `responder-bot user key {login}` makes a new one."
     alone = "{login} is not linked to anybody in Slack any more."
@@ -257,7 +260,7 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
         ("unlink", unlink, "remove the link to a Slack person"),
     ):
         verb(name, task, text).add_argument("login", metavar="LOGIN")
-    key = verb("key", _user_key, "print a new API key; the old one stops working")
+    key = verb("key", _with_people(_user_key), "print a new API key; the old one stops working")
     key.add_argument("login", metavar="LOGIN")
     key.add_argument("--keep-old", action="store_true", help="let the old one work for seven days more")
     text = "{login} has the profile {profile} from now on."
@@ -265,7 +268,7 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
     profile = verb("profile", task, "change a user's profile")
     profile.add_argument("login", metavar="LOGIN")
     profile.add_argument("--profile", required=True, choices=PROFILES, help=profiles)
-    clearance = verb("clearance", _user_clearance, "change what a user may see and act on in Slack")
+    clearance = verb("clearance", _with_people(_user_clearance), "change what a user may see and act on in Slack")
     clearance.add_argument("login", metavar="LOGIN")
     clearance.add_argument("--clearance", required=True, choices=CLEARANCES, help=seen)
     task = _reporting(lambda people, args: people.link(args.login, args.slack_id), "{login} is linked to {slack_id}.")
@@ -276,7 +279,7 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
 
 def _register_key(subparsers: "argparse._SubParsersAction[Any]") -> None:
     verb = _group(subparsers, "key", "add, list and revoke further API keys of users")
-    add = verb("add", _key_add, "print a further API key of a user; those that there are go on working")
+    add = verb("add", _with_people(_key_add), "print a further API key of a user; those that there are go on working")
     add.add_argument("login", metavar="LOGIN")
     add.add_argument("name", metavar="NAME", help="a word of small letters, such as nightly")
     add.add_argument("--expires", type=_day, metavar="DAY", help="the first day on which it no longer works (UTC)")
@@ -284,8 +287,8 @@ def _register_key(subparsers: "argparse._SubParsersAction[Any]") -> None:
     add.add_argument("--clearance", choices=CLEARANCES, help=text)
     text = "an address or network that it may come from, such as 192.0.2.0/24; may be given more than once"
     add.add_argument("--address", metavar="NETWORK", action="append", default=[], help=text)
-    verb("list", _key_list, "list a user's keys").add_argument("login", metavar="LOGIN")
-    revoke = verb("revoke", _key_revoke, "end a key at once")
+    verb("list", _with_people(_key_list), "list a user's keys").add_argument("login", metavar="LOGIN")
+    revoke = verb("revoke", _with_people(_key_revoke), "end a key at once")
     revoke.add_argument("login", metavar="LOGIN")
     revoke.add_argument("name", metavar="NAME", help="as `key list` shows it")
 
@@ -302,7 +305,7 @@ def _register_group(subparsers: "argparse._SubParsersAction[Any]") -> None:
         parser = verb(name, task, text)
         parser.add_argument("group", metavar="GROUP", help="a word of small letters, such as containment")
         parser.add_argument("login", metavar="LOGIN")
-    verb("list", _group_list, "list all groups with their members")
+    verb("list", _with_people(_group_list), "list all groups with their members")
 
 
 def register_source(subparsers: "argparse._SubParsersAction[Any]", card_lines: "CardLines") -> None:
@@ -355,13 +358,13 @@ def _day(text: str) -> "date":
         raise argparse.ArgumentTypeError(f"{text!r} is no day; give one such as 2026-01-31") from None
 
 
-def _add(
+def add_command(
     subparsers: "argparse._SubParsersAction[Any]", name: str, task: Run, text: str, *, config: Any = None
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}."
     )
-    add_config(parser, config)
+    _add_config(parser, config)
     parser.set_defaults(run=task)
     return parser
 
@@ -371,9 +374,9 @@ def _group(
 ) -> Callable[..., argparse.ArgumentParser]:
     """Add a subcommand that has subcommands; returns a function that adds one."""
     group = subparsers.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-    add_config(group)
+    _add_config(group)
     verbs = group.add_subparsers(metavar="COMMAND", required=True)
-    return partial(_add, verbs, config=argparse.SUPPRESS)
+    return partial(add_command, verbs, config=argparse.SUPPRESS)
 
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
@@ -456,17 +459,16 @@ def _on_transaction(settings: "CoreSettings", work: "Callable[[Transaction], T]"
 # --- core -----------------------------------------------------------------------------------------------------------
 
 
-def _core(args: argparse.Namespace) -> int:
+def _core(args: argparse.Namespace) -> None:
     settings = settings_with_database(args, can_make=True)
     from core.app import serve
     from core.common import logs
 
     logs.configure(settings.core.log_level)
     run_loop(serve(settings, ready=lambda url: announce(f"core: {url}")))
-    return 0
 
 
-def _init(args: argparse.Namespace) -> int:
+def _init(args: argparse.Namespace) -> None:
     settings = _settings(args)
     from core.common.private_files import make_private
     from core.store.database.opening import open_database
@@ -482,13 +484,12 @@ def _init(args: argparse.Namespace) -> int:
             raise ResponderBotError("unavailable", sentence) from error
     asyncio.run(open_database(location).close())
     print(f"Made the database {location}.", file=sys.stderr)
-    return 0
 
 
 # --- audit ----------------------------------------------------------------------------------------------------------
 
 
-def _audit_export(args: argparse.Namespace) -> int:
+def _audit_export(args: argparse.Namespace) -> None:
     settings = settings_with_database(args)
     from core.audit.export import export
     from core.authorization import COMMAND_LINE
@@ -504,7 +505,6 @@ def _audit_export(args: argparse.Namespace) -> int:
             sys.stdout.write(line)
 
     _on_database(settings.core.database, work)
-    return 0
 
 
 def _audit_verify(args: argparse.Namespace) -> int:
@@ -516,19 +516,20 @@ def _audit_verify(args: argparse.Namespace) -> int:
 # --- users ----------------------------------------------------------------------------------------------------------
 
 
-def _with_people(
-    args: argparse.Namespace, work: "Callable[[People], Coroutine[Any, Any, None]]", *, can_make: bool = False
-) -> int:
-    """Run `work` on the people in the database, whether core runs or not."""
-    settings = settings_with_database(args, can_make=can_make)
-    from core.common.clock import now_ms
-    from core.people import People
+def _with_people(work: PeopleTask, *, can_make: bool = False) -> Run:
+    """A subcommand that works on the people in the database, whether core runs or not."""
 
-    domain, missing = settings.core.user_domain, _missing_file(settings.core.database)
-    _on_database(settings.core.database, lambda database: work(People(database, domain, now_ms)))
-    if missing:
-        print(f"Made the database {missing}.", file=sys.stderr)
-    return 0
+    def run(args: argparse.Namespace) -> None:
+        settings = settings_with_database(args, can_make=can_make)
+        from core.common.clock import now_ms
+        from core.people import People
+
+        domain, missing = settings.core.user_domain, _missing_file(settings.core.database)
+        _on_database(settings.core.database, lambda database: work(People(database, domain, now_ms), args))
+        if missing:
+            print(f"Made the database {missing}.", file=sys.stderr)
+
+    return run
 
 
 async def slack_links(settings: "CoreSettings") -> Mapping[tuple[str, str], int]:
@@ -545,40 +546,29 @@ async def slack_links(settings: "CoreSettings") -> Mapping[tuple[str, str], int]
     return {(link["team"], link["slack_user"]): link["clearance"] for link in links if not link["disabled"]}
 
 
-async def unused_keys(settings: "CoreSettings") -> Sequence[tuple[str, str]]:
-    """Login and name of each key that nobody has used for long; none if there is no database yet.
+async def keys_and_head(settings: "CoreSettings") -> tuple[Sequence[tuple[str, str]], str]:
+    """Login and name of each key that nobody has used for long, and the head of the audit.
 
-    Raises ResponderBotError if it can't be opened.
+    Both are empty if there is no database yet. Raises ResponderBotError if it can't be opened.
     """
+    from core.audit.heads import head
     from core.common.clock import now_ms
     from core.people import People
 
     if _missing_file(settings.core.database):
-        return []
+        return [], ""
     async with _opened(settings.core.database) as database:
-        return await People(database, settings.core.user_domain, now_ms).unused_keys()
+        unused = await People(database, settings.core.user_domain, now_ms).unused_keys()
+        return unused, await database.read(head)
 
 
-async def audit_head(settings: "CoreSettings") -> str:
-    """The head of the audit; "" without any row. Raises ResponderBotError if the database can't be opened."""
-    from core.audit.heads import head
-
-    if _missing_file(settings.core.database):
-        return ""
-    async with _opened(settings.core.database) as database:
-        return await database.read(head)
-
-
-def _user_add(args: argparse.Namespace) -> int:
-    async def work(people: "People") -> None:
-        clearance = CLEARANCES[args.clearance]
-        _print_key(
-            args.login, await people.add(args.login, args.profile, clearance=clearance, slack_id=args.slack_id or "")
-        )
-        for group in args.group:
-            await people.add_member(group, args.login)
-
-    return _with_people(args, work, can_make=True)
+async def _user_add(people: "People", args: argparse.Namespace) -> None:
+    clearance = CLEARANCES[args.clearance]
+    _print_key(
+        args.login, await people.add(args.login, args.profile, clearance=clearance, slack_id=args.slack_id or "")
+    )
+    for group in args.group:
+        await people.add_member(group, args.login)
 
 
 def _print_key(login: str, key: str) -> None:
@@ -586,82 +576,66 @@ def _print_key(login: str, key: str) -> None:
     print(f"The API key of {login}; it is not shown again:\n{key}" if sys.stdout.isatty() else key)
 
 
-def _user_list(args: argparse.Namespace) -> int:
-    names = ("clear", "green", "amber", "red")
+async def _user_list(people: "People", _: argparse.Namespace) -> None:
+    from core.models import TLP_NAMES
 
-    async def work(people: "People") -> None:
-        rows = [("LOGIN", "PROFILE", "CLEARANCE", "SLACK", "")]
-        for user in await people.all():
-            slack, state = " ".join(user.slack_ids) or "-", "disabled" if user.disabled else ""
-            rows.append((user.login, user.profile, names[user.clearance], slack, state))
-        _print_table(rows)
-
-    return _with_people(args, work)
+    rows = [("LOGIN", "PROFILE", "CLEARANCE", "SLACK", "")]
+    for user in await people.all():
+        slack, state = " ".join(user.slack_ids) or "-", "disabled" if user.disabled else ""
+        rows.append((user.login, user.profile, TLP_NAMES[user.clearance], slack, state))
+    _print_table(rows)
 
 
 def _reporting(work: "Callable[[People, argparse.Namespace], Coroutine[Any, Any, UserEntry | str]]", text: str) -> Run:
     """A task that prints `text` with the login and its arguments on standard error; standard output is for scripts."""
 
-    def run(args: argparse.Namespace) -> int:
-        async def both(people: "People") -> None:
-            found = await work(people, args)
-            login = found if isinstance(found, str) else found.login
-            print(text.format_map({**vars(args), "login": login}), file=sys.stderr)
+    async def both(people: "People", args: argparse.Namespace) -> None:
+        found = await work(people, args)
+        login = found if isinstance(found, str) else found.login
+        print(text.format_map({**vars(args), "login": login}), file=sys.stderr)
 
-        return _with_people(args, both)
-
-    return run
+    return _with_people(both)
 
 
-def _user_clearance(args: argparse.Namespace) -> int:
-    text = f"{{login}} may see and act on up to TLP:{args.clearance.upper()} in Slack from now on."
-    return _reporting(lambda people, _: people.set_clearance(args.login, CLEARANCES[args.clearance]), text)(args)
+async def _user_clearance(people: "People", args: argparse.Namespace) -> None:
+    login = await people.set_clearance(args.login, CLEARANCES[args.clearance])
+    print(f"{login} may see and act on up to TLP:{args.clearance.upper()} in Slack from now on.", file=sys.stderr)
 
 
-def _key_add(args: argparse.Namespace) -> int:
+async def _key_add(people: "People", args: argparse.Namespace) -> None:
     from datetime import UTC, datetime, time
 
     ends = None if args.expires is None else datetime.combine(args.expires, time(), UTC)
     clearance = None if args.clearance is None else CLEARANCES[args.clearance]
-
-    async def work(people: "People") -> None:
-        expires_at = None if ends is None else int(ends.timestamp() * 1000)
-        bounds = {"expires_at": expires_at, "clearance": clearance, "addresses": args.address}
-        _print_key(args.login, await people.add_key(args.login, args.name, **bounds))
-
-    return _with_people(args, work)
+    expires_at = None if ends is None else int(ends.timestamp() * 1000)
+    bounds = {"expires_at": expires_at, "clearance": clearance, "addresses": args.address}
+    _print_key(args.login, await people.add_key(args.login, args.name, **bounds))
 
 
-def _key_list(args: argparse.Namespace) -> int:
+async def _key_list(people: "People", args: argparse.Namespace) -> None:
     from core.audit.verify import at
+    from core.models import TLP_NAMES
 
     def day(ms: int | None, otherwise: str) -> str:
         return otherwise if ms is None else at(ms)[:10]
 
-    async def work(people: "People") -> None:
-        rows = [("NAME", "BEGINS", "MADE", "USED", "EXPIRES", "CLEARANCE", "FROM")]
-        names = ("clear", "green", "amber", "red")
-        for key in await people.keys(args.login):
-            clearance = "-" if key["clearance"] is None else names[key["clearance"]]
-            days = day(key["created_at"], "-"), day(key["last_used_day"], "never"), day(key["expires_at"], "never")
-            rows.append((key["name"], key["prefix"], *days, clearance, " ".join(json.loads(key["addresses"])) or "any"))
-        _print_table(rows)
-        print("A use is noted within a minute.", file=sys.stderr)
-
-    return _with_people(args, work)
+    rows = [("NAME", "BEGINS", "MADE", "USED", "EXPIRES", "CLEARANCE", "FROM")]
+    for key in await people.keys(args.login):
+        clearance = "-" if key["clearance"] is None else TLP_NAMES[key["clearance"]]
+        days = day(key["created_at"], "-"), day(key["last_used_day"], "never"), day(key["expires_at"], "never")
+        rows.append((key["name"], key["prefix"], *days, clearance, " ".join(json.loads(key["addresses"])) or "any"))
+    _print_table(rows)
+    print("A use is noted within a minute.", file=sys.stderr)
 
 
-def _key_revoke(args: argparse.Namespace) -> int:
-    async def work(people: "People") -> None:
-        login = await people.revoke_key(args.login, args.name)
-        print(f"The key {args.name} of {login} no longer works.", file=sys.stderr)
-        if not await people.keys(login):
-            print(f"{login} has no key any more; `responder-bot user key {login}` makes one.", file=sys.stderr)
-
-    return _with_people(args, work)
+async def _key_revoke(people: "People", args: argparse.Namespace) -> None:
+    login = await people.revoke_key(args.login, args.name)
+    print(f"The key {args.name} of {login} no longer works.", file=sys.stderr)
+    if not await people.keys(login):
+        print(f"{login} has no key any more; `responder-bot user key {login}` makes one.", file=sys.stderr)
 
 
-def _source_add(args: argparse.Namespace) -> int:
+def _source_add(args: argparse.Namespace) -> int | None:
     from core.settings import login_problem
     from core.sources import preset
 
@@ -671,13 +645,13 @@ def _source_add(args: argparse.Namespace) -> int:
     is_any = settings.core.host in ("0.0.0.0", "::")  # noqa: S104 - read here, not bound
     host = socket.gethostname() if is_any else settings.core.host
 
-    async def work(people: "People") -> None:
+    async def work(people: "People", _: argparse.Namespace) -> None:
         key = await people.add(args.name, "source")
         print(f'# For the settings; then start core again.\n[source."{args.name}"]\npreset = "{args.preset}"\n')
         print(f"# {found.product}: {' '.join(found.documentation)}")
         print(found.lines(f"http://{host}:{settings.core.port}", args.name, key))
 
-    return _with_people(args, work, can_make=True)
+    return _with_people(work, can_make=True)(args)
 
 
 def _source_test(card_lines: CardLines, args: argparse.Namespace) -> int:
@@ -718,7 +692,7 @@ def _source_test(card_lines: CardLines, args: argparse.Namespace) -> int:
     return 1 if reading.unreadable else 0
 
 
-def _source_list(args: argparse.Namespace) -> int:
+def _source_list(args: argparse.Namespace) -> None:
     settings = settings_with_database(args)
     from core.common.clock import as_time, now_ms
     from core.sources.ingest import Sources
@@ -741,14 +715,10 @@ def _source_list(args: argparse.Namespace) -> int:
             print(problem, file=sys.stderr)
 
     _on_database(settings.core.database, work)
-    return 0
 
 
-def _user_key(args: argparse.Namespace) -> int:
-    async def work(people: "People") -> None:
-        _print_key(args.login, (await people.new_key(_command_line(), args.login, keep_old=args.keep_old)).key)
-
-    return _with_people(args, work)
+async def _user_key(people: "People", args: argparse.Namespace) -> None:
+    _print_key(args.login, (await people.new_key(_command_line(), args.login, keep_old=args.keep_old)).key)
 
 
 def _command_line() -> "Caller":
@@ -757,12 +727,9 @@ def _command_line() -> "Caller":
     return COMMAND_LINE
 
 
-def _group_list(args: argparse.Namespace) -> int:
-    async def work(people: "People") -> None:
-        groups = await people.groups()
-        _print_table([("GROUP", "MEMBERS"), *((group.name, " ".join(group.members)) for group in groups)])
-
-    return _with_people(args, work)
+async def _group_list(people: "People", _: argparse.Namespace) -> None:
+    groups = await people.groups()
+    _print_table([("GROUP", "MEMBERS"), *((group.name, " ".join(group.members)) for group in groups)])
 
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
@@ -774,7 +741,7 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
 # --- block lists ------------------------------------------------------------------------------------------------------
 
 
-def _blocklist_show(args: argparse.Namespace) -> int:
+def _blocklist_show(args: argparse.Namespace) -> None:
     from core.common.clock import as_time
     from core.models import Action
     from core.store import actions, blocklist
@@ -792,33 +759,29 @@ def _blocklist_show(args: argparse.Namespace) -> int:
 
     found = _on_transaction(settings_with_database(args), read)
     _print_table([("TARGET", "UNTIL", "RUN", "READ BY"), *found])
-    return 0
 
 
-def _blocklist_resume(args: argparse.Namespace) -> int:
+def _blocklist_resume(args: argparse.Namespace) -> None:
     from core.store import blocklist
 
     if not _on_transaction(settings_with_database(args), blocklist.resume):
         raise ResponderBotError("conflict", "The block lists don't wait; there is nothing to resume.")
     print("The block lists are answered again.", file=sys.stderr)
-    return 0
 
 
-def _blocklist_remove(args: argparse.Namespace) -> int:
+def _blocklist_remove(args: argparse.Namespace) -> None:
     from core.actions.blocklist import remove
     from core.common.clock import now_ms
 
     ended = _on_transaction(settings_with_database(args), lambda tx: remove(tx, args.target, now_ms()))
     print(f"{args.target} is off the block list; {', '.join(ended)} ended.", file=sys.stderr)
-    return 0
 
 
 # --- responders -----------------------------------------------------------------------------------------------------
 
 
-def _responders_list(args: argparse.Namespace) -> int:
+def _responders_list(args: argparse.Namespace) -> None:
     asyncio.run(_show_responders(_settings(args), read_secrets=False))
-    return 0
 
 
 def _responders_check(args: argparse.Namespace) -> int:
@@ -874,7 +837,7 @@ def _print_catalogue(engine_name: str, catalogue: "Catalogue", unreadable: Seque
         print(f"  {sentence}")
 
 
-def _responders_settings(args: argparse.Namespace) -> int:
+def _responders_settings(args: argparse.Namespace) -> None:
     settings = _settings(args)
     from difflib import get_close_matches
 
@@ -889,7 +852,6 @@ def _responders_settings(args: argparse.Namespace) -> int:
         sentence = f"No folder of [[engine]] responders has a responder {args.responder}; {hint}"
         raise ResponderBotError("not_found", sentence)
     print(settings_section(found[args.responder]), end="")
-    return 0
 
 
 def _responders_install(args: argparse.Namespace) -> int:
@@ -924,7 +886,7 @@ def _show_building(status: "BuildStatus") -> None:
 # --- hosts ----------------------------------------------------------------------------------------------------------
 
 
-def _hosts(args: argparse.Namespace) -> int:
+def _hosts(args: argparse.Namespace) -> None:
     settings = settings_with_database(args)
     from core.common.clock import as_time, now_ms
     from core.hosts.host_list import list_hosts
@@ -949,10 +911,9 @@ def _hosts(args: argparse.Namespace) -> int:
                 )
             )
     _print_table(rows)
-    return 0
 
 
-def _drain(args: argparse.Namespace) -> int:
+def _drain(args: argparse.Namespace) -> None:
     settings = settings_with_database(args)
     from core.common.clock import now_ms
     from core.hosts.host_list import drain
@@ -967,7 +928,6 @@ def _drain(args: argparse.Namespace) -> int:
     sentence = f"{what} taking runs" if args.cancel else f"{'takes' if count == 1 else 'take'} no more runs"
     rest = "" if args.cancel else f" {they} {ends}; `responder-bot hosts` shows what they are."
     print(f"{cores} on {host} {sentence}.{rest}", file=sys.stderr)
-    return 0
 
 
 # --- backup, restore --------------------------------------------------------------------------------------------------
@@ -981,7 +941,7 @@ def _database_file(args: argparse.Namespace, instead: str) -> Path:
     return database
 
 
-def _prune(open_both: OpenBoth, args: argparse.Namespace) -> int:
+def _prune(open_both: OpenBoth, args: argparse.Namespace) -> None:
     settings = settings_with_database(args)
     from core.common.clock import now_ms
     from core.retention.pruning import Retention
@@ -1002,10 +962,9 @@ def _prune(open_both: OpenBoth, args: argparse.Namespace) -> int:
             _print_table(rows)
 
     asyncio.run(work())
-    return 0
 
 
-def _backup(args: argparse.Namespace) -> int:
+def _backup(args: argparse.Namespace) -> None:
     from core.common.clock import now_ms
     from core.store.database.backup import audit_head, copy
 
@@ -1017,20 +976,21 @@ def _backup(args: argparse.Namespace) -> int:
     print(f"Copied to {args.file}; `responder-bot restore` restores it.", file=sys.stderr)
     if head := audit_head(args.file):
         print(f"The head of the audit in it is {head}.", file=sys.stderr)
-    return 0
 
 
-def _restore(open_both: OpenBoth | None, args: argparse.Namespace) -> int:
+def _restore(open_both: OpenBoth | None, args: argparse.Namespace) -> None:
     from core.retention.erasure import erasures_in
 
     rows = [] if args.erasures is None else erasures_in(args.erasures)
-    code = _mark_restored(args) if args.file is None else _restore_file(args)
+    if args.file is None:
+        _mark_restored(args)
+    else:
+        _restore_file(args)
     if rows and open_both is not None:
         _erase_again(open_both, args, rows)
-    return code
 
 
-def _restore_file(args: argparse.Namespace) -> int:
+def _restore_file(args: argparse.Namespace) -> None:
     from core.common.clock import as_time
     from core.store.database.backup import restore_backup
 
@@ -1044,10 +1004,9 @@ def _restore_file(args: argparse.Namespace) -> int:
     if kept:
         sentences.append(f"What was there is kept as {kept}.")
     print(*sentences, file=sys.stderr)
-    return 0
 
 
-def _mark_restored(args: argparse.Namespace) -> int:
+def _mark_restored(args: argparse.Namespace) -> None:
     from core.store.database.opening import mark_restored
 
     location = _settings(args).core.database
@@ -1055,7 +1014,6 @@ def _mark_restored(args: argparse.Namespace) -> int:
         raise ResponderBotError("bad_request", "Name the FILE to restore; it was made by `responder-bot backup`.")
     mark_restored(location)
     print("Marked the database as restored; the next start makes it live.", file=sys.stderr)
-    return 0
 
 
 # --- erase, export ----------------------------------------------------------------------------------------------------
@@ -1143,20 +1101,19 @@ def _erase_again(open_both: OpenBoth, args: argparse.Namespace, rows: "list[dict
     print(f"Erased again what {len(rows)} rows of {args.erasures} say.", file=sys.stderr)
 
 
-def _export_person(open_both: OpenBoth, args: argparse.Namespace) -> int:
+def _export_person(open_both: OpenBoth, args: argparse.Namespace) -> None:
     async def work() -> None:
         async with _eraser(open_both, args) as (eraser, bot):
             async for line in eraser.held_about(args.login, bot.rows):
                 print(line)
 
     asyncio.run(work())
-    return 0
 
 
 # --- store ------------------------------------------------------------------------------------------------------------
 
 
-def _store_export(bots_stores: "Callable[[], Sequence[Store]]", args: argparse.Namespace) -> int:
+def _store_export(bots_stores: "Callable[[], Sequence[Store]]", args: argparse.Namespace) -> None:
     from core.common.clock import now_ms
     from core.common.database.transfer import export
     from core.store.database.opening import STORE
@@ -1174,10 +1131,9 @@ def _store_export(bots_stores: "Callable[[], Sequence[Store]]", args: argparse.N
         args.file.unlink()
         raise
     print("Name the new database in the settings, and run `responder-bot store import`.", file=sys.stderr)
-    return 0
 
 
-def _store_import(bots_stores: "Callable[[], Sequence[Store]]", args: argparse.Namespace) -> int:
+def _store_import(bots_stores: "Callable[[], Sequence[Store]]", args: argparse.Namespace) -> None:
     from core.common.database.transfer import load
     from core.store.database.opening import STORE
 
@@ -1190,7 +1146,6 @@ def _store_import(bots_stores: "Callable[[], Sequence[Store]]", args: argparse.N
     except OSError as error:
         raise _not_usable(args.file, error) from error
     print("Start responder-bot on the new database, and nothing on the old one any more.", file=sys.stderr)
-    return 0
 
 
 def _not_usable(path: Path, error: OSError) -> ResponderBotError:

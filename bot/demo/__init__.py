@@ -18,14 +18,13 @@ async def serve(
     print_line: Print,
     *,
     port: int,
-) -> int:
+) -> None:
     """Post the sample alerts, print the page's address, serve until cancelled."""
     async with demo_environment(state, start, manifest, port=port) as environment:
         alert_ids = [await environment.post_alert(number) for number in range(3)]
         environment.emulator.pointers += pointers(environment, alert_ids)
         print_line(f"Open this in your browser: {environment.emulator.page_url}   (Ctrl+C stops it)")
         await asyncio.Event().wait()
-    return 0
 
 
 async def main_job(
@@ -39,7 +38,7 @@ async def main_job(
         return await run_script(environment, print_line)
 
 
-async def emulator_only(print_line: Print, port: int) -> int:
+async def emulator_only(print_line: Print, port: int) -> None:
     """Serve the emulator alone, for an app of your own: print addresses and tokens, then wait until cancelled."""
     from bot.slack_emulator import SlackEmulator
 
@@ -58,4 +57,3 @@ async def emulator_only(print_line: Print, port: int) -> int:
         await asyncio.Event().wait()
     finally:
         await emulator.stop()
-    return 0
