@@ -103,7 +103,7 @@ class Artifact(StoredModel):
 
 
 class Alert(StoredModel):
-    """An alert; keys in the order of core/docs/http-interface.md#alert."""
+    """An alert. Its JSON has the keys in this order."""
 
     type_: Literal["alert"] = Field("alert", alias="_type")
     type: str
