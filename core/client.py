@@ -13,7 +13,7 @@ from httpx_aiohttp import AiohttpTransport
 from pydantic import TypeAdapter, ValidationError
 
 from core.common import logs
-from core.common.errors import Code, ResponderBotError
+from core.common.errors import ERRORS, Code, ResponderBotError
 from core.models import (
     Action,
     Alert,
@@ -459,26 +459,8 @@ class CoreClient:
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
-_BY_STATUS: Mapping[int, Code] = {
-    400: "bad_request",
-    401: "authentication",
-    403: "forbidden",
-    404: "not_found",
-    405: "method_not_allowed",
-    409: "conflict",
-    410: "gone",
-    413: "too_large",
-    422: "key_reused",
-    429: "rate_limited",
-    500: "internal",
-    503: "unavailable",
-}
-_BY_TYPE: Mapping[tuple[int, str], Code] = {
-    (400, "AttributeCheckingError"): "invalid_fields",
-    (400, "CreateError"): "exists",
-    (404, "AuthenticationError"): "log_not_found",
-}
-"""Codes that share their status with others. A test compares both with `core.api.http.errors.ERRORS`."""
+_CODES: Mapping[tuple[int, str], Code] = {answer: code for code, answer in ERRORS.items()}
+_BY_STATUS: Mapping[int, Code] = {status: code for code, (status, _) in reversed([*ERRORS.items()])}
 
 
 def error_from_response(status: int, content: bytes) -> ResponderBotError:
@@ -494,7 +476,7 @@ def error_from_response(status: int, content: bytes) -> ResponderBotError:
     if status == 503:  # the store may have committed the change before it failed
         details[UNANSWERED] = True
     return ResponderBotError(
-        _BY_TYPE.get((status, str(body.get("type"))), code),
+        _CODES.get((status, str(body.get("type"))), code),
         body["message"],
         fields=[item for item in fields if isinstance(item, dict)] if isinstance(fields, list) else (),
         details=details,

@@ -112,6 +112,6 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
 
     return [
         *route,
-        search.endpoint(BASE, alerts.search, list[Alert], "alerts"),
-        search.list_endpoint(BASE, alerts.search, list[Alert], "alerts"),
+        search.endpoint(BASE, partial(alerts.search, "alert"), list[Alert], "alerts"),
+        search.list_endpoint(BASE, partial(alerts.search, "alert"), list[Alert], "alerts"),
     ]

@@ -11,7 +11,7 @@ from core.actions.approvals import Choice
 from core.actions.bulks import BulkOutcomes, Bulks, Refusal, TargetState
 from core.api.actions import BASE, STARTS, decision, idempotency_key
 from core.api.http.endpoint import Endpoint, Request, Routes, json_response
-from core.api.http.errors import ERRORS
+from core.common.errors import ERRORS
 from core.models import Bulk, BulkAnswer, BulkDecision, BulkInput, BulkTarget
 
 BULK = f"{BASE}/_bulk"

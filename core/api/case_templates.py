@@ -1,5 +1,7 @@
 """Routes of case templates."""
 
+from functools import partial
+
 from core.api.http import search
 from core.api.http.endpoint import Endpoint, Routes, changing, getting
 from core.models import CaseTemplate, CaseTemplateInput
@@ -28,5 +30,5 @@ def endpoints(templates: CaseTemplates) -> list[Endpoint]:
 
     return [
         *route,
-        search.endpoint(BASE, templates.search, list[CaseTemplate], "case templates"),
+        search.endpoint(BASE, partial(templates.search, "case_template"), list[CaseTemplate], "case templates"),
     ]

@@ -1,6 +1,6 @@
 """Routes of cases and their tasks, logs and artifacts."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from core.models import (
     CaseInput,
     CaseTaskInput,
     CaseUpdate,
+    Kind,
     Log,
     LogInput,
     LogUpdate,
@@ -71,29 +72,31 @@ def endpoints(cases: Cases) -> list[Endpoint]:
     async def delete(request: Request) -> Response:
         return json_response(await cases.update_case(request.caller, request.path["id"], CaseUpdate(status="Deleted")))
 
+    made: Sequence[tuple[str, str, Any, Any, Any, Permission]] = (
+        (CASE, "case", changing(cases.create, 201), CaseInput, Case, "manageCase"),
+        (f"{CASE}/{{id}}/task", "task", changing(cases.add_task, 201), CaseTaskInput, Task, "manageTask"),
+        (f"{TASK}/{{id}}/log", "log", changing(cases.add_log, 201), LogInput, Log, "manageTask"),
+        (f"{CASE}/{{id}}/artifact", "artifact", add_artifacts, ArtifactsInput, Artifact | list[Artifact], "manageCase"),
+    )
+    for path, name, create, body, response, permission in made:
+        options = _options(body, response, permission, f"create {name}")
+        route(f"POST {path}", f"Create {_with_article(name)}", status=201, **options)(create)
+
+    kept: Sequence[tuple[str, str, Kind, Any, Any, Any, Permission]] = (
+        (CASE, "case", "case", cases.update_case, CaseUpdate, Case, "manageCase"),
+        (TASK, "task", "case_task", cases.update_task, TaskUpdate, Task, "manageTask"),
+        (LOG, "log", "case_task_log", cases.update_log, LogUpdate, Log, "manageTask"),
+        (ARTIFACT, "artifact", "case_artifact", cases.update_artifact, ArtifactUpdate, Artifact, "manageCase"),
+    )
+    for path, name, kind, update, body, response, permission in kept:
+        address, what = f"{path}/{{id}}", _with_article(name)
+        get = getting(partial(cases.get_json, kind))
+        route(f"GET {address}", f"Get {what}", response=response, errors=(404,))(get)
+        options = _options(body, response, permission, f"change {name}")
+        route(f"PATCH {address}", f"Change {what}", **options)(changing(update))
+
     return [
         *route,
-        _create_endpoint(CASE, changing(cases.create, 201), CaseInput, Case, "case", "manageCase"),
-        _create_endpoint(
-            f"{CASE}/{{id}}/task", changing(cases.add_task, 201), CaseTaskInput, Task, "task", "manageTask"
-        ),
-        _create_endpoint(f"{TASK}/{{id}}/log", changing(cases.add_log, 201), LogInput, Log, "log", "manageTask"),
-        _create_endpoint(
-            f"{CASE}/{{id}}/artifact",
-            add_artifacts,
-            ArtifactsInput,
-            Artifact | list[Artifact],
-            "artifact",
-            "manageCase",
-        ),
-        _get_endpoint(CASE, cases.get_case_json, Case, "case"),
-        _get_endpoint(TASK, cases.get_task_json, Task, "task"),
-        _get_endpoint(LOG, cases.get_log_json, Log, "log"),
-        _get_endpoint(ARTIFACT, cases.get_artifact_json, Artifact, "artifact"),
-        _update_endpoint(CASE, cases.update_case, CaseUpdate, Case, "case", "manageCase"),
-        _update_endpoint(TASK, cases.update_task, TaskUpdate, Task, "task", "manageTask"),
-        _update_endpoint(LOG, cases.update_log, LogUpdate, Log, "log", "manageTask"),
-        _update_endpoint(ARTIFACT, cases.update_artifact, ArtifactUpdate, Artifact, "artifact", "manageCase"),
         search.list_endpoint(CASE, partial(cases.search, "case"), list[Case], "cases"),
         search.endpoint(CASE, partial(cases.search, "case"), list[Case], "cases"),
         search.endpoint(TASK, partial(cases.search, "case_task"), list[Task], "tasks"),
@@ -102,41 +105,9 @@ def endpoints(cases: Cases) -> list[Endpoint]:
     ]
 
 
-def _create_endpoint(path: str, handler: Any, body: Any, response: Any, name: str, permission: Permission) -> Endpoint:
-    return Endpoint(
-        "POST",
-        path,
-        handler,
-        f"Create {_with_article(name)}",
-        body=body,
-        response=response,
-        status=201,
-        permission=permission,
-        purpose=f"create {name}",
-        errors=(404,),
-    )
+def _options(body: Any, response: Any, permission: Permission, purpose: str) -> dict[str, Any]:
+    return {"body": body, "response": response, "permission": permission, "purpose": purpose, "errors": (404,)}
 
 
 def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
-
-
-def _get_endpoint(path: str, json_of: Callable[[str], Awaitable[str]], response: Any, name: str) -> Endpoint:
-    summary = f"Get {_with_article(name)}"
-    return Endpoint("GET", f"{path}/{{id}}", getting(json_of), summary, response=response, errors=(404,))
-
-
-def _update_endpoint(
-    path: str, update: Callable[..., Any], body: Any, response: Any, name: str, permission: Permission
-) -> Endpoint:
-    return Endpoint(
-        "PATCH",
-        f"{path}/{{id}}",
-        changing(update),
-        f"Change {_with_article(name)}",
-        body=body,
-        response=response,
-        permission=permission,
-        purpose=f"change {name}",
-        errors=(404,),
-    )

@@ -26,7 +26,7 @@ def endpoints(comments: Comments) -> list[Endpoint]:
         *route,
         _create_endpoint(comments, "alert", "manageAlert"),
         _create_endpoint(comments, "case", "manageCase"),
-        search.endpoint(BASE, comments.search, list[Comment], "comments"),
+        search.endpoint(BASE, partial(comments.search, "comment"), list[Comment], "comments"),
     ]
 
 

@@ -21,6 +21,25 @@ Code = Literal[
     "internal",  # a bug; the request id leads to the log
 ]
 
+ERRORS: Mapping[Code, tuple[int, str]] = {
+    "authentication": (401, "AuthenticationError"),
+    "bad_request": (400, "BadRequest"),
+    "invalid_fields": (400, "AttributeCheckingError"),
+    "exists": (400, "CreateError"),
+    "forbidden": (403, "AuthorizationError"),
+    "not_found": (404, "NotFoundError"),
+    "log_not_found": (404, "AuthenticationError"),  # the public interface answers a run on a missing log like this
+    "method_not_allowed": (405, "MethodNotAllowed"),
+    "conflict": (409, "ConflictError"),
+    "gone": (410, "GoneError"),
+    "too_large": (413, "TooLargeError"),
+    "key_reused": (422, "KeyReusedError"),
+    "rate_limited": (429, "RateLimitError"),
+    "unavailable": (503, "UnavailableError"),
+    "internal": (500, "InternalError"),
+}
+"""HTTP status and `type` for each code; of those with one status the first is the usual one."""
+
 
 class ResponderBotError(Exception):
     """A failure with a `code` and a `message`: one sentence with what to do next.

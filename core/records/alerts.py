@@ -180,7 +180,7 @@ class Alerts(Records):
         await self._check_size(numbers)
         case_number = parse_id(case_id)
         if case_number is None:
-            raise ResponderBotError("not_found", "Case not found")
+            raise objects.missing("case")
 
         def work(tx: Transaction, now: int) -> Case:
             case = cases.load_case(tx, case_number)
@@ -189,13 +189,9 @@ class Alerts(Records):
 
         return await self._change(work)
 
-    async def search(self, request: SearchInput) -> SearchResult:
-        """Search alerts. Raises ResponderBotError("bad_request") for an invalid query."""
-        return await search(self._database, KIND, request)
-
     async def search_artifacts(self, alerts: SearchInput, request: SearchInput) -> SearchResult:
         """Search the artifacts of some alerts. Raises as `search` does."""
-        docs = (await search(self._database, KIND, alerts.model_copy(update={"count": False}))).docs
+        docs = (await self.search(KIND, alerts.model_copy(update={"count": False}))).docs
         numbers = await asyncio.to_thread(lambda: [number_of(json.loads(doc)["id"]) for doc in docs])
         return await search(self._database, ARTIFACT, request, alerts=numbers)
 
@@ -240,10 +236,7 @@ def _resolve_all(ids_or_refs: Sequence[str], reads: Reads) -> list[int]:
 
 def load(reads: Reads, object_id: int) -> Alert:
     """The alert under a number. Raises ResponderBotError("not_found")."""
-    row = objects.find(reads, KIND, object_id)
-    if row is None:
-        raise _missing()
-    return Alert.model_validate_json(row["doc"])
+    return Alert.model_validate_json(objects.require(reads, KIND, object_id)["doc"])
 
 
 def save(tx: Transaction, alert: Alert, user: str, now: int, *, before: Alert | None = None) -> Alert:
@@ -444,7 +437,7 @@ def _row(reads: Reads, id_or_ref: str) -> Row:
         row = objects.find_unique(reads, KIND, key)
         if row is not None:
             return row
-    raise _missing()
+    raise objects.missing(KIND)
 
 
 def _possible_keys(reference: str) -> Iterator[str]:
@@ -456,7 +449,3 @@ def _possible_keys(reference: str) -> Iterator[str]:
         type, source, reference = ";".join(parts[:first]), ";".join(parts[first:second]), ";".join(parts[second:])
         yield unique_key(type, source, reference)
         yield unique_key(type, source, reference, sender=source)
-
-
-def _missing() -> ResponderBotError:
-    return ResponderBotError("not_found", "Alert not found")

@@ -153,7 +153,7 @@ def load(reads: Reads, object_id: int) -> StoredArtifact:
     """As `find`. Raises ResponderBotError("not_found")."""
     stored = find(reads, object_id)
     if stored is None:
-        raise ResponderBotError("not_found", "Artifact not found")
+        raise objects.missing(KIND)
     return stored
 
 

@@ -9,8 +9,7 @@ from core.authorization import Caller
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import CustomFields
-from core.models import CaseTemplate, CaseTemplateInput, SearchInput, parse_id
-from core.records.search import SearchResult, search
+from core.models import CaseTemplate, CaseTemplateInput, parse_id
 from core.records.writes import Records, made, new_task
 from core.store import events, objects
 
@@ -30,16 +29,12 @@ class CaseTemplates(Records):
         """A template's JSON. Raises ResponderBotError("not_found")."""
         return str((await self._database.read(lambda reads: _row(reads, id_or_name)))["doc"])
 
-    async def search(self, request: SearchInput) -> SearchResult:
-        """Search case templates. Raises ResponderBotError("bad_request") for an invalid query."""
-        return await search(self._database, KIND, request)
-
 
 def by_name(reads: Reads, name: str) -> CaseTemplate:
     """The template of exactly that name. Raises ResponderBotError("not_found")."""
     row = objects.find_unique(reads, KIND, name)
     if row is None:
-        raise ResponderBotError("not_found", "CaseTemplate not found")
+        raise objects.missing(KIND)
     return CaseTemplate.model_validate_json(row["doc"])
 
 
@@ -101,5 +96,5 @@ def _row(reads: Reads, id_or_name: str) -> Row:
     row = None if number is None else objects.find(reads, KIND, number)
     row = row or objects.find_unique(reads, KIND, id_or_name)
     if row is None:
-        raise ResponderBotError("not_found", "CaseTemplate not found")
+        raise objects.missing(KIND)
     return row

@@ -1,12 +1,11 @@
 """Cases, with their tasks, logs and artifacts (core/docs/semantics.md#cases-tasks-logs-and-artifacts)."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from core.authorization import Caller
-from core.common.database import Reads, Row, Transaction
-from core.common.errors import ResponderBotError
+from core.common.database import Reads, Transaction
 from core.models import (
     Artifact,
     ArtifactsInput,
@@ -18,7 +17,6 @@ from core.models import (
     Log,
     LogInput,
     LogUpdate,
-    SearchInput,
     StoredModel,
     Task,
     TaskInput,
@@ -27,7 +25,6 @@ from core.models import (
 )
 from core.records import artifacts, clearance
 from core.records.case_templates import by_name, with_ids
-from core.records.search import SearchResult, search
 from core.records.writes import (
     Records,
     check_growth,
@@ -41,12 +38,6 @@ from core.records.writes import (
 from core.store import objects
 from core.store.search import newest
 
-_NAMES: Mapping[Kind, str] = {
-    "case": "Case",
-    "case_task": "Task",
-    "case_task_log": "Log",
-    "case_artifact": "Artifact",
-}
 MAX_ALERTS = 10_000  # of a case, whose level changes
 DEFAULT_LEVEL = 2  # medium, amber
 T = TypeVar("T")
@@ -112,7 +103,7 @@ class Cases(Records):
         """Change what the request names. Raises ResponderBotError("not_found")."""
 
         def change(tx: Transaction, number: int, now: int) -> Log:
-            log = Log.model_validate_json(_row(tx, "case_task_log", number)["doc"])
+            log = Log.model_validate_json(objects.require(tx, "case_task_log", number)["doc"])
             changed = log.model_copy(update=requested_changes(request))
             return _save(tx, "case_task_log", changed, caller.login, now)
 
@@ -135,25 +126,18 @@ class Cases(Records):
 
     async def get_task(self, task_id: str) -> Task:
         """A task by its id. Raises ResponderBotError("not_found")."""
-        return Task.model_validate_json(await self.get_task_json(task_id))
+        return Task.model_validate_json(await self.get_json("case_task", task_id))
 
-    async def get_case_json(self, case_id: str) -> str:
-        """A case's JSON, by its id or case number. Raises ResponderBotError("not_found"), as do the next three."""
-        return await self._json("case", case_id)
+    async def get_json(self, kind: Kind, text: str) -> str:
+        """The JSON of what has this id, or of the case with this number. Raises ResponderBotError("not_found")."""
 
-    async def get_task_json(self, task_id: str) -> str:
-        return await self._json("case_task", task_id)
+        def read(reads: Reads) -> str:
+            number = _number(reads, kind, text)
+            if kind == artifacts.KIND:
+                return artifacts.load(reads, number).artifact.to_json()
+            return str(objects.require(reads, kind, number)["doc"])
 
-    async def get_log_json(self, log_id: str) -> str:
-        return await self._json("case_task_log", log_id)
-
-    async def get_artifact_json(self, artifact_id: str) -> str:
-        number = _parsed("case_artifact", artifact_id)
-        return (await self._database.read(lambda reads: artifacts.load(reads, number))).artifact.to_json()
-
-    async def search(self, kind: Kind, request: SearchInput) -> SearchResult:
-        """Search cases, tasks, logs or artifacts. Raises ResponderBotError("bad_request") for an invalid query."""
-        return await search(self._database, kind, request)
+        return await self._database.read(read)
 
     async def _on(
         self, caller: Caller, kind: Kind, text: str, purpose: str, change: Callable[[Transaction, int, int], T]
@@ -167,10 +151,6 @@ class Cases(Records):
 
         return await self._change(work)
 
-    async def _json(self, kind: Kind, text: str) -> str:
-        row = await self._database.read(lambda reads: _row(reads, kind, _number(reads, kind, text)))
-        return str(row["doc"])
-
 
 # --- for use within a transaction -----------------------------------------------------------------------------------
 
@@ -180,21 +160,21 @@ def resolve_case(reads: Reads, text: str) -> int:
     number = parse_id(text)
     row = objects.find_unique(reads, "case", text) if number is None else objects.find(reads, "case", number)
     if row is None:
-        raise _missing("case")
+        raise objects.missing("case")
     return int(row["id"])
 
 
 def load_case(reads: Reads, object_id: int) -> Case:
     """The case under a number. Raises ResponderBotError("not_found"), as do the next functions."""
-    return Case.model_validate_json(_row(reads, "case", object_id)["doc"])
+    return Case.model_validate_json(objects.require(reads, "case", object_id)["doc"])
 
 
 def load_task(reads: Reads, object_id: int) -> Task:
-    return Task.model_validate_json(_row(reads, "case_task", object_id)["doc"])
+    return Task.model_validate_json(objects.require(reads, "case_task", object_id)["doc"])
 
 
 def task_of_log(reads: Reads, log_id: int) -> Task:
-    return load_task(reads, _row(reads, "case_task_log", log_id)["parent_id"])
+    return load_task(reads, objects.require(reads, "case_task_log", log_id)["parent_id"])
 
 
 def case_of(reads: Reads, kind: Kind, object_id: int) -> Case:
@@ -310,7 +290,7 @@ def _level(requested: int | None, of_template: int | None) -> int:
 
 
 def _root(reads: Reads, kind: Kind, object_id: int) -> int:
-    row = _row(reads, kind, object_id)
+    row = objects.require(reads, kind, object_id)
     if kind == "case":
         return int(row["id"])
     if kind == "case_task_log":
@@ -320,23 +300,9 @@ def _root(reads: Reads, kind: Kind, object_id: int) -> int:
 
 def _number(reads: Reads, kind: Kind, text: str) -> int:
     """The number in an id; a case may also be named by its case number. Raises ResponderBotError("not_found")."""
-    is_case_number = kind == "case" and parse_id(text) is None
-    return resolve_case(reads, text) if is_case_number else _parsed(kind, text)
-
-
-def _parsed(kind: Kind, text: str) -> int:
     number = parse_id(text)
+    if number is None and kind == "case":
+        return resolve_case(reads, text)
     if number is None:
-        raise _missing(kind)
+        raise objects.missing(kind)
     return number
-
-
-def _row(reads: Reads, kind: Kind, object_id: int) -> Row:
-    row = objects.find(reads, kind, object_id)
-    if row is None:
-        raise _missing(kind)
-    return row
-
-
-def _missing(kind: Kind) -> ResponderBotError:
-    return ResponderBotError("not_found", f"{_NAMES[kind]} not found")

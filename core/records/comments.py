@@ -1,18 +1,16 @@
 """Comments on alerts and cases."""
 
-from typing import Literal, TypeVar
+from typing import Literal
 
 from core.authorization import Caller
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.models import Comment, CommentInput, Permission, SearchInput, parse_id
+from core.models import Comment, CommentInput, Permission, parse_id
 from core.records import alerts, cases, clearance
-from core.records.search import SearchResult, search
 from core.records.writes import Records, made
 from core.store import events, objects
 
 KIND = "comment"
-T = TypeVar("T")
 
 
 class Comments(Records):
@@ -69,29 +67,18 @@ class Comments(Records):
 
     async def get_json(self, comment_id: str) -> str:
         """A comment's JSON. Raises ResponderBotError("not_found")."""
-        return str((await self._database.read(lambda reads: _row(reads, comment_id)))["doc"])
-
-    async def search(self, request: SearchInput) -> SearchResult:
-        """Search comments. Raises ResponderBotError("bad_request") for an invalid query."""
-        return await search(self._database, KIND, request)
+        number = parse_id(comment_id)
+        return str((await self._database.read(lambda reads: objects.require(reads, KIND, number)))["doc"])
 
 
 def _writable(reads: Reads, caller: Caller, comment_id: str, purpose: str) -> tuple[Row, Comment]:
     """The comment, if the caller may change its alert or case. Raises ResponderBotError: not_found, forbidden."""
-    row = _row(reads, comment_id)
+    row = objects.require(reads, KIND, parse_id(comment_id))
     kind: Literal["alert", "case"] = "alert" if objects.exists(reads, "alert", row["parent_id"]) else "case"
     permission: Permission = "manageAlert" if kind == "alert" else "manageCase"
     caller.require(permission, purpose)
     clearance.require(reads, caller, row["id"], purpose)
     return row, Comment.model_validate(objects.parsed(row["doc"]))
-
-
-def _row(reads: Reads, comment_id: str) -> Row:
-    number = parse_id(comment_id)
-    row = None if number is None else objects.find(reads, KIND, number)
-    if row is None:
-        raise ResponderBotError("not_found", "Comment not found")
-    return row
 
 
 def _not_the_author(comment: Comment) -> ResponderBotError:

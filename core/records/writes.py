@@ -7,7 +7,8 @@ from core.common.clock import Clock
 from core.common.database import Database, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import MAX_ARTIFACTS, MAX_CUSTOM_FIELDS, MAX_TAGS
-from core.models import OBJECT_TYPES, Alert, Case, FieldsUpdate, Input, Kind, Task, TaskInput
+from core.models import OBJECT_TYPES, Alert, Case, FieldsUpdate, Input, Kind, SearchInput, Task, TaskInput
+from core.records.search import SearchResult, search
 from core.store import events, objects
 
 T = TypeVar("T")
@@ -24,6 +25,10 @@ class Records:
         """Do this in a transaction, with the time in ms."""
         now = self._clock()
         return await self._database.transaction(lambda tx: work(tx, now))
+
+    async def search(self, kind: str, request: SearchInput) -> SearchResult:
+        """Search what is of this kind. Raises ResponderBotError("bad_request") for an invalid query."""
+        return await search(self._database, kind, request)
 
 
 def made(number: int, user: str, now: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydantic_core import from_json
 
 from core.common.database import Reads, Row
-from core.common.errors import Code, ResponderBotError
+from core.common.errors import ResponderBotError
 from core.common.words import some_of
 from core.models import (
     KINDS,
@@ -30,14 +30,6 @@ from core.models import (
 from core.protection import Parsed
 from core.records import artifacts
 from core.store import objects
-
-_MISSING: Mapping[Kind, str] = {
-    "alert": "Alert not found",
-    "case": "Case not found",
-    "case_task": "Task not found",
-    "case_task_log": "Log not found",
-    "case_artifact": "Artifact not found",
-}
 
 _OBJECTS: Mapping[Kind, str] = {
     **{"alert": "an alert", "case": "a case", "case_task": "a task", "case_task_log": "a log"},
@@ -305,10 +297,12 @@ def load(reads: Reads, kind: Kind, object_id: int | None, *, on_run: bool = Fals
     if kind == artifacts.KIND and object_id is not None:
         target = _artifact(reads, object_id)
     else:
-        row = None if object_id is None else objects.find(reads, kind, object_id)
-        if row is None:
-            code: Code = "log_not_found" if on_run and kind == "case_task_log" else "not_found"
-            raise ResponderBotError(code, _MISSING[kind])
+        try:
+            row = objects.require(reads, kind, object_id)
+        except ResponderBotError as error:
+            if on_run and kind == "case_task_log" and error.code == "not_found":
+                raise ResponderBotError("log_not_found", error.message) from error
+            raise
         target = _LOADERS[kind](reads, row)
     if on_run:
         _refuse_deleted(target)
@@ -487,7 +481,7 @@ def _refuse_deleted(target: Target) -> None:
     doc: Any = target.json
     while isinstance(doc, Mapping):  # an imported alert has only the id of its case, and can still be acted on
         if doc.get("status") == "Deleted":
-            what = _MISSING[doc["_type"]].removesuffix(" not found")
+            what = OBJECT_TYPES[doc["_type"]]
             raise ResponderBotError("not_found", f"{what} {doc['id']} is deleted; open it again to run a responder.")
         doc = doc.get("case_task") or doc.get("case")
 
@@ -502,7 +496,7 @@ def existing(reads: Reads, kind: Kind, object_id: int | None) -> int:
         if object_id is not None:
             return object_id
     if object_id is None or not objects.exists(reads, kind, object_id):
-        raise ResponderBotError("not_found", _MISSING[kind])
+        raise objects.missing(kind)
     return object_id
 
 

@@ -11,6 +11,16 @@ from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.store.database import sequences
 
+_NAMES: Mapping[str, str] = {
+    "alert": "Alert",
+    "case": "Case",
+    "case_task": "Task",
+    "case_task_log": "Log",
+    "case_artifact": "Artifact",
+    "case_template": "CaseTemplate",
+    "comment": "Comment",
+}
+
 
 def parsed(doc: str) -> Any:
     """The JSON of a stored object. Raises ResponderBotError("unavailable") if it is damaged."""
@@ -78,6 +88,19 @@ def find(reads: Reads, kind: str, object_id: int) -> Row | None:
         "SELECT id, kind, parent_id, doc FROM object WHERE id = :id AND kind = :kind",
         {"id": object_id, "kind": kind},
     )
+
+
+def require(reads: Reads, kind: str, object_id: int | None) -> Row:
+    """As `find`. Raises ResponderBotError("not_found")."""
+    row = None if object_id is None else find(reads, kind, object_id)
+    if row is None:
+        raise missing(kind)
+    return row
+
+
+def missing(kind: str) -> ResponderBotError:
+    """The error for an id, a name or a number that no object of that kind has."""
+    return ResponderBotError("not_found", f"{_NAMES[kind]} not found")
 
 
 def find_any(reads: Reads, object_id: int) -> Row | None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from core.api.http.errors import ERRORS, error_body
+from core.api.http.errors import error_body
 from core.client import UNANSWERED, CoreClient, error_from_response
-from core.common.errors import ResponderBotError
+from core.common.errors import ERRORS, ResponderBotError
 from core.models import Alert
 from tests.core.running import running_core
 

@@ -146,28 +146,20 @@ def endpoints(
 ) -> list[Endpoint]:
     """The route. `vendor` is the name that clients use for an engine in field names (alias.py)."""
     in_cases: tuple[Kind, ...] = ("case", "case_task", "case_task_log", "case_artifact")
-    searches: dict[str, SearchFunction] = {kind: partial(cases.search, kind) for kind in in_cases}
-    searches |= {
-        "comment": comments.search,
-        "alert": alerts.search,
-        "case_template": templates.search,
-        "action": actions.search,
-    }
     gets: dict[str, Get] = {
         "alert": alerts.get_json,
         "comment": comments.get_json,
-        "case": cases.get_case_json,
-        "case_task": cases.get_task_json,
-        "case_task_log": cases.get_log_json,
-        "case_artifact": cases.get_artifact_json,
+        **{kind: partial(cases.get_json, kind) for kind in in_cases},
         "case_template": templates.get_json,
         "action": actions.get_json,
     }
+    searches: dict[str, SearchFunction] = {kind: partial(cases.search, kind) for kind in gets}
+    searches["action"] = actions.search
     field_names = {f"{vendor}{ending}": f"engine{ending}" for ending in ("Id", "JobId")} if vendor else {}
 
     async def run(query: Query) -> SearchResult:
         if query.kind == artifacts.KIND and query.id:  # an artifact may be in an alert, where no search finds it
-            return window_of(query, [json.loads(await cases.get_artifact_json(query.id))])
+            return window_of(query, [json.loads(await gets[query.kind](query.id))])
         if query.parents is not None:
             return await alerts.search_artifacts(query.parents.to_search(), query.to_search())
         if query.is_choice:

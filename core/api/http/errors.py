@@ -9,28 +9,9 @@ from pydantic_core import ErrorDetails
 from starlette.responses import Response
 
 from core.api.http.endpoint import JSON_TYPE
-from core.common.errors import Code, ResponderBotError
+from core.common.errors import ERRORS, ResponderBotError
 from core.field_types import ERRORS_LIMIT
 from core.models import ApiModel
-
-ERRORS: Mapping[Code, tuple[int, str]] = {
-    "authentication": (401, "AuthenticationError"),
-    "bad_request": (400, "BadRequest"),
-    "invalid_fields": (400, "AttributeCheckingError"),
-    "exists": (400, "CreateError"),
-    "forbidden": (403, "AuthorizationError"),
-    "not_found": (404, "NotFoundError"),
-    "log_not_found": (404, "AuthenticationError"),  # the public interface answers a run on a missing log like this
-    "method_not_allowed": (405, "MethodNotAllowed"),
-    "conflict": (409, "ConflictError"),
-    "gone": (410, "GoneError"),
-    "too_large": (413, "TooLargeError"),
-    "key_reused": (422, "KeyReusedError"),
-    "rate_limited": (429, "RateLimitError"),
-    "unavailable": (503, "UnavailableError"),
-    "internal": (500, "InternalError"),
-}
-"""HTTP status and `type` for each code; `core.client` has the reverse table."""
 
 VALUE_LIMIT_CHARS = 100
 

@@ -18,8 +18,8 @@ from pydantic_core.core_schema import ModelSchema
 from starlette.responses import Response
 
 from core.api.http.endpoint import Endpoint, Request, json_response
-from core.api.http.errors import ERRORS
 from core.api.http.requests import has_required_fields
+from core.common.errors import ERRORS
 from core.models import KINDS, Input
 from core.models.base import ApiModel
 

@@ -76,11 +76,13 @@ async def test_operations_change_what_they_say(tmp_path: Path) -> None:
     async with objects_of_every_kind(tmp_path) as objects:
         await objects.run("case_task_log", TAG_CASE, TASK, FIELD, CLOSE_TASK, LOG, ARTIFACT, ASSIGN, TAG_CASE)
         case, task = (
-            Case.model_validate_json(await objects.cases.get_case_json(objects.ids["case"])),
+            Case.model_validate_json(await objects.cases.get_json("case", objects.ids["case"])),
             await objects.cases.get_task(objects.ids["case_task"]),
         )
         await objects.run("case_artifact", TAG_ARTIFACT)
-        artifact = Artifact.model_validate_json(await objects.cases.get_artifact_json(objects.ids["case_artifact"]))
+        artifact = Artifact.model_validate_json(
+            await objects.cases.get_json("case_artifact", objects.ids["case_artifact"])
+        )
         database = objects.harness.database
         rows = await database.fetch_in_background("SELECT doc FROM object WHERE kind <> 'alert' ORDER BY id")
         made = [json.loads(row["doc"]) for row in rows]
@@ -100,7 +102,7 @@ async def test_operations_on_an_alert_in_a_case_change_the_case(tmp_path: Path) 
         ]
         case = await objects.alerts.create_case(LEAD, objects.ids["alert"])
         outcomes = await objects.outcomes("alert", TAG_CASE, TASK, FIELD, READ)
-        after = Case.model_validate_json(await objects.cases.get_case_json(case.id))
+        after = Case.model_validate_json(await objects.cases.get_json("case", case.id))
         alert = Alert.model_validate_json(await objects.alerts.get_json(objects.ids["alert"]))
     assert [status for _, status, _ in outcomes] == ["Success"] * 4
     assert (after.tags, after.custom_fields["score"]["integer"], alert.status) == (["x"], 5, "Imported")
@@ -158,7 +160,7 @@ async def test_an_added_artifact_is_a_target_with_the_tlp_of_where_it_was_found(
         after = await artifacts_of(objects, kind)
         alert = Alert.model_validate_json(await objects.alerts.get_json(objects.ids["alert"]))
         for artifact in alert.artifacts:
-            assert (await objects.cases.get_artifact_json(artifact.id)) == artifact.to_json()
+            assert (await objects.cases.get_json("case_artifact", artifact.id)) == artifact.to_json()
     assert after == [*before, ("203.0.113.0", tlp), ("203.0.113.1", tlp), ("203.0.113.2", 3)]
     assert {status for _, status, _ in [*first, *second]} == {"Success"}
     assert [bool(message) for _, _, message in [*first, *second]] == [False] * 3 + [True] * 4

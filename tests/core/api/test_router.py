@@ -14,12 +14,12 @@ from starlette.responses import Response
 from structlog.testing import capture_logs
 
 from core.api.http.endpoint import Endpoint, Request, json_response
-from core.api.http.errors import ERRORS, error_body
+from core.api.http.errors import error_body
 from core.api.http.router import Router
 from core.authorization import COMMAND_LINE
 from core.common import logs
 from core.common.clock import now_ms
-from core.common.errors import ResponderBotError
+from core.common.errors import ERRORS, ResponderBotError
 from core.common.listener import bind, http_server
 from core.models import CaseTemplateInput
 from core.people import People
