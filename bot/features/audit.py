@@ -1,7 +1,7 @@
 """`/responder audit ~id`: who decided what about an object, in plain sentences."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from bot.block_kit.elements import MAX_LINES, listed
 from bot.block_kit.notices import notice
@@ -12,41 +12,57 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Command, Context, Entry, Feature
 from bot.features.runs.views import runs
 from bot.message import Message
-from core.models import AuditRow
+from core.common.clock import MINUTE_MS
+from core.common.words import some_of
+from core.models import Action, AuditRow
 
 USAGE = "audit ~id"
 ON_LIMIT = 200  # characters of what a run was on
-ROW_CHARS = 400
+ROW_CHARS = 700
 _LOGIN = re.compile(r"[^@\s]+@[^@\s]+")
 
 
 async def on_audit_command(context: Context) -> None:
-    """Show the story of an alert, a case or a run; core leaves out what this person may not see."""
+    """Show the story of an alert, a case, a run or a bulk; core leaves out what this person may not see."""
     _, object_id = subjects.require_id(context, USAGE)
     rows = await context.core.audit(object_id)
-    about, clearance, ran = object_id, own_clearance(context), dict[str, str]()
-    for document in await subjects.documents(context.core, [object_id]):  # also for what people call its responders
+    about, clearance, ran = object_id, own_clearance(context), dict[str, tuple[str, str]]()
+    together = list[tuple[Action, RedactedView]]()
+    for document in await subjects.documents(context.core, [object_id, *(row.object for row in rows)]):
         if (subject := Subject.in_document(document, document.id)) is not None:
             about = f"{object_id}: {runs.of_root(subject, RedactedView(subject, clearance))}"
-        for action in document.actions:
+        for action in document.actions:  # also for what people call its responders
             view = RedactedView(Subject.in_document(document, action.object_id) or Subject.unknown(action), clearance)
             on = runs.targets_in_plain(action, view, ON_LIMIT) or runs.target(view)
-            ran[action.id] = f"{runs.title(action)} on {on}"
-    await responses.show(context, "Audit", story(about, rows, ran))
+            ran[action.id] = runs.title(action), on
+            together += [(action, view)] if action.bulk == object_id else []
+    if together:
+        about = f"{object_id}: {runs.name(together[0][0])} on {runs.distinct_targets(together)}"
+    await responses.show(context, "Audit", story(about, rows, ran, [action.id for action, _ in together]))
 
 
-def story(about: str, rows: Sequence[AuditRow], ran: Mapping[str, str]) -> Message:
-    """Who decided what `about` an object (mrkdwn) and what belongs to it; the newest rows if they are many.
+def story(
+    about: str, rows: Sequence[AuditRow], ran: Mapping[str, tuple[str, str]], together: Container[str] = ()
+) -> Message:
+    """Who decided what `about` an object (mrkdwn) and what belongs to it; the newest lines if they are many.
 
-    `ran` says by run what it was: `Isolate Host on hostname LT-0198`.
+    `ran` says by run what it was and on what; what somebody decided alike on several that ran `together` is one line.
     """
-    title = f"*Audit of {about}*"
-    shown = rows[-MAX_LINES:]
-    if len(shown) < len(rows):
-        title += f": the last {len(shown)} of {len(rows)} rows"
+    title, alike = f"*Audit of {about}*", dict[object, list[AuditRow]]()
     if not rows:
         return notice(f"{title}\nNothing was decided on it yet, as far as you may see.")
-    return Message(title, tuple(listed(title, [f"{slack_date(row.at)} {_said(row, ran)}" for row in shown])))
+    for row in rows:
+        same = _said(row, {run_id: what for run_id, (what, _) in ran.items()})
+        alike.setdefault((row.at // MINUTE_MS, same) if row.object in together else row.number, []).append(row)
+    shown, lines = list(alike.values())[-MAX_LINES:], list[str]()
+    if len(shown) < len(alike):
+        title += f": the last {len(shown)} of {len(alike)} rows"
+    for first, *others in shown:
+        on = {one.object: ran[one.object][1] for one in (first, *others) if one.object in ran}
+        each = {first.object: some_of(list(on.values()), runs.MAX_FULL_TARGETS)} if on else {}
+        named = {run_id: f"{what} on {each.get(run_id, target)}" for run_id, (what, target) in ran.items()}
+        lines.append(f"{slack_date(first.at)} {_said(first, named)}")
+    return Message(title, tuple(listed(title, lines)))
 
 
 def _said(row: AuditRow, ran: Mapping[str, str]) -> str:
@@ -78,7 +94,7 @@ def _with_runs(row: AuditRow, ran: Mapping[str, str]) -> str:
 FEATURE = Feature(
     commands={
         "audit": Command(
-            Entry(on_audit_command, modal_title="Audit"), USAGE, "who decided what about an alert, a case or a run"
+            Entry(on_audit_command, modal_title="Audit"), USAGE, "who decided what about an alert, a case or runs"
         )
     }
 )

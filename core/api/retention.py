@@ -43,7 +43,7 @@ def endpoints(retention: Retention, audit: AuditReader) -> list[Endpoint]:
 
     @route(
         "GET /api/audit/{id}",
-        "Read who decided what about an alert, a case or a run that you may see",
+        "Read who decided what about an alert, a case, a run or a bulk that you may see",
         response=list[AuditRow],
         errors=(403, 404),
     )

@@ -35,7 +35,7 @@ class AuditReader:
         return await self._read(caller, object_, after, limit)
 
     async def story(self, caller: Caller, object_id: str) -> list[AuditRow]:
-        """The rows about an alert, a case or a run that the caller may see. Raises "not_found", "forbidden"."""
+        """The rows about an alert, a case, a run or a bulk that the caller may see. Raises "not_found", "forbidden"."""
         number = parse_id(object_id)
         if number is None:
             raise ResponderBotError("not_found", f"{object_id[:64]} is no id; give one such as ~12.")

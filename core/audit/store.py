@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core.common.database import Reads, Row, Transaction
+from core.models import parse_id
 
 
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
@@ -58,12 +59,13 @@ def page(reads: Reads, after: int, last: int | None, limit: int) -> list[Row]:
 
 
 def of_object(reads: Reads, object: str, after: int, limit: int) -> list[Row]:
-    """As `page`, those about an object and what belongs to it."""
-    about = "SELECT number FROM audit WHERE {} = :object AND number > :after ORDER BY number LIMIT :limit"
+    """As `page`, those about an object and what belongs to it, of a bulk those about its runs."""
+    about = ("object = :object", "root = :object", "object IN (SELECT '~' || id FROM action WHERE bulk_id = :bulk)")
+    part = "SELECT number FROM (SELECT number FROM audit WHERE {} AND number > :after ORDER BY 1 LIMIT :limit) AS part"
     return reads.rows(
-        f"SELECT {_ROW} FROM audit WHERE number IN (SELECT number FROM ({about.format('object')}) AS own"
-        f" UNION SELECT number FROM ({about.format('root')}) AS below) ORDER BY number LIMIT :limit",
-        {"object": object, "after": after, "limit": limit},
+        f"SELECT {_ROW} FROM audit WHERE number IN ({' UNION '.join(map(part.format, about))})"
+        " ORDER BY number LIMIT :limit",
+        {"object": object, "bulk": parse_id(object) or 0, "after": after, "limit": limit},
     )
 
 

@@ -8,7 +8,9 @@ import pytest_asyncio
 
 from bot.features.audit import story
 from core.audit import trail
+from core.client import CoreClient
 from core.models import AuditRow
+from tests.bot.features.bulks.bulk import start
 from tests.bot.features.environment import MANIFEST, feature_environment
 from tests.bot.people import card_of, message_in, modal, text_of
 from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
@@ -58,6 +60,30 @@ async def test_a_run_is_called_what_it_was_on_and_not_by_its_number(tmp_path: Pa
         assert f" ben approved {what} (1 of 1)\\n" in shown
         assert f", which undoes {what}" in shown
         assert not re.search(rf"through|lt-0500|{run.id}\\b|{undone_by.id}\\b", shown)
+
+
+async def test_of_a_bulk_one_reads_who_decided_on_which_targets_and_why_but_not_on_what_one_may_not_see(
+    tmp_path: Path,
+) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"target": "hostname"}}) as env:
+        hosts = [f"LT-050{n}" for n in range(4)]
+        ids = [
+            (await env.create_alert(sourceRef=host, tlp=tlp, artifacts=[{"dataType": "hostname", "data": host}])).id
+            for host, tlp in zip(hosts, (2, 2, 2, 3), strict=True)
+        ]
+        await start(env, "ben", "isolate", ids)
+        runs = [(await env.client.actions("alert", one))[0] for one in ids]
+        bulk = str(runs[0].bulk)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("lea").deny_bulk(bulk, [runs[1].id], "Healthy backup")
+            await bot.as_user("lea").approve_bulk(bulk, [run.id for run in (runs[0], *runs[2:])])
+        await env["anna"].command(SOC, f"/responder audit {bulk}")
+        shown = text_of(await env["anna"].sees(modal("lea approved")))
+        assert f"*Audit of {bulk}: Isolate on hostname LT-0500, hostname LT-0501, hostname LT-0502*" in shown
+        assert " lea denied Isolate on hostname LT-0501; message: Denied by lea: Healthy backup" in shown
+        assert " lea approved Isolate on hostname LT-0500, hostname LT-0502 (1 of 1)" in shown
+        assert "LT-0503" not in shown
+        assert runs[0].id not in shown
 
 
 def test_times_of_a_sentence_are_the_readers() -> None:
