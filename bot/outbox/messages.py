@@ -285,11 +285,10 @@ def next_due_at(reads: Reads, now: int) -> int | None:
 
 def waiting(reads: Reads) -> int:
     """How many messages and files Slack doesn't have as desired."""
-    row = reads.row(
+    return reads.number(
         f"""SELECT (SELECT count(*) FROM message WHERE {PENDING})
                + (SELECT count(*) FROM file WHERE status <> 'shown') AS n"""
     )
-    return row["n"] if row else 0
 
 
 def suspected_duplicates(reads: Reads, now: int) -> list[Row]:
@@ -348,7 +347,7 @@ def channels(reads: Reads) -> list[Row]:
 
 def stale_roots(reads: Reads, channel: str, clearance: int, unsent_only: bool) -> list[str]:
     """Alerts and cases with a message in a channel that was rendered for another clearance than this, newest first."""
-    rows = reads.rows(
+    return reads.column(
         f"""SELECT m.root_id FROM message m LEFT JOIN file f ON f.message_key = m.key
            WHERE {IS_STALE} AND m.root_id <> ''
                AND (m.status <> 'deleted' OR f.slack_id <> '')
@@ -356,7 +355,6 @@ def stale_roots(reads: Reads, channel: str, clearance: int, unsent_only: bool) -
            GROUP BY m.root_id ORDER BY max(m.created_at) DESC, max(m.number) DESC""",
         {"channel": channel, "clearance": clearance, "unsent_only": int(unsent_only)},
     )
-    return [row["root_id"] for row in rows]
 
 
 # Alerts and cases that have a card in a channel, and alerts that stand there in a group; newest first. After a storm
@@ -371,12 +369,11 @@ ALERTS_IN = """SELECT root_id FROM (
 
 def recent_roots(reads: Reads, since: int) -> list[str]:
     """Alerts and cases with a card that was posted or updated since then (ms)."""
-    rows = reads.rows(
+    return reads.column(
         """SELECT DISTINCT root_id FROM message
            WHERE root_id <> '' AND thread_of = '' AND status <> 'deleted' AND max(created_at, changed_at) >= :since""",
         {"since": since},
     )
-    return [row["root_id"] for row in rows]
 
 
 def by_ts(reads: Reads, channel: str, ts: str) -> Row | None:

@@ -100,12 +100,11 @@ def oldest(reads: Reads, limit: int) -> list[Row]:
 
 def count_older(reads: Reads, before: int) -> int:
     """How many rows stand before the first one from that time (ms) on."""
-    row = reads.row(
+    return reads.number(
         "SELECT count(*) AS total FROM audit"
         " WHERE number < coalesce((SELECT min(number) FROM audit WHERE at >= :before), 9223372036854775807)",
         {"before": before},
     )
-    return row["total"] if row else 0
 
 
 def delete_until(tx: Transaction, last: int) -> int:
@@ -132,10 +131,9 @@ def first_since(reads: Reads, at: int) -> int:
 
 def last_before(reads: Reads, at: int | None) -> int:
     """The number of the last row before that time (ms), or of all."""
-    row = reads.row(
+    return reads.number(
         "SELECT coalesce(max(number), 0) AS number FROM audit WHERE at < :at", {"at": 2**62 if at is None else at}
     )
-    return int(row["number"]) if row else 0
 
 
 def erasures_after(reads: Reads, number: int) -> list[Row]:

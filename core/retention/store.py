@@ -4,39 +4,30 @@ import json
 from collections.abc import Iterable
 
 from core.common.database import Reads, Transaction
+from core.store.actions import OPEN
 
 
 def rows_about(reads: Reads, ids: Iterable[int]) -> list[int]:
     """The rows of the audit that have texts and are about these objects, or about what belongs to them."""
     about = "SELECT number FROM audit WHERE {} IN (SELECT value FROM json_each(:ids))"
-    rows = reads.rows(
+    return reads.column(
         "SELECT DISTINCT number FROM audit_text"
         f" WHERE number IN ({about.format('object')} UNION {about.format('root')}) ORDER BY number",
         {"ids": json.dumps([f"~{number}" for number in ids])},
     )
-    return [row["number"] for row in rows]
 
 
 def delete_texts(tx: Transaction, numbers: Iterable[int]) -> int:
     """Delete the texts of rows of the audit, with their salts."""
-    return delete_rows(tx, "audit_text", "number", numbers)
-
-
-def delete_rows(tx: Transaction, table: str, column: str, numbers: Iterable[int]) -> int:
-    """Delete the rows of a table by a column of numbers."""
     return tx.run(
-        f"DELETE FROM {table} WHERE {column} IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers))",
+        "DELETE FROM audit_text WHERE number IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers))",
         {"numbers": json.dumps(list(numbers))},
     )
 
 
 def open_of(reads: Reads, login: str) -> list[int]:
     """The runs of a person that have not ended."""
-    rows = reads.rows(
-        "SELECT id FROM action WHERE created_by = :login AND status IN ('Waiting', 'InProgress') ORDER BY id",
-        {"login": login},
-    )
-    return [row["id"] for row in rows]
+    return reads.column(f"SELECT id FROM action WHERE created_by = :login AND {OPEN} ORDER BY id", {"login": login})
 
 
 def timed_of(reads: Reads, login: str) -> list[int]:

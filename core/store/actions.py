@@ -50,11 +50,12 @@ def find(reads: Reads, action_id: int) -> Row | None:
 
 def existing(reads: Reads, action_ids: Iterable[int]) -> set[int]:
     """Those of these ids that actions have."""
-    rows = reads.rows(
-        "SELECT id FROM action WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))",
-        {"ids": json.dumps(list(action_ids))},
+    return set(
+        reads.column(
+            "SELECT id FROM action WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids))",
+            {"ids": json.dumps(list(action_ids))},
+        )
     )
-    return {row["id"] for row in rows}
 
 
 def whole_doc(reads: Reads, action_id: int) -> Row | None:
@@ -65,11 +66,10 @@ def whole_doc(reads: Reads, action_id: int) -> Row | None:
 
 def newest_docs_of(reads: Reads, kind: str, object_id: int, limit: int) -> list[str]:
     """The response JSON of an object's newest actions, newest first."""
-    rows = reads.rows(
+    return reads.column(
         "SELECT doc FROM action WHERE object_id = :object_id AND kind = :kind ORDER BY id DESC LIMIT :limit",
         {"object_id": object_id, "kind": kind, "limit": limit},
     )
-    return [row["doc"] for row in rows]
 
 
 _FAILED = "outcome IN ('failed', 'expired')"  # as in the indexes
@@ -139,12 +139,11 @@ def shown_of(reads: Reads, kind: str, object_id: int, limit: int) -> tuple[list[
 
 def denied_on(reads: Reads, row: Row) -> list[str]:
     """The response JSON of the newest actions before this one that were denied, of its responder on its object."""
-    rows = reads.rows(
+    return reads.column(
         "SELECT doc FROM action WHERE object_id = :object_id AND kind = :kind AND id < :id"
         " AND responder_name = :responder_name AND outcome = 'denied' ORDER BY id DESC LIMIT 10",
         {name: row[name] for name in ("object_id", "kind", "id", "responder_name")},
     )
-    return [one["doc"] for one in rows]
 
 
 def add_targets(tx: Transaction, action_id: int, digests: Iterable[str]) -> None:
@@ -156,8 +155,7 @@ def add_targets(tx: Transaction, action_id: int, digests: Iterable[str]) -> None
 
 
 def targets_of(reads: Reads, action_id: int) -> set[str]:
-    rows = reads.rows("SELECT target FROM action_target WHERE action_id = :id", {"id": action_id})
-    return {row["target"] for row in rows}
+    return set(reads.column("SELECT target FROM action_target WHERE action_id = :id", {"id": action_id}))
 
 
 def waiting_on(reads: Reads, digests: Iterable[str]) -> list[Row]:
@@ -204,11 +202,10 @@ def shown_on_artifacts(reads: Reads, artifact_ids: Iterable[int], limit: int) ->
 
 def newest_on_artifacts(reads: Reads, case_id: int, limit: int) -> list[int]:
     """The newest actions on the artifacts of a case."""
-    rows = reads.rows(
+    return reads.column(
         "SELECT id FROM action WHERE root_id = :root AND kind = 'case_artifact' ORDER BY id DESC LIMIT :limit",
         {"root": case_id, "limit": limit},
     )
-    return [row["id"] for row in rows]
 
 
 def move_artifacts(tx: Transaction, ids: Mapping[int, int], case_id: int) -> None:
@@ -330,12 +327,11 @@ HELD = f"SELECT id, engine_name, dispatched_at FROM action WHERE {OPEN} AND owne
 
 def timed(reads: Reads, limit: int) -> list[int]:
     """The first actions that core undoes, or whose approval expires, at a time."""
-    rows = reads.rows(
+    return reads.column(
         "SELECT action_id FROM in_force WHERE id IN (SELECT id FROM due WHERE kind = 'undo')"
         " UNION SELECT action_id FROM approval WHERE is_waiting = 1 ORDER BY action_id LIMIT :limit",
         {"limit": limit},
     )
-    return [row["action_id"] for row in rows]
 
 
 _UNCLAIMED = f"{OPEN} AND owner IS NULL AND awaits_approval = 0"  # as in the index
@@ -343,11 +339,10 @@ _UNCLAIMED = f"{OPEN} AND owner IS NULL AND awaits_approval = 0"  # as in the in
 
 def unclaimed_of(reads: Reads, engine_name: str, names: Sequence[str] | None, limit: int) -> list[int]:
     """The oldest unclaimed actions of an engine, at most `limit`, for responders with these `names` (None: all)."""
-    rows = reads.rows(
+    return reads.column(
         f"SELECT id FROM action WHERE engine_name = :engine AND {_UNCLAIMED}{_named(names)} ORDER BY id LIMIT :limit",
         {"engine": engine_name, "names": json.dumps(names), "limit": limit},
     )
-    return [row["id"] for row in rows]
 
 
 def claim(tx: Transaction, engine_name: str, names: Sequence[str] | None, limit: int, holder: str) -> list[Row]:
@@ -378,12 +373,11 @@ def claim_one(tx: Transaction, action_id: int, holder: str) -> int:
 
 def cancelled_of(reads: Reads, holder: str) -> list[int]:
     """The open actions that a core has dispatched and somebody has cancelled."""
-    rows = reads.rows(
+    return reads.column(
         f"SELECT id FROM action WHERE {OPEN} AND owner = :holder AND dispatched_at IS NOT NULL"
         " AND cancelled_by IS NOT NULL",
         {"holder": holder},
     )
-    return [row["id"] for row in rows]
 
 
 def release_waiting(tx: Transaction, holder: str) -> int:

@@ -23,14 +23,12 @@ def save(tx: Transaction, object_id: int, artifacts: Iterable[Artifact]) -> None
 
 def files_of(reads: Reads, object_id: int) -> list[str]:
     """The ids of the files that an alert or an artifact has."""
-    rows = reads.rows("SELECT file_id FROM file_reference WHERE object_id = :object", {"object": object_id})
-    return [row["file_id"] for row in rows]
+    return reads.column("SELECT file_id FROM file_reference WHERE object_id = :object", {"object": object_id})
 
 
 def count_references(reads: Reads, file_id: str) -> int:
     """How many alerts and artifacts have a file."""
-    row = reads.row("SELECT count(*) AS total FROM file_reference WHERE file_id = :file", {"file": file_id})
-    return row["total"] if row else 0
+    return reads.number("SELECT count(*) AS total FROM file_reference WHERE file_id = :file", {"file": file_id})
 
 
 def dropped(reads: Reads) -> list[str]:

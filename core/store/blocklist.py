@@ -20,11 +20,10 @@ def blocked(reads: Reads) -> list[tuple[Parsed, int]]:
 
 def count(reads: Reads, but: int) -> int:
     """How many targets are, or are about to be, in force of Block, without those of one action."""
-    row = reads.row(
+    return reads.number(
         "SELECT count(*) AS count FROM in_force WHERE responder = :block AND state <> 'ended' AND action_id <> :but",
         {"block": BLOCK, "but": but},
     )
-    return int(row["count"]) if row else 0
 
 
 def version(reads: Reads) -> int:
@@ -109,12 +108,11 @@ def entries_of(reads: Reads, action_id: int) -> list[Row]:
 
 def between(reads: Reads, name: str, after: int, to: int, limit: int) -> Sequence[int]:
     """The newest actions that came on a list, or went, by these versions."""
-    rows = reads.rows(
+    return reads.column(
         "SELECT action_id FROM blocklist_entry WHERE list = :list AND ((version > :after AND version <= :to)"
         " OR (ended > :after AND ended <= :to)) ORDER BY action_id DESC LIMIT :limit",
         {"list": name, "after": after, "to": to, "limit": limit},
     )
-    return [row["action_id"] for row in rows]
 
 
 def forget_ended(tx: Transaction, name: str) -> None:

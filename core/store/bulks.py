@@ -44,8 +44,9 @@ def docs_of(reads: Reads, bulk_id: int) -> dict[int, str]:
 
 def awaiting(reads: Reads, bulk_id: int) -> list[int]:
     """The actions of a bulk that wait for approval, oldest first."""
-    rows = reads.rows("SELECT id FROM action WHERE bulk_id = :id AND awaits_approval = 1 ORDER BY id", {"id": bulk_id})
-    return [row["id"] for row in rows]
+    return reads.column(
+        "SELECT id FROM action WHERE bulk_id = :id AND awaits_approval = 1 ORDER BY id", {"id": bulk_id}
+    )
 
 
 def later_ends(reads: Reads, bulk_id: int) -> dict[int, str]:
@@ -59,12 +60,13 @@ def told_of(reads: Reads, root_id: int) -> set[int]:
 
     They wait, were denied or left something in force.
     """
-    rows = reads.rows(
-        f"SELECT bulk_id FROM action WHERE root_id = :id AND {_TOLD} UNION ALL SELECT bulk_id FROM alert_artifact"
-        f" JOIN action ON object_id = artifact_id WHERE alert_id = :id AND {_TOLD}",
-        {"id": root_id},
+    return set(
+        reads.column(
+            f"SELECT bulk_id FROM action WHERE root_id = :id AND {_TOLD} UNION ALL SELECT bulk_id FROM alert_artifact"
+            f" JOIN action ON object_id = artifact_id WHERE alert_id = :id AND {_TOLD}",
+            {"id": root_id},
+        )
     )
-    return {row["bulk_id"] for row in rows}
 
 
 def find_all(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:

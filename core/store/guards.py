@@ -33,23 +33,21 @@ def dispatched(
 
     Excludes the action `but`; with `on` only those on that target.
     """
-    rows = reads.rows(
+    return reads.column(
         "SELECT dispatched_at AS at FROM action WHERE responder_name = :name AND dispatched_at > :since"
         f" AND dispatched_at <= :until AND id <> :but{_SAME_TARGET if on else ''}"
         " ORDER BY dispatched_at DESC LIMIT :limit",
         {"name": responder_name, "since": since, "until": until, "limit": limit, "but": but, **_values(on)},
     )
-    return [row["at"] for row in rows]
 
 
 def count_waiting(reads: Reads, responder_name: str, *, on: SameTarget | None = None) -> int:
     """How many runs of a responder wait for approval or for their engine."""
-    row = reads.row(
+    return reads.number(
         "SELECT count(*) AS total FROM action WHERE status = 'Waiting' AND responder_name = :name"
         f" AND dispatched_at IS NULL{_SAME_TARGET if on else ''}",
         {"name": responder_name, **_values(on)},
     )
-    return row["total"] if row else 0
 
 
 def _values(on: SameTarget | None) -> dict[str, object]:

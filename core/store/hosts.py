@@ -17,11 +17,10 @@ def all_cores(reads: Reads) -> list[Row]:
 
 def without_lease(reads: Reads) -> list[str]:
     """The holders of open actions that have no lease."""
-    rows = reads.rows(
+    return reads.column(
         f"SELECT DISTINCT owner FROM action WHERE {OPEN} AND owner IS NOT NULL"
         " AND owner NOT IN (SELECT holder FROM owner)"
     )
-    return [row["owner"] for row in rows]
 
 
 def touch_catalogues(tx: Transaction, host_id: str, now: int) -> None:

@@ -107,8 +107,7 @@ def with_time(reads: Reads) -> list[Row]:
 def count_waiting(reads: Reads) -> int:
     """How many actions core should have undone, and could not."""
     sql = f"SELECT count(DISTINCT action_id) AS total FROM in_force WHERE id IN ({_DUE}) AND undo_status = 'waiting'"
-    row = reads.row(sql)
-    return row["total"] if row else 0
+    return reads.number(sql)
 
 
 def counts(reads: Reads) -> list[Row]:

@@ -116,11 +116,10 @@ def severities(reads: Reads, numbers: Iterable[int]) -> dict[int, int]:
 
 def alerts_of(reads: Reads, case_id: int, limit: int) -> list[int]:
     """The alerts that became this case or were merged into it, oldest first."""
-    rows = reads.rows(
+    return reads.column(
         "SELECT id FROM object WHERE case_id = :case AND kind = 'alert' ORDER BY id LIMIT :limit",
         {"case": f"~{case_id}", "limit": limit},
     )
-    return [row["id"] for row in rows]
 
 
 def open_alerts_of(reads: Reads, assignee: str, sees_up_to: int, limit: int) -> list[Row]:
@@ -140,11 +139,12 @@ def exists(reads: Reads, kind: str, object_id: int) -> bool:
 
 def existing(reads: Reads, kind: str, object_ids: Collection[int]) -> set[int]:
     """Those of `object_ids` that objects of this kind have."""
-    rows = reads.rows(
-        "SELECT id FROM object WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids)) AND kind = :kind",
-        {"ids": json.dumps(list(object_ids)), "kind": kind},
+    return set(
+        reads.column(
+            "SELECT id FROM object WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids)) AND kind = :kind",
+            {"ids": json.dumps(list(object_ids)), "kind": kind},
+        )
     )
-    return {row["id"] for row in rows}
 
 
 def find_unique(reads: Reads, kind: str, unique_key: str) -> Row | None:

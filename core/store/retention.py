@@ -6,15 +6,12 @@ from typing import Literal, NamedTuple
 from core.common.database import Reads, Row, Transaction
 from core.models import parse_id
 from core.store import attachments, objects, texts
+from core.store.actions import OPEN
 
 Root = Literal["alert", "case"]
 
-_OPEN = "status IN ('Waiting', 'InProgress')"
-"""The condition of an index: running, or waiting for approval or a slot."""
 _ROOTS = "(SELECT CAST(:id AS BIGINT) UNION ALL SELECT id FROM object WHERE case_id = :case)"
 """An alert or a case, and the alerts of that case."""
-
-
 _REFUSED = "refused = total AND created_at < :before"
 
 
@@ -74,7 +71,7 @@ def closed_at(reads: Reads, root_id: int) -> int | None:
     )
     if row is None or row["closed_at"] is None or row["has_open"]:
         return None
-    if reads.row(f"SELECT 1 FROM action WHERE root_id IN {_ROOTS} AND {_OPEN} LIMIT 1", values):
+    if reads.row(f"SELECT 1 FROM action WHERE root_id IN {_ROOTS} AND {OPEN} LIMIT 1", values):
         return None
     active = "SELECT 1 FROM in_force WHERE action_id = action.id AND state <> 'ended'"
     if reads.row(f"SELECT 1 FROM action WHERE root_id IN {_ROOTS} AND EXISTS ({active}) LIMIT 1", values):
@@ -135,8 +132,7 @@ def delete_refused_bulks(tx: Transaction, before: int, limit: int) -> int:
 
 
 def count_refused_bulks(reads: Reads, before: int) -> int:
-    row = reads.row(f"SELECT count(*) AS total FROM bulk WHERE {_REFUSED}", {"before": before})
-    return row["total"] if row else 0
+    return reads.number(f"SELECT count(*) AS total FROM bulk WHERE {_REFUSED}", {"before": before})
 
 
 def delete_file(tx: Transaction, file_id: str) -> bool:
@@ -158,8 +154,7 @@ def count_sharing(reads: Reads, kind: str, key: str) -> int:
     """How many items share that."""
     if kind == "file":
         return attachments.count_references(reads, key)
-    row = reads.row("SELECT count(*) AS total FROM action WHERE bulk_id = :bulk", {"bulk": int(key)})
-    return row["total"] if row else 0
+    return reads.number("SELECT count(*) AS total FROM action WHERE bulk_id = :bulk", {"bulk": int(key)})
 
 
 def reports(reads: Reads, before: int, after: tuple[int, int], limit: int) -> list[Row]:

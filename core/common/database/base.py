@@ -32,6 +32,14 @@ class Reads(Protocol):
     def row(self, sql: str, params: Params | None = None) -> Row | None:
         """The first row, or None."""
 
+    def column(self, sql: str, params: Params | None = None) -> list[Any]:
+        """The values of a query's only column."""
+        return [row[name] for row in self.rows(sql, params) for name in row.keys()]  # noqa: SIM118 - no dictionary
+
+    def number(self, sql: str, params: Params | None = None) -> int:
+        """The number that a query gives; 0 without a row."""
+        return int(next(iter(self.column(sql, params)), 0))
+
 
 class Transaction(Reads, Protocol):
     """Reads and writes that are committed together, or not at all."""

@@ -26,5 +26,4 @@ def _give_back(tx: Transaction, step_s: float) -> bool:
 
 
 def _free_pages(tx: Transaction) -> int:
-    row = tx.row("PRAGMA freelist_count")
-    return int(row["freelist_count"]) if row else 0
+    return tx.number("PRAGMA freelist_count")

@@ -12,10 +12,9 @@ def touch(tx: Transaction) -> None:
 def queued(reads: Reads) -> int:
     """Number of actions that wait for a slot on their engine or for approval."""
     # The first condition selects the partial index.
-    row = reads.row(
+    return reads.number(
         "SELECT count(*) AS count FROM action WHERE status IN ('Waiting', 'InProgress') AND status = 'Waiting'"
     )
-    return int(row["count"]) if row else 0
 
 
 async def action_counts(database: Database) -> list[Row]:

@@ -14,8 +14,7 @@ def take(tx: Transaction, name: str, count: int = 1) -> range:
 
 def last(reads: Reads, name: str) -> int:
     """The last number given."""
-    row = reads.row("SELECT last FROM sequence WHERE name = :name", {"name": name})
-    return int(row["last"]) if row else 0
+    return reads.number("SELECT last FROM sequence WHERE name = :name", {"name": name})
 
 
 def skip_to(tx: Transaction, name: str, number: int) -> None:

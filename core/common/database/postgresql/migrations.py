@@ -157,8 +157,7 @@ def size_bytes(reads: Reads, schema: str) -> int:
         "SELECT CAST(coalesce(sum(pg_total_relation_size(oid)), 0) AS BIGINT) AS size FROM pg_class"
         " WHERE relnamespace = to_regnamespace(:schema) AND relkind = 'r'"
     )
-    row = reads.row(sql, {"schema": schema})
-    return int(row["size"]) if row else 0
+    return reads.number(sql, {"schema": schema})
 
 
 def is_used(connection: Connection, schema: str) -> bool:

@@ -12,7 +12,7 @@ from psycopg.adapt import Dumper
 from psycopg.postgres import types as known_types
 from psycopg.pq import TransactionStatus
 
-from core.common.database.base import AtEnd, Note, Params, Row
+from core.common.database.base import AtEnd, Note, Params, Reads, Row
 from core.common.database.postgresql.errors import is_in_doubt
 
 Cursor = psycopg.Cursor[dict[str, Any]]
@@ -108,7 +108,7 @@ def run_plainly(connection: Connection, sql: str) -> Cursor:
     return cursor
 
 
-class PostgresqlReads:
+class PostgresqlReads(Reads):
     """The statements of a unit of work on this connection."""
 
     def __init__(self, connection: Connection) -> None:

@@ -43,7 +43,7 @@ MAX_SNAPSHOTS = 2
 SEARCH_LIMIT_S = 10.0  # a search by index takes milliseconds, one over a million documents takes seconds
 
 
-class _Reads:
+class _Reads(Reads):
     """Queries on one connection."""
 
     def __init__(self, fetch: Callable[[str, Params | None], list[Row]]) -> None:

@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from core.common.database.base import AtEnd, Note, Params, Row
+from core.common.database.base import AtEnd, Note, Params, Reads, Row
 
 
-class SqliteTransaction:
+class SqliteTransaction(Reads):
     """The statements of a transaction that is open on this connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
