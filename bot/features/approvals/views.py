@@ -124,14 +124,6 @@ def _file_name(action: Action) -> str:
     return f"request-{action.number}.txt"
 
 
-def _request(
-    action: Action, view: RedactedView, now_ms: int, policy: Policy | None, *, link: str = "", who: str = ""
-) -> list[Block]:
-    """What is asked for, how that was decided, or who has to decide it by when; `who` is mentioned."""
-    needs = [decision(action), named_approvers(policy), _can_also_read(action, view)]
-    return [*_asked(action, view, now_ms, link=link, who=who), context(" · ".join(filter(None, needs)))]
-
-
 def _asked(
     action: Action, view: RedactedView, now_ms: int, *, link: str = "", who: str = "", follows: str = ""
 ) -> list[Block]:
@@ -139,14 +131,13 @@ def _asked(
 
     Without it what follows once the run is approved, and what it would change of what is in force already.
     """
-    lines = runs.target_lines(action.target or (), view)
     return [
         *sections(
             [
                 f"{who} {_warned(action, view)}*{question(action, view)}*".strip(),
                 f"*{person_name(action.created_by)}* asks · {runs.sign(view)}{runs.of_root(view.subject, view, link)}"
                 f"{note(action, view)}",
-                *(lines if len(lines) == 1 else [f"• {line}" for line in lines]),
+                *_targets(action, view),
                 *_may_act_on(action, view),
                 *inputs(action, view),
                 *([follows] if follows else [undo_state.planned(action), *_already(action, view, now_ms)]),
@@ -154,6 +145,12 @@ def _asked(
         ),
         *override_blocks(action, view),
     ]
+
+
+def _targets(action: Action, view: RedactedView) -> list[str]:
+    """What the run acts on, a line each with what the alert says of it; mrkdwn."""
+    lines = runs.target_lines(action.target or (), view)
+    return lines if len(lines) == 1 else [f"• {line}" for line in lines]
 
 
 def _already(action: Action, view: RedactedView, now_ms: int) -> list[str]:
@@ -379,11 +376,10 @@ def approve_view(
     deed = runs.title(action) if extension is None else undo_state.keep(action, extension)
     label, title = names.in_view(deed), names.in_view(deed, "?")
     if extension is not None:
-        targets = [f"• {line}" for line in runs.target_lines(action.target or (), view)]
         who = f"*{person_name(action.created_by)}* asked for it{runs.approved_by(action)}."
         then = f"{undo_state.ONLY_UNDO} " if extension.at is None else ""
         follows = f"{who} {then}If you deny more time, it {undo_state.ends(action)}."
-        shown = sections([later_end(action, extension, view), *(["*Target*", *targets] if targets else []), follows])
+        shown = sections([later_end(action, extension, view), *_targets(action, view), follows])
         needs = [undo_state.needed([extension])]
     else:
         policy = responder.policy if responder is not None else None
@@ -491,7 +487,7 @@ def later_end_request(
         return Message(_push(what, f"{decided}{then}", view), (shown, context(asked)), is_broadcast)
     needs = f"{undo_state.needed([extension])}{f' Approved by {approvers}.' if approvers else ''}"
     asks = f"{who} {later_end(action, extension, view)}".strip()
-    blocks: list[Block] = [section(asks), context(needs)]
+    blocks: list[Block] = [*sections([asks, *_targets(action, view)]), context(needs)]
     blocks += [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
     on = f"{run_on(action, view)} · {runs.of_root(replace(subject, severity=0), view)}, asked by {by}"
     text = _push(f"{level(subject.severity)}: keep {longer}? {on}", "", view, denied_by=extension.denied_by)
@@ -520,7 +516,8 @@ def deny_view(
     if_so = f"If you {deed.lower()} it, it"
     asks = _asked(action, view, now_ms, follows=f"{if_so} will not run: nothing changes on the target.")
     if extension is not None:
-        asks = [section(f"{later_end(action, extension, view)}\n{if_so} {undo_state.ends(action)}.")]
+        of_targets = _targets(action, view)
+        asks = sections([later_end(action, extension, view), *of_targets, f"{if_so} {undo_state.ends(action)}."])
         asked_by, title = extension.asked_by, f"{deed} a later end?"
     of = extension.id if extension is not None else ""
     about = {"id": action.id, "extension": of, "in_home": is_in_home, "deed": deed}
@@ -560,7 +557,8 @@ def approval_request(
         state = f"A run on {subject.id} {'needs approval' if waits else runs.state(action, view)}"
         text = f"{runs.mark(action, view)} {state}, {withheld(subject.clearance)}"
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),), is_broadcast)
-    blocks = _request(action, view, now_ms, policy, link=link, who=who)
+    needs = filter(None, [decision(action), named_approvers(policy), _can_also_read(action, view)])
+    blocks = [*_asked(action, view, now_ms, link=link, who=who), context(" · ".join(needs))]
     if runs.can_be_approved(action, view) and not has_voted(action, voter or ""):
         decide = actions(*runs.decision_buttons(action, button))
         blocks.append(decide if can_decide else context("You can't decide on it any more."))

@@ -328,7 +328,8 @@ FREE: Mapping[str, Any] = {**ISOLATE, "approve_by": ["ben"], "allow_permanent": 
 
 async def kept_for_ever(env: FeatureEnvironment) -> tuple[Alert, Mapping[str, Any], Action, int]:
     """An alert, its card, and an isolation that ben has approved until some time (ms) and anna asks to have no end."""
-    alert, card = await env.alert_and_card("anna")
+    host = {"dataType": "ip", "data": "203.0.113.7", "message": "Host <inside>"}
+    alert, card = await env.alert_and_card("anna", artifacts=[host])
     action = await isolate(env, alert, minutes=15)
     async with CoreClient(env.core.url, env.service_key) as bot:
         await bot.as_user("ben").approve(action.id)
@@ -362,8 +363,12 @@ async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path
     async with asking(tmp_path, FREE) as env:
         alert, _, action, _ = await kept_for_ever(env)
         request = await env["ben"].sees(direct_message("*Keep with no end*"))
-        assert "🚫" not in text_of(request)
-        await env["ben"].confirms("Deny", request, reason="one hour is <enough>")
+        form = await env["ben"].confirms("Deny", request, reason="one hour is <enough>")
+        for asks in (request, form):
+            assert ("🚫" in text_of(asks), "`203[.]0[.]113[.]7` · Host &lt;inside&gt;" in text_of(asks)) == (
+                False,
+                True,
+            )
         before = "🚫 *More time was denied by ben*: one hour is &lt;enough&gt;"
         async with CoreClient(env.core.url, env.service_key) as bot:
             await env["anna"].sees(direct_message("Denied by ben"))
