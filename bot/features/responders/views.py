@@ -277,6 +277,7 @@ def _groups(
         elsewhere |= runnable
         target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
         responders = [r for r in offered if r.name in runnable and (r.name, artifact.id) not in once]
+        responders = [r.model_copy(update={"reasons": None}) for r in responders]  # which are of what it acts on here
         groups += _by_kind(heading, _with(target, responders), f"{artifact.id}:")
     if is_artifact:  # nobody who asks about an address needs to know why it can't take a domain
         cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
@@ -332,7 +333,14 @@ def _about_option(responder: OfferedResponder, view: RedactedView | None = None,
     on = named[0] if len(named) == 1 else choose if target is not None and target.required else ""
     case = "needs a case" if "case" in (responder.lacks or ()) else ""
     on = on if is_whole else clip_middle(on, HEADING_LIMIT)
-    return " · ".join(filter(None, [on, needs(responder, case), strip_markup(responder.description)]))
+    is_one = responder.target is not None and len(responder.target.artifacts) == 1
+    held = "🔒 contained already" if is_one and not is_whole and is_in_force(responder) else ""
+    return " · ".join(filter(None, [on, held, needs(responder, case), strip_markup(responder.description)]))
+
+
+def is_in_force(responder: OfferedResponder) -> bool:
+    """Whether core notes that another run has it in force on something that a run would act on."""
+    return any(LATER_COUNTS in reason for reason in responder.reasons or ())
 
 
 def needs(responder: OfferedResponder, more: str) -> str:

@@ -214,8 +214,10 @@ def test_a_menu_says_what_a_responder_acts_on_and_names_it_once_for_an_alert() -
         target = OfferedTarget(data_types=[], artifacts=artifacts, total=len(on), required=len(on) > 1)
         return samples.responder(name, target=target, policy=Policy(undo="Release", **more))
 
-    offered = [acting("Isolate", host, approval=1), acting("Block", address, other), samples.responder("Lookup")]
-    by_artifact = {address.id: ["Block", "Lookup"], other.id: ["Block"]}
+    isolate = acting("Isolate", host, approval=1)
+    isolate = isolate.model_copy(update={"reasons": ["~18 has it in force on lt-0198 already; the later end counts"]})
+    offered = [isolate, acting("Block", address, other), samples.responder("Lookup")]
+    by_artifact = {address.id: ["Block", "Lookup"], other.id: ["Block", "Isolate"]}
     groups = responders.responder_options(offered, by_artifact, view, "")["option_groups"]
     assert {
         group["label"]["text"]: [(o["text"]["text"], o["description"]["text"]) for o in group["options"]]
@@ -223,8 +225,9 @@ def test_a_menu_says_what_a_responder_acts_on_and_names_it_once_for_an_alert() -
     } == {
         "Contain · Alert ~12": [
             ("Block", "choose which · What Block does"),
-            ("Isolate", "LT-0198 · needs 1 approval · What Isolate does"),
+            ("Isolate", "LT-0198 · 🔒 contained already · needs 1 approval · What Isolate does"),
         ],
+        "Contain · ip 203[.]0[.]113[.]3": [("Isolate", "needs 1 approval · What Isolate does")],
         "Alert ~12": [("Lookup", "What Lookup does")],
         "ip 203[.]0[.]113[.]2": [("Lookup", "What Lookup does")],
     }

@@ -226,6 +226,8 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         (measure,) = await env.client.measures()
         already = f"🔒 `203[.]0[.]113[.]7` is contained already until <!date^{(measure.until or 0) // 1000}^{{time}}|"
         second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again", tlp=0)
+        ((entry, *_), *_) = [group["options"] for group in await env["lea"].searches(card, "Isolate")]
+        assert entry["description"]["text"].startswith("203[.]0[.]113[.]7 · 🔒 contained already")
         other = await env.create_alert(sourceRef="third", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
         await env["lea"].command(SOC, f"/responder run isolate {second.id} {other.id}")
         both = await env["lea"].sees(modal(already))
