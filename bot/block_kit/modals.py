@@ -124,10 +124,9 @@ def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], 
     return input_block(block_id, label, element)
 
 
-def ticked_fields(block_id: str, label: str, options: Sequence[tuple[str, str]]) -> list[Block]:
-    """Check boxes (value, text), all ticked, in as many fields as Slack wants; the first has this block id."""
-    entries = [{"text": plain(text), "value": value} for value, text in options]
-    fields = list[Block]()
+def ticked_fields(block_id: str, label: str, options: Sequence[tuple[str, str, str]]) -> list[Block]:
+    """Check boxes, all ticked, in as many fields as Slack wants; the first has this block id."""
+    entries, fields = _described(options), list[Block]()
     for start in range(0, len(entries), MAX_CHECKBOXES):
         part, of = entries[start : start + MAX_CHECKBOXES], f"{block_id}{start or ''}"
         element = {"type": "checkboxes", "action_id": _action_id(of), "options": part, "initial_options": part}
@@ -136,10 +135,14 @@ def ticked_fields(block_id: str, label: str, options: Sequence[tuple[str, str]])
 
 
 def radio_field(block_id: str, label: str, options: Sequence[tuple[str, str, str]]) -> Block:
-    """A few options (value, text, mrkdwn below it), none of them chosen."""
-    entries = [{"text": plain(text), "value": value, "description": mrkdwn(below)} for value, text, below in options]
-    element = {"type": "radio_buttons", "action_id": _action_id(block_id), "options": entries}
+    """A few options, none of them chosen."""
+    element = {"type": "radio_buttons", "action_id": _action_id(block_id), "options": _described(options)}
     return input_block(block_id, label, element)
+
+
+def _described(options: Sequence[tuple[str, str, str]]) -> list[Block]:
+    """Options of (value, text, mrkdwn below it)."""
+    return [{"text": plain(text), "value": value, "description": mrkdwn(below)} for value, text, below in options]
 
 
 def input_block(

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Any
 
-from bot.block_kit import ids, modals, notices
+from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.text import person_name
 from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
@@ -62,7 +62,7 @@ async def on_details(context: Context) -> None:
     about = f"bulk:{bulk.id}:{start}"
     await responses.show_with_buttons(
         context,
-        views.in_title(bulk, f" ({bulk.total})"),
+        names.in_view(bulk.title, f" ({bulk.total})"),
         about,
         lambda button: views.details(bulk, shown, start, context.person.login, button=button),
     )

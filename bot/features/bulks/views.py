@@ -17,7 +17,6 @@ from bot.block_kit.text import (
     foreign,
     people,
     person_name,
-    readable_name,
     section,
     sections,
     slack_date,
@@ -397,13 +396,8 @@ def late(bulk: BulkCounts) -> Message:
     )
 
 
-def in_title(bulk: BulkCounts, end: str) -> str:
-    """Its responder in a modal's title or button, and what is said behind that; plain text."""
-    return names.in_view(bulk.title or readable_name(bulk.responder_name), end)
-
-
 def _name(bulk: BulkCounts) -> str:
-    return foreign(bulk.title or readable_name(bulk.responder_name), names.NAME_LIMIT)
+    return foreign(bulk.title, names.NAME_LIMIT)
 
 
 def head(bulk: BulkCounts, asked: str = "", *, is_on_phone: bool = False) -> str:
@@ -515,8 +509,7 @@ def review_view(
     waits, ends = [action for action, _ in waiting], by_request(waiting).get(request, [])
     total, ids_ = len(waits), [end.id for *_, end in ends] or [action.id for action in waits]
     keeps = "Keep with no end" if ends and ends[0][2].at is None else "Keep longer"
-    label = keeps if ends else in_title(bulk, "")
-    title = f"{keeps}?" if ends else in_title(bulk, "?")
+    label = keeps if ends else names.in_view(bulk.title)
     shown = _asks("", bulk, waiting, ends)
     if waits and not ends:
         shown += _inputs(waits[0], [view for _, view in waiting])
@@ -535,11 +528,12 @@ def review_view(
     if may_decide and total > 1:
         targets = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], TICKED_LIMIT)
         named = [f"{on} ({view.subject.root_id})" for on, (_, view) in zip(targets, waiting, strict=True)]
-        ticked = modals.ticked_fields(TICKED, "Decide on; the rest goes on waiting", [*zip(ids_, named, strict=True)])
+        options = [*zip(ids_, named, [runs.said_in_short(*one) for one in waiting], strict=True)]
+        ticked = modals.ticked_fields(TICKED, "Decide on; the rest goes on waiting", options)
         decide = [*decide, *ticked] if len(ticked) > 1 else [*ticked, *decide]
     about = {"id": bulk.id, "runs": ids_, "request": request, "shown": approvals.digest(shown)}
     return modals.modal(
-        title,
+        names.in_view(label, "?"),
         [*notices.changed(has_changed), shown[0], *decide, *shown[1:], *more],
         callback_id=ids.BULK_APPROVE_VIEW,
         submit=label if may_decide else "",
@@ -584,15 +578,17 @@ def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
 def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End]) -> list[Block]:
     """The question and who asks; each target, whether that is closed, and what is in force there already.
 
-    With `ends` what is in force, until when, and until when it is to be.
+    The question of a Review has no number, which would not follow the ticks below it. With `ends` what is in force,
+    until when, and until when it is to be.
     """
     if ends:
-        if_so = f"If you {verb.lower()}it, each ends as it does now."
+        then = undo_state.ONLY_UNDO if ends[0][2].at is None else ""
+        if_so = f"If you {verb.lower()}it, each ends as it does now." if verb else then
         asks, *rows = _later_rows(ends, ends)
-        return [section(asks), *sections([*rows, *([if_so] if verb else [])])]
-    lasts = undo_state.for_how_long(waiting[0][0]) if waiting and not verb else ""
-    what = f"{verb}{_name(bulk)} on {count(len(waiting), 'target')}{lasts}"
-    asks = f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks{_note(waiting)}"
+        return [section(asks), *sections(filter(None, [*rows, if_so]))]
+    on, lasts = f" on {count(len(waiting), 'target')}", undo_state.for_how_long(waiting[0][0]) if waiting else ""
+    what, asked = (f"{verb}{_name(bulk)}{on}", "") if verb else (f"{_name(bulk)}{lasts}", f" for it{on}")
+    asks = f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks{asked}{_note(waiting)}"
     different = {runs.acts_on(run) for run, _ in waiting}
     alike = f"\n⚠️ Only {count(len(different), 'different target')} among them."
     asks, lines = f"{asks}{alike if len(different) < len(waiting) else ''}", list[str]()
@@ -658,7 +654,7 @@ def retry_view(bulk: BulkCounts, shown: Sequence[ShownTarget], to: str, responde
         "Retry failed?",
         [section(head), *effect, *sections(filter(None, [*map(_line, again), rest]))],
         callback_id=ids.BULK_RETRY_VIEW,
-        submit=f"Ask again ({len(again)})" if needs else in_title(bulk, " again"),
+        submit=f"Ask again ({len(again)})" if needs else names.in_view(bulk.title, " again"),
         metadata=json.dumps({"id": bulk.id, "to": to}),
     )
 

@@ -356,8 +356,8 @@ async def test_who_reviews_a_bulk_reads_of_which_host_it_is_in_force_already(tmp
         await start(env, "lea", "isolate", [second.id, other.id, same.id])
         message = await shown(env, "3 wait for approval")
         await env["ben"].presses("Review", message)
-        review = await env["ben"].sees(modal("Isolate on 3 targets"))
-        assert "asks\\n⚠️ Only 2 different targets among them." in text_of(review)
+        review = await env["ben"].sees(modal("asks for it on 3 targets"))
+        assert "on 3 targets\\n⚠️ Only 2 different targets among them." in text_of(review)
         assert text_of(review).count("🔒 `203[.]0[.]113[.]7` is contained already until <!date^") == 2
         assert "`203[.]0[.]113[.]9` is contained" not in text_of(review)
 

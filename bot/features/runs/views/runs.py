@@ -273,6 +273,13 @@ def called_in_plain(action: Action, view: RedactedView, limit: int) -> str:
     return foreign_plain(named, limit)
 
 
+def said_in_short(action: Action, view: RedactedView) -> str:
+    """`🟠 HIGH · Host inside`: how severe its object is, and what that says of its targets; mrkdwn."""
+    said = [view.text(one.message) for one in _first(action.target or (), view, MAX_TARGETS)[0] if one.message]
+    level = f"{sign(view)}{SEVERITY_NAMES[view.subject.severity].upper()}"
+    return foreign(" · ".join(filter(None, [level, *said])) or view.title(), OPTION_LIMIT)
+
+
 def targets_in_plain(action: Action, view: RedactedView, limit: int) -> str:
     """`hostname SRV-FILE02`: likewise, without the object; "" if nobody has declared it; not escaped."""
     shown, others = _first(action.target or (), view, MAX_TARGETS)

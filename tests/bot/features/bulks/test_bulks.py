@@ -211,10 +211,10 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         await env["ben"].command(SOC, "/responder pending")
         await env["ben"].reads("*Ban an address on 12 targets?* · anna")
 
-        view = await reviewed(env, "ben", message, "on 12 targets?*\\n*anna* asks")
+        view = await reviewed(env, "ben", message, "*anna* asks for it on 12 targets")
         assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address?", "Ban an address")
         text = text_of(view)
-        assert "*Ban an address on 12 targets?*\\n*anna* asks" in text
+        assert "*Ban an address?*\\n*anna* asks for it on 12 targets" in text
         for words in (
             "Reason: C2 &lt;seen&gt;",
             "Which list: inbound",
@@ -322,9 +322,9 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
 
 async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
-        *others, backup = [
-            (await alerts(env, 1, artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}]))[0] for n in range(12)
-        ]
+        ips = [{"dataType": "ip", "data": f"203.0.113.{n}"} for n in range(12)]
+        ips[11]["message"] = "The healthy <backup> of everything that anybody has, which nobody may touch"
+        *others, backup = [(await alerts(env, 1, artifacts=[ip]))[0] for ip in ips]
         question = await asked(env, "anna", "isolate", [*others, backup])
         assert text_of(question).index('"Note"') < text_of(question).index(
             "*Runs on 12 targets*"
@@ -337,6 +337,11 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         assert [*map(len, fields.values())] == [10, 2]  # all are ticked
         (healthy,) = [text for text in fields["decide10"] if backup in text]
         assert healthy == f"ip 203[.]0[.]113[.]11 ({backup})"
+        boxes = [one for block in review["blocks"] if block["type"] == "input" for one in block["element"]["options"]]
+        ticks = {one["text"]["text"]: one["description"]["text"] for one in boxes}
+        assert ticks[healthy].startswith("🟠 HIGH · The healthy &lt;backup&gt; of everything")
+        assert {*ticks.values()} == {ticks[healthy], "🟠 HIGH"}
+        assert "*Isolate?*\\n*anna* asks for it on 12 targets" in text_of(review)  # a modal can't count what is ticked
         nothing = await env["ben"].submits(review, decide=[], decide10=[])
         assert nothing["errors"] == {"decide": "Tick at least one."}
         await env["ben"].presses("Deny", review)
@@ -477,7 +482,7 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         message = await shown(env, "2 wait for approval")
         assert "⏳ *2 targets with no end · up to HIGH*" in text_of(message)
         await env["ben"].sees(on_phone("HIGH: Isolate on 2 targets with no end? "))
-        view = await reviewed(env, "ben", message, "*Isolate on 2 targets with no end?*")
+        view = await reviewed(env, "ben", message, "*Isolate with no end?*\\n*anna* asks for it on 2 targets")
         await env["ben"].submits(view)
         await env["ben"].reads("They start now. *Undo all* is on its message.")
         told = await env["anna"].sees(on_phone("2 in force"))
@@ -509,7 +514,7 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         await env["ben"].command(SOC, f"/responder deny {backup.id}")
         await env["ben"].submits(await env["ben"].sees(modal("will not run")), reason="Healthy backup")
         review = await reviewed(env, "ben", message, " on 2 targets")
-        assert '*anna* asks · \\"It &lt;beacons&gt;\\"' in text_of(review)
+        assert '*anna* asks for it on 2 targets · \\"It &lt;beacons&gt;\\"' in text_of(review)
         assert "• Note" not in text_of(review)
         assert "Ends by itself (Tell); *Undo all* ends it earlier." in text_of(review)
         await env["ben"].submits(review)
