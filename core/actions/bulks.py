@@ -156,7 +156,8 @@ class Bulks(Service):
             number, row = self._find(tx, bulk_id)
             clearance.require(tx, caller, number, asked)
             waiting = dict.fromkeys(stored.awaiting(tx, number), "")
-            waiting |= {action: id_ for action, id_ in stored.later_ends(tx, number).items() if id_ in (shown or ())}
+            later_ends = stored.later_ends(tx, number)
+            waiting |= later_ends if {*later_ends.values()}.intersection(shown or ()) else {}
             if not waiting:
                 raise ResponderBotError("conflict", "None of these runs waits for approval any more.")
             outcomes: list[tuple[str, str | Refusal]] = []

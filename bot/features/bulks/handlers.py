@@ -211,12 +211,12 @@ async def on_undo_all_view(context: Context) -> Json:
 async def on_extend_all(context: Context) -> None:
     """Ask how much longer all of its runs are to last."""
     bulk, _ = await _opened(context, EXTEND_TITLE)
-    timed = await _in_force(context, bulk, timed=True)
-    if not timed:
+    in_force = await _in_force(context, bulk)
+    if not views.with_an_end(in_force):
         await context.show_modal(modals.notice(EXTEND_TITLE, "Nothing of it that you may see ends by itself."))
         return
-    policy, able = await subjects.policy_and_able(context.core, timed[0][1].subject, bulk.responder_name)
-    await context.show_modal(views.extend_all_view(bulk, timed, policy, context.services.clock_ms(), able))
+    policy, able = await subjects.policy_and_able(context.core, in_force[0][1].subject, bulk.responder_name)
+    await context.show_modal(views.extend_all_view(bulk, in_force, policy, context.services.clock_ms(), able))
 
 
 async def on_extend_all_view(context: Context) -> Json:
@@ -227,7 +227,7 @@ async def on_extend_all_view(context: Context) -> Json:
         return modals.errors({"longer": "Choose how much longer."})
 
     bulk = await context.core.bulk(str(metadata.get("id")))
-    now, listed = context.services.clock_ms(), await _in_force(context, bulk, timed=True)
+    now, listed = context.services.clock_ms(), views.with_an_end(await _in_force(context, bulk))
     timed = {run.id: (run, view) for run, view in listed}
     ends = {
         id_: max(run.undo.at, now) + minutes * MINUTE_MS if minutes and run.undo is not None and run.undo.at else None
@@ -256,15 +256,12 @@ async def _opened(context: Context, title: str) -> tuple[Bulk, str]:
     return await context.core.bulk(intent.object_id), intent.argument
 
 
-async def _in_force(context: Context, bulk: Bulk, *, timed: bool = False) -> Listed:
-    """Its runs that are in force, that this person may see and that can be undone, or end by themselves (`timed`)."""
+async def _in_force(context: Context, bulk: Bulk) -> Listed:
+    """Its runs that are in force, that this person may see and that can be undone."""
     return [
         (action, view)
         for action, view in await _runs(context, bulk)
-        if action.undo is not None
-        and undo_state.is_in_force(action)
-        and action.undo.status != "running"
-        and (action.undo.at is not None or not timed)
+        if action.undo is not None and undo_state.is_in_force(action) and action.undo.status != "running"
     ]
 
 

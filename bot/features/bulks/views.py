@@ -204,16 +204,23 @@ def _in_force_lines(verb: str, bulk: BulkCounts, in_force: Listed, rows: Iterabl
 
 
 def extend_all_view(
-    bulk: BulkCounts, timed: Listed, policy: Policy, now_ms: int, able: Sequence[str] = ()
+    bulk: BulkCounts, in_force: Listed, policy: Policy, now_ms: int, able: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Asks how much longer these of its runs are to last, which `able` may approve. The metadata has them."""
-    said = [runs.waiting_end(*one).strip() for one in timed]
+    """Asks how much longer those with an end are to last, which `able` may approve. The metadata has them."""
+    timed = with_an_end(in_force)
+    said, endless = [runs.waiting_end(*one).strip() for one in timed], [one for one in in_force if one not in timed]
     of_all, rows = _said_of_all(said), in_force_rows(timed, (), (), "").values()
-    lines = [*(_with(row, "" if of_all else own) for row, own in zip(rows, said, strict=True)), of_all]
+    left_out = f"Left out: {runs.distinct_targets(endless)}, which only *Undo* ends." if endless else ""
+    lines = [*(_with(row, "" if of_all else own) for row, own in zip(rows, said, strict=True)), of_all, left_out]
     about = _in_force_lines("Extend", bulk, timed, filter(None, lines))
     shown = undos.longer_view("Extend all", about, [action for action, _ in timed], policy, now_ms, able)
     metadata = json.dumps({"id": bulk.id, "runs": [action.id for action, _ in timed]})
     return {**shown, "callback_id": ids.EXTEND_ALL_VIEW, "private_metadata": metadata}
+
+
+def with_an_end(in_force: Listed) -> Listed:
+    """Those that end by themselves."""
+    return [one for one in in_force if one[0].undo is not None and one[0].undo.at is not None]
 
 
 def changed_all(
@@ -618,19 +625,18 @@ def _target_line(action: Action | None, view: RedactedView, most: int) -> str:
 def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, *, is_later_end: bool = False) -> Message:
     """What became of a decision on all of these."""
     refused = [(entry.object_id, questions.why_not(entry)) for entry in response.actions if questions.why_not(entry)]
-    done = {
-        entry.action.id: entry.action for entry in response.actions if entry.action and not questions.why_not(entry)
-    }
-    named = runs.first_targets([one for one in shown if one[0].id in done])
-    what = f"{'more time for ' if is_later_end else ''}{count(len(done), 'run')}"
-    text = f"You {verb} {what}{f': {_name(bulk)} on {named}' if named else ''}."
+    done = {one.action.id: one.action for one in response.actions if one.action and not questions.why_not(one)}
+    seen = [(done[run.id], view) for run, view in shown if run.id in done]
+    ends = [one for of_request in by_request(seen).values() for one in of_request] if is_later_end else []
+    what = f"{'more time for ' if is_later_end else ''}{count(len(done), 'run')}: {_name(bulk)}"
+    text = f"You {verb} {what}{f' on {runs.first_targets(seen)}' if seen and not ends else ''}."
     waits = undo_state.later_end if is_later_end else runs.awaits_approval
     waiting = sum(bool(waits(action)) for action in done.values())
     text += f" Still wait for approval: {waiting}." if waiting else ""
     if done and verb == "approved" and not is_later_end:
         undo = "" if bulk.undo_after_minutes is None else " *Undo all* is on its message."
         text += f"{'' if waiting else ' They start now.'}{undo}"
-    return questions.with_reasons(text, "*Not decided*", refused)
+    return questions.with_reasons(text, "*Not decided*", refused, rows=_later_rows(ends, ends)[1:] if ends else ())
 
 
 def open_runs(bulk: BulkCounts) -> int:

@@ -316,10 +316,12 @@ def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:
     return clip("\n".join([head, *lines]), LINES_LIMIT)
 
 
-def with_reasons(text: str, head: str, refused: Sequence[tuple[str, str]], *more: Block) -> Message:
-    """What was done, and below the head why the rest was not."""
+def with_reasons(
+    text: str, head: str, refused: Sequence[tuple[str, str]], *more: Block, rows: Sequence[str] = ()
+) -> Message:
+    """What was done, on which `rows`, and below the head why the rest was not."""
     why = [section(why_refused(head, refused))] if refused else []
-    return Message(text, (section(text), *why, *more))
+    return Message(text, (*sections([text, *rows]), *why, *more))
 
 
 def reason_shown(reason: str) -> str:

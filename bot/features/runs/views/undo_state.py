@@ -188,10 +188,11 @@ def longer_field(policy: Policy, ends: Sequence[int], now_ms: int) -> list[Block
     is_free = not longest or bool(policy.allow_permanent)
     most = (longest or 0) + (now_ms - last) // MINUTE_MS
     steps = _STEPS if is_free else sorted({step for step in (*_STEPS, most) if 0 < step <= most})
-    until = "last:" if last - max(min([last, *ends]), now_ms) >= MINUTE_MS else "until"
+    differ = last - max(min([last, *ends]), now_ms) >= MINUTE_MS
+    label, until = ("How much longer, each from its own end", "last:") if differ else ("How much longer", "until")
     options = [(str(step), f"+{minutes(step)}", f"{until} {slack_date(last + step * MINUTE_MS)}") for step in steps]
     options += [(NEVER, "Until somebody undoes it", ONLY_UNDO)] if is_free else []
-    return [modals.radio_field("longer", "How much longer", options)] if options else []
+    return [modals.radio_field("longer", label, options)] if options else []
 
 
 def minutes_of(value: str) -> int | None:

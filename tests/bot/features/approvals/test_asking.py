@@ -37,6 +37,7 @@ from tests.bot.people import (
     card_of,
     direct_message,
     direct_messages,
+    filled_in,
     labels_of,
     message_in,
     modal,
@@ -727,29 +728,41 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
 
 async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_path: Path) -> None:
     async with asking(tmp_path, FREE) as env:
-        bulk, _ = await bulk_of(env, "anna", [4, 3, 2])
-        await env["anna"].sees(message_in(SOC, "3 wait for approval"))
+        bulk, _ = await bulk_of(env, "anna", [4, 3, 2, 3])
+        await env["anna"].sees(message_in(SOC, "4 wait for approval"))
         ids_ = [entry.action.id for entry in bulk.actions if entry.action]
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve_bulk(bulk.id, ids_)
-            told = await env["anna"].sees(direct_message("3 in force until"))
+            told = await env["anna"].sees(direct_message("4 in force until"))
             undo = (await bot.as_user("anna").action(ids_[1])).undo
             assert undo is not None
             assert undo.at is not None
-            for one in (ids_[0], ids_[2]):  # so that neither the first nor the last of the bulk ends first
-                asked = await bot.as_user("anna").extend_measure(one, later := undo.at + 240 * MINUTE_MS)
+            later = undo.at + 240 * MINUTE_MS
+            for one, at in ((ids_[0], later), (ids_[2], later), (ids_[3], None)):  # neither the first nor the last
+                asked = await bot.as_user("anna").extend_measure(one, at)
                 assert asked.undo is not None
                 assert asked.undo.extension is not None
                 await bot.as_user("ben").approve(one, extension_id=asked.undo.extension.id)
         in_force = f"3 in force (the first until <!date^{undo.at // 1000}^", f", the last until <!date^{later // 1000}^"
-        for message in (message_in(SOC, *in_force), direct_message(*in_force)):
+        for message in (message_in(SOC, *in_force), direct_message(*in_force, "1 in force with no end")):
             told = await env["anna"].sees(message)
         form = await env["anna"].confirms("Extend all", told, longer="+15 minutes")
+        assert "How much longer, each from its own end" in text_of(form)
         assert f'"last: <!date^{later // 1000 + 15 * 60}^' in text_of(form)
+        assert "Left out: ip 203[.]0[.]113[.]3, which only *Undo* ends." in text_of(form)
         await env["anna"].reads("Asked for on 3 targets.")
-        await env["ben"].sees(direct_message("for 15 minutes longer", f"answer by <!date^{undo.at // 1000}^"))
+        asks = await env["ben"].sees(direct_message("for 15 minutes longer", f"answer by <!date^{undo.at // 1000}^"))
         await env["ben"].open_home()
         await env["ben"].sees(app_home(f"113[.]2 · 1 approval, answer by <!date^{undo.at // 1000}^"))
+
+        await env["ben"].presses("Review", asks)
+        review = await env["ben"].sees(modal("asks to keep *for 15 minutes longer*"))
+        (second,) = [one for one in filled_in(review)["decide"] if "113[.]1" in one]
+        await env["ben"].submits(review, decide=[one for one in filled_in(review)["decide"] if one != second])
+        done = text_of(await env["ben"].reads("You approved more time for 2 runs: Isolate."))
+        assert done.count(f" · now it ends <!date^{later // 1000 + 15 * 60}^") == 2
+        assert "113[.]1, for HIGH " in done.partition("*Not decided*")[2]
+        assert done.count("It was not among those that were decided, so it goes on waiting.") == 1
 
 
 async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and_later_who_undid_it(
