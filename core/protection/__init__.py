@@ -3,22 +3,3 @@
 from core.protection.blockable import BLOCK, UNBLOCK, Blockable, ListName
 from core.protection.parsing import KINDS, Look, MalformedError, Parsed, TargetKind, look_of, parse
 from core.protection.protected import FILE, ProtectedList, ProtectedTargets, Unread, entry_problem
-
-__all__ = [
-    "BLOCK",
-    "FILE",
-    "KINDS",
-    "UNBLOCK",
-    "Blockable",
-    "ListName",
-    "Look",
-    "MalformedError",
-    "Parsed",
-    "ProtectedList",
-    "ProtectedTargets",
-    "TargetKind",
-    "Unread",
-    "entry_problem",
-    "look_of",
-    "parse",
-]

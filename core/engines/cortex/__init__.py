@@ -2,5 +2,3 @@
 
 from core.engines.cortex.engine import CortexEngine
 from core.engines.cortex.timing import PollTiming
-
-__all__ = ["CortexEngine", "PollTiming"]

@@ -2,5 +2,3 @@
 
 from core.common.database.postgresql.database import PostgresqlDatabase
 from core.common.database.postgresql.migrations import forget
-
-__all__ = ["PostgresqlDatabase", "forget"]
