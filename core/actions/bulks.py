@@ -299,9 +299,9 @@ class Bulks(Service):
         merged = self._registry.find(self._registry.name(request.responder_id))
         # The parameters of an unknown responder may all be secret.
         names = frozenset(request.parameters) if merged is None else secret_names(self._registry.parameters(merged))
-        said = {n: reports.why_without_secrets(text, request.parameters, names) for n, text in request.said().items()}
+        note = reports.why_without_secrets(request.note.strip(), request.parameters, names)
         parameters = reports.without_secrets(request.parameters, names)
-        return request.model_copy(update={"parameters": parameters, **said})
+        return request.model_copy(update={"parameters": parameters, "note": note})
 
     async def _outcomes(self, number: int) -> BulkOutcomes:
         def read(reads: Reads) -> BulkOutcomes:

@@ -138,9 +138,6 @@ class Lifecycle(Service):
         if expires_at is not None:
             waiting = StoredApproval(number, number, caller.login, now, needed, expires_at)
             approvals.insert(tx, waiting)
-        said: dict[str, Any] = {name: text or None for name, text in request.said().items()}
-        if override is not None:
-            said["note"] = override.reason
         row = {
             "kind": target.kind,
             "object_id": target.id,
@@ -158,7 +155,7 @@ class Lifecycle(Service):
         }
         action, row = _insert(
             *(tx, number, now, target, choice, row),
-            **said,
+            note=request.note or None if override is None else override.reason,
             target=None if target.acts_on is None else list(target.acts_on),
             parameters=parameters.text,
             created_by=caller.login,

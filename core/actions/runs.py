@@ -131,12 +131,12 @@ class Runs(Service):
             check_parameters(reads, declared, request.parameters, self._guards.login),
             secret_names(declared),
         )
-        said = {n: reports.why_without_secrets(text, values, secrets) for n, text in request.said().items()}
+        note = reports.why_without_secrets(request.note.strip(), values, secrets)
         override = request.override
         if override is not None:
             reason = reports.why_without_secrets(override.reason, values, secrets)
             override = override.model_copy(update={"reason": reason})
-        checked = request.model_copy(update={"parameters": values, "override": override, **said})
+        checked = request.model_copy(update={"parameters": values, "override": override, "note": note})
         section = self._registry.section(choice.merged.name)
         if section.run_by is None and (undoing is None or not undoing.is_due):
             rights.require_may_undo(reads, self._guards, caller, choice.merged.name, target)

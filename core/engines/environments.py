@@ -28,13 +28,6 @@ _PASSED_ON_PREFIXES = ("UV_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROX
 
 
 @dataclass(frozen=True)
-class Interpreter:
-    """The Python interpreter that runs a responder's program."""
-
-    path: Path
-
-
-@dataclass(frozen=True)
 class Unavailable:
     """A responder's folder has no interpreter, for this reason."""
 
@@ -77,8 +70,8 @@ class Environments:
     def root(self) -> Path:
         return self._root
 
-    def interpreter(self, spec: EnvironmentSpec) -> Interpreter | Unavailable:
-        """The interpreter for a responder. Blocks for some milliseconds the first time."""
+    def interpreter(self, spec: EnvironmentSpec) -> Path | Unavailable:
+        """The Python interpreter that runs a responder. Blocks for some milliseconds the first time."""
         advice = f"run `responder-bot responders install {spec.folder}`."
         try:
             lines = read_requirements(spec.folder, allow_builds=spec.allow_builds)
@@ -88,14 +81,14 @@ class Environments:
             return self._plain()
         path = self._path(lines, spec)
         if is_usable(path):
-            return Interpreter(path / "bin" / "python")
+            return path / "bin" / "python"
         reason = _read_failure(_failure_file(path))
         return Unavailable(f"{reason} Fix that and {advice}" if reason else f"its environment is not built; {advice}")
 
-    def _plain(self) -> Interpreter | Unavailable:
+    def _plain(self) -> Path | Unavailable:
         if self._python:
             if self._python.exists():
-                return Interpreter(self._python)
+                return self._python
             return Unavailable(f"{self._python} is missing; correct [[engine]] python.")
         path = self._root / f"plain-{_digest(self._python_version(), sys.executable)}"
         try:
@@ -105,7 +98,7 @@ class Environments:
             if isinstance(error, OSError):
                 raise_if_exhausted(error)
             return Unavailable(f"the environment {path} can't be created: {error}")
-        return Interpreter(path / "bin" / "python")
+        return path / "bin" / "python"
 
     def _path(self, lines: Sequence[str], spec: EnvironmentSpec) -> Path:
         how = "builds" if spec.allow_builds else "wheels"

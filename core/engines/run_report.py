@@ -67,22 +67,17 @@ def read_output(folder: JobFolder) -> RunOutput:
     """Read the job folder of a program that has ended."""
     printed = read_printed(folder.printed)
     try:
-        return RunOutput(decode_json(_read_output_file(folder)), "", printed)
+        names = folder.run.relative_to(folder.path.parent).parts
+        content = files.read_regular(
+            folder.path.parent, *names, "output", "output.json", limit_bytes=OUTPUT_LIMIT_BYTES
+        )
+        return RunOutput(decode_json(content), "", printed)
     except FileNotFoundError:
         return RunOutput(None, "wrote no output/output.json", printed)
     except (OSError, UnicodeDecodeError) as error:
         return RunOutput(None, f"wrote an output/output.json that can't be read ({error})", printed)
     except ValueError as error:
         return RunOutput(None, f"wrote an output/output.json that is not usable JSON ({error})", printed)
-
-
-def _read_output_file(folder: JobFolder) -> bytes:
-    names = folder.run.relative_to(folder.path.parent).parts
-    with os.fdopen(files.open_regular(folder.path.parent, *names, "output", "output.json"), "rb") as file:
-        content = file.read(OUTPUT_LIMIT_BYTES + 1)
-    if len(content) > OUTPUT_LIMIT_BYTES:
-        raise OSError(f"it is over {OUTPUT_LIMIT_BYTES} bytes, the most that is read")
-    return content
 
 
 def read_printed(path: Path) -> str:

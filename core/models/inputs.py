@@ -422,10 +422,6 @@ class RunOptions(Input):
     note: str = Field("", max_length=NOTE_LIMIT)
     """Why, for everybody who sees the run; with `breakGlass`, its reason is the note."""
 
-    def said(self) -> dict[str, str]:
-        """The fields that people read and the responder doesn't get; secrets are removed from them, as from reports."""
-        return {"note": self.note.strip()}
-
 
 class RunTarget(Input):
     """An object to run a responder on."""

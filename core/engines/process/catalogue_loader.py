@@ -12,7 +12,7 @@ from core.engines.base import Catalogue, Responder, Skipped
 from core.engines.configuration import RUN_SETTINGS, ConfiguredResponder, configure
 from core.engines.confinement import Mode, nothing_confines
 from core.engines.definitions import BUNDLED, Definition, load, responder_id
-from core.engines.environments import Environments, EnvironmentSpec, Interpreter, Unavailable
+from core.engines.environments import Environments, EnvironmentSpec, Unavailable
 from core.engines.files import digest_of, raise_if_exhausted
 from core.settings import ResponderSection, section_for
 
@@ -25,7 +25,7 @@ class RunnableResponder:
 
     responder: Responder
     configured: ConfiguredResponder
-    interpreter: Interpreter
+    interpreter: Path
     section: ResponderSection
     """What its program may reach and use."""
 

@@ -85,7 +85,7 @@ class ProgramStarter:
         """Start the launcher, which reports on the descriptor `status`. Returns its pid."""
         definition = runnable.configured.definition
         limits, ruleset = self._limits_of(runnable).for_launcher(), self._ruleset(folder, runnable)
-        interpreter = [str(runnable.interpreter.path)] if definition.is_python else []
+        interpreter = [str(runnable.interpreter)] if definition.is_python else []
         program = [*interpreter, str(definition.program), str(folder.run)]
         arguments = [str(folder.path), str(definition.root), limits, ruleset, *program]
         # Not through a symlink, and without waiting for the reader of a named pipe.
@@ -94,7 +94,7 @@ class ProgramStarter:
         return os.posix_spawn(
             sys.executable,
             [sys.executable, "-E", "-s", "-S", launcher.__file__, *arguments],
-            program_environment(folder, runnable.configured, runnable.interpreter.path, os.environ),
+            program_environment(folder, runnable.configured, runnable.interpreter, os.environ),
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(folder.printed), flags, 0o600),
@@ -132,7 +132,7 @@ class ProgramStarter:
         if mode == "none":
             return ""
         definition = runnable.configured.definition
-        own = (definition.folder, folder.run, *interpreter_folders(runnable.interpreter.path))
+        own = (definition.folder, folder.run, *interpreter_folders(runnable.interpreter))
         confinement = Confinement(
             readable=(*own, *section.readable),
             writable=(folder.run / "output", folder.home, *section.writable),

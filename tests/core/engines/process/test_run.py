@@ -183,7 +183,8 @@ def report_of(folder: Path, text: str) -> Report:
 
 
 @pytest.mark.parametrize(
-    ("times", "says"), [(20_000_000, "it is over 4194304 bytes"), (1_300_000, "it has more than 50000 values")]
+    ("times", "says"),
+    [(20_000_000, "output.json is longer than 4194304 bytes"), (1_300_000, "it has more than 50000 values")],
 )
 async def test_an_oversized_output_file_is_refused_without_blocking_core(
     make_engine: MakeEngine, times: int, says: str
@@ -398,7 +399,7 @@ async def test_no_variable_of_core_leaks(make_engine: MakeEngine) -> None:
     await engine.catalogue()
     runnable = next(item for item in engine._catalogue.load().by_id.values() if item.responder.name == "Echo_1_0")
     outer = {"SLACK_BOT_TOKEN": "xoxb", "RESPONDER_BOT_BOT_CORE_API_KEY": "k", "PYTHONPATH": "/x", "PATH": "/bin"}
-    given = program_environment(engine._folder("1-5e"), runnable.configured, runnable.interpreter.path, outer)
+    given = program_environment(engine._folder("1-5e"), runnable.configured, runnable.interpreter, outer)
     assert set(given) == {"LANG", "HOME", "TMPDIR", "PATH"}
 
 
