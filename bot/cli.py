@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from core import cli as core_cli
 from core.common.errors import ResponderBotError
 from core.common.tasks import cancel_and_wait
-from core.common.words import count, some_of
+from core.common.words import SECRET_WORDS, count, some_of
 
 if TYPE_CHECKING:
     from bot.app import Bot
@@ -539,7 +539,7 @@ def _has_secrets(value: Any, key: str = "") -> bool:
         return any(_has_secrets(item, str(name)) for name, item in value.items())
     if isinstance(value, list):
         return any(_has_secrets(item, key) for item in value)
-    is_secret = any(word in key.lower() for word in ("key", "password", "pwd", "secret", "token"))
+    is_secret = any(word in key.lower() for word in SECRET_WORDS)
     return isinstance(value, str) and bool(value) and (is_secret or re.search(r"://[^/\s]*@", value) is not None)
 
 

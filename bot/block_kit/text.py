@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bot.clearance import defang, visible
-from core.common.clock import HOUR_MS
+from core.common.clock import HOUR_MS, time_text
 from core.common.words import spaced
 
 # Slack's limits, in characters
@@ -237,7 +237,7 @@ def _dated(match: re.Match[str]) -> str:
 def utc_time(at_ms: int) -> str:
     """A time for where Slack's dates don't work: push notifications, files, plain text."""
     try:
-        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        return time_text(at_ms)
     except (OverflowError, ValueError, OSError):  # beyond the year 9999
         return "an unknown time"
 

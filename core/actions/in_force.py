@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from core.audit import trail
 from core.authorization import Caller
-from core.common.clock import MINUTE_MS
+from core.common.clock import MINUTE_MS, time_text
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import (
@@ -30,7 +30,6 @@ from core.models import (
 from core.protection import BLOCK, Look, Parsed, look_of
 from core.records import block_readers
 from core.responders import target as targets
-from core.responders.guards import time_text
 from core.responders.target import Target
 from core.settings import OWN_ENGINE, ResponderSection
 from core.store import actions as stored_actions

@@ -9,11 +9,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from core.actions import blocklist, in_force
 from core.authorization import Caller, current_caller, current_clearance, current_permissions, makers, too_high
+from core.common.clock import time_text
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
+from core.common.words import listed
 from core.models import OPEN_STATUSES, Action, OfferedResponder, SlackUsers, TargetArtifact, Vote
 from core.protection import UNBLOCK
-from core.responders.guards import MAX_NAMED, Guards, RulesFor, names_of, time_text
+from core.responders.guards import MAX_NAMED, Guards, RulesFor
 from core.responders.registry import Registry
 from core.responders.target import Target
 from core.store import actions as stored
@@ -236,9 +238,9 @@ def require_vote(reads: Reads, guards: Guards, caller: Caller, action: Action, a
 def _why_not_vote(guards: Guards, action: Action) -> str:
     approvers = guards.section(action.responder_name).approve_by
     if action.override is not None:
-        who = f"{names_of(approvers)} and administrators" if approvers else "administrators"
+        who = f"{listed(approvers)} and administrators" if approvers else "administrators"
         return f"Only {who} may approve or deny this run, as it overrides rules."
-    return f"Only {names_of(approvers or ())} may approve or deny runs of {action.responder_name}."
+    return f"Only {listed(approvers or ())} may approve or deny runs of {action.responder_name}."
 
 
 def standing_votes(reads: Reads, guards: Guards, action: Action, votes: Iterable[Vote], target: Target) -> list[Vote]:

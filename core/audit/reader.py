@@ -32,7 +32,14 @@ class AuditReader:
 
     async def rows(self, caller: Caller, object_: str, after: int, limit: int) -> list[AuditRow]:
         """The next rows after number `after`, oldest first; with `object_` those about it and what belongs to it."""
-        return await self._read(caller, object_, after, limit)
+
+        def work(tx: Transaction) -> None:
+            trail.record(tx, self._clock(), "audit.read", by=caller.login, object=object_ or "audit")
+
+        await self._database.transaction(work)
+        return await self._database.snapshot(
+            lambda reads: self._rows(reads, caller, object_, after, min(limit, MAX_ROWS))
+        )
 
     async def story(self, caller: Caller, object_id: str) -> list[AuditRow]:
         """The rows about an alert, a case, a run or a bulk that the caller may see. Raises "not_found", "forbidden"."""
@@ -44,7 +51,7 @@ class AuditReader:
             caller.require_clearance(self._level_of(reads, number), "read the audit of it")
 
         await self._database.read(read)
-        return await self._read(caller, f"~{number}", 0, MAX_ROWS)
+        return await self.rows(caller, f"~{number}", 0, MAX_ROWS)
 
     async def heads(self, caller: Caller, after: int) -> list[AuditRow]:
         """The last row of those that the caller may see, if its number is greater than `after`."""
@@ -55,15 +62,6 @@ class AuditReader:
             return self._rows(reads, caller, "", first, LOOK_BACK)[-1:]
 
         return await self._database.snapshot(read)
-
-    async def _read(self, caller: Caller, object_: str, after: int, limit: int) -> list[AuditRow]:
-        def work(tx: Transaction) -> None:
-            trail.record(tx, self._clock(), "audit.read", by=caller.login, object=object_ or "audit")
-
-        await self._database.transaction(work)
-        return await self._database.snapshot(
-            lambda reads: self._rows(reads, caller, object_, after, min(limit, MAX_ROWS))
-        )
 
     def _rows(self, reads: Reads, caller: Caller, object_: str, after: int, limit: int) -> list[AuditRow]:
         rows = stored.of_object(reads, object_, after, limit) if object_ else stored.page(reads, after, None, limit)

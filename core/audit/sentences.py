@@ -1,11 +1,12 @@
 """Rows of the audit as sentences for people."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from core.audit.trail import CORE, What
 from core.audit.verify import at
 from core.authorization import COMMAND_LINE
+from core.common.words import listed
 
 _Fields = Mapping[str, Any]
 _SHOWN = ("target", "object", "note", "reason", "message", "name", "address", "slack")
@@ -29,7 +30,7 @@ def _run(verb: str) -> Callable[[_Fields], str]:
 
 def _requested(row: _Fields) -> str:
     undoing = f" to undo {row['undoes']}" if "undoes" in row else ""
-    overriding = f", overriding {_listed(row['overrides'])}" if "overrides" in row else ""
+    overriding = f", overriding {listed(row['overrides'])}" if "overrides" in row else ""
     needed = f"; it needs {row['approvals_needed']} approvals" if row.get("approvals_needed", 0) > 1 else ""
     needed = "; it needs an approval" if row.get("approvals_needed") == 1 else needed
     return f"asked to run {row['responder']} on {row['on']}{undoing} as {row['object']}{overriding}{needed}"
@@ -71,20 +72,18 @@ def _changed(what: str) -> Callable[[_Fields], str]:
 
 
 def _members(row: _Fields) -> str:
-    parts = [
-        f"{verb} {_listed(row[key])}" for key, verb in (("added", "adding"), ("removed", "removing")) if key in row
-    ]
+    parts = [f"{verb} {listed(row[key])}" for key, verb in (("added", "adding"), ("removed", "removing")) if key in row]
     return f"changed the group {row['object']}, {' and '.join(parts)}"
 
 
 def _settings(row: _Fields) -> str:
-    changed = f"; since the last start {_listed(row['changed'])} changed" if "changed" in row else ""
+    changed = f"; since the last start {listed(row['changed'])} changed" if "changed" in row else ""
     return f"started on {row['object']}{changed}"
 
 
 def _erased(row: _Fields) -> str:
     counts = ", ".join(f"{count} {kind}" for kind, count in row.get("counts", {}).items()) or "texts of the audit"
-    to = f"; {row['to']} undoes {_listed(row['handed_over'])} from now on" if "to" in row else ""
+    to = f"; {row['to']} undoes {listed(row['handed_over'])} from now on" if "to" in row else ""
     return f"erased {row['object']}: {counts}{to}"
 
 
@@ -136,8 +135,3 @@ SENTENCES: Mapping[What, Callable[[_Fields], str]] = {
     "audit.read": lambda row: f"read the audit of {row['object']}",
     "audit.exported": lambda row: f"exported the audit, rows {row['first']} to the last",
 }
-
-
-def _listed(names: Sequence[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last

@@ -25,3 +25,8 @@ def boot_ms() -> int:
 def as_time(ms: int) -> str:
     """A time as people read it."""
     return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def time_text(ms: int) -> str:
+    """A time in a sentence, without its seconds; who shows it can tell it in another time zone."""
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"

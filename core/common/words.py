@@ -1,7 +1,7 @@
 """Names and numbers as people read them, and whether a name is that of a secret."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 SECRET_WORDS = ("key", "password", "pwd", "secret", "token")
 """A value holds a secret if its name contains one of these."""
@@ -18,6 +18,12 @@ def spaced(name: str) -> str:
 def count(number: int, noun: str, plural: str = "") -> str:
     """`1 task`, `3 tasks`."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """`a, b and c`; `nobody` for none."""
+    *others, last = names or ("nobody",)
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def some_of(texts: Sequence[str], most: int, total: int = 0) -> str:

@@ -6,17 +6,16 @@ rules costs no query.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import combinations
 from typing import Any
 
 from core.audit.verify import canonical, digest
 from core.authorization import expand, full_login, profiles_with
-from core.common.clock import Clock
+from core.common.clock import Clock, time_text
 from core.common.database import Reads, Row
 from core.common.errors import Code, ResponderBotError
-from core.common.words import count
+from core.common.words import count, listed
 from core.models import SEVERITY_NAMES, Action, Override, Refusal, parse_id
 from core.protection import BLOCK, KINDS, Parsed, ProtectedTargets, Unread, parse
 from core.responders.profiles import is_undo, with_profile
@@ -229,7 +228,7 @@ class Guards:
         if not section.run_by:
             yield _refusal("run_by", "nobody may run it", "an administrator may name somebody in its run_by")
         else:
-            yield _refusal("run_by", f"only {names_of(section.run_by)} may run it", "ask one of them")
+            yield _refusal("run_by", f"only {listed(section.run_by)} may run it", "ask one of them")
 
     def of_protect(self, reads: Reads, run: AskedRun) -> Iterator[Refusal]:
         """The protected targets that a run names; the same for all responders that `[protect]` holds for."""
@@ -268,7 +267,7 @@ class Guards:
         who = "nobody else" if not found else f"only {len(found)} of the {needed} people that it takes"
         lift = "an administrator may give somebody the right, a higher clearance or a link to Slack"
         if section.approve_by is not None:
-            lift += f", or let others than {names_of(section.approve_by)} approve it"
+            lift += f", or let others than {listed(section.approve_by)} approve it"
         yield _refusal("approval", f"{who} could approve it", lift)
 
     def able_to_decide(
@@ -425,12 +424,6 @@ class RulesFor:
         return self._guards.usage(self._reads, AskedRun(responder_name, self._login, target, {}))
 
 
-def names_of(names: Iterable[str]) -> str:
-    """Logins and groups as people read them."""
-    *others, last = names or ("nobody",)
-    return f"{', '.join(others)} and {last}" if others else last
-
-
 @dataclass(frozen=True)
 class _Rules:
     """The settings of a responder, and its rates with whether each is for a target."""
@@ -460,7 +453,7 @@ def _of_only_on(section: ResponderSection, target: Target) -> Iterator[Refusal]:
     if rule is None:
         return
     if rule.data_types and not applies(rule.data_types, target.kind, target.data_type):
-        yield _refusal("only_on", f"it runs on {names_of(rule.data_types)} only", lift)
+        yield _refusal("only_on", f"it runs on {listed(rule.data_types)} only", lift)
     if rule.tags and not {tag.casefold() for tag in rule.tags} & {tag.casefold() for tag in _tags(target)}:
         yield _refusal("only_on", f"it runs only on what is tagged {' or '.join(rule.tags)}", lift)
     severity = next((doc["severity"] for doc in _with_parents(target) if "severity" in doc), 0)
@@ -554,11 +547,6 @@ def _error(name: str, refusal: Refusal, now: int) -> ResponderBotError:
 def when_free(until: int | None, now: int) -> Mapping[str, int]:
     """What an error says of when a rate is free again; nothing if that is unknown."""
     return {} if until is None else {"until": until, "retryAfter": max(1, -(-(until - now) // 1000))}
-
-
-def time_text(at: int) -> str:
-    """A time in a sentence, with its day, so that who shows it can tell it in another time zone."""
-    return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _period(rate: Rate) -> str:

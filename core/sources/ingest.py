@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import structlog
 
 from core.authorization import Caller, current_caller, full_login
-from core.common.clock import HOUR_MS, MINUTE_MS, Clock, boot_ms
+from core.common.clock import HOUR_MS, MINUTE_MS, Clock, boot_ms, time_text
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import AuthenticationError, ResponderBotError
 from core.common.tasks import repeat
@@ -300,6 +300,5 @@ def _silent(source: Source, row: Row) -> AlertInput:
 
 
 def _since(row: Row) -> str:
-    moment = datetime.fromtimestamp((row["last_at"] or row["since"]) / 1000, UTC)
     words = "since" if row["last_at"] else "at all, since it is in the settings:"
-    return f"{words} {moment:%Y-%m-%d %H:%M} UTC"
+    return f"{words} {time_text(row['last_at'] or row['since'])}"
