@@ -70,6 +70,7 @@ async def test_of_many_different_critical_alerts_ten_ring_and_a_count_that_a_res
         titles = [f"{first} {second}" for first in ("Lone", "Odd", "New", "Old") for second in ("a", "b", "c", "d")]
         posted = [await env.post_alert(sourceRef=title, severity=4, title=title) for title in titles]
         counted = await anna.sees(message_in(SOC, f"6 more CRITICAL alerts, newest: Old d ({posted[-1]})"))
+        assert "\\nYour Home has the worst that nobody works on, *Select several* there lists all." in text_of(counted)
         await all_sent(env.bot)
         by_name = [f"New: CRITICAL {title} ({id})" for title, id in zip(titles, posted[:AT_MOST], strict=False)]
         shown = [notification["text"] for notification in ben.live_view.notifications]

@@ -223,7 +223,8 @@ def mention_reply(view: RedactedView, mention: str, counted: int, severity: int)
     shown, push = f"{level} {what}" if view.is_open else f"{level} alert, {what}", "New: "
     if counted:
         shown, push = f"{count(counted, f'more {level} alert')}{', newest' if counted > 1 else ''}: {what}", ""
-    return Message(f"{push}{shown}", (section(f"{mention} {runs.sign(view)}{shown}".strip()),))
+    lists = "\nYour Home has the worst that nobody works on, *Select several* there lists all." if counted > 1 else ""
+    return Message(f"{push}{shown}", (section(f"{mention} {runs.sign(view)}{shown}{lists}".strip()),))
 
 
 def task_log_card(
