@@ -54,13 +54,12 @@ def story(
     for row in rows:
         same = _said(row, {run_id: what for run_id, (what, _) in ran.items()})
         alike.setdefault((row.at // MINUTE_MS, same) if row.object in together else row.number, []).append(row)
-    shown, lines = list(alike.values())[-MAX_LINES:], list[str]()
-    if len(shown) < len(alike):
-        title += f": the last {len(shown)} of {len(alike)} rows"
-    for first, *others in shown:
-        on = {one.object: ran[one.object][1] for one in (first, *others) if one.object in ran}
-        each = {first.object: some_of(list(on.values()), runs.MAX_FULL_TARGETS)} if on else {}
-        named = {run_id: f"{what} on {each.get(run_id, target)}" for run_id, (what, target) in ran.items()}
+    title += f": the last {MAX_LINES} of {len(alike)} rows" if len(alike) > MAX_LINES else ""
+    lines = list[str]()
+    for first, *others in list(alike.values())[-MAX_LINES:]:
+        targets = {one.object: ran[one.object][1] for one in (first, *others) if one.object in ran}
+        on = some_of([*targets.values()], runs.MAX_FULL_TARGETS)
+        named = {one: f"{what} on {on if one == first.object else target}" for one, (what, target) in ran.items()}
         lines.append(f"{slack_date(first.at)} {_said(first, named)}")
     return Message(title, tuple(listed(title, lines)))
 

@@ -32,7 +32,7 @@ from bot.features.runs.views import questions, runs, undo_state
 from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
-from core.common.words import count
+from core.common.words import count, some_of
 from core.models import SEVERITY_NAMES, Action, Extension, OfferedResponder, Person, Policy, Refusal
 from core.models.inputs import NOTE_LIMIT
 
@@ -55,13 +55,17 @@ def named_approvers(policy: Policy | None) -> str:
 
 def inputs(action: Action, view: RedactedView) -> list[str]:
     """What the requester gave the run beside the note, one line each. Says if these are not all."""
+    if action.parameters is None or not _needs_file(action, view):
+        return input_lines(action, view, INPUTS_LIMIT)
+    lines = input_lines(action, view, CUT_INPUT_LIMIT)[:CUT_INPUTS]
+    return [*lines, f"*Not all inputs fit here*: {_file_name(action)} in the thread of the card has them."]
+
+
+def input_lines(action: Action, view: RedactedView, limit: int) -> list[str]:
+    """Likewise, each with at most `limit` characters."""
     if action.parameters is None:
         return ["Inputs: not recorded"]
-    without_note = action.model_copy(update={"note": None})
-    if not _needs_file(action, view):
-        return [f"• {line}" for line in runs.input_lines(without_note, view, INPUTS_LIMIT)]
-    lines = [f"• {line}" for line in runs.input_lines(without_note, view, CUT_INPUT_LIMIT)[:CUT_INPUTS]]
-    return [*lines, f"*Not all inputs fit here*: {_file_name(action)} in the thread of the card has them."]
+    return [f"• {line}" for line in runs.input_lines(action.model_copy(update={"note": None}), view, limit)]
 
 
 def _may_act_on(action: Action, view: RedactedView) -> list[str]:
@@ -95,8 +99,7 @@ def _number_of_observables(action: Action, view: RedactedView) -> tuple[int, int
 def observables_in_short(action: Action, view: RedactedView) -> str:
     """Likewise, in one line of a list."""
     shown = [escape(title) for title in clip_apart(_titles(action, view)[:3], 200)]
-    more = len(action.artifacts) - len(shown)
-    return ", ".join([*shown, *([f"+{more}"] if more else [])])
+    return some_of(shown, len(shown), len(action.artifacts))
 
 
 def _titles(action: Action, view: RedactedView) -> list[str]:
