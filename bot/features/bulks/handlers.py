@@ -24,13 +24,13 @@ from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.run_form import SEVERAL_TITLE as TITLE
 from bot.features.undos.handlers import UNKNOWN_TIME
 from bot.message import ButtonIds, Message
-from bot.outbox.models import RefreshRequest, bulk_key
+from bot.outbox.models import BULK, BULK_TOLD, RefreshRequest, bulk_key
 from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
 from core.models import Action, Bulk, BulkTarget, Extension, parse_id
 
-REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "Undo all", "Retry failed"
+REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "Undo all", "Run again"
 
 
 async def on_retry(context: Context) -> None:
@@ -46,11 +46,13 @@ async def on_retry(context: Context) -> None:
 
 
 async def on_retry_view(context: Context) -> Json:
-    """Run again, as a new bulk, what failed or was refused; a message of its own tells how it goes."""
+    """Run again, as a new bulk, what failed, expired or was refused; a message of its own tells how it goes."""
     metadata = view_metadata(view_of(context))
     bulk_id, destination = str(metadata.get("id")), str(metadata.get("to"))
     response = await until_answered(lambda: context.core.retry_bulk(bulk_id, context.idempotency_key), UNKNOWN)
-    context.refresh_requests.extend(RefreshRequest(bulk_key(id_, destination)) for id_ in (response.id, bulk_id))
+    outbox, keys = context.services.outbox, [bulk_key(response.id, destination)]
+    keys += [one.key for kind in (BULK, BULK_TOLD) for one in await outbox.messages_named(f"{kind}:{bulk_id}:")]
+    context.refresh_requests.extend(map(RefreshRequest, keys))
     return modals.update(modals.message_view(*await told(context, response)))
 
 
@@ -122,9 +124,8 @@ async def on_approve_view(context: Context) -> Json:
     ticked = _ticked(submitted)
     if not ticked:
         return modals.errors({views.TICKED: "Tick at least one."})
-    approved = await answered(context.core.approve_bulk(bulk.id, ticked))
-    done = views.decided(bulk, await masked(context, approved, listed), "approved", listed, is_later_end=bool(request))
-    return modals.update(modals.message_view("Done", done))
+    approved = await masked(context, await answered(context.core.approve_bulk(bulk.id, ticked)), listed)
+    return modals.update(modals.message_view("Done", views.decided(bulk, approved, "approved", listed, request)))
 
 
 def _ticked(view: modals.View) -> list[str]:
@@ -157,13 +158,11 @@ async def on_deny_view(context: Context) -> Json:
     view = view_of(context)
     metadata, reason = view_metadata(view), modals.values(view).get("reason", "").strip()
     bulk = await context.core.bulk(str(metadata.get("id")))
-    listed = await _runs(context, bulk)
+    listed, request, read = await _runs(context, bulk), str(metadata.get("request") or ""), metadata.get("runs", [])
     if metadata.get("deed") == "Withdraw":
-        return await _withdraw(context, listed, str(metadata.get("request") or ""), metadata.get("runs", []))
-    denied = await answered(context.core.deny_bulk(bulk.id, metadata.get("runs", []), reason))
-    request = bool(metadata.get("request"))
-    done = views.decided(bulk, await masked(context, denied, listed), "denied", listed, is_later_end=request)
-    return modals.update(modals.message_view("Denied", done))
+        return await _withdraw(context, listed, request, read)
+    denied = await masked(context, await answered(context.core.deny_bulk(bulk.id, read, reason)), listed)
+    return modals.update(modals.message_view("Denied", views.decided(bulk, denied, "denied", listed, request)))
 
 
 async def _withdraw(context: Context, listed: Listed, request: str, read: Container[str]) -> Json:

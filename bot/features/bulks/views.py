@@ -49,6 +49,7 @@ PAGE = 40  # objects in Show each
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 MOST_NAMED = 10  # objects in the direct message to who decides
 TICKED = "decide"  # the fields of what somebody decides on
+SAID_LIMIT = questions.LINES_LIMIT // 2  # characters
 TARGET_LIMIT, TICKED_LIMIT = 1000, 52  # characters; what is ticked has its id behind it
 REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
 
@@ -92,10 +93,14 @@ def progress(
     for it nothing is asked.
     """
     is_own = reader is not None and reader.login == bulk.created_by
+    is_for_requester = is_own or reader is None
     waiting = [one for one in named if runs.awaits_approval(one[0])]
-    by_whom = _decisions([one for one in named if not runs.awaits_approval(one[0])], bulk.total)
-    said = ["\n>".join(filter(None, [f"🚫 {by}.", why])) for by, why in by_whom]
-    blocks: list[Block] = sections([head(bulk), *first_of(said, MOST_NAMED, len(said))])
+    denied = _decisions([one for one in named if not runs.awaits_approval(one[0])])
+    is_all = len(denied) == 1 and bulk.outcomes.get("denied") == bulk.total
+    said = ["\n>".join(filter(None, [f"🚫 {by}{'' if is_all else f': {on}'}.", why])) for by, on, why in denied]
+    undone = f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."
+    heads = [head(bulk), undone] if bulk.not_released else [head(bulk)]
+    blocks: list[Block] = sections([*heads, *first_of(said, MOST_NAMED)])
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
@@ -104,24 +109,19 @@ def progress(
         rows = [_row(action, view, runs.MAX_TARGETS) for action, view in waiting]
         blocks += sections(first_of(rows, MOST_NAMED, bulk.awaiting)) if rows else []
         decide = approvals.bulk_buttons(bulk.id, None, button, "Withdraw all")
-        elements += decide if is_own or reader is None else decide[:1]
+        elements += decide if is_for_requester else decide[:1]
     for of_request in (later or {}).values():
         if ends := [one for one in of_request if one[2].outcome is None]:
             action, _, extension = ends[0]
             decide = approvals.bulk_buttons(bulk.id, extension, button, "Deny all", "Withdraw all")
-            denied, asks = _denied_by(ends), approvals.asks_to_keep(action, extension, len(ends))
-            asks = f"{denied and f'🚫 *{denied}*'}\n{asks}: *{decide[0]['text']['text']}* names each."
+            before, asks = _denied_by(ends), approvals.asks_to_keep(action, extension, len(ends))
+            asks = f"{before and f'🚫 *{before}*'}\n{asks}: *{decide[0]['text']['text']}* names each."
             blocks += [section(f"{asks}\n{undo_state.needed([one[2] for one in ends])}".strip()), actions(*decide)]
-    elements += _ends(bulk, button)
-    if bulk.not_released:
-        blocks.append(section(f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."))
-    is_repeatable = bulk.refused or bulk.outcomes.keys() & runs.WORTH_REPEATING
+    elements += _ends(bulk, button, has_again=is_for_requester)
     if bulk.retried_by:
-        blocks.append(context(f"What failed was run again as {bulk.retried_by}."))
-    elif is_repeatable and not open_runs(bulk) and (is_own or not reader):
-        if bulk.free_at is not None:
-            blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
-        elements.append(button_element("Retry failed", ids.BULK_RETRY, button(Intent("bulk_retry", bulk.id))))
+        blocks.append(context(f"Asked for again as {bulk.retried_by}."))
+    elif is_for_requester and bulk.free_at is not None and not open_runs(bulk):
+        blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
     push = _push(bulk, waiting, is_own=is_own) if bulk.awaiting else head(bulk, is_on_phone=True)
     whose = context(f"{_whose(bulk)} · {bulk.id}")
     return Message(push, (*blocks, whose, actions(*elements, _show_each(bulk, button))))
@@ -131,11 +131,15 @@ def _show_each(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:
     return button_element("Show each", ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id)))
 
 
-def _ends(bulk: BulkCounts, button: ButtonIds) -> list[dict[str, Any]]:
-    """Extend all of what ends by itself, and Undo all of what can be undone."""
+def _ends(bulk: BulkCounts, button: ButtonIds, *, has_again: bool) -> list[dict[str, Any]]:
+    """Extend all of what ends by itself, Undo all of what can be undone; once it is over, what runs it again."""
     can_undo = bulk.undo_after_minutes is not None and bulk.timed + bulk.endless + bulk.not_released
     can_extend = bulk.timed > bulk.later_ends  # those that wait are decided in Review
+    failed = {"refused"} if bulk.refused else bulk.outcomes.keys() & runs.WORTH_REPEATING
+    again = "Ask again" if failed == {"expired"} else "Retry failed"
+    can_repeat = has_again and bool(failed) and not open_runs(bulk) and not bulk.retried_by
     found = [("Extend all", ids.BULK_EXTEND, can_extend), ("Undo all", ids.BULK_UNDO, can_undo)]
+    found.append((again, ids.BULK_RETRY, can_repeat))
     return [button_element(label, what, button(Intent(what, bulk.id))) for label, what, is_shown in found if is_shown]
 
 
@@ -243,17 +247,23 @@ def ended(bulk: BulkCounts) -> Message:
 def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: ButtonIds) -> Message:
     """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some; mrkdwn."""
     seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
-    decided, on = _decisions(seen, len(seen)), runs.distinct_targets(seen, bulk.total) if seen else ""
-    is_mixed, text = len(decided) > 1, f"{head(bulk, is_on_phone=True)}."
-    if decided:
-        what = _asked(bulk, count(bulk.total, "target") if is_mixed else on, seen)
-        text = f"{_name(bulk)} on {what}: {_result(bulk, is_on_phone=True)}."
-        each = " ".join(f"{by}{why and f': {why}'}." for by, why in decided)
-        text = f"{text} {each}" if is_mixed else f"{decided[0][0]}: {text}"
-    said = clip("\n".join(f"{by}." + (f"\n>{why}" if why else "") for by, why in decided), questions.LINES_LIMIT // 2)
-    lines = [f"{head(bulk)}.", undone or said, "" if not on or undone or is_mixed else f"On {on}."]
-    buttons = actions(*_ends(bulk, button), _show_each(bulk, button))
-    return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (section("\n".join(filter(None, lines))), buttons))
+    decided, result = _decisions(seen), _result(bulk, is_on_phone=True)
+    said = ["\n>".join(filter(None, [f"{by}: {on}.", why])) for by, on, why in decided]
+    text, lines = f"{head(bulk, is_on_phone=True)}.", [f"{head(bulk)}.", undone or clip("\n".join(said), SAID_LIMIT)]
+    if len(decided) > 1:
+        each = " ".join(_sentence(*one) for one in decided)
+        text = f"{_name(bulk)} on {_asked(bulk, count(bulk.total, 'target'), seen)}: {result}. {each}"
+    elif decided:
+        (by, _, why), on = decided[0], _asked(bulk, runs.distinct_targets(seen, bulk.total), seen)
+        are_alike = bulk.total in bulk.outcomes.values()  # which says what the result is
+        text = _sentence(by, f"{_name(bulk)} on {on}", "" if are_alike else result, why)
+        lines = [text] if are_alike else lines
+    buttons = actions(*_ends(bulk, button, has_again=not undone), _show_each(bulk, button))
+    return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (*sections(filter(None, lines)), buttons))
+
+
+def _sentence(*parts: str) -> str:
+    return f"{': '.join(filter(None, parts)).rstrip('.')}."
 
 
 def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
@@ -264,18 +274,25 @@ def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
     ended = [one for one in listed if by.get(one[0].id) not in (None, reader, bulk.created_by)]
     who = ", ".join(dict.fromkeys(person_name(by[action.id] or "") for action, _ in ended))
     said = f"{who} undid {_name(bulk)} on {runs.first_targets(ended)}"
-    return f"{clip(said, questions.LINES_LIMIT // 2)}." if ended and is_over else ""
+    return f"{clip(said, SAID_LIMIT)}." if ended and is_over else ""
 
 
-def _decisions(listed: Listed, total: int) -> list[tuple[str, str]]:
-    """Who denied and who approved these runs of a bulk, on which unless it was all (`total`), and why; mrkdwn."""
-    found = dict[tuple[str, str], list[tuple[Action, RedactedView]]]()
-    for action, view in sorted(listed, key=lambda one: runs.state_of(one[0]) != "denied"):
-        why = runs.result_text(action, view, approvals.REASON_LIMIT) if runs.state_of(action) == "denied" else ""
-        if action.approval is not None:
-            found.setdefault((approvals.decision(action).rstrip("."), why), []).append((action, view))
-    is_part = len(found) > 1 or len(listed) < total
-    return [(f"{by}: {runs.distinct_targets(on)}" if is_part else by, why) for (by, why), on in found.items()]
+def _decisions(listed: Listed) -> list[tuple[str, str, str]]:
+    """Who decided on these runs of a bulk or how they ended, their targets, and why; mrkdwn."""
+    found, first = dict[tuple[str, str], list[_Run]](), ("denied", "failed")
+    for action, view in sorted(listed, key=lambda one: runs.state_of(one[0]) not in first):
+        why = runs.result_text(action, view, approvals.REASON_LIMIT) if runs.state_of(action) in first else ""
+        found.setdefault((_outcome(action, view), why), []).append((action, view))
+    return [(by, runs.distinct_targets(on), why) for (by, why), on in found.items()]
+
+
+def _outcome(action: Action, view: RedactedView) -> str:
+    """`Approved by ben`, with what else became of it: `Approved by ben, failed`, `Not approved in time`."""
+    state = runs.state(action, view)
+    if action.approval is None or runs.missing_approvals(action):
+        return f"{state[0].upper()}{state[1:]}"
+    by = approvals.decision(action).rstrip(".")
+    return by if runs.state_of(action) == "succeeded" else f"{by}, {state}"
 
 
 def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = False) -> Message:
@@ -395,12 +412,10 @@ def _severity(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> int:
 
 def late(bulk: BulkCounts) -> Message:
     """Tells the thread that core could not undo some of its runs, or that it has done so since."""
-    if not bulk.not_released:
-        return notices.notice(f"*{_name(bulk)}*: all that was to be undone is.")
-    return notices.notice(
-        f"⚠️ *{_name(bulk)}*: {bulk.not_released} of {bulk.total} were to be undone and were not. "
-        "They may still be in force. *Show each* says why, and has *Undo now*."
-    )
+    if bulk.not_released:
+        what = f"{bulk.not_released} of {bulk.total} were to be undone and were not. They may still be in force."
+        return notices.notice(f"⚠️ *{_name(bulk)}*: {what} *Show each* says why, and has *Undo now*.")
+    return notices.notice(f"*{_name(bulk)}*: all that was to be undone is.")
 
 
 def _name(bulk: BulkCounts) -> str:
@@ -479,11 +494,10 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, *,
     lines: list[str] = []
     for target in ordered[start : start + PAGE]:
         undo_buttons = undos.buttons(target.action, target.view, button) if target.action is not None else []
+        lines.append(_line(target))
         if undo_buttons:
-            blocks += [*sections(lines), section(_line(target)), actions(*undo_buttons)]
+            blocks += [*sections(lines), actions(*undo_buttons)]
             lines = []
-        else:
-            lines.append(_line(target))
     blocks += sections(lines)
     if hidden := len(bulk.targets) - len(shown):
         blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
@@ -519,7 +533,8 @@ def review_view(
     label = keeps if ends else names.in_view(bulk.title)
     shown = _asks("", bulk, waiting, ends)
     if waits and not ends:
-        shown += _inputs(waits[0], [view for _, view in waiting])
+        lines = approvals.input_lines(waits[0], _of_all([view for _, view in waiting]), INPUT_LIMIT)
+        shown += [section(part) for part in notices.parts("\n".join(lines)) if lines]
         shown += [section(undo_state.planned(waits[0], is_bulk=True)), *approvals.effect(responder)]
     if hidden:
         shown.append(context(f"{count(hidden, 'more target')} that you may not see: somebody else decides."))
@@ -573,15 +588,6 @@ def _note(waiting: Listed) -> str:
     return approvals.note(waiting[0][0], _of_all([view for _, view in waiting])) if waiting else ""
 
 
-def _inputs(action: Action, views: Sequence[RedactedView]) -> list[Block]:
-    """What all the runs get beside the note, whole, with what is hidden of any object masked in it."""
-    without_note = action.model_copy(update={"note": None})
-    if action.parameters is None:
-        return [section("Inputs: not recorded")]
-    lines = [f"• {line}" for line in runs.input_lines(without_note, _of_all(views), INPUT_LIMIT)]
-    return [section(part) for part in notices.parts("\n".join(lines))] if lines else []
-
-
 def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End]) -> list[Block]:
     """The question and who asks; each target, whether that is closed, and what is in force there already.
 
@@ -622,18 +628,18 @@ def _target_line(action: Action | None, view: RedactedView, most: int) -> str:
     return questions.target_line(view, acts_on)
 
 
-def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, *, is_later_end: bool = False) -> Message:
-    """What became of a decision on all of these."""
+def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, request: str) -> Message:
+    """What became of a decision on all of these, or with a `request` on their later ends."""
     refused = [(entry.object_id, questions.why_not(entry)) for entry in response.actions if questions.why_not(entry)]
     done = {one.action.id: one.action for one in response.actions if one.action and not questions.why_not(one)}
     seen = [(done[run.id], view) for run, view in shown if run.id in done]
-    ends = [one for of_request in by_request(seen).values() for one in of_request] if is_later_end else []
-    what = f"{'more time for ' if is_later_end else ''}{count(len(done), 'run')}: {_name(bulk)}"
+    ends = [one for of_request in by_request(seen).values() for one in of_request] if request else []
+    what = f"{'more time for ' if request else ''}{count(len(done), 'run')}: {_name(bulk)}"
     text = f"You {verb} {what}{f' on {runs.first_targets(seen)}' if seen and not ends else ''}."
-    waits = undo_state.later_end if is_later_end else runs.awaits_approval
+    waits = undo_state.later_end if request else runs.awaits_approval
     waiting = sum(bool(waits(action)) for action in done.values())
     text += f" Still wait for approval: {waiting}." if waiting else ""
-    if done and verb == "approved" and not is_later_end:
+    if done and verb == "approved" and not request:
         undo = "" if bulk.undo_after_minutes is None else " *Undo all* is on its message."
         text += f"{'' if waiting else ' They start now.'}{undo}"
     return questions.with_reasons(text, "*Not decided*", refused, rows=_later_rows(ends, ends)[1:] if ends else ())
@@ -657,7 +663,7 @@ def retry_view(bulk: BulkCounts, shown: Sequence[ShownTarget], to: str, responde
     needs = questions.approvals_needed(request, responder)
     effect = [*approvals.effect(responder), *questions.effect(responder, request, is_several=True)]
     return modals.modal(
-        "Retry failed?",
+        "Run again?",
         [section(head), *effect, *sections(filter(None, [*map(_line, again), rest]))],
         callback_id=ids.BULK_RETRY_VIEW,
         submit=f"Ask again ({len(again)})" if needs else names.in_view(bulk.title, " again"),
@@ -666,9 +672,7 @@ def retry_view(bulk: BulkCounts, shown: Sequence[ShownTarget], to: str, responde
 
 
 def _urgency(target: BulkTarget) -> int:
-    if target.action_id is None:
-        return 0
-    return {"Failure": 1, "Waiting": 2, "InProgress": 2}.get(target.action_status or "", 3)
+    return {None: 0, "Failure": 1, "Waiting": 2, "InProgress": 2}.get(target.action_status, 3)
 
 
 def _line(shown: ShownTarget) -> str:

@@ -272,7 +272,8 @@ async def masked(
     for run, view in listed:
         if run.id not in decided and (runs.awaits_approval(run) or undo_state.later_end(run)):
             left[run.object_id].append((run, view))
-    called |= {on: questions.named(of[0][1], runs.distinct_targets(of)) for on, of in left.items()}
+    acts_on = {on: runs.distinct_targets(of) if of[0][0].target else "" for on, of in left.items()}
+    called |= {on: questions.named(of[0][1], acts_on[on]) for on, of in left.items()}
 
     def shown(entry: BulkEntry) -> BulkEntry:
         view, name = views.get(entry.object_id), called.get(entry.object_id, entry.object_id)

@@ -349,7 +349,8 @@ def first_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0)
 
 def distinct_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0) -> str:
     """`hostname LT-0901 (2 runs), hostname LT-0902 and 2 more`, of `total` if that is more; mrkdwn."""
-    on = Counter((on_target(run, view).removeprefix(" on ") or target(view), acts_on(run)) for run, view in listed)
+    whole = [on_target(*one).removeprefix(" on ") or foreign(target_in_full(one[1]), MESSAGE_LIMIT) for one in listed]
+    on = Counter(zip(whole, [acts_on(run) for run, _ in listed], strict=True))
     named = [f"{name} ({number} runs)" if number > 1 else name for (name, _), number in on.items()]
     return some_of(named, MAX_TARGETS, max(total - len(listed), 0) + len(named))
 

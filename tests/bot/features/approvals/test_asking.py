@@ -28,7 +28,6 @@ from core.store import due
 from tests import stores
 from tests.bot import samples
 from tests.bot.features.approvals.asking import ISOLATE, asking, isolate
-from tests.bot.features.bulks.bulk import alerts, start
 from tests.bot.features.bulks.bulk import shown as bulk_shown
 from tests.bot.features.environment import FeatureEnvironment
 from tests.bot.outbox.harness import ManualClock, all_sent
@@ -504,7 +503,7 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         assert over == f"Approved by ben: Isolate on {on}: 3 in force."
         (told,) = [m for m in direct_messages(env["anna"].live_view) if "3 in force" in text_of(m)]
         assert "3 in force until <!date^" in text_of(within_limits(told))
-        assert ".\\nApproved by ben.\\nOn ip 203[.]0[.]113[.]7 (3 runs)." in text_of(told)
+        assert ".\\nApproved by ben: ip 203[.]0[.]113[.]7 (3 runs)." in text_of(told)
         dm = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].presses("Undo all", told)
         form = await env["anna"].sees(modal("Undo Isolate (3)?"))
@@ -865,14 +864,20 @@ async def test_more_time_for_a_bulk_is_asked_for_again_at_half_and_names_nothing
 
 async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_asked(tmp_path: Path) -> None:
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}) as env:
-        await start(env, "anna", "isolate", await alerts(env, 2))
+        await bulk_of(env, "anna", [3, 3])
         await env["ben"].sees(direct_message("2 wait for approval"))
         await expire(env)
         over = "nothing was run, 2 not approved in time"
         message = await bulk_shown(env, over)
+        assert (ids.BULK_RETRY in text_of(message), "Ask again" in text_of(message)) == (True, True)
         assert ids.BULK_RETRY not in text_of(await env["ben"].sees(direct_message(over)))
-        await env["anna"].presses("Retry failed", message)
+        on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1"
+        push = await env["anna"].sees(on_phone("Not approved in time"))
+        assert push == f"Not approved in time: Isolate on {on} for 1 hour · up to HIGH."
+        told = await env["anna"].sees(direct_message(push))
+        await env["anna"].presses("Ask again", told)
         form = await env["anna"].sees(modal("*Run Isolate again on 2 targets for 1 hour?*"))
+        assert form["title"]["text"] == "Run again?"
         assert "Each is checked by itself and starts after 1 approval by ben; until then *Withdraw all*" in text_of(
             form
         )
@@ -880,6 +885,9 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         await env["anna"].submits(form)
         await env["anna"].sees(modal("Asked", "2 wait for approval", without="Started"))
         await bulk_shown(env, "2 wait for approval")
+        await bulk_shown(env, "Asked for again as ~")
+        await env["anna"].sees(updated(told, without=ids.BULK_RETRY))
+        assert not [m for m in direct_messages(env["anna"].live_view) if over in text_of(m)]
 
 
 async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_see_them_or_it_is_decided(
@@ -958,7 +966,8 @@ async def test_why_a_bulk_was_denied_is_read_no_longer_by_who_may_not_see_its_al
             async with CoreClient(env.core.url, env.service_key) as bot:
                 await bot.as_user("ben").deny_bulk(bulk.id, None, f"the laptop of {alerts[0].id}")
             shown = await env["anna"].sees(direct_message(f"the laptop of {alerts[0].id}"))
-            assert "nothing was run, 2 denied.\\nDenied by ben.\\n>the laptop" in text_of(shown)
+            on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]0"
+            assert f"Denied by ben: Isolate on {on} for 1 hour · up to CRITICAL: the laptop" in text_of(shown)
             return alerts
 
         def none_says(words: str) -> Any:

@@ -90,7 +90,7 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         await env["anna"].confirms("Retry failed", message)
         await env["anna"].reads("3 started.")
         await env["anna"].sees(lambda view: len(bulk_messages(view, "0 of 3 succeeded, 3 failed")) == 2)
-        earlier = await shown(env, "What failed was run again as ~")
+        earlier = await shown(env, "Asked for again as ~")
         assert earlier["ts"] == message["ts"]
         assert ids.BULK_RETRY not in text_of(earlier)
         for alert_id in alert_ids:
@@ -138,8 +138,10 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
 async def test_after_a_week_a_message_of_a_bulk_gets_new_buttons_once_one_is_pressed(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         await start(env, "anna", "fail", await alerts(env, 2))
-        failed = "0 of 2 succeeded, 2 failed"
-        for message in (await shown(env, failed), await env["anna"].sees(direct_message(failed))):
+        told = await env["anna"].sees(direct_message("Failed: Fail on ~"))
+        assert told["text"].count(" (ET MALWARE Beacon to known C2)") == 2
+        assert told["text"].endswith(" · up to HIGH: The firewall said no.")
+        for message in (await shown(env, "0 of 2 succeeded, 2 failed"), told):
             stores.rows(env.folder / "core.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
             await env["anna"].presses("Show each", message)
             await env["anna"].reads("This button is too old")
@@ -272,12 +274,11 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         await env["ben"].reads("You denied 3 runs: Contain on ")
         for alert_id in alert_ids:
             assert "Wrong <hosts>" in ((await env.client.actions("alert", alert_id))[0].report or "")
-        told = await env["anna"].sees(on_phone("nothing was run"))
-        assert told.startswith("Denied by ben: Contain on ")
-        assert told.endswith(": nothing was run, 3 denied.")
+        told = await env["anna"].sees(on_phone("Denied by ben: Contain on "))
+        assert told.endswith(" · up to HIGH: Wrong &lt;hosts&gt;.")
         dm = await env["anna"].dm(env.emulator.bot_user_id)
-        (end,) = [m for m in await env["anna"].messages(dm) if "nothing was run" in text_of(m)]
-        assert "nothing was run, 3 denied.\\nDenied by ben.\\n>Wrong &lt;hosts&gt;" in text_of(within_limits(end))
+        (end,) = [m for m in await env["anna"].messages(dm) if "Denied by ben: " in text_of(m)]
+        assert told in text_of(within_limits(end))
         denied = await shown(env, "nothing was run, 3 denied")
         await env["anna"].presses("Show each", denied)
         await env["anna"].sees(modal("· denied by ben: Wrong &lt;hosts&gt;"))

@@ -74,7 +74,7 @@ def test_the_form_the_message_and_the_replies_fit() -> None:
     fine(questions.outcome(BulkAnswer(id="~9", actions=entries)))
     done = [(samples.awaiting().model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
     decided = [BulkEntry(object_id=one.object_id, status=200, action=one) for one, _ in done]
-    fine(bulks.decided(bulk(), BulkAnswer(id="~9", actions=[*entries, *decided]), "approved", done))
+    fine(bulks.decided(bulk(), BulkAnswer(id="~9", actions=[*entries, *decided]), "approved", done, ""))
 
 
 def test_an_undo_by_somebody_else_is_told_once_none_is_on_its_way() -> None:
