@@ -106,6 +106,7 @@ open(json.load(open(f"{job}/input/input.json"))["parameters"]["ready"], "w").wri
 time.sleep(600)
 """
     engine = engine_of(make_engine, trying, report_at_term, writable=(ready.path,))
+    engine._grace_s = 120  # a loaded machine may need more than the usual 5
     job = await job_for(engine, "Trying_1_0", ready=str(ready.path))
     run = asyncio.create_task(engine.run(job, ProgressLog()))
     await ready.received()
