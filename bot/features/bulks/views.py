@@ -380,19 +380,14 @@ def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> st
     closed = approvals.closed_among(waiting, is_on_phone=True)
     if is_own:
         return clip(f"{closed}Waits for approval: {_name(bulk)} on {_asked(bulk, on)}", MESSAGE_TEXT_LIMIT)
-    deed = f"{_name(bulk)} on {count(bulk.awaiting, 'target')}{_lasts(bulk)}"
+    deed = f"{_name(bulk)} on {count(bulk.awaiting, 'target')}{undo_state.lasts(bulk.undo_after_minutes)}"
     asks = f"{approvals.level(_severity(bulk, waiting))}: {deed}? {f'{on}, asked' if on else 'Asked'}"
     return clip(f"{closed}{asks} by {person_name(bulk.created_by)}", MESSAGE_TEXT_LIMIT)
 
 
 def _asked(bulk: BulkCounts, on: str = "", seen: Listed = ()) -> str:
     """`4 targets for 1 hour · up to CRITICAL`, or those that it is `on`."""
-    return f"{on or count(bulk.awaiting, 'target')}{_lasts(bulk)}{_up_to(bulk, seen)}"
-
-
-def _lasts(bulk: BulkCounts) -> str:
-    minutes = bulk.undo_after_minutes
-    return "" if minutes is None else f" for {undo_state.minutes(minutes)}" if minutes else " with no end"
+    return f"{on or count(bulk.awaiting, 'target')}{undo_state.lasts(bulk.undo_after_minutes)}{_up_to(bulk, seen)}"
 
 
 def _up_to(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> str:
@@ -658,7 +653,7 @@ def retry_view(bulk: BulkCounts, shown: Sequence[ShownTarget], to: str, responde
     request = RunRequest(undo_after_minutes=bulk.undo_after_minutes)
     again = [one for one in shown if one.action is None or one.target.outcome in runs.WORTH_REPEATING]
     hidden = bulk.total - len(shown)
-    head = f"*Run {_name(bulk)} again on {count(len(again), 'target')}{_lasts(bulk)}?*"
+    head = f"*Run {_name(bulk)} again on {count(len(again), 'target')}{undo_state.lasts(bulk.undo_after_minutes)}?*"
     rest = f"And on what failed of {count(hidden, 'more target')} that you may not see." if hidden else ""
     needs = questions.approvals_needed(request, responder)
     effect = [*approvals.effect(responder), *questions.effect(responder, request, is_several=True)]

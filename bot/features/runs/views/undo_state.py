@@ -79,10 +79,13 @@ def undone(action: Action) -> str:
 
 
 def for_how_long(action: Action) -> str:
-    """` for 1 hour`, ` with no end` for what somebody has to undo; "" for what nothing undoes."""
-    if action.undo is None:
-        return ""
-    return f" for {minutes(action.undo.after_minutes)}" if action.undo.after_minutes else " with no end"
+    """As `lasts`, of a run."""
+    return lasts(action.undo.after_minutes or 0 if action.undo is not None else None)
+
+
+def lasts(after_minutes: int | None) -> str:
+    """` for 1 hour`, ` with no end` (0) for what somebody has to undo; "" for what nothing undoes."""
+    return "" if after_minutes is None else f" for {minutes(after_minutes)}" if after_minutes else " with no end"
 
 
 def planned(action: Action, *, in_short: bool = False, is_bulk: bool = False) -> str:
