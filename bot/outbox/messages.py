@@ -272,7 +272,7 @@ def by_key(reads: Reads, key: str) -> Row | None:
 
 def next_due_at(reads: Reads, now: int) -> int | None:
     """When the next message or file becomes due, or a check for a duplicate, after `now`."""
-    row = reads.row(
+    return reads.value(
         f"""SELECT min(at) AS at FROM (
               SELECT min(due_at) AS at FROM message WHERE {PENDING} AND due_at > :now
               UNION ALL SELECT min(due_at) FROM file WHERE status <> 'shown' AND due_at > :now
@@ -280,7 +280,6 @@ def next_due_at(reads: Reads, now: int) -> int | None:
                 WHERE duplicate_check_at > :now AND duplicate_check_at > 0) AS found""",
         {"now": now},
     )
-    return row["at"] if row else None
 
 
 def waiting(reads: Reads) -> int:

@@ -5,8 +5,7 @@ from core.common.database import Reads, Transaction
 
 def value(reads: Reads, name: str) -> str | None:
     """A value; None when it was never set."""
-    row = reads.row("SELECT value FROM state WHERE name = :name", {"name": name})
-    return row["value"] if row else None
+    return reads.value("SELECT value FROM state WHERE name = :name", {"name": name})
 
 
 def set_value(tx: Transaction, name: str, text: str) -> None:

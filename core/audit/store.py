@@ -116,17 +116,15 @@ def delete_until(tx: Transaction, last: int) -> int:
 
 def first(reads: Reads) -> int:
     """The number of the first row that is kept."""
-    row = reads.row("SELECT min(number) AS number FROM audit")
-    return 1 if row is None or row["number"] is None else int(row["number"])
+    return reads.number("SELECT min(number) AS number FROM audit") or 1
 
 
 def first_since(reads: Reads, at: int) -> int:
     """The number of the first row from that time (ms) on, or of the next one."""
-    row = reads.row(
+    return reads.number(
         "SELECT coalesce(min(number), (SELECT max(number) + 1 FROM audit), 1) AS number FROM audit WHERE at >= :at",
         {"at": at},
     )
-    return int(row["number"]) if row else 1
 
 
 def last_before(reads: Reads, at: int | None) -> int:

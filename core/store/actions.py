@@ -293,8 +293,7 @@ def find_report(reads: Reads, action_id: int) -> Row | None:
 
 def outcomes(reads: Reads, action_id: int) -> str | None:
     """The outcomes (JSON) of the operations of such a report that were applied so far, or None."""
-    row = reads.row("SELECT outcomes FROM ending WHERE action_id = :id", {"id": action_id})
-    return None if row is None else str(row["outcomes"])
+    return reads.value("SELECT outcomes FROM ending WHERE action_id = :id", {"id": action_id})
 
 
 def insert_report(tx: Transaction, action_id: int, at: int, report: str) -> None:
@@ -398,13 +397,13 @@ def dispatched_by(reads: Reads, holder: str) -> list[Row]:
 
 
 def open_run_ids(reads: Reads) -> list[str]:
-    return [row["run_id"] for row in reads.rows(f"SELECT run_id FROM action WHERE {OPEN}")]
+    return reads.column(f"SELECT run_id FROM action WHERE {OPEN}")
 
 
 def unreported_ids(reads: Reads) -> list[int]:
     """The open actions without a report; those with one are being ended."""
     sql = f"SELECT id FROM action WHERE {OPEN} AND id NOT IN (SELECT action_id FROM ending)"
-    return [row["id"] for row in reads.rows(sql)]
+    return reads.column(sql)
 
 
 def remembered(reads: Reads, login: str, key: str, body: str, now: int) -> int | None:

@@ -33,7 +33,7 @@ def count_references(reads: Reads, file_id: str) -> int:
 
 def dropped(reads: Reads) -> list[str]:
     """Files that were dropped and perhaps have no other reference."""
-    return [row["file_id"] for row in reads.rows("SELECT file_id FROM dropped_file ORDER BY file_id")]
+    return reads.column("SELECT file_id FROM dropped_file ORDER BY file_id")
 
 
 def settle(tx: Transaction, file_id: str) -> None:

@@ -49,8 +49,7 @@ def hold(tx: Transaction, made_at: int) -> None:
 
 def held_since(reads: Reads) -> int | None:
     """The time of the backup (ms) for which the lists wait."""
-    row = reads.row("SELECT made_at FROM blocklist_hold")
-    return None if row is None else int(row["made_at"])
+    return reads.value("SELECT made_at FROM blocklist_hold")
 
 
 def resume(tx: Transaction) -> int:

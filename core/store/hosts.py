@@ -107,20 +107,18 @@ def begin_catalogues(tx: Transaction, host_id: str, doc: str) -> None:
 
 def catalogue_of(reads: Reads, host_id: str, engine: str) -> str | None:
     """The JSON of the last catalogue of an engine of a host, or None."""
-    row = reads.row(
+    return reads.value(
         "SELECT doc FROM host_catalogue WHERE host_id = :host_id AND engine = :engine",
         {"host_id": host_id, "engine": engine},
     )
-    return None if row is None else str(row["doc"])
 
 
 def last_catalogue(reads: Reads, host_id: str, engine: str) -> str | None:
     """The JSON of an engine's last catalogue on this host or, at its first start, on any; None if there is none."""
-    row = reads.row(
+    return reads.value(
         "SELECT doc FROM host_catalogue WHERE engine = :engine ORDER BY host_id = :host_id DESC, at DESC LIMIT 1",
         {"host_id": host_id, "engine": engine},
     )
-    return None if row is None else str(row["doc"])
 
 
 def engines_of(reads: Reads, host_id: str) -> list[Row]:

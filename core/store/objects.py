@@ -188,7 +188,7 @@ def find_alert_artifact(reads: Reads, object_id: int) -> Row | None:
 def alerts_with(reads: Reads, artifact_id: int) -> list[int]:
     """The alerts that have or had an artifact, oldest first."""
     sql = "SELECT DISTINCT alert_id FROM alert_artifact WHERE artifact_id = :id ORDER BY alert_id"
-    return [row["alert_id"] for row in reads.rows(sql, {"id": artifact_id})]
+    return reads.column(sql, {"id": artifact_id})
 
 
 def levels_of_alerts(reads: Reads, case_id: int) -> dict[int, int]:

@@ -236,7 +236,7 @@ def set_members(tx: Transaction, group: str, logins: Iterable[str]) -> None:
 
 def members_of(reads: Reads, group: str) -> list[str]:
     """The logins in a group; none if there is no such group."""
-    return [row["login"] for row in reads.rows("SELECT login FROM group_member WHERE name = :name", {"name": group})]
+    return reads.column("SELECT login FROM group_member WHERE name = :name", {"name": group})
 
 
 def members(reads: Reads) -> list[Row]:

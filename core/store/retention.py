@@ -47,8 +47,7 @@ def root_of(reads: Reads, number: int) -> int | None:
     of_alert = objects.find_alert_artifact(reads, number)
     if of_alert is not None:
         return int(of_alert["alert_id"])
-    action = reads.row("SELECT root_id FROM action WHERE id = :id", {"id": number})
-    return None if action is None else action["root_id"]
+    return reads.value("SELECT root_id FROM action WHERE id = :id", {"id": number})
 
 
 def deciding_root(reads: Reads, root_id: int) -> int:

@@ -36,9 +36,13 @@ class Reads(Protocol):
         """The values of a query's only column."""
         return [row[name] for row in self.rows(sql, params) for name in row.keys()]  # noqa: SIM118 - no dictionary
 
+    def value(self, sql: str, params: Params | None = None) -> Any | None:
+        """What a query gives in its only column and row; None without a row."""
+        return next(iter(self.column(sql, params)), None)
+
     def number(self, sql: str, params: Params | None = None) -> int:
-        """The number that a query gives; 0 without a row."""
-        return int(next(iter(self.column(sql, params)), 0))
+        """Likewise; 0 without a row."""
+        return self.value(sql, params) or 0
 
 
 class Transaction(Reads, Protocol):

@@ -176,8 +176,7 @@ def _restore_failed(backup: Path, target: Path, error: OSError) -> ResponderBotE
 
 def made_at(reads: Reads) -> int | None:
     """When this backup was made (ms); None for a live database."""
-    row = reads.row("SELECT min(made_at) AS at FROM backup")
-    return row["at"] if row else None
+    return reads.value("SELECT min(made_at) AS at FROM backup")
 
 
 def mark(tx: Transaction, now: int) -> None:
@@ -210,8 +209,9 @@ def resume(tx: Transaction, copied_at: int, now: int) -> None:
 
 def lost(reads: Reads, event: int) -> int | None:
     """If the event with this number was lost by a restore: the time of its backup (ms), else None."""
-    row = reads.row("SELECT made_at FROM restore WHERE last_event < :event AND :event < next_event", {"event": event})
-    return row["made_at"] if row else None
+    return reads.value(
+        "SELECT made_at FROM restore WHERE last_event < :event AND :event < next_event", {"event": event}
+    )
 
 
 def database_id(reads: Reads) -> str:

@@ -207,8 +207,7 @@ class SqliteDatabase:
 
     async def size_bytes(self) -> int:
         """The size of the file, without its write-ahead log."""
-        row = self._reads.row("SELECT page_count * page_size AS size FROM pragma_page_count, pragma_page_size")
-        return int(row["size"]) if row else 0
+        return self._reads.number("SELECT page_count * page_size AS size FROM pragma_page_count, pragma_page_size")
 
     async def out_of_space(self) -> str:
         return await asyncio.to_thread(out_of_space, self.path)
