@@ -117,6 +117,14 @@ def test_the_architecture_names_what_there_is() -> None:
     assert [name for name in sorted(threads) if f'"{name}"' not in code] == []
 
 
+def test_the_log_of_actions_is_documented() -> None:
+    page = (ROOT / "core/docs/operations.md").read_text().partition("\n## Logs")[2].partition("\n## ")[0]
+    actions = [file for file in files(".py") if file.is_relative_to(ROOT / "core/actions")]
+    noted = {name for file in actions for name in re.findall(r'\bnote\(tx, "(\w+)"', file.read_text())}
+    assert "run_ended" in noted
+    assert noted - set(re.findall(r"`(\w+)`", page)) == set()
+
+
 def test_no_stilted_phrase_comes_back() -> None:
     """What a colleague would not say; the rest is for whoever reads a change."""
     everywhere = r"of which|in whose|whom|anew|mended|by and by"
