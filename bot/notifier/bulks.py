@@ -9,7 +9,6 @@ from bot.block_kit.text import mentions
 from bot.clearance import CLEAR, SHARED, RedactedView, Subject
 from bot.features.approvals import views as approvals
 from bot.features.bulks import views as bulks
-from bot.features.runs.views import runs
 from bot.notifier.asking import Asking
 from bot.notifier.isolation import isolated
 from bot.notifier.timeline import ChannelAccess
@@ -109,6 +108,8 @@ class BulkMessages:
                 user = await self._slack_user(extensions[0].asked_by)
                 is_news = user and any(one.outcome != "lapsed" for one in extensions)
                 destinations += [f"{self._access.team()}:{request}:{user}"] if is_news else []
+                asks = [key for key in posted if key.startswith(f"{BULK}ask:{bulk.id}:{request}:")]
+                replies += [one for key in asks for one in await self._messages(key, bulk, found)]
             elif request not in known:
                 able = [one for one in asked if request in one.split(":")]
                 rung = [one for one in able if await asking.may_ask(_user(one), one.rpartition(f":{request}:")[0])]
@@ -164,14 +165,14 @@ class BulkMessages:
             buttons = await self._outbox.buttons.prepare(user, key)
             undone = bulks.undone_by(bulk, listed, login) if kind == BULK_UNDONE else ""
             if undone or kind == BULK_TOLD:
-                content = bulks.ended_for(bulk, listed, undone, button=buttons)
-                message = DesiredMessage(key, user, content, buttons=buttons)
-                desired.append(_naming(message, bulk, [view for _, view in listed]))
+                told = DesiredMessage(key, user, bulks.ended_for(bulk, listed, undone, button=buttons), buttons=buttons)
+                desired.append(_naming(told, bulk, [view for _, view in listed]))
         return desired
 
     async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Runs:
         """Its runs, if its messages may name some; none where they can't be read, so that nothing names them."""
         is_named = bulk.awaiting or bulk.later_ends or "denied" in bulk.outcomes or any(map(_request, keys))
+        is_named = is_named or (bulk.timed and not bulks.open_runs(bulk))  # more time may be denied
         return await isolated(self._runs(bulk.id), bulk.id, otherwise=[]) if is_named else []
 
     async def _runs(self, bulk_id: str) -> list[tuple[Action, Subject]]:
@@ -205,7 +206,7 @@ class BulkMessages:
             for bulk in response.bulks:
                 self._as_of[bulk.id], found = response.as_of, await self._found(bulk, of_bulk[bulk.id])
                 for key in of_bulk[bulk.id]:
-                    if (kind := key.partition(":")[0]) != BULK:
+                    if (kind := key.partition(":")[0]) in (BULK_TOLD, BULK_UNDONE):
                         desired += [one for one in await self._told(kind, bulk) if one.key == key]
                     elif not only_waiting or bulks.waiting(found, _request(key)):
                         desired += await self._messages(key, bulk, found, by_person=by_person)
@@ -215,29 +216,28 @@ class BulkMessages:
         self, key: str, bulk: BulkCounts, found: _Runs, *, by_person: bool = False
     ) -> list[DesiredMessage]:
         """The message for one destination, and in a channel the replies in its thread."""
-        channel, is_progress = _user(key), bulks.open_runs(bulk) > 0
+        channel, request, is_progress = _user(key), _request(key), bulks.open_runs(bulk) > 0
         person = await self._recipient(key.split(":")[2], channel) if is_person(channel) else None
-        if is_person(channel) and person is None:
+        if (is_person(channel) and person is None) or (request and not found):
             return []
 
         buttons = await self._outbox.buttons.prepare(channel, key)
         clearance = person.clearance if person else self._access.clearance_of(channel)
         views = [(run, RedactedView(subject, clearance)) for run, subject in found]
-        if person is not None and (request := _request(key)):
-            content = bulks.more_time(bulk, request, views, person, button=buttons, is_reminder=":again:" in key)
-            message = DesiredMessage(key, channel, content, by_person=by_person, buttons=buttons)
-            of_request = [view for _, view, _ in bulks.by_request(views).get(request, ())]
-            return [_naming(message, bulk, of_request)] if found else []
-        states = ("approval", "denied") if person else ("denied",)
-        views = [one for one in views if runs.state_of(one[0]) in states]
-        named = [(run, view) for run, view in views if approvals.sees_all(view.clearance, view.subject)]
-        shown, later = self._shown(bulk, channel), bulks.by_request(found)
-        content = bulks.progress(shown, named, later, button=buttons, reader=person)
-        if ":again:" in key and bulk.awaiting:
+        if request:
+            of_request = bulks.by_request(views).get(request, [])
+            content, views = bulks.more_time(bulk, of_request, person, button=buttons), [one[:2] for one in of_request]
+        else:
+            named = [(run, view) for run, view in views if approvals.sees_all(view.clearance, view.subject)]
+            shown, later = self._shown(bulk, channel), bulks.by_request(found)
+            content = bulks.progress(shown, named, later, button=buttons, reader=person)
+        if ":again:" in key and bulks.waiting(found, request):
             content = notices.reminded(content.text, content.blocks)
-        message = DesiredMessage(key, channel, content, by_person=by_person, is_progress=is_progress, buttons=buttons)
+        thread = "" if person or not request else bulk_key(bulk.id, channel)
+        message = DesiredMessage(key, channel, content, thread, by_person=by_person, buttons=buttons)
+        message = replace(message, is_progress=is_progress and not request)
         desired = [_naming(message, bulk, [view for _, view in views])]
-        if person is not None:
+        if person is not None or request:
             return desired
         late = f"{BULK}late:{bulk.id}:{channel}"
         if not is_progress and bulk.counts:

@@ -209,8 +209,8 @@ def bulk_key(bulk_id: str, destination: str) -> str:
 
 
 def is_bulk(key: str) -> bool:
-    """Whether it is of a message about a bulk that has buttons."""
-    return key.partition(":")[0] in (BULK, BULK_TOLD, BULK_UNDONE)
+    """Whether it is of a message about a bulk."""
+    return key.startswith(BULK)
 
 
 def is_person(channel: str) -> bool:

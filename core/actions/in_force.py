@@ -42,6 +42,7 @@ OBJECT = "object"  # the kind of a target that nobody knows, so that it may be a
 CAN_UNDO = ("available", "waiting", "failed", "replaced")
 _URGENCY = ("waiting", "failed", "available", "running", "replaced", "undone", None)
 """Of several targets the action shows the first of these states."""
+MOST_EARLIER = 3  # of its extensions that an action keeps beside the newest
 RETRY_MS = MINUTE_MS  # until core tries a refused undo again; grows with its delay up to LAST_RETRY_MS
 LAST_RETRY_MS = 60 * MINUTE_MS
 
@@ -535,8 +536,9 @@ def _request_extensions(
         approvals.delete_of(tx, number)
         approvals.insert(tx, waiting)
         id_, of_rows, why = f"~{waiting.id}", [f"~{one['id']}" for one in rows], end.note or None
-        about = {"id": id_, "asked_by": user, "asked_at": now, "at": end.at, "note": why, "targets": of_rows}
-        extension = Extension(**about, **_since_last(action), request=end.request, approval=waiting.shown())
+        about = {"id": id_, "asked_by": user, "asked_at": now, "at": end.at, "before": before, "note": why}
+        more = {"request": end.request, "approval": waiting.shown(), "targets": of_rows, **_since_last(action)}
+        extension = Extension(**about, **more)
         said = {"extension": id_, "before": before, "after": end.at}
         asked.append(
             _change(tx, row, {}, "extension.requested", user, now, by=user, reason=why, asked=extension, details=said)
@@ -544,18 +546,18 @@ def _request_extensions(
     return asked
 
 
-def _since_last(action: Action) -> Mapping[str, str | None]:
-    """What the next extension says of those before: who denied the last one decided on and why, and what it replaces.
+def _since_last(action: Action) -> Mapping[str, Any]:
+    """What the next extension says of those before: the last that ended, and what it replaces.
 
     Who asked for what it replaces hears of that; of a request of several at once nobody does.
     """
     last = action.undo.extension if action.undo is not None else None
-    if last is None or last.outcome == "approved":
+    if last is None:
         return {}
-    is_denied = last.outcome == "denied"
-    by, why = (last.ended_by, last.message) if is_denied else (last.denied_by, last.denied_why)
-    denied = {"denied_by": by, "denied_why": why}
-    return denied if last.outcome or last.request else {**denied, "replaces": last.id, "asked_before": last.asked_by}
+    if last.outcome is not None:
+        return {"earlier": [last.model_copy(update={"earlier": []}), *last.earlier][:MOST_EARLIER]}
+    replaced = {} if last.request else {"replaces": last.id, "asked_before": last.asked_by}
+    return {"earlier": last.earlier, **replaced}
 
 
 def extended(tx: Transaction, row: Row, action: Action, now: int) -> Action:

@@ -1,5 +1,6 @@
 """The models of core's responses; the store keeps the same JSON."""
 
+from itertools import takewhile
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
@@ -352,6 +353,8 @@ class Extension(ApiModel):
     asked_at: Millis
     at: Millis | None = None
     """When core would undo it (ms); absent: never."""
+    before: Millis | None = None
+    """When it does otherwise."""
     note: str | None = None
     """Why, as who asked said."""
     request: ObjectId | None = None
@@ -365,13 +368,18 @@ class Extension(ApiModel):
     """Who denied or cancelled it."""
     message: str | None = None
     """Why."""
-    denied_by: Named | None = None
-    """Who denied the one before it."""
-    denied_why: str | None = None
+    earlier: list["Extension"] = Field(default_factory=list)
+    """The last ones that ended before this was asked for, newest first."""
     replaces: ObjectId | None = None
     """The single one that waited until this took its place."""
     asked_before: Named | None = None
     """Who asked for that."""
+
+    @property
+    def denials(self) -> list["Extension"]:
+        """Those before it that were denied since one was approved, the oldest first."""
+        since = takewhile(lambda one: one.outcome != "approved", self.earlier)
+        return [one for one in since if one.outcome == "denied"][::-1]
 
 
 class EndChange(ApiModel):
@@ -538,6 +546,12 @@ class Action(Identified):
     """The action that it undoes."""
     readers: list[Reader] | None = None
     """Of a Block: who has read it, or is to; once it has ended, who still has it."""
+
+    @property
+    def extensions(self) -> list[Extension]:
+        """Those that were asked for, the newest first."""
+        newest = self.undo.extension if self.undo is not None else None
+        return [] if newest is None else [newest, *newest.earlier]
 
 
 class MeasureRun(ApiModel):

@@ -256,8 +256,7 @@ def asks_to_keep(action: Action, extension: Extension, number: int) -> str:
     """`⏳ *anna* asks to keep *with no end*: *Isolate Host* on 4 targets`: more time for runs of a bulk; mrkdwn."""
     by = f"*{person_name(extension.asked_by)}*"
     asks = f"⏳ {by} asks" if extension.outcome is None else f"{by} asked"
-    longer = undo_state.longer(action, extension)
-    return f"{asks} to keep *{longer}*: *{runs.name(action)}* on {count(number, 'target')}"
+    return f"{asks} to keep *{undo_state.longer(extension)}*: *{runs.name(action)}* on {count(number, 'target')}"
 
 
 def push_text(action: Action, view: RedactedView) -> str:
@@ -265,8 +264,8 @@ def push_text(action: Action, view: RedactedView) -> str:
     if not runs.awaits_approval(action):
         what = f"{deed_on(action, view)} · {runs.of_root(view.subject, view)}"
         return _push(f"{what}, asked by {person_name(action.created_by)}", decision(action).rstrip("."), view)
-    denied = action.denied_before
-    return _push(asked_in_short(action, view), "", view, denied_by=denied.ended_by if denied is not None else None)
+    denied_by = person_name(action.denied_before.ended_by or "") if action.denied_before is not None else ""
+    return _push(asked_in_short(action, view), "", view, denied_by=denied_by)
 
 
 def asked_in_short(action: Action, view: RedactedView) -> str:
@@ -281,9 +280,9 @@ def level(severity: int | None) -> str:
     return SEVERITY_NAMES[severity].upper() if severity else "Approve or deny"
 
 
-def _push(what: str, decided: str, view: RedactedView, *, denied_by: str | None = None) -> str:
+def _push(what: str, decided: str, view: RedactedView, *, denied_by: str = "") -> str:
     closing = f"{_closed_by(view.subject.closed)}. " if view.subject.closed else ""
-    before = f"Denied before by {person_name(denied_by)}. " if denied_by else ""
+    before = f"Denied before by {denied_by}. " if denied_by else ""
     return clip(f"{decided}: {what}" if decided else f"{closing}{before}{what}", MESSAGE_TEXT_LIMIT)
 
 
@@ -376,7 +375,7 @@ def approve_view(
     `responder` is the run's, None if it isn't there any more.
     `has_changed`: somebody has read something else before.
     """
-    deed = runs.title(action) if extension is None else undo_state.keep(action, extension)
+    deed = runs.title(action) if extension is None else undo_state.keep(extension)
     label, title = names.in_view(deed), names.in_view(deed, "?")
     if extension is not None:
         who = f"*{person_name(action.created_by)}* asked for it{runs.approved_by(action)}."
@@ -477,10 +476,10 @@ def later_end_request(
         text = f"{by} asked for another end of {what}; the request before is over."
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),), is_broadcast)
     what += f", asked by {by}"
-    longer, approvers = undo_state.longer(action, extension), people(extension.approval.approved_by)
+    longer, approvers = undo_state.longer(extension), people(extension.approval.approved_by)
     if undo_state.later_end(action) is None:
-        until = f"until {slack_date(extension.at, DAY_AND_TIME)}" if extension.at is not None else "with no end"
-        asked = f"*{by}* asked to keep *{until}*: {runs.heading(action, view)}"
+        kept = undo_state.until(extension.at, extension.asked_at)
+        asked = f"*{by}* asked to keep *{kept}*: {runs.heading(action, view)}"
         decided = later_end_decision(action, extension)
         then = {"approved": f", kept {longer}", "lapsed": ""}.get(extension.outcome or "", f", not kept {longer}")
         ends = f" It {undo_state.ends(action)}." if undo_state.is_in_force(action) else ""
@@ -493,7 +492,8 @@ def later_end_request(
     blocks: list[Block] = [*sections([asks, *_targets(action, view)]), context(needs)]
     blocks += [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
     on = f"{run_on(action, view)} · {runs.of_root(replace(subject, severity=0), view)}, asked by {by}"
-    text = _push(f"{level(subject.severity)}: keep {longer}? {on}", "", view, denied_by=extension.denied_by)
+    denied_by = people(one.ended_by or "" for one in extension.denials)
+    text = _push(f"{level(subject.severity)}: keep {longer}? {on}", "", view, denied_by=denied_by)
     return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
 
 

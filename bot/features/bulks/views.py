@@ -66,9 +66,9 @@ def by_request(listed: Iterable[tuple[Action, T]]) -> dict[str, list[tuple[Actio
     """Those for which more time is, or was, asked for at once with others, by that request."""
     found = dict[str, list[tuple[Action, T, Extension]]]()
     for action, of_action in listed:
-        extension = action.undo.extension if action.undo is not None else None
-        if extension is not None and extension.request:
-            found.setdefault(extension.request, []).append((action, of_action, extension))
+        for one in action.extensions:
+            if one.request:
+                found.setdefault(one.request, []).append((action, of_action, one))
     return found
 
 
@@ -87,20 +87,20 @@ def progress(
     button: ButtonIds,
     reader: Person | None = None,
 ) -> Message:
-    """How far a bulk is. It names those of `named`, which its readers may see: what waits, and what was denied and why.
+    """How far a bulk is. It says what was denied and why of `named`, which its readers may see.
 
-    `later` are the requests for more time that wait. `reader` is who gets it in a direct message; of the one who asked
-    for it nothing is asked.
+    `later` are the requests for more time that wait. `reader` is who gets it in a direct message, which also names what
+    waits; of the one who asked for it nothing is asked.
     """
     is_own = reader is not None and reader.login == bulk.created_by
     is_for_requester = is_own or reader is None
-    waiting = [one for one in named if runs.awaits_approval(one[0])]
-    denied = _decisions([one for one in named if not runs.awaits_approval(one[0])])
+    waiting = [one for one in named if runs.awaits_approval(one[0]) and reader is not None]
+    denied = _decisions([one for one in named if runs.state_of(one[0]) == "denied"])
     is_all = len(denied) == 1 and bulk.outcomes.get("denied") == bulk.total
     said = ["\n>".join(filter(None, [f"🚫 {by}{'' if is_all else f': {on}'}.", why])) for by, on, why in denied]
-    undone = f"⚠️ *{bulk.not_released} not undone*. *Show each* says why."
-    heads = [head(bulk), undone] if bulk.not_released else [head(bulk)]
-    blocks: list[Block] = sections([*heads, *first_of(said, MOST_NAMED)])
+    undone = f"⚠️ *{bulk.not_released} not undone*. *Show each* says why." if bulk.not_released else ""
+    lines = [head(bulk, named), undone, *first_of([*said, *more_time_denied(named)], MOST_NAMED)]
+    blocks: list[Block] = sections(filter(None, lines))
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
@@ -114,9 +114,8 @@ def progress(
         if ends := [one for one in of_request if one[2].outcome is None]:
             action, _, extension = ends[0]
             decide = approvals.bulk_buttons(bulk.id, extension, button, "Deny all", "Withdraw all")
-            before, asks = _denied_by(ends), approvals.asks_to_keep(action, extension, len(ends))
-            asks = f"{before and f'🚫 *{before}*'}\n{asks}: *{decide[0]['text']['text']}* names each."
-            blocks += [section(f"{asks}\n{undo_state.needed([one[2] for one in ends])}".strip()), actions(*decide)]
+            asks = f"{approvals.asks_to_keep(action, extension, len(ends))}: *{decide[0]['text']['text']}* names each."
+            blocks += [section(f"{asks}\n{undo_state.needed([one[2] for one in ends])}"), actions(*decide)]
     elements += _ends(bulk, button, has_again=is_for_requester)
     if bulk.retried_by:
         blocks.append(context(f"Asked for again as {bulk.retried_by}."))
@@ -124,11 +123,19 @@ def progress(
         blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
     push = _push(bulk, waiting, is_own=is_own) if bulk.awaiting else head(bulk, is_on_phone=True)
     whose = context(f"{_whose(bulk)} · {bulk.id}")
-    return Message(push, (*blocks, whose, actions(*elements, _show_each(bulk, button))))
+    return Message(push, (*blocks, whose, actions(*elements, show_each(bulk, button))))
 
 
-def _show_each(bulk: BulkCounts, button: ButtonIds) -> dict[str, Any]:
-    return button_element("Show each", ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id)))
+def more_time_denied(listed: Listed) -> list[str]:
+    """Who denied or withdrew more time, for which of these targets, and why; mrkdwn."""
+    found = dict[str, list[_Run]]()
+    for run, view in listed:
+        found.setdefault(runs.more_time_denied(run, view), []).append((run, view))
+    return [_with(f"• {runs.distinct_targets(on)}", said) for said, on in found.items() if said]
+
+
+def show_each(bulk: BulkCounts, button: ButtonIds, of: str = "") -> dict[str, Any]:
+    return button_element("Show each", ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id)), of=of)
 
 
 def _ends(bulk: BulkCounts, button: ButtonIds, *, has_again: bool) -> list[dict[str, Any]]:
@@ -240,8 +247,8 @@ def changed_all(
 
 def ended(bulk: BulkCounts) -> Message:
     """The one message in the thread, once all of its runs have ended."""
-    asked = f", {_whose(bulk)}"
-    return Message(f"{head(bulk, asked, is_on_phone=True)}.", (section(f"{head(bulk, asked)}."),))
+    whose = f" · {_whose(bulk)}."
+    return Message(f"{head(bulk, is_on_phone=True)}{whose}", (section(f"{head(bulk)}{whose}"),))
 
 
 def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: ButtonIds) -> Message:
@@ -249,7 +256,10 @@ def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: But
     seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
     decided, result = _decisions(seen), _result(bulk, is_on_phone=True)
     said = ["\n>".join(filter(None, [f"{by}: {on}.", why])) for by, on, why in decided]
-    text, lines = f"{head(bulk, is_on_phone=True)}.", [f"{head(bulk)}.", undone or clip("\n".join(said), SAID_LIMIT)]
+    text, lines = (
+        f"{head(bulk, is_on_phone=True)}.",
+        [f"{head(bulk, seen)}.", undone or clip("\n".join(said), SAID_LIMIT)],
+    )
     if len(decided) > 1:
         each = " ".join(_sentence(*one) for one in decided)
         text = f"{_name(bulk)} on {_asked(bulk, count(bulk.total, 'target'), seen)}: {result}. {each}"
@@ -258,7 +268,7 @@ def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: But
         are_alike = bulk.total in bulk.outcomes.values()  # which says what the result is
         text = _sentence(by, f"{_name(bulk)} on {on}", "" if are_alike else result, why)
         lines = [text] if are_alike else lines
-    buttons = actions(*_ends(bulk, button, has_again=not undone), _show_each(bulk, button))
+    buttons = actions(*_ends(bulk, button, has_again=not undone), show_each(bulk, button))
     return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (*sections(filter(None, lines)), buttons))
 
 
@@ -302,24 +312,19 @@ def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = 
     return Message(push, (section(f"{who} {what}. *Review* above shows each.".strip()),), is_broadcast)
 
 
-def more_time(
-    bulk: BulkCounts, request: str, listed: Listed, person: Person, *, button: ButtonIds, is_reminder: bool = False
-) -> Message:
-    """What asks `person` for more time for several runs of a bulk, or tells how that was decided.
+def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | None, *, button: ButtonIds) -> Message:
+    """What asks `person` for more time for several runs of a bulk, or tells them or a thread how that was decided.
 
-    `listed` are all of that request, each with what this person may see.
+    `of_request` are all of that request, each with what its readers may see.
     """
-    of_request = by_request(listed).get(request, [])
-    ends = [one for one in of_request if one[2].outcome is None]
-    ends = ends or sorted(of_request, key=lambda one: not undo_state.is_in_force(one[0]))  # which still has an end
+    ends = [one for one in of_request if one[2].outcome is None] or of_request
     if not ends:
-        denied = _denied_by([one for of_later in by_request(listed).values() for one in of_later])
-        return notices.notice(f"*{_name(bulk)}*: more time was asked for again later. {denied}".strip())
-    action, _, extension = ends[0]
+        return notices.notice(f"*{_name(bulk)}*: more time was asked for again later.")
+    extension = ends[0][2]
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
-    keep = f"keep {_name(bulk)} on {count(len(ends), 'target')} {undo_state.longer(action, extension)}"
+    keep = f"keep {_name(bulk)} on {count(len(ends), 'target')} {undo_state.longer(extension)}"
     if extension.outcome is None:
-        happened = [approvals.closed_among([one[:2] for one in seen], is_on_phone=True), _denied_by(ends, seen)]
+        happened = [approvals.closed_among([one[:2] for one in seen], is_on_phone=True), _denied_by(ends)]
         asked = f"{approvals.level(_severity(bulk, seen))}: {keep}? {_on([one[:2] for one in ends])}"
         what = " ".join(filter(None, map(str.strip, [*happened, asked])))
         said = context(undo_state.needed([one[2] for one in ends]))
@@ -330,9 +335,10 @@ def more_time(
     text = clip(f"{what}, asked by {person_name(extension.asked_by)}", MESSAGE_TEXT_LIMIT)
     asks, *rows = _later_rows(ends, seen)
     blocks = [*sections([asks, *first_of(rows, MOST_NAMED, len(ends))]), said]
-    if any(approvals.may_decide(run, person, view.subject, end) for run, view, end in ends if end.outcome is None):
+    able = [run for run, view, end in ends if person and approvals.may_decide(run, person, view.subject, end)]
+    if able and extension.outcome is None:
         blocks.append(actions(*approvals.bulk_buttons(bulk.id, extension, button, "Deny all")))
-    return notices.reminded(text, blocks) if is_reminder and not extension.outcome else Message(text, tuple(blocks))
+    return Message(text, tuple(blocks))
 
 
 def _later_decisions(ends: Sequence[_End]) -> list[str]:
@@ -344,11 +350,12 @@ def _later_decisions(ends: Sequence[_End]) -> list[str]:
     return [f"{by}: {_on(on)}{why}." for (by, why), on in found.items()]
 
 
-def _denied_by(ends: Sequence[tuple[Action, Any, Extension]], seen: Sequence[_End] = ()) -> str:
-    """Who denied more time before that is asked for again, on which of those `seen` unless on all; else on how many."""
-    by, on = [end.denied_by for *_, end in ends if end.denied_by], [one[:2] for one in seen if one[2].denied_by]
-    which = runs.distinct_targets(on, len(by)) if on else f"{len(by)} of {len(ends)}"
-    return f"Denied before by {people(by)}{f' ({which})' if len(by) < len(ends) else ''}." if by else ""
+def _denied_by(ends: Sequence[_End]) -> str:
+    """Who denied more time before that is asked for again, and on which unless on all; mrkdwn."""
+    denied = [one for one in ends if one[2].denials]
+    by = people(one.ended_by or "" for *_, end in denied for one in end.denials)
+    which = f" ({_on([one[:2] for one in denied])})" if len(denied) < len(ends) else ""
+    return f"Denied before by {by}{which}." if denied else ""
 
 
 def _later_rows(ends: Sequence[_End], seen: Sequence[_End]) -> list[str]:
@@ -417,9 +424,9 @@ def _name(bulk: BulkCounts) -> str:
     return foreign(bulk.title, names.NAME_LIMIT)
 
 
-def head(bulk: BulkCounts, asked: str = "", *, is_on_phone: bool = False) -> str:
+def head(bulk: BulkCounts, named: Listed = (), *, is_on_phone: bool = False) -> str:
     sign = "🔒 " if bulk.timed + bulk.endless else "🔓 " if bulk.undone else ""
-    return f"{sign}*{_name(bulk)}* on {count(bulk.total, 'target')}{asked}: {_result(bulk, is_on_phone=is_on_phone)}"
+    return f"{sign}*{_name(bulk)}* on {count(bulk.total, 'target')}: {_result(bulk, named, is_on_phone=is_on_phone)}"
 
 
 def _whose(bulk: BulkCounts) -> str:
@@ -432,7 +439,7 @@ def _people(logins: Sequence[str]) -> str:
     return foreign(notices.either(logins, "and"), names.NAME_LIMIT)
 
 
-def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
+def _result(bulk: BulkCounts, named: Listed = (), *, is_on_phone: bool) -> str:
     """`4 wait for approval, 2 refused`, `3 under way, 12 of 25 succeeded, 1 failed`, `3 in force until 14:30`.
 
     That they have succeeded goes without saying where the rest says more of each. A phone formats no time.
@@ -451,7 +458,7 @@ def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
     others = [
         *((runs.WORDS.get(outcome, outcome), number) for outcome, number in bulk.outcomes.items()),
         ("refused", bulk.refused),
-        (f"in force{'' if is_on_phone else _until(bulk)}", bulk.timed),
+        (f"in force{'' if is_on_phone else _until(bulk, named)}", bulk.timed),
         ("in force with no end", bulk.endless),
         (f"undone{by}{at}", bulk.undone - bulk.by_itself),
         ("ended on time", bulk.by_itself),
@@ -459,12 +466,14 @@ def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
     return ", ".join(filter(None, [*parts, *(f"{number} {what}" for what, number in others if number)]))
 
 
-def _until(bulk: BulkCounts) -> str:
-    """` until 14:30`, or when the first and the last of them end; mrkdwn."""
-    last = bulk.release_at or 0
-    if last - (first := bulk.first_release_at or last) < MINUTE_MS:
-        return f" until {slack_date(last)}"
-    return f" (the first until {slack_date(first)}, the last until {slack_date(last)})"
+def _until(bulk: BulkCounts, named: Listed) -> str:
+    """` until 14:30`, or when the first and the last of them end, and which of `named` the first are; mrkdwn."""
+    first, last = bulk.first_release_at or 0, bulk.release_at or 0
+    timed = [(undo.at, one) for one in named if (undo := one[0].undo) and undo.status == "available" and undo.at]
+    on = runs.distinct_targets([one for at, one in timed if at - first < MINUTE_MS])
+    if last - first < MINUTE_MS:
+        return f" until {slack_date(last)}{f' ({on})' if on and bulk.endless else ''}"
+    return f" ({on or 'the first'} until {slack_date(first)}, the last until {slack_date(last)})"
 
 
 # --- each of its objects --------------------------------------------------------------------------------------------
@@ -628,7 +637,7 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, re
     refused = [(entry.object_id, questions.why_not(entry)) for entry in response.actions if questions.why_not(entry)]
     done = {one.action.id: one.action for one in response.actions if one.action and not questions.why_not(one)}
     seen = [(done[run.id], view) for run, view in shown if run.id in done]
-    ends = [one for of_request in by_request(seen).values() for one in of_request] if request else []
+    ends = [(run, view, run.extensions[0]) for run, view in seen if request]
     what = f"{'more time for ' if request else ''}{count(len(done), 'run')}: {_name(bulk)}"
     text = f"You {verb} {what}{f' on {runs.first_targets(seen)}' if seen and not ends else ''}."
     waits = undo_state.later_end if request else runs.awaits_approval
@@ -676,5 +685,6 @@ def _line(shown: ShownTarget) -> str:
         state = f"refused: {questions.reason_shown(view.text(target.message or ''))}"
     else:
         why = runs.result_text(action, view) if target.outcome in ("failed", "denied") else ""
-        state = f"{runs.state(action, view)}{f': {why}' if why else ''}{undo_state.summary(action, view)}"
-    return f"{_target_line(action, view, runs.MAX_TARGETS)} · {state}"
+        now = f"{undo_state.summary(action, view)}{runs.waiting_end(action, view)}"
+        state = f"{runs.state(action, view)}{f': {why}' if why else ''}{now}"
+    return _with(*f"{_target_line(action, view, runs.MAX_TARGETS)} · {state}".splitlines())

@@ -211,12 +211,13 @@ def _bulk(listed: Sequence[tuple[Action, RedactedView]], bulk: BulkCounts, butto
     """The line of a bulk; these runs of it are listed."""
     action, _ = listed[0]
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date)}"
-    intent = Intent("bulk_details", action.bulk or "")
-    each = button_element("Show each", ids.BULK_DETAILS, button(intent), of=action.id)
-    sign = "" if bulks.head(bulk)[0] in "🔒🔓" else f"{runs.mark(*listed[0])} "
-    approved = runs.approved_by(*(one for one, _ in listed))
-    line = f"{sign}{bulks.head(bulk)} · {runs.first_targets(listed, bulk.total)} · {by}{approved} · {bulk.id}"
-    return section(line, accessory=each)
+    head = bulks.head(bulk, listed)
+    sign = "" if head[0] in "🔒🔓" else f"{runs.mark(*listed[0])} "
+    in_force = [one for one in listed if undo_state.is_in_force(one[0])] or listed
+    on = runs.first_targets(in_force, bulk.total - len(listed) + len(in_force))
+    line = f"{sign}{head} · {on} · {by}{runs.approved_by(*(one for one, _ in listed))} · {bulk.id}"
+    text = "\n".join([line, *bulks.more_time_denied(listed)])
+    return section(text, accessory=bulks.show_each(bulk, button, action.id))
 
 
 # --- lists of runs --------------------------------------------------------------------------------------------------

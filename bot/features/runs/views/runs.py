@@ -51,7 +51,7 @@ from core.models import (
 from core.models.inputs import NOTE_LIMIT
 
 State = Literal["waiting", "approval", "running"] | Outcome
-MARKS: Mapping[State, str] = {
+MARKS: Mapping[str, str] = {
     "waiting": "🕓",
     "approval": "⏳",
     "running": "🔄",
@@ -104,7 +104,7 @@ def can_be_approved(action: Action, view: RedactedView) -> bool:
 def decision_buttons(action: Action, button: ButtonIds, extension: Extension | None = None) -> list[dict[str, Any]]:
     """What opens a modal with all that is decided on a run, or on a later end of it, and Deny."""
     contains, of = (action.undo is not None, "") if extension is None else (extension.at is None, extension.id)
-    label = undo_state.keep(action, extension) if extension is not None and contains else "Approve"
+    label = undo_state.keep(extension) if extension is not None and contains else "Approve"
     approve, deny = (button(Intent(what, action.id, of)) for what in ("approve", "deny"))
     return [
         button_element(label, ids.APPROVE, approve, of=of or action.id, style="danger" if contains else "primary"),
@@ -115,8 +115,7 @@ def decision_buttons(action: Action, button: ButtonIds, extension: Extension | N
 def review_button(action: Action, button: ButtonIds, extension: Extension | None = None) -> Block:
     """What opens that modal where the run is shown in short; what is to last with no end says so, in red."""
     review = decision_buttons(action, button, extension)[0]
-    is_red = extension is not None and extension.at is None
-    return review if is_red else {**review, "text": plain("Review"), "style": "primary"}
+    return review if extension and extension.at is None else {**review, "text": plain("Review"), "style": "primary"}
 
 
 def waiting_buttons(
@@ -156,10 +155,15 @@ def denied_line(denied: Action, view: RedactedView) -> str:
 
 
 def denied_before(extension: Extension, view: RedactedView) -> str:
-    """A line on who denied more time the last time, and why; "" if nobody did; mrkdwn."""
-    if extension.denied_by is None or not view.is_open:
-        return ""
-    return f"🚫 *More time was denied by {person_name(extension.denied_by)}*{why(extension.denied_why, view)}\n"
+    """Lines on who denied more time before, and why; mrkdwn."""
+    return "".join(f"{_more_time_was(one, view)}\n" for one in extension.denials if view.is_open)
+
+
+def _more_time_was(extension: Extension, view: RedactedView) -> str:
+    """`🚫 *More time was denied by ben*: one hour is enough`, or withdrawn or not approved in time; mrkdwn."""
+    outcome = extension.outcome or "expired"
+    by = f" by {person_name(extension.ended_by)}" if extension.ended_by else ""
+    return f"{MARKS[outcome]} *More time was {WORDS.get(outcome, outcome)}{by}*{why(extension.message, view)}"
 
 
 def quoted(text: str, limit: int, view: RedactedView) -> str:
@@ -174,19 +178,20 @@ def closed_by(closing: Closing, view: RedactedView) -> str:
     return f"closed{by}, {slack_date(closing.at)}{why and f': {why}'}"
 
 
-def waiting_end(action: Action, view: RedactedView) -> str:
-    """Lines of their own on the later end that waits for approval, and by when, or who ended that; "" without."""
+def more_time_denied(action: Action, view: RedactedView) -> str:
+    """Lines on who denied or withdrew more time for what is in force, since more was approved, and why; mrkdwn."""
     extension = action.undo.extension if action.undo is not None and view.is_open else None
-    if extension is None:
+    if extension is None or extension.outcome in ("approved", "lapsed") or not undo_state.is_in_force(action):
         return ""
-    before, outcome = denied_before(extension, view), extension.outcome
-    if outcome is None:
-        return f"\n{before}{later_end_line(action, extension, view, is_on_card=True)}\n{undo_state.needed([extension])}"
-    if outcome == "approved" or outcome == "lapsed" or not undo_state.is_in_force(action):
-        return ""
-    by = f" by {person_name(extension.ended_by)}" if extension.ended_by else ""
-    decided = f"More time was {WORDS.get(outcome, outcome)}{by}{why(extension.message, view)}"
-    return f"\n{'' if outcome == 'denied' else before}{MARKS[outcome]} {decided}"
+    return f"{denied_before(extension, view)}{_more_time_was(extension, view) if extension.outcome else ''}"
+
+
+def waiting_end(action: Action, view: RedactedView) -> str:
+    """Lines of their own on the later end that waits for approval, and by when, or who denied one; "" without."""
+    extension, waits = undo_state.later_end(action) if view.is_open else None, ""
+    if extension is not None:
+        waits = f"{later_end_line(action, extension, view, is_on_card=True)}\n{undo_state.needed([extension])}"
+    return f"\n{more_time_denied(action, view)}{waits}".rstrip()
 
 
 def why(reason: str | None, view: RedactedView, limit: int = RESULT_LIMIT) -> str:

@@ -314,20 +314,16 @@ def later_end(action: Action | Measure) -> Extension | None:
     return extension if extension is not None and extension.outcome is None else None
 
 
-def keep(action: Action, extension: Extension) -> str:
+def keep(extension: Extension) -> str:
     """`Keep 45 minutes longer`, what the button that approves it is called; a button formats no time."""
-    return f"Keep {longer(action, extension).removeprefix('for ')}"
+    return f"Keep {longer(extension).removeprefix('for ')}"
 
 
-def longer(action: Action, extension: Extension) -> str:
+def longer(extension: Extension) -> str:
     """`for 45 minutes longer`, or `with no end`; for a locked phone, which formats no time."""
-    undo = action.undo
-    at = undo.at if undo is not None else None
-    if undo is not None and undo.changed is not None and at == extension.at:  # it was approved
-        at = undo.changed.before
-    if extension.at is None or at is None:
+    if extension.at is None or extension.before is None:
         return "with no end" if extension.at is None else "until a set time"
-    return f"for {minutes(max(1, round((extension.at - at) / MINUTE_MS)))} longer"
+    return f"for {minutes(max(1, round((extension.at - extension.before) / MINUTE_MS)))} longer"
 
 
 def needed(asked: Sequence[Extension], able: Sequence[str] = ()) -> str:

@@ -356,7 +356,7 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         said = f"Denied by ben: {why}. It ends <!date^{at // 1000}^"
         assert said in text_of(await env["anna"].sees(direct_message(said)))
         assert said in text_of(await env["lea"].sees(reply_to(card, said)))
-        await env["lea"].sees(card_of(alert, f"More time was denied by ben: {why}"))
+        await env["lea"].sees(card_of(alert, f"🚫 *More time was denied by ben*: {why}"))
 
 
 async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path: Path) -> None:
@@ -377,7 +377,7 @@ async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path
             extension = (await env.client.action(action.id)).undo.extension  # type: ignore[union-attr]
             assert extension is not None
             await bot.as_user("lea").cancel(action.id, extension_id=extension.id)
-            await env["lea"].sees(card_of(alert, before, "➖ More time was withdrawn by lea"))
+            await env["lea"].sees(card_of(alert, before, "➖ *More time was withdrawn by lea*"))
             await bot.as_user("anna").extend_measure(action.id, None)  # what was only withdrawn hides no denial
         await env["ben"].sees(on_phone("Denied before by ben. HIGH: keep with no end? Isolate on", 2))
         waits = await env["ben"].sees(card_of(alert, "*Keep with no end*", "*anna* asks", before))
@@ -406,7 +406,7 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
         said = f"Withdrawn by anna. It ends <!date^{at // 1000}^"
         await env["ben"].sees(direct_message(said))
         await env["lea"].sees(reply_to(card, said))
-        shown = await env["lea"].sees(card_of(alert, "➖ More time was withdrawn by anna"))
+        shown = await env["lea"].sees(card_of(alert, "➖ *More time was withdrawn by anna*"))
         assert "Withdraw" not in labels_of(shown)
         await all_sent(env.bot)
         assert not [text for text in env["anna"].phone if "Withdrawn" in text]
@@ -643,16 +643,17 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await all_sent(env.bot)
         assert [len(person.phone) for person in (anna, ben, lea)] == [number + 1 for number in before]
 
+        was_denied = "🚫 *More time was denied by ben*: one hour is &lt;enough&gt;"
+        await anna.sees(message_in(SOC, f"• {on}\\n    ↳ {was_denied}"))
         form = await ask_to_extend("+15 minutes")
-        assert text_of(form).count("🚫 More time was denied by ben: one hour is &lt;enough&gt;") == 1
-        await anna.sees(message_in(SOC, "🚫 *Denied before by ben.*\\n⏳ *anna* asks to keep"))
+        assert text_of(form).count(was_denied) == 1
+        await anna.sees(message_in(SOC, f"    ↳ {was_denied}", "⏳ *anna* asks to keep"))
         before_again = "4 of 4 are closed by now. Denied before by ben. CRITICAL"
         asks = await lea.sees(on_phone("for 15 minutes longer"))
         assert asks.startswith(f"{before_again}: keep Isolate on ")
-        earlier = await lea.sees(direct_message("more time was asked for again later. Denied before by ben."))
-        assert "keep" not in text_of(earlier)
+        await lea.sees(direct_message("*anna* asked to keep *with no end*", f"Denied by ben: {on}: one hour is"))
         again = await lea.sees(direct_message("asks to keep *for 15 minutes longer*", " · now it ends"))
-        assert text_of(again).count("🚫 *More time was denied by ben*: one hour is &lt;enough&gt;") == 1
+        assert text_of(again).count(was_denied) == 1
         await lea.presses("Review", again)
         review = await lea.sees(modal(" on 4 targets"))
         assert text_of(review).count("More time was denied by ben") == 1
@@ -706,7 +707,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         assert "Denied by ben" in text_of(await ben.sees(updated(denied)))
         ask = "Denied before by ben (ip 203[.]0[.]113[.]1). CRITICAL: keep Isolate on 3 targets "
         assert ask in await lea.sees(on_phone("3 of 3 are closed by now."))
-        waits = await anna.sees(message_in(SOC, "🚫 *Denied before by ben (1 of 3).*\\n⏳ *anna* asks to keep"))
+        waits = await anna.sees(message_in(SOC, f"• ip 203[.]0[.]113[.]1{was_denied}", "⏳ *anna* asks to keep"))
         assert {"Keep with no end", "Deny all", "Withdraw all"} <= {*labels_of(waits)}
         request = await lea.sees(direct_message("then *with no end*"))
         await lea.presses("Keep with no end", request)
@@ -742,7 +743,8 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
                 assert asked.undo is not None
                 assert asked.undo.extension is not None
                 await bot.as_user("ben").approve(one, extension_id=asked.undo.extension.id)
-        in_force = f"3 in force (the first until <!date^{undo.at // 1000}^", f", the last until <!date^{later // 1000}^"
+        first = f"3 in force (ip 203[.]0[.]113[.]1 until <!date^{undo.at // 1000}^"
+        in_force = first, f", the last until <!date^{later // 1000}^"
         for message in (message_in(SOC, *in_force), direct_message(*in_force, "1 in force with no end")):
             told = await env["anna"].sees(message)
         form = await env["anna"].confirms("Extend all", told, longer="+15 minutes")
@@ -786,6 +788,31 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             assert await env["anna"].sees(on_phone("That was")) == f"{denied} {kept} {what}"
             told = await env["anna"].sees(direct_message("*anna* asked to keep *with no end*", f"{denied}\\n{kept}"))
             assert text_of(told).count("now it lasts until somebody undoes it") == 2
+            was_denied = "    ↳ 🚫 *More time was denied by ben*: That one &lt;prints&gt;"
+            first_end = "1 in force until <!date^", " (ip 203[.]0[.]113[.]1), 2 in force with no end"
+            in_channel = f"• ip 203[.]0[.]113[.]1\\n{was_denied}"
+            shown = await env["eve"].sees(message_in(SOC, *first_end, in_channel))
+            await env["eve"].sees(reply_to(shown, "*anna* asked to keep", f"{denied}\\n{kept}"))
+            await env["anna"].presses("Show each", shown)
+            each = text_of(await env["anna"].sees(modal(was_denied)))
+            assert was_denied in each.partition(f"({alerts[1].id}) · ")[2].partition("ip 203")[0]
+            await env["anna"].command(SOC, "/responder mine")
+            await env["anna"].sees(modal(*first_end, in_channel))
+            await bot.as_user("lea").extend_measure(ids_[1], None)
+            waits = (await bot.as_user("lea").action(ids_[1])).undo
+            assert waits is not None
+            assert waits.extension is not None
+            await env["eve"].sees(message_in(SOC, in_channel))
+            await bot.as_user("ben").deny(ids_[1], "The user needs it.", extension_id=waits.extension.id)
+            again = f"{was_denied}\\n    ↳ 🚫 *More time was denied by ben*: The user needs it"
+            await env["eve"].sees(message_in(SOC, f"• ip 203[.]0[.]113[.]1\\n{again}"))
+            told = await env["anna"].sees(updated(told, f"{denied}\\n{kept}"))
+            await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
+            await env["eve"].sees(message_in(SOC, "1 in force until <!date^", without="113[.]1"))
+            hidden = await env["eve"].sees(reply_to(shown, "Denied by ben: 1 target"))
+            assert "prints" not in str(hidden)
+            await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 2})
+            await env["eve"].sees(reply_to(shown, denied))
             for run in ids_[:2]:
                 await bot.as_user("lea").undo(run)
         ended = [f"({alert.id}) · undone by lea" for alert in alerts[:2]]

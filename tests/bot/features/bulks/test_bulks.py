@@ -67,7 +67,7 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
         posts = posted_to(env, SOC)
         (end,) = [body for body in posts if body.get("thread_ts")]
         assert end["thread_ts"] == message["ts"]
-        assert end["text"] == "*Tell* on 9 targets, asked by anna: 8 of 9 succeeded, 1 refused."
+        assert end["text"] == "*Tell* on 9 targets: 8 of 9 succeeded, 1 refused · asked by anna."
         assert len(posts) == 10 + 2
         await env["anna"].presses("Show each", message)
         each = text_of(await env["anna"].sees(modal("succeeded")))
@@ -683,8 +683,8 @@ def test_the_message_says_what_expired_and_when_a_rate_is_free_again() -> None:
     text = text_of(bulks.progress(counts, button=lambda intent: "-").payload())
     assert "*Isolate* on 12 targets: 3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn" in text
     assert "The rate is free again <!date^1800000000^" in text
-    ended = "3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn, 4 refused."
-    assert bulks.ended(counts).text == f"*Isolate* on 12 targets, asked by anna: {ended}"
+    ended = "3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn, 4 refused"
+    assert bulks.ended(counts).text == f"*Isolate* on 12 targets: {ended} · asked by anna."
 
 
 async def test_the_receipt_names_the_target_that_goes_on_waiting(tmp_path: Path) -> None:
