@@ -60,7 +60,7 @@ async def test_the_question_the_review_and_the_list_of_a_bulk_name_each_target_w
     await env["anna"].presses("Ask to isolate (2)", question)
     message = await env["ben"].sees(message_in(SOC, ids.BULK_REVIEW))
     await env["ben"].presses("Review", message)
-    review = text_of(await env["ben"].sees(modal("Isolate on 2 targets")))
+    review = text_of(await env["ben"].sees(modal("asks for it on 2 targets")))
     for line in lines:
         assert line in review
     await env["ben"].command(SOC, "/responder pending")
