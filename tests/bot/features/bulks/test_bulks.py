@@ -538,6 +538,19 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
             assert "; *Undo* on its card ends it. Approved by ben." in now
 
 
+async def test_who_asked_reads_on_a_phone_who_approved_what_failed_on_which_targets_and_why(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Fail": {"approval": 1, "target": "ip"}}) as env:
+        await env["anna"].connect()
+        ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in range(2)]
+        await start(env, "anna", "fail", [(await alerts(env, 1, artifacts=ip))[0] for ip in ips])
+        review = await reviewed(env, "ben", await shown(env, "2 wait for approval"), " on 2 targets")
+        await env["ben"].submits(review)
+        failed = await env["anna"].sees(on_phone("failed: "))
+        on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1"
+        assert failed == f"Approved by ben, failed: Fail on {on} · up to HIGH: The firewall said no."
+        await env["anna"].sees(direct_message(failed))
+
+
 async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undone_all(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Isolate": {"undo": "Tell_1_0", "target": "ip"}}) as env:
         for person in env.people.values():
@@ -601,8 +614,10 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
 async def test_undo_all_says_what_else_it_ends(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0", "target": "ip"}}) as env:
         alert_ids = await alerts(env, 2, artifacts=[{"dataType": "ip", "data": "203.0.113.4"}])
-        other = (await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "203.0.113.4"}])).id
+        alert = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "203.0.113.4"}])
+        other = alert.id
         await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": other})
+        await env.ended_run(alert)
         await start(env, "anna", "shun", alert_ids)
         message = await shown(env, "2 in force with no end")
         await env["anna"].presses("Undo all", message)
