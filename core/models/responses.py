@@ -638,7 +638,7 @@ class BulkCounts(ApiModel):
     later_ends: int = 0
     """Actions whose extension waits for approval."""
     severity: int | None = None
-    """The highest of the alerts and cases that they run on."""
+    """Of what waits: the highest severity of its alerts and cases."""
     undo_after_minutes: int | None = None
     """How long what they do lasts; 0: until somebody undoes it; absent: nothing undoes it."""
     timed: int = 0
