@@ -11,7 +11,6 @@ program as an ordinary error: EACCES for Landlock, EPERM for seccomp.
 import ctypes
 import os
 import struct
-from collections.abc import Iterable, Sequence
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -22,7 +21,7 @@ class ConfinementError(OSError):
     """The kernel would not confine this process."""
 
 
-def apply(ruleset: str, program: Sequence[str] = ()) -> Sequence[str]:
+def apply(ruleset: str, program: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Confine this process as `ruleset` says, for good. Returns what it has to execute as `program`. Raises OSError.
 
     A ruleset has a line for each path, `read PATH` or `write PATH`, and the line `network` if there is to be any. An
@@ -32,7 +31,7 @@ def apply(ruleset: str, program: Sequence[str] = ()) -> Sequence[str]:
     lines = [line.partition(" ") for line in ruleset.splitlines()]
     network = any(word == "network" for word, _, _ in lines)
     if wrapper := [argument for word, _, argument in lines if word == "bwrap"]:
-        return [wrapper[0], "--seccomp", str(_file_of(_filter(network=network))), *wrapper[1:], "--", *program]
+        return (wrapper[0], "--seccomp", str(_file_of(_filter(network=network))), *wrapper[1:], "--", *program)
     forbid_new_privileges()
     if ruleset:
         drop_capabilities()
@@ -80,7 +79,7 @@ def landlock_version() -> int:
     return max(0, version)
 
 
-def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
+def restrict(readable: list[str], writable: list[str]) -> None:
     """Restrict this process to these folders and files, permanently; missing ones are left out.
 
     It may read and execute what is `readable`, and read and write, but not execute, what is `writable`. It may signal

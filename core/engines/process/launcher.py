@@ -1,12 +1,12 @@
 """Starts a responder's program, and stays as its supervisor.
 
-Core runs `python -E -s -S launcher.py JOB FOLDER LIMITS RULESET PROGRAM...` with the environment of the program, in a
+Core runs `python -E -s -S launch.py JOB FOLDER LIMITS RULESET PROGRAM...` with the environment of the program, in a
 session of its own, with `JOB/printed` as its output and a pipe to core as descriptor STATUS_FD. FOLDER is the program's
 working directory, RULESET as `confine.apply` takes it. LIMITS are words `NAME=NUMBER`: `disk_bytes`, `files` and
 `processes` of the whole run, and those of the kernel for each process by their names in `resource`.
 
-Each run waits for its launcher, so it imports little: nothing of core but the file beside it, and neither json nor
-typing.
+Each run waits for its launcher, so it imports little: nothing of core but the files beside it, and neither json nor
+typing, contextlib nor signal, which import much.
 
 It forks. The child becomes the program, in a session of its own. The parent stays as the supervisor: as a child
 subreaper (PR_SET_CHILD_SUBREAPER) it adopts all processes that the program leaves behind, even those that began a new
@@ -25,13 +25,12 @@ Core relies on this:
 No parent-death signal is set: a run and its supervisor outlive core.
 """
 
-import contextlib
+import _signal as signal  # type: ignore[import-not-found] # what `signal` wraps in enums
 import ctypes
 import fcntl
 import os
 import resource
 import select
-import signal
 import sys
 import time
 
@@ -57,6 +56,19 @@ _BWRAP_SIGNAL = 128
 """An exit code of bwrap that is higher tells the signal that ended the program."""
 
 
+class suppress:
+    """As that of contextlib."""
+
+    def __init__(self, *kinds: type[BaseException]) -> None:
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        return kind is not None and issubclass(kind, self._kinds)
+
+
 def main(job: str, folder: str, limits_text: str, ruleset: str, *program: str) -> int:
     """Become the program. Returns an exit code only if that fails."""
     from confine import apply  # type: ignore[import-not-found]  # the file beside this one
@@ -70,7 +82,7 @@ def main(job: str, folder: str, limits_text: str, ruleset: str, *program: str) -
             return ALREADY_STARTED
         os.chdir(folder)
         apply_limits(limits)
-        program = tuple(apply(ruleset, program))
+        program = apply(ruleset, program)
         os.execve(program[0], program, os.environ)  # noqa: S606 - without a shell
     except OSError as error:
         sentence = f"{program[0]} could not be started: {error.strerror}."
@@ -82,7 +94,7 @@ def close_inherited() -> None:
     """Close what was inherited from core, except standard streams and STATUS_FD: it is not for the responder."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > STATUS_FD:
-            with contextlib.suppress(OSError):  # the descriptor of this listing
+            with suppress(OSError):  # the descriptor of this listing
                 os.close(int(name))
 
 
@@ -115,7 +127,7 @@ def start(job: str, limits: dict[str, int], *, in_bwrap: bool) -> bool:
         os.waitpid(pid, 0)
         raise
     os.close(gate)
-    with contextlib.suppress(OSError):  # core may have died; the run outlives it
+    with suppress(OSError):  # core may have died; the run outlives it
         os.write(STATUS_FD, record)
     os.close(STATUS_FD)
     os.write(release_end, b"1")
@@ -137,7 +149,7 @@ def lock_gate(job: str) -> int:
 def write_started(job: str, record: bytes) -> None:
     """Write `JOB/started` atomically. Raises OSError."""
     new = f"{job}/started.new"
-    with contextlib.suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
         os.unlink(new)  # left by a launcher that died
     with open(new, "xb", buffering=0) as started:
         started.write(record)
@@ -189,7 +201,7 @@ def supervise(pid: int, bounds: "Bounds", *, in_bwrap: bool) -> None:
         if ended and code == os.CLD_EXITED:
             os._exit(status)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with contextlib.suppress(OSError):  # SIGKILL has no other
+        with suppress(OSError):  # SIGKILL has no other
             signal.signal(status, signal.SIG_DFL)
         os.kill(os.getpid(), status)
     finally:  # without an exit code, which would mean that all descendants are gone
@@ -246,7 +258,7 @@ class Bounds:
     def note(self, reason: str) -> None:
         """Write `JOB/stop`, unless core has: its reason came first."""
         # Without room the way that the supervisor ends says it too.
-        with contextlib.suppress(OSError), open(f"{self._job}/stop", "x", encoding="ascii") as stop:
+        with suppress(OSError), open(f"{self._job}/stop", "x", encoding="ascii") as stop:
             stop.write(reason)
 
 
@@ -394,10 +406,10 @@ def kill_descendants() -> None:
             is_first = False
             time.sleep(pause_s)
             continue
-        with contextlib.suppress(OSError):  # an ordinary user: there the kernel bounds their number
+        with suppress(OSError):  # an ordinary user: there the kernel bounds their number
             os.setpriority(os.PRIO_PROCESS, 0, -20)
         for pid in descendants()[0]:
-            with contextlib.suppress(OSError):  # it has just ended
+            with suppress(OSError):  # it has just ended
                 os.kill(pid, signal.SIGKILL)
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, 0.05)
@@ -434,7 +446,3 @@ def tasks_of_this_account() -> int:
         if directory.st_uid == own:
             count += directory.st_nlink - 2
     return count
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

@@ -15,6 +15,7 @@ from core.engines.process import launcher
 from core.engines.process.catalogue_loader import RunnableResponder
 from core.engines.process.processes import StartRecord
 
+_LAUNCH = str(Path(__file__).with_name("launch.py"))
 _PASSED_ON = ("LANG", "LC_ALL", "TZ")
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
 
@@ -93,7 +94,7 @@ class ProgramStarter:
         # Unlike fork, this takes as long with much memory in use.
         return os.posix_spawn(
             sys.executable,
-            [sys.executable, "-E", "-s", "-S", launcher.__file__, *arguments],
+            [sys.executable, "-E", "-s", "-S", _LAUNCH, *arguments],
             program_environment(folder, runnable.configured, runnable.interpreter, os.environ),
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
