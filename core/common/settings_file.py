@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -202,6 +203,7 @@ def with_line(sentence: str, sections: Sections) -> str:
     return f"{sections.source}:{number_of_line}: {sentence.removeprefix(f'{sections.source}: ')}"
 
 
+@lru_cache(4096)
 def variable_name(name: str) -> str:
     """A name as part of an environment variable: upper case, `_` for every other character."""
     return re.sub(r"[^A-Z0-9]", "_", name.upper())

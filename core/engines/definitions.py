@@ -188,7 +188,7 @@ def read_definition(file: Path) -> Definition:
     data_types, config, items = _data_types(raw), _optional_object(raw, "config"), _items(raw)
     title, parameters, target = _title(raw, name), _parameters(raw), _target(raw)
     folder, root = _real(file.parent), _real(file.parent.parent)
-    program = _program(raw, file.parent.parent)
+    program = _program(raw, root)
     return Definition(
         name=definition_id(name, version),
         version=version,
@@ -259,7 +259,7 @@ def _program(raw: Mapping[str, Any], root: Path) -> Path:
     if "\0" in command:
         raise UnusableDefinitionError("the command contains a zero byte.")
     program = _real(root / command)
-    if not program.is_relative_to(_real(root)):
+    if not program.is_relative_to(root):
         raise UnusableDefinitionError(f"the command {command!r} leads out of the folder {root}.")
     if not program.is_file():
         raise UnusableDefinitionError(f"the program {command!r} is missing below {root}.")
