@@ -76,10 +76,11 @@ class AppDelivery:
 
     def record(self, direction: str, what: str, body: Json, status: str | None = None) -> None:
         """Record a payload, without secrets, for `traffic` and the page's developer panel."""
-        self.traffic.append((direction, what, without_secrets(body), status))
+        shown = without_secrets(body)
+        self.traffic.append((direction, what, shown, status))
         for observe in OBSERVERS:
             observe(direction, what, body)
-        event: Json = {"type": "payload", "direction": direction, "what": what, "body": without_secrets(body)}
+        event: Json = {"type": "payload", "direction": direction, "what": what, "body": shown}
         self._feed.publish(event if status is None else {**event, "status": status})
 
     async def close(self) -> None:

@@ -1,13 +1,12 @@
 """Values of Block Kit elements: what a user enters, and how Slack represents it in the state."""
 
-import copy
 import re
 import secrets
 from collections.abc import Iterator
 from typing import Any
 
 from bot.slack_emulator.errors import PageError
-from bot.slack_emulator.state import Json
+from bot.slack_emulator.state import Json, copied
 
 # Key of the value, by element type (docs.slack.dev, "View state" and "block_actions").
 ONE_OPTION = ("static_select", "external_select", "radio_buttons", "overflow")
@@ -73,7 +72,7 @@ def find(holder: Json, action_id: str, block_id: str | None) -> tuple[Json, Json
 
 def with_ids(blocks: list[Json]) -> list[Json]:
     """A copy of the blocks with generated ids where the app set none, as Slack does."""
-    blocks = copy.deepcopy(blocks)
+    blocks = copied(blocks)
     for block in blocks:
         block.setdefault("block_id", secrets.token_urlsafe(4)[:5])
         for element in (block.get("accessory"), block.get("element"), *(block.get("elements") or [])):

@@ -1,10 +1,9 @@
 """Payloads that Slack sends for user actions. Pure functions."""
 
-import copy
 from dataclasses import dataclass
 from typing import Any
 
-from bot.slack_emulator.state import Channel, Json, Team, User
+from bot.slack_emulator.state import Channel, Json, Team, User, copied
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ def user_object(team: Team, user: User) -> Json:
 
 def shown_message(message: Json) -> Json:
     """A message as payloads include it."""
-    return {key: copy.deepcopy(value) for key, value in message.items() if key not in ("ephemeral", "metadata")}
+    return copied({key: value for key, value in message.items() if key not in ("ephemeral", "metadata")})
 
 
 def base(team: Team, kind: str, user: User, token: str) -> Json:
@@ -83,7 +82,7 @@ def _container(origin: InteractionOrigin, block_id: str) -> Json:
 
 def _context_fields(origin: InteractionOrigin) -> Json:
     if origin.view is not None:
-        return {"view": copy.deepcopy(origin.view)}
+        return {"view": copied(origin.view)}
     channel, message = origin.channel_message()
     where = {"id": channel.id, "name": channel.name}
     if origin.is_ephemeral:  # Slack omits ephemeral messages
@@ -109,7 +108,7 @@ def block_actions(
         "actions": actions,
     }
     if response_url is not None:
-        payload |= {"state": {"values": copy.deepcopy(state)}, "response_url": response_url}
+        payload |= {"state": {"values": copied(state)}, "response_url": response_url}
     return payload
 
 
@@ -127,12 +126,12 @@ def block_suggestion(common: Json, origin: InteractionOrigin, block: Json, eleme
 
 def view_submission(common: Json, view: Json, trigger_id: str, response_urls: list[Json]) -> Json:
     """A submitted modal."""
-    return {**common, "trigger_id": trigger_id, "view": copy.deepcopy(view), "response_urls": response_urls}
+    return {**common, "trigger_id": trigger_id, "view": copied(view), "response_urls": response_urls}
 
 
 def view_closed(common: Json, view: Json, *, is_cleared: bool) -> Json:
     """A closed modal that has `notify_on_close`."""
-    return {**common, "view": copy.deepcopy(view), "is_cleared": is_cleared}
+    return {**common, "view": copied(view), "is_cleared": is_cleared}
 
 
 def shortcut(common: Json, callback_id: str, trigger_id: str, action_ts: str) -> Json:

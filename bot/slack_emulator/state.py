@@ -1,17 +1,17 @@
 """Users, channels and messages of the emulated workspace, in memory."""
 
-import copy
 import json
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.feed import PageFeed
 
 Json: TypeAlias = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,12 @@ def mentioned(message: Json, members: Collection[str], usergroups: Mapping[str, 
     if re.search(r"<!(?:here|channel|everyone)\b", text):
         users.update(members)
     return users
+
+
+def copied(value: T) -> T:
+    """A copy of this JSON, made in a fraction of the time that `copy.deepcopy` takes."""
+    copy: T = json.loads(json.dumps(value))
+    return copy
 
 
 def new_id(prefix: str) -> str:
@@ -220,7 +226,7 @@ class Team:
         visible = channel.ephemerals.setdefault(user_id, {})
         kind = "ephemeral_replaced" if message["ts"] in visible else "ephemeral"
         visible[message["ts"]] = message
-        self.feed.publish({"type": kind, "channel": channel.id, "message": copy.deepcopy(message)}, to={user_id})
+        self.feed.publish({"type": kind, "channel": channel.id, "message": copied(message)}, to={user_id})
         return message
 
     def delete_ephemeral(self, channel: Channel, user_id: str, ts: str) -> None:
@@ -303,7 +309,7 @@ class Team:
     def _publish(self, channel: Channel, kind: str, message: Json) -> None:
         readers = self._readers(channel)
         if readers:
-            event = {"type": kind, "channel": channel.id, "ts": message["ts"], "message": copy.deepcopy(message)}
+            event = {"type": kind, "channel": channel.id, "ts": message["ts"], "message": copied(message)}
             self.feed.publish(event, to=readers)
 
     def _readers(self, channel: Channel) -> list[str]:

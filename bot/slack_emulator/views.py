@@ -1,6 +1,5 @@
 """Modals, their stack, the App Home, and the trigger ids that open modals."""
 
-import copy
 import json
 import secrets
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Any
 from bot.slack_emulator.elements import state_of, with_ids
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.limits import problems
-from bot.slack_emulator.state import Json, Team, new_id
+from bot.slack_emulator.state import Json, Team, copied, new_id
 
 TRIGGER_LIFE_S = 3.0  # lifetime of a trigger_id in Slack
 STACK_LIMIT = 3  # modals in one stack
@@ -86,7 +85,7 @@ class Views:
         """Show this view as the only one of the stack."""
         self._stacks[user_id] = [view]
         self._publish(user_id, "view_opened", view)
-        return copy.deepcopy(view)
+        return copied(view)
 
     def push(self, trigger_id: str, content: Json) -> Json:
         """views.push: push a modal onto the stack that the trigger came from."""
@@ -107,7 +106,7 @@ class Views:
         view["previous_view_id"] = stack[-1]["id"]
         stack.append(view)
         self._publish(user_id, "view_opened", view)
-        return copy.deepcopy(view)
+        return copied(view)
 
     def update(self, view_id: str | None, external_id: str | None, hash_: str | None, content: Json) -> Json:
         """views.update. Raises `hash_conflict` if the view changed since `hash_`."""
@@ -124,7 +123,7 @@ class Views:
         view.clear()
         view.update(fresh)
         self._publish(user_id, "home" if view["type"] == "home" else "view_updated", view)
-        return copy.deepcopy(view)
+        return copied(view)
 
     def publish(self, user_id: str, hash_: str | None, content: Json) -> Json:
         """views.publish: set the App Home of one user."""
@@ -133,7 +132,7 @@ class Views:
         if before is None:
             self._homes[user_id] = view = self._new("home", content)
             self._publish(user_id, "home", view)
-            return copy.deepcopy(view)
+            return copied(view)
         if hash_ and hash_ != before["hash"]:
             raise SlackError("hash_conflict")
         return self.replace(user_id, before, content)
@@ -177,7 +176,7 @@ class Views:
         """The view as the page receives it."""
         stack = self.stack(user_id)
         depth = stack.index(view) + 1 if view in stack else 0
-        return {**copy.deepcopy(view), "stack_depth": depth, **more}
+        return {**copied(view), "stack_depth": depth, **more}
 
     def _publish(self, user_id: str, kind: str, view: Json, **more: Any) -> None:
         event = {"type": kind, "view": self.for_page(user_id, view, **more)}
@@ -196,7 +195,7 @@ class Views:
         view: Json = {
             "id": view_id,
             "team_id": self._team.id,
-            **copy.deepcopy({**DEFAULTS, **content}),
+            **copied({**DEFAULTS, **content}),
             "type": surface,
             "blocks": with_ids(content["blocks"]),
             "hash": f"{int(self._team.clock())}.{secrets.token_hex(4)}",
