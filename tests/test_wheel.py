@@ -69,7 +69,7 @@ def test_pip_installs_a_command_that_works_beside_another_core(wheel: Path, tmp_
     packages = sysconfig.get_path("purelib", "venv", {"base": str(made), "platbase": str(made)})
     Path(packages, "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     other = zipped(tmp_path / "other-1.0-py3-none-any.whl", OTHER)
-    run(made / "bin" / "python", pip, "install", "--quiet", "--no-deps", wheel, other, cwd=tmp_path)
+    run(made / "bin" / "python", pip, "install", "--quiet", "--no-compile", "--no-deps", wheel, other, cwd=tmp_path)
     command = made / "bin" / "responder-bot"
     assert run(command, "try", "--once", cwd=tmp_path).endswith("\nAll steps succeeded.\n")
     assert "display_information:" in run(command, "doctor", "--manifest", "https://bot.example", cwd=tmp_path)
