@@ -650,6 +650,7 @@ class BulkCounts(ApiModel):
     endless: int = 0
     """Actions that have left something in force with no end."""
     undone: int = 0
+    """Actions whose effect was undone, or marked as ended."""
     undone_at: Millis | None = None
     """When the last of them was undone."""
     by_itself: int = 0
@@ -690,7 +691,9 @@ class Policy(ApiModel):
     """A responder's policy: the text to confirm, and how many approvals a run needs."""
 
     confirm: str = ""
+    """What people are asked before a run."""
     approval: int = 0
+    """How many other people have to approve a run."""
     run_by: list[Named] | None = None
     """Logins and `@groups` of the settings; absent for everybody who may run responders."""
     approve_by: list[Named] | None = None
@@ -700,6 +703,7 @@ class Policy(ApiModel):
     rate: list[str] | None = None
     """Such as `5/1h`."""
     rate_per_target: list[str] | None = None
+    """Likewise, on the same target."""
     undo: str | None = None
     """The name of the responder that undoes a run of it."""
     undo_title: str | None = None
@@ -761,7 +765,9 @@ class OfferedResponder(ApiModel):
     version: str
     description: str
     data_type_list: list[str]
+    """What it can run on, such as `thehive:alert`."""
     engine_ids: list[str]
+    """The engines that have it."""
     title: str | None = None
     """Its name for people."""
     parameters: list[Parameter] | None = None
