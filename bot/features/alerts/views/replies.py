@@ -189,7 +189,7 @@ def told(
     blocks = [section(head), context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")]
     now = "in force" if undo_state.is_in_force(action) else "done"
     push = heads.get(state, f"{approvers} approved: {deed}, {now}.").replace("*", "")
-    why = f' · "{runs.result_text(action, view)}"' if state == "denied" and result else ""
+    why = f' · "{runs.result_text(action, view)}"' if state in ("denied", "failed") and result else ""
     text = clip(f"{push} {runs.of_root(subject, view)}{why}", MESSAGE_TEXT_LIMIT)
     return Message(text, (*blocks, *([actions(*buttons)] if buttons else [])))
 

@@ -459,6 +459,7 @@ async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_the
         shown = text_of(await env["anna"].sees(direct_message("Denied by ben: *Isolate on ip")))
         assert "a lab host" in shown
         assert "The firewall said no." in text_of(await env["anna"].sees(direct_message("*Fail* failed")))
+        assert (await env["anna"].sees(on_phone("Fail failed. "))).endswith(f' ({alert.id}) · "The firewall said no."')
         await env["anna"].sees(direct_message("Withdrawn by lea"))
         await env["anna"].sees(card_of(alert, "*Tell*"))
         await all_sent(env.bot)
