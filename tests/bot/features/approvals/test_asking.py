@@ -821,6 +821,34 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
         assert text_of(told).count("now it") == 1
 
 
+async def test_a_decision_on_more_time_names_nothing_in_channels_once_a_level_rose_unseen(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with asking(tmp_path, FREE, clock_ms=clock) as env:
+        bulk, alerts = await bulk_of(env, "anna", [4, 3])
+        await env["anna"].sees(message_in(SOC, "2 wait for approval"))
+        ids_ = [entry.action.id for entry in bulk.actions if entry.action]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, ids_)
+            await env["anna"].sees(direct_message("2 in force until"))
+            asked = await bot.as_user("anna").extend_measures(dict.fromkeys(ids_))
+            of_each = [one.action.extensions[0].id for one in asked.actions if one.action]
+            await env["ben"].sees(direct_message("asks to keep *with no end*"))
+            await bot.as_user("ben").deny_bulk(bulk.id, of_each, "Both print.")
+        denied = "Denied by ben: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1: Both print."
+        shown = await env["eve"].sees(message_in(SOC, "    ↳ 🚫 *More time was denied by ben*: Both print"))
+        await env["eve"].sees(reply_to(shown, denied))
+        await env.bot.close()
+        await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
+        await env.core.prune_events(-1)
+        async with (
+            CoreClient(env.core.url, env.service_key) as core,
+            running(env.settings, core, clock_ms=clock, rate_limiter=RateLimiter(**UNLIMITED)),
+        ):
+            await env["eve"].sees(updated(shown, "• ip 203[.]0[.]113[.]0\\n    ↳ 🚫 *More time", without="113[.]1"))
+            left = await env["eve"].sees(reply_to(shown, "Denied by ben: ip 203[.]0[.]113[.]0 and 1 more"))
+            assert "113[.]1" not in str(left)
+
+
 async def test_who_asked_for_more_time_for_all_withdraws_it_in_the_channel(tmp_path: Path) -> None:
     async with asking(tmp_path, FREE) as env:
         bulk, _ = await bulk_of(env, "lea", [4, 3])
