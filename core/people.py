@@ -24,6 +24,7 @@ from core.models import (
     PROGRAM_PROFILES,
     TLP_NAMES,
     Group,
+    GroupInput,
     NewKey,
     Permission,
     Person,
@@ -259,7 +260,9 @@ class People:
             _insert_key(tx, now, login, stored.DEFAULT_KEY, key)
             if slack_link is not None:
                 stored.link(tx, *slack_link, login)
-            _record_added(tx, now, by, login, profile, clearance, slack_id.strip())
+            clear = TLP_NAMES[clearance]
+            texts = {"slack": slack_id.strip()}
+            trail.record(tx, now, "user.added", by=by, object=login, profile=profile, clearance=clear, texts=texts)
             return key
 
         return await self._change(work)
@@ -390,11 +393,11 @@ class People:
         """All user groups that have members."""
         return await self._database.read(_groups)
 
-    async def set_members(self, caller: Caller, name: str, logins: Sequence[str]) -> Group:
+    async def set_members(self, caller: Caller, name: str, request: GroupInput) -> Group:
         """Replace a group's members. Raises ResponderBotError("bad_request")."""
 
         def work(tx: Transaction, now: int) -> Group:
-            members = sorted({require_person(tx, self.full_login(login)) for login in logins})
+            members = sorted({require_person(tx, self.full_login(login)) for login in request.members})
             _set_members(tx, now, caller.login, _group(name), members)
             return Group(name=name, members=members)
 
@@ -443,13 +446,6 @@ def _set_members(tx: Transaction, now: int, by: str, group: str, logins: Sequenc
     stored.set_members(tx, group, sorted(after))
     added, removed = sorted(after - before), sorted(before - after)
     trail.record(tx, now, "group.members", by=by, object=f"@{group}", added=added, removed=removed)
-
-
-def _record_added(tx: Transaction, now: int, by: str, login: str, profile: Profile, clearance: int, slack: str) -> None:
-    """Add the row of a user that was made."""
-    clear = TLP_NAMES[clearance]
-    texts = {"slack": slack}
-    trail.record(tx, now, "user.added", by=by, object=login, profile=profile, clearance=clear, texts=texts)
 
 
 def _group(name: str) -> str:

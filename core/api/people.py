@@ -121,15 +121,13 @@ def endpoints(people: People, organisation: str) -> Sequence[Endpoint]:
     async def list_groups(_: Request) -> Response:
         return json_list_response(await people.groups())
 
-    @route(
+    route(
         f"PUT {GROUP}/{{name}}",
         "Set the members of a group",
         body=GroupInput,
         response=Group,
         permission="manageUser",
         purpose="change a group",
-    )
-    async def set_members(request: Request) -> Response:
-        return json_response(await people.set_members(request.caller, request.path["name"], request.body.members))
+    )(changing(people.set_members))
 
     return route

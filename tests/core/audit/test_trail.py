@@ -18,7 +18,7 @@ from core.authorization import COMMAND_LINE
 from core.common.database import Database, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
-from core.models import Profile
+from core.models import GroupInput, Profile
 from core.records.clearance import level_of
 from core.settings import ResponderSection
 from core.store import people as stored_people
@@ -118,7 +118,7 @@ async def test_nothing_runs_if_the_row_cannot_be_written(harness: Harness) -> No
 
 async def test_members_of_a_group_that_stay_the_same_have_no_row(harness: Harness) -> None:
     for _ in range(2):
-        await harness.people.set_members(LEAD, "containment", ["anna", "ben"])
+        await harness.people.set_members(LEAD, "containment", GroupInput(members=["anna", "ben"]))
     await harness.people.remove_member("containment", "ben")
     rows = [row for row in await rows_of(harness.database) if row["what"] == "group.members"]
     assert [(row["by"], row.get("added"), row.get("removed")) for row in rows] == [
