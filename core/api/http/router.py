@@ -45,6 +45,7 @@ ResponseObserver = Callable[[str, str, int, float], None]
 
 
 _compiled = cache(compile_path)
+_shape_of: Callable[[str], str] = cache(partial(re.sub, r"{\w+}", "{}"))
 
 _Path = tuple[re.Pattern[str], dict[str, Endpoint]]
 """A path as Starlette compiles it, and its endpoints by method."""
@@ -54,7 +55,7 @@ def _paths(endpoints: Iterable[Endpoint]) -> dict[int, list[_Path]]:
     """The paths by their number of segments; where two match, the one with a literal segment comes first."""
     by_shape: dict[str, dict[str, Endpoint]] = {}
     for endpoint in endpoints:
-        methods = by_shape.setdefault(re.sub(r"{\w+}", "{}", endpoint.path), {})
+        methods = by_shape.setdefault(_shape_of(endpoint.path), {})
         if methods.setdefault(endpoint.method, endpoint) is not endpoint:
             raise ValueError(f"{endpoint.method} {endpoint.path} is in the table twice.")
     paths: dict[int, list[_Path]] = {}

@@ -47,7 +47,9 @@ def apply(
         sentence = f"{path} is from before 0.2.0 and can't be upgraded; move it away, or name another file."
         raise ResponderBotError("bad_request", sentence)
     pending = migrations[len(applied) :]
-    if applied and pending:
+    if not pending:
+        return
+    if applied:
         size = db.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchone()[0]
         steps = sum(len(migration.sqlite) for migration in pending)
         opening.begin(path.name, pending, steps, size, shutil.disk_usage(path.parent).free)
