@@ -15,7 +15,7 @@ from core.authorization import Caller
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
 from core.models import OBJECT_TYPES, Action, Event, Kind, number_of, parse_id
-from core.records import artifacts, events
+from core.records import artifacts
 from core.records.clearance import level_of
 from core.records.events import Feed
 from core.reports import report as reports
@@ -25,6 +25,7 @@ from core.responders.registry import Registry
 from core.store import actions as stored
 from core.store import approvals as stored_approvals
 from core.store import bulks as stored_bulks
+from core.store import events as stored_events
 from core.store import objects
 
 LIMIT_CHARS = 4 * 1_048_576  # of a page, which ends after the event or id that reaches it
@@ -100,7 +101,7 @@ class Documents(Service):
     def _answer(self, reads: Reads, reader: "_DocumentReader", **more: str) -> bytes:
         counts = bulks.read_counts(reads, self._registry, self._guards, reader.bulk_ids) if reader.bulk_ids else ()
         shown = {
-            "asOf": str(events.last(reads)),
+            "asOf": str(stored_events.last(reads)),
             "database": json.dumps(self._feed.database_id),
             "documents": _array(map(self._json, reader.documents.values())),
             "bulks": _array(bulk.to_json() for bulk in counts),

@@ -82,7 +82,7 @@ class Runner:
         """Take a lease, clean up after an earlier core, take over its actions, then look for more at intervals."""
         await self._hosts.open()
         for state in self._registry.states():
-            await state.engine.clean_up_ended(self._open_run_ids)
+            await state.engine.clean_up_ended(partial(self._database.read, stored.open_run_ids))
         await self.tick()
         # Separate tasks: looking for actions may wait for long searches, renewing the lease must not.
         self._ticking = [
@@ -90,9 +90,6 @@ class Runner:
             asyncio.create_task(repeat("actions", self._tick_s, self._adopt, at_once=False)),
             asyncio.create_task(repeat("claims", 0, self._claim_next, backoff=STORE_RETRY)),
         ]
-
-    async def _open_run_ids(self) -> list[str]:
-        return await self._database.read(stored.open_run_ids)
 
     async def close(self) -> None:
         """Stop following; running jobs go on, and the next core takes over."""

@@ -17,11 +17,6 @@ POLL_S = 0.1  # between polls for commits of other processes, while a reader wai
 GATHER_STEP_S = 0.005  # between polls for further events, while new alerts are gathered
 
 
-def last(reads: Reads) -> int:
-    """The number of the newest event."""
-    return stored.last(reads)
-
-
 @dataclass(frozen=True)
 class FeedPosition:
     """A position in the store's history, for `Feed.changed`."""
@@ -77,7 +72,7 @@ class Feed:
 
     def _first(self, reads: Reads, after: int | None, database: str) -> tuple[int, EventPage]:
         """The number that a page begins after, and the page as it is now."""
-        newest = last(reads)
+        newest = stored.last(reads)
         _check_not_lost(reads, after, newest)
         if database not in ("", self.database_id):
             raise ResponderBotError(
