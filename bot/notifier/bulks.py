@@ -91,9 +91,11 @@ class BulkMessages:
             keys |= {key: None for key in sorted(posted) if has_run or posted[key]}
         rendered = [message for key in keys for message in await self._messages(key, bulk, found)]
         is_news = not bulks.open_runs(bulk) and (was_asked or bool(bulk.outcomes))
-        is_told = has_run or bool(await self._outbox.messages_named(f"{BULK_TOLD}:{bulk.id}:"))
-        kinds = [*([BULK_TOLD] if is_news and is_told else []), *([BULK_UNDONE] if bulk.undone and has_run else [])]
-        return [*rendered, *replies, *[message for kind in kinds for message in await self._told(kind, bulk)]]
+        told = list[DesiredMessage]()
+        for kind, is_due in ((BULK_TOLD, is_news), (BULK_UNDONE, bulk.undone)):
+            if is_due and (has_run or await self._outbox.messages_named(f"{kind}:{bulk.id}:")):
+                told += await self._told(kind, bulk)
+        return [*rendered, *replies, *told]
 
     async def _more_time(
         self, bulk: BulkCounts, found: _Runs, posted: Sequence[str], asked: Sequence[str], asking: Asking

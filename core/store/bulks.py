@@ -9,8 +9,6 @@ from core.common.database import Reads, Row, Transaction
 _COLUMNS = "id, created_by, created_at, responder_name, request, targets, total, refused, retried_by"
 
 
-_IN_FORCE = "EXISTS (SELECT 1 FROM in_force WHERE in_force.action_id = action.id)"
-_TOLD = f"bulk_id IS NOT NULL AND (awaits_approval = 1 OR outcome = 'denied' OR {_IN_FORCE})"
 _LATER_END = "(SELECT id FROM approval WHERE action_id = action.id AND id <> action.id AND is_waiting = 1) AS later_end"
 
 
@@ -56,14 +54,11 @@ def later_ends(reads: Reads, bulk_id: int) -> dict[int, str]:
 
 
 def told_of(reads: Reads, root_id: int) -> set[int]:
-    """The bulks with runs on an alert or a case, or on what an alert shares with its case, that messages may name.
-
-    They wait, were denied or left something in force.
-    """
+    """The bulks with runs on an alert or a case, or on what an alert shares with its case: messages may name these."""
     return set(
         reads.column(
-            f"SELECT bulk_id FROM action WHERE root_id = :id AND {_TOLD} UNION ALL SELECT bulk_id FROM alert_artifact"
-            f" JOIN action ON object_id = artifact_id WHERE alert_id = :id AND {_TOLD}",
+            "SELECT bulk_id FROM action WHERE root_id = :id AND bulk_id IS NOT NULL UNION ALL SELECT bulk_id"
+            " FROM alert_artifact JOIN action ON object_id = artifact_id WHERE alert_id = :id AND bulk_id IS NOT NULL",
             {"id": root_id},
         )
     )

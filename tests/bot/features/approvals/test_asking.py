@@ -1041,6 +1041,22 @@ async def test_why_a_bulk_was_denied_is_read_no_longer_by_who_may_not_see_its_al
         assert len([m for m in direct_messages(env["anna"].live_view) if "nothing was run" in text_of(m)]) == 2
 
 
+async def test_what_ended_of_a_bulk_is_named_no_longer_to_who_asked_once_they_may_not_see_it(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        _, alerts = await bulk_of(env, "anna", [3, 3])
+        await env["ben"].sees(direct_message("2 wait for approval"))
+        await expire(env)
+        await env["anna"].sees(direct_message("Not approved in time: Isolate on ip 203[.]0[.]113[.]0, "))
+        targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("anna").run_bulk(BulkInput(responder_id="Fail_1_0", targets=targets))
+        await env["anna"].sees(direct_message(f"Failed: Fail on {alerts[0].id} (ET MALWARE"))
+        await env.client.request("PATCH", f"/api/alert/{alerts[0].id}", {"tlp": 3})
+        await env["anna"].sees(direct_message("Not approved in time: Isolate on ip 203[.]0[.]113[.]1 and 1 more"))
+        await env["anna"].sees(direct_message(f"Failed: Fail on {alerts[1].id} (ET MALWARE"))
+        assert not [m for m in direct_messages(env["anna"].live_view) if f"{alerts[0].id} (" in text_of(m)]
+
+
 async def test_after_a_week_the_request_of_a_bulk_in_a_direct_message_gets_new_buttons(tmp_path: Path) -> None:
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}) as env:
         await bulk_of(env, "anna", [3, 3])

@@ -575,6 +575,8 @@ async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undon
         mine = text_of(await env["anna"].sees(modal("🔓 *Isolate* on 5 targets: 5 undone by ben, <!date^")))
         assert " · approved by lea · ~" in mine
         assert not any("undid" in text for text in env["ben"].phone)
+        await env.client.request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3})
+        await env["anna"].sees(direct_message("ben undid Isolate on 🟠 HIGH ip 203[.]0[.]113[.]1, ", without="113[.]0"))
 
 
 async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Path) -> None:
