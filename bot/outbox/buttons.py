@@ -106,10 +106,7 @@ def save(tx: Transaction, buttons: ButtonSet) -> None:
         """INSERT INTO button_set (nonce, channel, message_key, intents, expires_at)
            VALUES (:nonce, :channel, :message_key, :intents, :expires_at)
            ON CONFLICT (nonce) DO UPDATE SET intents = excluded.intents""",
-        {
-            **{"nonce": buttons.nonce, "channel": buttons.channel, "message_key": buttons.message_key},
-            **{"intents": json.dumps(kept, ensure_ascii=False), "expires_at": buttons.expires_at},
-        },
+        {**vars(buttons), "intents": json.dumps(kept, ensure_ascii=False)},
     )
 
 

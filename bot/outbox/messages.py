@@ -4,7 +4,7 @@
 
 from bot.clearance import SHARED
 from bot.outbox.models import FIRST_ALERT, FOR_PERSON, IN_BULK, LAST_ALERT, NEWS, OTHER, WITHHOLDING, MessageRecord
-from core.common.database import Reads, Row, Transaction
+from core.common.database import Params, Reads, Row, Transaction
 
 _COLUMNS = (
     "m.*, coalesce(root.ts, '') AS root_ts, coalesce(f.name, '') AS file_name,"
@@ -45,7 +45,7 @@ IS_STALE = "(m.channel = :channel AND m.clearance < :clearance OR m.channel = :c
 # --- transitions (bot/docs/delivery.md#states-of-a-message) ---------------------------------------------------------
 
 
-def upsert(tx: Transaction, values: dict[str, str | int]) -> None:
+def upsert(tx: Transaction, values: Params) -> None:
     """Insert a message or change its desired content; equal content changes nothing. A deleted one stays deleted."""
     tx.run(
         f"""INSERT INTO message (key, channel, conversation, root_id, thread_of, payload, digest, status, version,
@@ -119,16 +119,8 @@ def begin_post(tx: Transaction, message: MessageRecord, now: int, check_at: int 
         tx.run(
             """UPDATE message SET status = 'posting', attempted_version = :version, attempted_at = :now,
                    duplicate_check_at = max(duplicate_check_at, :check_at)
-               WHERE key = :key AND status = :status AND attempted_at = :before AND post_id = :post_id""",
-            {
-                "key": message.key,
-                "version": message.version,
-                "now": now,
-                "check_at": check_at,
-                "status": message.status,
-                "before": message.attempted_at,
-                "post_id": message.post_id,
-            },
+               WHERE key = :key AND status = :status AND attempted_at = :attempted_at AND post_id = :post_id""",
+            {**vars(message), "now": now, "check_at": check_at},
         )
     )
 

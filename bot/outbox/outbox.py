@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -338,24 +339,18 @@ def _without_secrets(desired: DesiredMessage) -> DesiredMessage:
     return replace(desired, message=NOT_SHOWN, file=None, buttons=None) if desired.is_secret else desired
 
 
-def _row(desired: DesiredMessage, now: int) -> dict[str, str | int]:
-    payload = desired.payload()
-    view = desired.view
+def _row(desired: DesiredMessage, now: int) -> dict[str, Any]:
+    payload, view = desired.payload(), desired.view
     return {
-        "key": desired.key,
-        "channel": desired.channel,
-        "root_id": desired.root_id,
-        "thread_of": desired.thread_of,
+        **vars(desired),
         "payload": payload,
         "digest": digest(payload),
         "post_id": secrets.token_hex(16),
         "rank": desired.rank,
         "post_rank": desired.post_rank,
         "now": now,
-        "is_progress": int(desired.is_progress),
         "update_every_ms": UPDATE_EVERY_MS,
         "clearance": view.clearance if view else SHARED,
-        "counted": desired.counted,
         "about": f"{view.subject.kind} {view.subject.id}" if view else "",
         "fingerprint": (desired.fingerprint or view.fingerprint) if view else "",
     }
