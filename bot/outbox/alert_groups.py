@@ -161,13 +161,11 @@ class AlertGroups:
 
     async def unsent_alerts(self, channel: str, rank: int, limit: int) -> int:
         """How many new alerts of this rank or a higher one wait for their post, counted up to `limit`."""
-        row = await self._row(
-            """SELECT count(*) AS n FROM (
+        sql = """SELECT count(*) AS n FROM (
                  SELECT 1 FROM message INDEXED BY message_next WHERE channel = :channel AND status = 'unsent'
-                   AND status IN ('unsent', 'posting', 'outdated') AND rank <= :rank LIMIT :limit) AS found""",
-            {"channel": channel, "rank": rank, "limit": limit},
-        )
-        return row["n"] if row else 0
+                   AND status IN ('unsent', 'posting', 'outdated') AND rank <= :rank LIMIT :limit) AS found"""
+        values = {"channel": channel, "rank": rank, "limit": limit}
+        return await self._store.read(lambda reads: reads.number(sql, values))
 
     async def changed(self, now: int, rank: int = IN_BULK) -> list[AlertGroup]:
         """Groups whose cards need an update of this rank or a higher one, or have none yet; the most urgent first.
@@ -313,14 +311,9 @@ def rendered(tx: Transaction, group: AlertGroup) -> None:
 
     One that may tell of a storm or a mute is rendered once more, when that is over.
     """
-    tx.run(
-        "UPDATE alert_group SET rank = NULL, over_at = :over_at WHERE key = :key AND changes = :changes",
-        {
-            "over_at": None if group.rank is None else group.is_over_at or None,
-            "key": group.key,
-            "changes": group.changes,
-        },
-    )
+    over_at = None if group.rank is None else group.is_over_at or None
+    sql = "UPDATE alert_group SET rank = NULL, over_at = :over_at WHERE key = :key AND changes = :changes"
+    tx.run(sql, {**vars(group), "over_at": over_at})
 
 
 def write(tx: Transaction, group_changes: GroupChanges) -> None:
@@ -329,7 +322,7 @@ def write(tx: Transaction, group_changes: GroupChanges) -> None:
         tx.run(
             """INSERT INTO alert_group (key, channel, alike, began_at, last_at)
                VALUES (:key, :channel, :alike, :began_at, :last_at)""",
-            {name: getattr(group, name) for name in ("key", "channel", "alike", "began_at", "last_at")},
+            vars(group),
         )
     tx.run_all(
         """INSERT INTO channel_alert (channel, root_id, alike, group_key, card, at, severity, clearance, title, source,
@@ -397,11 +390,5 @@ def _group(row: Row) -> AlertGroup:
 
 def _channel_alert(row: Row) -> ChannelAlert:
     values = {name: row[name] for name in ChannelAlert.__dataclass_fields__ if name not in ("group", "has_card")}
-    return ChannelAlert(
-        **{
-            **values,
-            "group": row["group_key"],
-            "has_card": row["card"] == Card.OWN,
-            "facts": tuple(json.loads(values["facts"])),
-        }
-    )
+    values["facts"] = tuple(json.loads(row["facts"]))
+    return ChannelAlert(**values, group=row["group_key"], has_card=row["card"] == Card.OWN)

@@ -121,8 +121,8 @@ class Retention:
         """How much of each kind `prune` would delete now."""
         values = {"before": self._clock() - CONTENT_KEEP_MS}
         sql = f"SELECT count(*) AS total FROM message WHERE {_LONG_SHOWN}"
-        row = await self._store.read(lambda reads: reads.row(sql, values))
-        return Counter({"content": row["total"] if row else 0}) + await self._each(self._count)
+        content = await self._store.read(lambda reads: reads.number(sql, values))
+        return Counter({"content": content}) + await self._each(self._count)
 
     async def _each(self, work: _Work) -> Counter[str]:
         """Do something with all that is due."""
@@ -175,8 +175,7 @@ class Retention:
                 values = vars(subject)
                 if reads.row(subject.sql(_STAYS), {**values, "before": self._before}) is None:
                     for kind, part in _PARTS.items():
-                        row = reads.row(f"SELECT count(*) AS total FROM {subject.sql(part)}", values)
-                        counts[kind] += row["total"] if row else 0
+                        counts[kind] += reads.number(f"SELECT count(*) AS total FROM {subject.sql(part)}", values)
             return +counts
 
         return await self._store.snapshot(work)
