@@ -32,6 +32,9 @@ sys.dont_write_bytecode = False
 
 os.environ.setdefault("TEST_RUN", str(os.getpid()))  # workers inherit it, so that they share one PostgreSQL
 
+if "TEST_PROGRAMS" not in os.environ:
+    os.environ["TEST_PROGRAMS"] = tempfile.mkdtemp()  # where workers find what forks programs
+
 # Each HTTP client reads the system's 140 certificates, which takes 20 ms; on the loopback nobody needs more than one.
 if "SYSTEM_SSL_CERT_FILE" not in os.environ:  # workers inherit both variables
     os.environ["SYSTEM_SSL_CERT_FILE"] = os.environ.get("SSL_CERT_FILE", "")
@@ -119,6 +122,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         os.unlink(os.environ["SSL_CERT_FILE"])
+        shutil.rmtree(os.environ["TEST_PROGRAMS"])
 
 
 NEEDS = {"browser": "playwright", "fuzz": "schemathesis", "clients": "thehive4py", "bench": "fastapi"}

@@ -1,13 +1,14 @@
 """Programs of ours as processes of their own, quickly: each is forked from a process that has imported what they need.
 
 An interpreter that starts and imports takes ten times as long as most commands do then. This module as a program is
-that process, one for each process of pytest; what it forks runs a module as `python -m` does, but for the end: an
+that process, one for all workers of pytest; what it forks runs a module as `python -m` does, but for the end: an
 interpreter that takes itself apart writes to all of the shared memory, which is copied for it first, and that took two
 thirds of a command's time. `tests/test_wheel.py` and others start real ones.
 """
 
 import asyncio
 import atexit
+import fcntl
 import gc
 import importlib
 import json
@@ -179,27 +180,31 @@ def _forked(
 
 @cache
 def _server() -> socket.socket:
-    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with its:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.programs", str(its.fileno())],
-            cwd=ROOT,
-            pass_fds=[its.fileno()],
-            stdin=subprocess.DEVNULL,
-        )
-
-    def end() -> None:
-        mine.close()
-        process.wait()
-
-    atexit.register(end)
+    """A connection to the process that forks, which the first worker that needs it starts."""
+    folder = Path(os.environ["TEST_PROGRAMS"])  # `conftest.py` has made it
+    address = folder / "socket"
+    mine, listening = (socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2))
+    with listening, open(folder / "lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            mine.connect(str(address))
+        except (FileNotFoundError, ConnectionRefusedError):
+            address.unlink(missing_ok=True)
+            listening.bind(str(address))
+            listening.listen()
+            mine.connect(str(address))  # first, since it ends once nobody is connected
+            command = [sys.executable, "-m", "tests.programs", str(listening.fileno())]
+            passed = [listening.fileno()]
+            process = subprocess.Popen(command, cwd=ROOT, pass_fds=passed, stdin=subprocess.DEVNULL)
+            atexit.register(process.wait)
+    atexit.register(mine.close)  # before that wait, which ends with the last worker
     return mine
 
 
 # --- the process that forks -------------------------------------------------------------------------------------------
 
 
-def _serve(control: socket.socket) -> None:
+def _serve(listening: socket.socket) -> None:
     """Fork what is asked for until nobody can ask any more. Returns in those processes too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with pytest
     for name in _IMPORTED:
@@ -210,10 +215,16 @@ def _serve(control: socket.socket) -> None:
     gc.collect()
     gc.freeze()  # so that the processes share this memory
     ends: dict[int, tuple[int, socket.socket]] = {}  # of what runs, by a descriptor that is readable once it has ended
+    controls: dict[int, socket.socket] = {}
     watched = select.poll()
-    watched.register(control, select.POLLIN)
+    watched.register(listening, select.POLLIN)
     while True:
         for descriptor, _ in watched.poll():
+            if descriptor == listening.fileno():
+                control, _ = listening.accept()
+                controls[control.fileno()] = control
+                watched.register(control, select.POLLIN)
+                continue
             if descriptor in ends:
                 watched.unregister(descriptor)
                 os.close(descriptor)
@@ -222,12 +233,17 @@ def _serve(control: socket.socket) -> None:
                 with connection, suppress(OSError):  # nobody wants to know any more
                     connection.send(_NUMBER.pack(os.waitstatus_to_exitcode(status)))
                 continue
-            data, descriptors, _, _ = socket.recv_fds(control, 1_000_000, 4)
+            data, descriptors, _, _ = socket.recv_fds(controls[descriptor], 1_000_000, 4)
             if not data:
-                os._exit(0)
+                watched.unregister(descriptor)
+                controls.pop(descriptor).close()
+                if not controls:
+                    os._exit(0)
+                continue
             program = os.fork()
             if program == 0:
-                control.close()
+                for inherited in (listening, *controls.values()):
+                    inherited.close()
                 os.close(descriptors[0])
                 for number, (_, connection) in ends.items():
                     os.close(number)
