@@ -38,9 +38,7 @@ def _image(validation: Validation, b: Mapping[str, Any], at: str) -> None:
 
 def _context(validation: Validation, b: Mapping[str, Any], at: str) -> None:
     validation.only(b, at, "block_id elements")
-    if not validation.need(b, at, "elements"):
-        return
-    for n, element in enumerate(validation.items(b["elements"], f"{at}/elements", 1, 10)):
+    for n, element in enumerate(validation.required_items(b, "elements", at, 1, 10)):
         here = f"{at}/elements/{n}"
         if isinstance(element, Mapping) and element.get("type") in ANY_TEXT:
             validation.text(element, here, 3000)
@@ -50,9 +48,7 @@ def _context(validation: Validation, b: Mapping[str, Any], at: str) -> None:
 
 def _actions(validation: Validation, b: Mapping[str, Any], at: str) -> None:
     validation.only(b, at, "block_id elements")
-    if not validation.need(b, at, "elements"):
-        return
-    for n, element in enumerate(validation.items(b["elements"], f"{at}/elements", 1, 25)):
+    for n, element in enumerate(validation.required_items(b, "elements", at, 1, 25)):
         check_element(validation, element, f"{at}/elements/{n}", "actions")
 
 
@@ -70,9 +66,7 @@ RICH_TEXT_ELEMENTS = ("rich_text_section", "rich_text_list", "rich_text_preforma
 
 def _rich_text(validation: Validation, b: Mapping[str, Any], at: str) -> None:
     validation.only(b, at, "block_id elements")
-    if not validation.need(b, at, "elements"):
-        return
-    for n, part in enumerate(validation.items(b["elements"], f"{at}/elements", 0, 1000)):
+    for n, part in enumerate(validation.required_items(b, "elements", at, 0, 1000)):
         here = f"{at}/elements/{n}"
         if not validation.mapping(part, here):
             continue
@@ -100,9 +94,7 @@ def _markdown(validation: Validation, b: Mapping[str, Any], at: str) -> None:
 
 def _table(validation: Validation, b: Mapping[str, Any], at: str) -> None:
     validation.only(b, at, "block_id rows column_settings")
-    if not validation.need(b, at, "rows"):
-        return
-    for n, row in enumerate(validation.items(b["rows"], f"{at}/rows", 1, 100)):
+    for n, row in enumerate(validation.required_items(b, "rows", at, 1, 100)):
         for m, cell in enumerate(validation.items(row, f"{at}/rows/{n}", 1, 20)):
             _cell(validation, cell, f"{at}/rows/{n}/{m}")
 

@@ -55,6 +55,9 @@ class Validation:
             self.add(at, f"no more than {high} items allowed")
         return value
 
+    def required_items(self, thing: Mapping[str, Any], name: str, at: str, low: int, high: int) -> Sequence[Any]:
+        return self.items(thing[name], f"{at}/{name}", low, high) if self.need(thing, at, name) else ()
+
     def string(self, thing: Mapping[str, Any], name: str, at: str, high: int, low: int = 0) -> None:
         value = thing.get(name)
         if value is None:
