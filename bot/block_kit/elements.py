@@ -1,6 +1,6 @@
 """Buttons and the blocks around them, as Slack's objects; texts are plain and ours, or cleaned already."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -36,6 +36,12 @@ def button_element(
     label = foreign_plain(f"{text}: {about}", OPTION_LIMIT) if about else ""
     more = {"value": value, "style": style, "confirm": confirm, "accessibility_label": label}
     return element | {key: content for key, content in more.items() if content}
+
+
+def overflow(action_id: str, entries: Iterable[tuple[str, Intent]], button: ButtonIds) -> dict[str, Any]:
+    """The menu behind `…`: the text of each entry, and what it means."""
+    options = [{"text": plain(text), "value": button(intent)} for text, intent in entries]
+    return {"type": "overflow", "action_id": action_id, "options": options}
 
 
 def confirmation(

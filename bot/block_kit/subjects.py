@@ -1,6 +1,6 @@
 """How alerts and observables look wherever they are shown: headline, the menu of what can run on them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -8,7 +8,7 @@ from bot.block_kit import ids
 from bot.block_kit.text import clean, clip_middle, code, foreign, foreign_plain, plain, section
 from bot.clearance import MASK, RedactedView, defang, withheld
 from bot.message import Block, ButtonIds, Intent
-from core.models import OBJECT_TYPES, SEVERITY_NAMES, Artifact, TargetArtifact
+from core.models import OBJECT_TYPES, SEVERITY_NAMES, Artifact, Kind, TargetArtifact
 
 TITLE_LIMIT = 300  # characters
 MENU_LIMIT = 40  # of an observable on its menu
@@ -84,6 +84,17 @@ def with_menu(text: str, artifact: Artifact, view: RedactedView, button: ButtonI
         block_id=block_id,
         accessory=responder_menu(f"Act on {artifact.data_type} {name}", ids.numbered(ids.MENU, artifact.id)),
     )
+
+
+def menu_row(
+    kind: Kind, object_id: str, button: ButtonIds, *others: Mapping[str, Any], placeholder: str = "Run a responder"
+) -> Block:
+    """A row with the menu of what can run on an object, and these other elements."""
+    return {
+        "type": "actions",
+        "block_id": ids.MENU_BLOCK + button(Intent("menu", object_id, kind)),
+        "elements": [responder_menu(placeholder), *others],
+    }
 
 
 def responder_menu(placeholder: str, action_id: str = ids.MENU) -> dict[str, Any]:

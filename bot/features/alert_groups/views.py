@@ -1,11 +1,12 @@
 """The card of alerts that say the same, the digest of a storm, and the modal that lists their alerts."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bot.block_kit import ids, modals
-from bot.block_kit.elements import actions, button_element, pages
+from bot.block_kit.elements import actions, button_element, overflow, pages
 from bot.block_kit.subjects import SIGNS, headline, severities
 from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
@@ -16,7 +17,6 @@ from bot.block_kit.text import (
     duration,
     foreign,
     person_name,
-    plain,
     section,
     sections,
     slack_date,
@@ -105,14 +105,9 @@ def _on_so_many(content: GroupContent) -> str:
     """` · 59 hosts`: how many different ones the alerts are about, if each is known and they differ."""
     if content.sampled < content.count:
         return ""
-    by_type: dict[str, int] = {}
-    for fact, _ in content.facts:
-        data_type = fact.partition(" ")[0]
-        by_type[data_type] = by_type.get(data_type, 0) + 1
-    for data_type, noun in NOUNS.items():
-        if by_type.get(data_type, 0) > 1:
-            return f" · {by_type[data_type]} {noun}"
-    return ""
+    by_type = Counter(fact.partition(" ")[0] for fact, _ in content.facts)
+    several = (f" · {by_type[data_type]} {noun}" for data_type, noun in NOUNS.items() if by_type[data_type] > 1)
+    return next(several, "")
 
 
 def _title(title: str) -> str:
@@ -185,8 +180,7 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
         elements.append(button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key))))
         entries = [(cases.ONE, Intent("group_case", key)), *[reopen] * bool(content.closed)]
         entries += [mute] * (not content.is_digest)
-    options = [{"text": plain(text), "value": button(intent)} for text, intent in entries]
-    more = [{"type": "overflow", "action_id": ids.GROUP_MORE, "options": options}] if options else []
+    more = [overflow(ids.GROUP_MORE, entries, button)] if entries else []
     return actions(*elements, *more)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from bot.block_kit import ids, names, notices
 from bot.block_kit.elements import MAX_LINES, MAX_OPTIONS, button_element, listed, message_option
-from bot.block_kit.subjects import by_ioc, object_line, responder_menu, target_data
+from bot.block_kit.subjects import by_ioc, menu_row, object_line, target_data
 from bot.block_kit.text import (
     OPTION_LIMIT,
     clip,
@@ -376,11 +376,7 @@ def menu_block(view: RedactedView, button: ButtonIds, channel: str) -> Block:
     visible = {one.id for one in (*view.artifacts(), *others) if may_see(view.clearance, one.tlp)}
     has_several = len(visible) > 1 and subject.kind in ("alert", "case")
     several = [several_button(Intent("several", subject.id, channel), button)] if has_several else []
-    return {
-        "type": "actions",
-        "block_id": ids.MENU_BLOCK + button(Intent("menu", subject.id, subject.kind)),
-        "elements": [responder_menu("Run a responder"), *several],
-    }
+    return menu_row(subject.kind, subject.id, button, *several)
 
 
 def several_button(intent: Intent, button: ButtonIds) -> dict[str, Any]:

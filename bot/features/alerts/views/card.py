@@ -6,13 +6,13 @@ from itertools import chain, filterfalse
 from typing import Any
 
 from bot.block_kit import ids
-from bot.block_kit.elements import actions, button_element
+from bot.block_kit.elements import actions, button_element, overflow
 from bot.block_kit.subjects import (
     TITLE_LIMIT,
     by_ioc,
     headline,
+    menu_row,
     observable,
-    responder_menu,
     with_menu,
 )
 from bot.block_kit.text import (
@@ -22,7 +22,6 @@ from bot.block_kit.text import (
     defang_indicators,
     foreign,
     person_name,
-    plain,
     section,
     slack_date,
 )
@@ -181,17 +180,10 @@ def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
 
     Details shows the alert as far as whoever clicks may see it; so it is also on a withheld card.
     """
-    return {
-        "type": "actions",
-        "block_id": ids.MENU_BLOCK + button(Intent("menu", alert.id, "alert")),
-        "elements": [
-            responder_menu("Run a responder"),
-            *([owner_button(alert, button)] if view.is_open and alert.status != "Imported" else []),
-            button_element("Details", ids.DETAILS, button(Intent("details", alert.id))),
-            *([case_button(alert.case, button)] if view.is_open and alert.case else []),
-            _overflow(alert, button),
-        ],
-    }
+    owner = [owner_button(alert, button)] if view.is_open and alert.status != "Imported" else []
+    details = button_element("Details", ids.DETAILS, button(Intent("details", alert.id)))
+    case = [case_button(alert.case, button)] if view.is_open and alert.case else []
+    return menu_row("alert", alert.id, button, *owner, details, *case, _overflow(alert, button))
 
 
 def owner_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
@@ -223,8 +215,7 @@ def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:
         entries.append(("Close", Intent("read", alert.id)))
     if not alert.case and alert.status != "Imported":
         entries.append(("Make a case", Intent("case", alert.id)))
-    options = [{"text": plain(text), "value": button(intent)} for text, intent in entries]
-    return {"type": "overflow", "action_id": ids.MORE, "options": options}
+    return overflow(ids.MORE, entries, button)
 
 
 def run_lines(

@@ -5,15 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bot.block_kit import ids
-from bot.block_kit.elements import button_element
-from bot.block_kit.subjects import by_ioc, headline, observable, responder_menu, with_menu
+from bot.block_kit.elements import button_element, overflow
+from bot.block_kit.subjects import by_ioc, headline, menu_row, observable, with_menu
 from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
     clip,
     context,
     foreign,
     person_name,
-    plain,
     section,
     slack_date,
 )
@@ -135,14 +134,6 @@ def _facts(case: Case, document: Document, view: RedactedView) -> Block:
 
 
 def _controls(case: Case, button: ButtonIds, is_posted: bool) -> Block:
-    options = [{"text": plain("What ran here"), "value": button(Intent("actions", case.id))}]
-    details = button_element("Details", ids.DETAILS, button(Intent("details", case.id)))
-    return {
-        "type": "actions",
-        "block_id": ids.MENU_BLOCK + button(Intent("menu", case.id, "case")),
-        "elements": [
-            responder_menu("Run a responder"),
-            *([details] if is_posted else []),
-            {"type": "overflow", "action_id": ids.MORE, "options": options},
-        ],
-    }
+    details = [button_element("Details", ids.DETAILS, button(Intent("details", case.id)))] if is_posted else []
+    more = overflow(ids.MORE, [("What ran here", Intent("actions", case.id))], button)
+    return menu_row("case", case.id, button, *details, more)

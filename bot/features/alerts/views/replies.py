@@ -4,10 +4,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bot.block_kit import ids
 from bot.block_kit.elements import actions
 from bot.block_kit.notices import notice
-from bot.block_kit.subjects import responder_menu
+from bot.block_kit.subjects import menu_row
 from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
     clip,
@@ -27,7 +26,7 @@ from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.reports import ReportView, read_report
 from bot.features.runs.views.runs import run_again_button
 from bot.features.undos import views as undos
-from bot.message import Block, ButtonIds, Intent, Message
+from bot.message import Block, ButtonIds, Message
 from core.common.words import count
 from core.models import SEVERITY_NAMES, Action, Log, Policy
 
@@ -236,11 +235,7 @@ def task_log_card(
     by = f" by {person_name(log.created_by)}" if view.is_open else ""
     blocks: list[Block] = [
         section(f"*Task log* {log.id}{by}\n{shown or ' '}"),
-        {
-            "type": "actions",
-            "block_id": ids.MENU_BLOCK + button(Intent("menu", log.id, "case_task_log")),
-            "elements": [responder_menu("Run a responder on this log")],
-        },
+        menu_row("case_task_log", log.id, button, placeholder="Run a responder on this log"),
     ]
     blocks += [context(runs.run_line(action, view)) for action in runs.newest_first(actions)[:10]]
     text = f"Task log{by}: {runs.on_what(subject, view)}"
