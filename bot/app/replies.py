@@ -6,7 +6,6 @@ from typing import Any
 
 import aiohttp
 import structlog
-from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
 
@@ -20,7 +19,6 @@ RESPONSE_URL_USES = 5  # as many as Slack accepts
 RESPONSE_URL_S = 3.0
 MAX_AT_ONCE = 8  # half of the dispatcher's workers
 SLACK_HOSTS = (".slack.com", ".slack-gov.com")
-BAD_CONTENT = ("invalid_blocks", "invalid_attachments", "msg_too_long", "msg_blocks_too_long")
 
 log = structlog.get_logger("bot.app")
 
@@ -153,12 +151,9 @@ class Replies:
             try:
                 await self._slack.api_call(method, json={**options, **content})
                 return True
-            except SlackApiError as error:
-                code = error.response.get("error") if isinstance(error.response.data, dict) else "?"
-                log.info("response_refused", method=method, code=code)
-                if code not in BAD_CONTENT:
+            except SLACK_FAILURES as error:
+                failure = classify(error)
+                log.info("response_refused", method=method, code=failure.code)
+                if failure.kind != "content_refused":
                     return False
-            except (aiohttp.ClientError, TimeoutError) as error:
-                log.info("response_failed", method=method, reason=type(error).__name__)
-                return False
         return False

@@ -78,12 +78,9 @@ def classify(error: Exception, channel: str = "") -> DeliveryError:
 
 def classify_upload(error: DeliveryError, channel: str) -> DeliveryError:
     """What the same error means for the upload of a file, whose message is already posted and stays as it is."""
-    if error.kind not in ("content_refused", "channel_unavailable", "app_refused") or (
-        error.code in SENTENCES and error.code != "missing_scope"
-    ):
+    is_of_files = error.kind in ("content_refused", "channel_unavailable") and error.code not in SENTENCES
+    if not is_of_files and error.code != "missing_scope":
         return error
-    if error.kind == "app_refused" and error.code != "missing_scope":
-        return error  # the token as a whole is refused
     where = f" in {channel}" if channel else ""
     sentence = (
         f"Slack refuses files{where} ({error.code}), so long reports show only their first lines; give the app "
