@@ -1,7 +1,7 @@
 """The settings of the bot: `[bot]`, `[slack]` and `[[channel]]` of the TOML file, and the environment."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -165,9 +165,8 @@ def _channels(sections: Sections) -> tuple[ChannelSection, ...]:
     return channels
 
 
-def _any_matches(patterns: Iterable[str], values: Iterable[str]) -> bool:
-    patterns = list(patterns)
-    return "*" in patterns or bool(set(patterns) & set(values))
+def _any_matches(patterns: Collection[str], values: Iterable[str]) -> bool:
+    return "*" in patterns or not set(patterns).isdisjoint(values)
 
 
 def _bot(sections: Sections) -> BotSection:

@@ -34,14 +34,14 @@ class Interaction:
 
 def parse(interaction_type: InteractionType, body: Mapping[str, Any]) -> Interaction:
     """The interaction in a payload; what the payload lacks is an empty string."""
-    team = _text(body, "team_id") or _text(body, "team", "id") or _text(body, "user", "team_id")
+    teams = [_text(body, "team_id"), _text(body, "team", "id"), _text(body, "user", "team_id")]
     payload = mapping(body.get("event")) if interaction_type == "event" else body
     interaction = Interaction(
         type=interaction_type,
         body=body,
         payload=payload,
-        team=team,
-        teams=_teams(body, payload),
+        team=next(filter(None, teams), ""),
+        teams=frozenset(filter(None, [*teams, _text(payload, "user_team")])),
         user=_text(body, "user_id") or _text(payload, "user", "id") or _text(payload, "user"),
         channel=_channel(interaction_type, payload),
         message_ts=_text(body, "container", "message_ts") or _text(body, "message", "ts"),
@@ -102,16 +102,6 @@ def _channel(interaction_type: InteractionType, payload: Mapping[str, Any]) -> s
         or _text(payload, "container", "channel_id")
         or _text(payload, "channel")
     )
-
-
-def _teams(body: Mapping[str, Any], payload: Mapping[str, Any]) -> frozenset[str]:
-    named = (
-        _text(body, "team_id"),
-        _text(body, "team", "id"),
-        _text(body, "user", "team_id"),
-        _text(payload, "user_team"),
-    )
-    return frozenset(team for team in named if team)
 
 
 def _idempotency_key(interaction: Interaction) -> str:

@@ -73,17 +73,10 @@ def bolt_app(section: SlackSection, dispatcher: Dispatcher, installation: AppIns
         logger=_bolt_log,
         name="responder-bot",
     )
-    register = {
-        "command": app.command(ANYTHING),
-        "action": app.action(ANYTHING),
-        "options": app.options(ANYTHING),
-        "view": app.view(ANYTHING),
-        "shortcut": app.shortcut(ANYTHING),
-        "event": app.event(ANYTHING),
-    }
     app.view_closed(ANYTHING)(_acknowledge)  # no view asks for these
     for interaction_type in INTERACTION_TYPES:
-        register[interaction_type](_listener(dispatcher, interaction_type))
+        register = getattr(app, interaction_type)  # Bolt calls each as we do
+        register(ANYTHING)(_listener(dispatcher, interaction_type))
     return app
 
 

@@ -175,9 +175,7 @@ class Notifier:
                 after, wait_s=WAIT_S, database=self._database, documents=True, gather_s=gather_s
             )
         except ResponderBotError as error:
-            if error.code != "gone":
-                raise
-            self._has_gap = True
+            self._has_gap = self._has_gap or error.code == "gone"
             raise
 
     async def _serve_requests(self) -> None:
