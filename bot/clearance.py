@@ -91,12 +91,12 @@ class Subject:
         return _with_levels_of(case, Subject("case", case.id, case.title, RED, RED))
 
     @staticmethod
-    def task(task: Task, case: Case | None) -> "Subject":
-        """A task has TLP and PAP of its case; None, which couldn't be read, counts as the highest."""
+    def task(task: Task, case: Case) -> "Subject":
+        """A task has TLP and PAP of its case."""
         return _with_levels_of(case, Subject("case_task", task.id, task.title, RED, RED))
 
     @staticmethod
-    def log(log: Log, case: Case | None) -> "Subject":
+    def log(log: Log, case: Case) -> "Subject":
         """A task log, with TLP and PAP of its case; its title is its first line."""
         return _with_levels_of(case, Subject("case_task_log", log.id, log.message.partition("\n")[0], RED, RED))
 
@@ -160,16 +160,18 @@ class Subject:
     def _in_case(document: Document, case: Case, object_id: str) -> "Subject | None":
         if object_id == document.id:
             return Subject.case(case)
-        for log in document.logs:
-            if log.id == object_id:
-                return Subject.log(log, case)
-        for task in document.tasks:
-            if task.id == object_id:
-                return Subject.task(task, case)
-        for artifact in document.artifacts:
-            if artifact.id == object_id:
-                return Subject.artifact(artifact, case)
-        return None
+        parts = [
+            *(Subject.log(log, case) for log in document.logs if log.id == object_id),
+            *(Subject.task(task, case) for task in document.tasks if task.id == object_id),
+            *(Subject.artifact(artifact, case) for artifact in document.artifacts if artifact.id == object_id),
+        ]
+        return next(iter(parts), None)
+
+    @staticmethod
+    def of_action(document: Document | None, action: Action) -> "Subject":
+        """What an action of a document ran on; nothing of it is shown where that can't be read."""
+        subject = Subject.in_document(document, action.object_id) if document is not None else None
+        return subject or Subject.unknown(action)
 
     @staticmethod
     def unknown(action: Action) -> "Subject":
@@ -182,9 +184,7 @@ def artifact_title(artifact: Artifact) -> str:
     return f"{artifact.data_type} {defang(artifact.label, artifact.data_type)}"
 
 
-def _with_levels_of(case: Case | None, subject: Subject) -> Subject:
-    if case is None:
-        return replace(subject, root_id=subject.id)
+def _with_levels_of(case: Case, subject: Subject) -> Subject:
     at, is_closed = case.end_date or case.updated_at or 0, case.status in ("Resolved", "Duplicate")
     closed = Closing("Case", at, case.summary or "") if is_closed else None
     return replace(subject, tlp=case.tlp, pap=case.pap, severity=case.severity, root_id=case.id, closed=closed)

@@ -32,7 +32,7 @@ async def on_audit_command(context: Context) -> None:
         if (subject := Subject.in_document(document, document.id)) is not None:
             about = f"{object_id}: {runs.of_root(subject, RedactedView(subject, clearance))}"
         for action in document.actions:  # also for what people call its responders
-            view = RedactedView(Subject.in_document(document, action.object_id) or Subject.unknown(action), clearance)
+            view = RedactedView(Subject.of_action(document, action), clearance)
             on = runs.targets_in_plain(action, view, ON_LIMIT) or runs.target(view)
             ran[action.id] = runs.title(action), on
             together += [(action, view)] if action.bulk == object_id else []

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeVar
 
 from bot.block_kit import notices
 from bot.block_kit.names import title, titled_as
@@ -24,6 +25,7 @@ from core.models import (
     Artifact,
     Document,
     OfferedResponder,
+    OpenAlert,
     Policy,
     TargetArtifact,
     is_same_target,
@@ -32,6 +34,7 @@ from core.models import (
 
 NOTHING = "Nothing has the id {}: no alert, case, task, log or observable."
 LIKE_DATA = re.compile(r"[^\W_]\.[^\W_]|[@:]|^[0-9a-fA-F]{32,}$")  # such as an address, a domain, a URL or a hash
+A = TypeVar("A", Alert, OpenAlert)
 _LINKED = re.compile(r"^(?:h(?:tt|xx)ps?://|mailto:)")  # what Slack puts in front of a domain or a mail address
 
 
@@ -120,9 +123,8 @@ async def offered(core: CoreClient, object_id: str) -> tuple[Subject, Sequence[O
 async def of_action(core: CoreClient, action: Action) -> tuple[Action, Subject]:
     """The action with its responder's title, and what it ran on: if that was deleted, something that shows nothing."""
     for document in (await core.documents([action.id])).documents:
-        subject = Subject.in_document(document, action.object_id)
         in_document = next((candidate for candidate in document.actions if candidate.id == action.id), None)
-        return titled_as(action, in_document), subject or Subject.unknown(action)
+        return titled_as(action, in_document), Subject.of_action(document, action)
     return action, Subject.unknown(action)
 
 
@@ -271,13 +273,18 @@ def showing(alerts: Iterable[Alert], ids: Sequence[str], words: Sequence[str], c
 
 
 def _shows(alert: Alert, view: RedactedView, words: Sequence[str]) -> bool:
-    texts = _texts(alert, view)
+    own = [alert.title, alert.description, alert.type, alert.source, alert.source_ref, *alert.tags]
+    texts = view.searchable([*own, *(text for field in alert.custom_fields.items() for text in map(str, field))])
     return all(word in texts for word in words)
 
 
-def _texts(alert: Alert, view: RedactedView) -> str:
-    own = [alert.title, alert.description, alert.type, alert.source, alert.source_ref, *alert.tags]
-    return view.searchable([*own, *(text for field in alert.custom_fields.items() for text in map(str, field))])
+async def by_group(context: Context, alerts: Sequence[A]) -> dict[str, list[A]]:
+    """The alerts by the key of their group, or their own id where they are in none."""
+    together = dict[str, list[A]]()
+    groups = await context.services.outbox.alert_groups.groups_of([alert.id for alert in alerts])
+    for alert in alerts:
+        together.setdefault(groups.get(alert.id, alert.id), []).append(alert)
+    return together
 
 
 async def card_links(context: Context, root_ids: Sequence[str]) -> Mapping[str, str]:

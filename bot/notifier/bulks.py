@@ -184,7 +184,7 @@ class BulkMessages:
         async for response in self._core.documents_in_pages(ids):
             for document in response.documents:
                 for action in document.actions:
-                    subject = Subject.in_document(document, action.object_id) or Subject.unknown(action)
+                    subject = Subject.of_action(document, action)
                     earlier = found.get(action.id)  # in an alert and in its case: the higher level counts
                     if action.id in ids and (earlier is None or earlier[1].clearance < subject.clearance):
                         found[action.id] = action, subject

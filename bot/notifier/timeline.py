@@ -106,7 +106,7 @@ class Timeline:
 
     def target(self, action: Action) -> Subject:
         """What an action ran on; of what can't be read nothing is shown."""
-        return Subject.in_document(self.document, action.object_id) or Subject.unknown(action)
+        return Subject.of_action(self.document, action)
 
 
 def ids_in(message: MessageRecord) -> set[str]:

@@ -6,7 +6,6 @@ from bot.features import responses, subjects
 from bot.features.alerts.views.details import found_alerts
 from bot.features.authorization import own_clearance
 from bot.features.base import Command, Context, Entry, Feature
-from core.models import Alert
 
 USAGE = "find TEXT"
 MOST = 200
@@ -16,10 +15,7 @@ async def on_find_command(context: Context) -> None:
     """List the newest alerts with all of these words; those of a group share a line."""
     clearance = own_clearance(context)
     alerts = await subjects.search(context.core, context.text, clearance, MOST + 1)
-    groups = await context.services.outbox.alert_groups.groups_of([alert.id for alert in alerts])
-    lines = dict[str, list[Alert]]()
-    for alert in alerts[:MOST]:
-        lines.setdefault(groups.get(alert.id, alert.id), []).append(alert)
+    lines = await subjects.by_group(context, alerts[:MOST])
     found = partial(found_alerts, lines, context.text, clearance=clearance, channel=context.channel)
     about, more = f"find:{context.text[:200]}", len(alerts) > MOST
     await responses.show_with_buttons(context, "Alerts found", about, lambda button: found(button=button, more=more))

@@ -1,7 +1,7 @@
 """The App Home, published when it is opened and after what is decided in it, and the lists over all alerts."""
 
 import asyncio
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +26,7 @@ from bot.outbox.replicas import summary
 from core.client import ListedState
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
-from core.models import Action, BulkCounts, Measure, OpenAlert, Person, Policy, SlackUsers
+from core.models import Action, BulkCounts, Measure, Person, Policy, SlackUsers
 
 MANY = 500
 MOST_DECIDERS = 10  # that core names (core/docs/http-interface.md); beyond them it may be anybody
@@ -110,10 +110,7 @@ async def _open_alerts(context: Context, assignee: str, most: int) -> HomeAlerts
     The most severe come first; those of a group share a line.
     """
     alerts = await context.core.open_alerts(assignee)
-    groups = await context.services.outbox.alert_groups.groups_of([alert.id for alert in alerts])
-    lines = dict[str, list[OpenAlert]]()
-    for alert in alerts:
-        lines.setdefault(groups.get(alert.id, alert.id), []).append(alert)
+    lines = await subjects.by_group(context, alerts)
     firsts = {together[0].id: key for key, together in list(lines.items())[:most]}
     links, read = await subjects.card_links(context, list(firsts)), dict[str, HomeAlert]()
     for document in await subjects.documents(context.core, firsts):
@@ -257,13 +254,8 @@ class FoundRuns:
         documents = [document for page in pages for document in page.documents]
         bulks = {bulk.id: bulk for page in pages for bulk in page.bulks}
         by_action = {action.id: document for document in documents for action in document.actions}
-        subjects_by_action: dict[str, Subject] = {}
-        policies: dict[str, Policy] = {}
-        for action in actions:
-            document = by_action.get(action.id)
-            subject = Subject.in_document(document, action.object_id) if document else None
-            subjects_by_action[action.id] = subject or Subject.unknown(action)
-            policies.update(document.policies if document else {})
+        subjects_by_action = {one.id: Subject.of_action(by_action.get(one.id), one) for one in actions}
+        policies = ChainMap(*(one.policies for one in documents))
         titled = {action.id: action for document in documents for action in document.actions}
         deciders = {id_: may_decide for document in documents for id_, may_decide in document.may_decide.items()}
         addresses = await subjects.card_links(

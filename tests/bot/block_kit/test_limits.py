@@ -113,7 +113,7 @@ def test_replies_of_any_action_fit(action: Action, alert: Alert, clearance: int)
 )
 def test_a_card_of_any_log_fits(message: str, actions: list[Action], clearance: int) -> None:
     log = Log(id_="~14", id="~14", created_by="anna@x", created_at=NOW, message=message, start_date=NOW, owner="anna@x")
-    subject = Subject.log(log, None)
+    subject = Subject.log(log, samples.case(tlp=3, pap=3))
     fine(replies.task_log_card(log, actions, subject, clearance=clearance, button=button))
 
 
