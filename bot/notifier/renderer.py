@@ -172,7 +172,7 @@ class Renderer:
         case = timeline.case
         if log is None or case is None:
             return []
-        actions = timeline.actions_on(log_id)
+        actions = [action for action in timeline.document.actions if action.object_id == log_id]
         subject = Subject.in_document(timeline.document, log_id) or Subject.log(log, case)
         render = partial(replies.task_log_card, log, actions, subject)
         return await self._in_threads(f"{LOG}:{log.id}", render, subject, timeline)

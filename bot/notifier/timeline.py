@@ -1,7 +1,7 @@
 """An alert or a case as core showed it at one moment, and the threads that its messages go to."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bot.clearance import SHARED, Subject, may_see
@@ -94,10 +94,6 @@ class Timeline:
         """Whether an action is one of a bulk, or undoes one."""
         undone = self.action(action.undoes) if action.undoes else None
         return bool(action.bulk or (undone is not None and undone.bulk))
-
-    def actions_on(self, object_id: str) -> Sequence[Action]:
-        """The open and the newest actions on an object."""
-        return [action for action in self.document.actions if action.object_id == object_id]
 
     @property
     def action_count(self) -> int:

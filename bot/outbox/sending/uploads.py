@@ -4,6 +4,7 @@ import aiohttp
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.outbox.errors import classify
 from bot.outbox.models import MessageRecord
 from bot.outbox.sending import files
 from bot.outbox.sending.lookup import query_params
@@ -41,7 +42,7 @@ class Uploads:
                 },
             )
         except SlackApiError as error:
-            if _code(error) not in NO_FILE or not message.file_id:
+            if classify(error).code not in NO_FILE or not message.file_id:
                 raise
             await self._store.transaction(lambda tx: files.start_over(tx, message.key))
             return
@@ -53,7 +54,7 @@ class Uploads:
             try:
                 await self._slack.api_call(DELETE_FILE, json={"file": message.file_id})
             except SlackApiError as error:
-                if _code(error) not in NO_FILE:
+                if classify(error).code not in NO_FILE:
                     raise
         await self._store.transaction(lambda tx: files.mark_removed(tx, message.key))
 
@@ -78,7 +79,3 @@ class Uploads:
         )
         files = [file for reply in response.get("messages") or [] for file in reply.get("files") or []]
         return any(file.get("id") == message.file_id and file.get("mode") != "tombstone" for file in files)
-
-
-def _code(error: SlackApiError) -> str:
-    return str(error.response.get("error")) if isinstance(error.response.data, dict) else ""
