@@ -1,6 +1,6 @@
 """Renders the messages that tell how far a bulk is, and ask for its approval."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,11 @@ from bot.features.approvals import views as approvals
 from bot.features.bulks import views as bulks
 from bot.notifier.asking import Asking
 from bot.notifier.isolation import isolated
+from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, DesiredMessage, bulk_key, digest, is_person
 from bot.outbox.outbox import MessageOutbox
-from core.models import Action, BulkCounts, Person
+from core.models import Action, BulkCounts
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -40,18 +41,13 @@ class BulkMessages:
         core: "CoreClient",
         outbox: MessageOutbox,
         access: ChannelAccess,
-        recipient: Callable[[str, str], Awaitable[Person | None]],
-        slack_user: Callable[[str], Awaitable[str]],
+        renderer: Renderer,
     ) -> None:
-        """`recipient` is who gets news in a direct message, by team and Slack user; None for nobody any more.
-
-        `slack_user` is the Slack user of a login; "" for nobody.
-        """
         self._core = core
         self._outbox = outbox
         self._access = access
-        self._recipient = recipient
-        self._slack_user = slack_user
+        self._recipient = renderer.recipient
+        self._slack_user = renderer.slack_user
         self._as_of: dict[str, int] = {}  # by bulk: the newest event that its message reflects
 
     async def of(

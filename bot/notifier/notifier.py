@@ -56,7 +56,7 @@ class Notifier:
         self.is_misled = asyncio.Event()
         """Set once core has another database than the messages are of: none of them changes any more."""
         self._renderer = Renderer(core, outbox, channels, clock_ms)
-        self._bulks = BulkMessages(core, outbox, channels, self._renderer.recipient, self._renderer.slack_user)
+        self._bulks = BulkMessages(core, outbox, channels, self._renderer)
         self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents)
         self._enforcer = ClearanceEnforcer(
             self._renderer, outbox, channels, self._documents, self._group_cards, self._bulks
@@ -189,7 +189,7 @@ class Notifier:
             grouper = await AlertGrouper.of(self._outbox, self._channels, self._clock, named)
             progress = [one.root_id for one in requests if is_bulk(one.root_id) and not one.reminds_at]
             desired = await isolated(self._bulks.read(progress, by_person=True), "", otherwise=[])
-            asking = self._asking(is_reminder=True)
+            asking = Asking(self._outbox, self._clock(), is_reminder=True)
             for request in requests:
                 document = documents.get(request.root_id)
                 if document is not None and request.reminds_at:
@@ -205,9 +205,6 @@ class Notifier:
             desired += await self._counts(asking)
             await self._outbox.commit_refresh(desired, requests, grouper.changes, asking.state)
             await self._render_groups(grouper)
-
-    def _asking(self, *, is_reminder: bool = False) -> Asking:
-        return Asking(self._outbox, self._clock(), is_reminder=is_reminder)
 
     async def _counts(self, asking: Asking) -> list[DesiredMessage]:
         """What counts the requests for those who are not asked about each, and shows them the worst."""
@@ -282,7 +279,7 @@ class Notifier:
         await self._read_again_what_is_stale(held)
         changes = FeedChanges.of(held.events)
         grouper = await AlertGrouper.of(self._outbox, self._channels, self._clock, changes.roots)
-        asking = self._asking()
+        asking = Asking(self._outbox, self._clock())
         desired: list[DesiredMessage] = []
         documents = [held.documents[root_id].document for root_id in changes.roots if root_id in held.documents]
         asking.told.update(told for document in documents for told in undone_by_others(document))
@@ -290,9 +287,8 @@ class Notifier:
         for document in documents:
             (awaited if changes.has_run_on(document) else others).append(document)
         for document in awaited:
-            desired += await isolated(
-                self._of_root(document, changes, grouper, asking, desired), document.id, otherwise=[]
-            )
+            work = self._of_root(document, changes, grouper, asking, desired)
+            desired += await isolated(work, document.id, otherwise=[])
         if awaited and changes.created_alerts:
             await self._outbox.upsert(*desired)  # many alerts may follow; the whole page is done again after a crash
             desired = []
@@ -301,9 +297,8 @@ class Notifier:
             if document.id in changes.deleted and document.deleted:
                 continue  # what Slack shows of it stays as it is
             await asyncio.sleep(0)  # clicks and what is to be sent come in between
-            desired += await isolated(
-                self._of_root(document, changes, grouper, asking, desired), document.id, otherwise=[]
-            )
+            work = self._of_root(document, changes, grouper, asking, desired)
+            desired += await isolated(work, document.id, otherwise=[])
         for root_id, read in held.documents.items():
             if root_id not in changes.roots:  # an alert that shares with a case the artifact on which something ran
                 desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])
@@ -311,8 +306,8 @@ class Notifier:
         for bulk, as_of in held.bulks.values():
             destinations = dict[str, None]()
             for document in documents:
-                work = self._bulk_destinations(document, bulk.id, changes)
-                destinations |= dict.fromkeys(await isolated(work, document.id, otherwise=[]))
+                found = self._bulk_destinations(document, bulk.id, changes)
+                destinations |= dict.fromkeys(await isolated(found, document.id, otherwise=[]))
             has_run = any(run.bulk == bulk.id and (run.id, one.id) in acted for one in documents for run in one.actions)
             messages = self._bulks.of(bulk, as_of, destinations, asking, has_run=has_run)
             desired += await isolated(messages, bulk.id, otherwise=[])
@@ -381,9 +376,8 @@ class Notifier:
         for action_id in action_ids:
             action, has_ended = timeline.action(action_id), action_id in changes.ended
             if action is not None:
-                desired += await isolated(
-                    self._renderer.action_messages(action, timeline, asking, has_ended=has_ended), root_id, otherwise=[]
-                )
+                work = self._renderer.action_messages(action, timeline, asking, has_ended=has_ended)
+                desired += await isolated(work, root_id, otherwise=[])
         if root_id in changes.changed:
             desired += await self._others(timeline, {message.key for message in desired})
         return desired
