@@ -88,23 +88,23 @@ class Subject:
 
     @staticmethod
     def case(case: Case) -> "Subject":
-        return _with_levels_of(case, Subject("case", case.id, case.title, RED, RED))
+        return _part_of(case, "case", case.id, case.title)
 
     @staticmethod
     def task(task: Task, case: Case) -> "Subject":
         """A task has TLP and PAP of its case."""
-        return _with_levels_of(case, Subject("case_task", task.id, task.title, RED, RED))
+        return _part_of(case, "case_task", task.id, task.title)
 
     @staticmethod
     def log(log: Log, case: Case) -> "Subject":
         """A task log, with TLP and PAP of its case; its title is its first line."""
-        return _with_levels_of(case, Subject("case_task_log", log.id, log.message.partition("\n")[0], RED, RED))
+        return _part_of(case, "case_task_log", log.id, log.message.partition("\n")[0])
 
     @staticmethod
     def artifact(artifact: Artifact, case: Case) -> "Subject":
         """An artifact of a case: it has its own TLP and the PAP of the case."""
-        own = Subject("case_artifact", artifact.id, artifact_title(artifact), artifact.tlp)
-        return replace(_with_levels_of(case, own), tlp=artifact.tlp, parent_tlp=case.tlp, parent_title=case.title)
+        own = _part_of(case, "case_artifact", artifact.id, artifact_title(artifact))
+        return replace(own, tlp=artifact.tlp, parent_tlp=case.tlp, parent_title=case.title)
 
     def _of_alert(self, artifact: Artifact) -> "Subject":
         """An artifact of this alert: withheld where the alert is, with the alert's hidden artifacts masked in it."""
@@ -184,10 +184,11 @@ def artifact_title(artifact: Artifact) -> str:
     return f"{artifact.data_type} {defang(artifact.label, artifact.data_type)}"
 
 
-def _with_levels_of(case: Case, subject: Subject) -> Subject:
+def _part_of(case: Case, kind: Kind, id: str, title: str) -> Subject:
+    """A case, or what is in it, with TLP, PAP and severity of the case."""
     at, is_closed = case.end_date or case.updated_at or 0, case.status in ("Resolved", "Duplicate")
     closed = Closing("Case", at, case.summary or "") if is_closed else None
-    return replace(subject, tlp=case.tlp, pap=case.pap, severity=case.severity, root_id=case.id, closed=closed)
+    return Subject(kind, id, title, case.tlp, case.pap, case.severity, root_id=case.id, closed=closed)
 
 
 @dataclass(frozen=True)
