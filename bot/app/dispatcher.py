@@ -498,11 +498,9 @@ def _as_acknowledgement(interaction: Interaction, message: Message) -> Json | No
 
 def _late_view(result: Json | None, submitted: Mapping[str, Any]) -> Mapping[str, Any]:
     """The view that shows a submission's result once it is too late to acknowledge with it."""
-    if not result:
-        return modals.notice("Done", "It is done.")
+    result = result or {}
     if result.get("response_action") == "errors":
         labels = modals.labels(submitted)
         problems = [f"{labels.get(block, '')}: {text}".removeprefix(": ") for block, text in result["errors"].items()]
         return modals.notice("Not done", *(notices.error(text).text for text in problems))
-    view: Mapping[str, Any] = result.get("view") or modals.notice("Done", "It is done.")
-    return view
+    return mapping(result.get("view")) or modals.notice("Done", "It is done.")

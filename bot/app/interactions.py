@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from bot.block_kit.ids import family
 from bot.features.base import Entry
 from bot.features.payload import clicked_element
-from bot.features.registry import EVENTS, SHORTCUTS, VIEWS, action_for, command_for, options_for
+from bot.features.registry import ACTIONS, EVENTS, OPTIONS, SHORTCUTS, VIEWS, command_for
 from core.common.decoding import mapping
 
 InteractionType = Literal["command", "action", "options", "view", "shortcut", "event"]
@@ -82,9 +83,9 @@ def entry_of(interaction: Interaction) -> tuple[Entry | None, str]:
     if interaction.type == "command":
         return command_for(_text(body, "text"))
     if interaction.type == "action":
-        return action_for(_text(clicked_element(body), "action_id")), ""
+        return ACTIONS.get(family(_text(clicked_element(body), "action_id"))), ""
     if interaction.type == "options":
-        return options_for(_text(body, "action_id")), ""
+        return OPTIONS.get(family(_text(body, "action_id"))), ""
     if interaction.type == "view":
         return VIEWS.get(_text(body, "view", "callback_id")), ""
     if interaction.type == "shortcut":

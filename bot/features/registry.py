@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
-from bot.block_kit import ids
 from bot.features import audit, help, templates
 from bot.features.alert_groups import handlers as alert_groups
 from bot.features.alerts import assign, close, details, find, overflow
@@ -77,13 +76,3 @@ def command_for(text: str) -> tuple[Entry, str]:
     if not command.entry.is_public and command.usage_error(command.usage, rest, ""):
         return help.MISTYPED, normalized
     return command.entry, rest
-
-
-def action_for(action_id: str) -> Entry | None:
-    """The entry for a click; None if no release ever had this action id."""
-    return ACTIONS.get(ids.family(action_id))
-
-
-def options_for(action_id: str) -> Entry | None:
-    """The entry for a menu that asks for its options."""
-    return OPTIONS.get(ids.family(action_id))
