@@ -13,7 +13,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -303,23 +303,20 @@ async def _open_both(args: argparse.Namespace) -> AsyncIterator[core_cli.OpenDat
     from core.common.clock import now_ms
 
     location, settings = core_cli.settings_with_database(args).core.database, _bot_settings(args)
-    database = _open_database(location, core_cli.opening())
-    try:
+    async with AsyncExitStack() as stack:
+        database = _open_database(location, core_cli.opening())
+        stack.push_async_callback(database.close)
         stores = open_stores(location, core_cli.opening(), shared=database)
-        try:
-            async with aiohttp.ClientSession() as session:
-                token = settings.slack.bot_token
-                slack = web_client(token, settings.slack, session) if token else None
+        stack.push_async_callback(stores.close)
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        token = settings.slack.bot_token
+        slack = web_client(token, settings.slack, session) if token else None
 
-                async def prune(ask_core: core_cli.AskCore, is_dry_run: bool) -> Mapping[str, int]:
-                    retention = Retention(stores, now_ms, settings.retention.message_days, ask_core)
-                    return await (retention.preview() if is_dry_run else retention.prune())
+        async def prune(ask_core: core_cli.AskCore, is_dry_run: bool) -> Mapping[str, int]:
+            retention = Retention(stores, now_ms, settings.retention.message_days, ask_core)
+            return await (retention.preview() if is_dry_run else retention.prune())
 
-                yield core_cli.OpenDatabase(database, Erasure(stores, slack), prune)
-        finally:
-            await stores.close()
-    finally:
-        await database.close()
+        yield core_cli.OpenDatabase(database, Erasure(stores, slack), prune)
 
 
 # --- setup ----------------------------------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
+from operator import methodcaller
 
 from bot.outbox import state
 from bot.outbox.store import Stores
 from core.common.clock import DAY_MS, Clock
-from core.common.database import Params, Reads, Row, Transaction
+from core.common.database import Reads, Row, Transaction
 from core.common.database.shrinking import shrink
 from core.common.errors import ResponderBotError
 from core.models import ClosedObjects
@@ -111,7 +111,7 @@ class Retention:
         for table, key, rows, keep_ms in _SHORT_LIVED:
             some = f"SELECT {key} FROM {table} WHERE {rows} LIMIT :limit"
             sql = f"DELETE FROM {table} WHERE ({key}) IN ({some})"
-            work = partial(_run, sql, {"before": now - keep_ms, "limit": AT_ONCE})
+            work = methodcaller("run", sql, {"before": now - keep_ms, "limit": AT_ONCE})
             store, deleted = self._stores.inbox if table == "inbox" else self._store, AT_ONCE
             while deleted == AT_ONCE:
                 deleted = await store.transaction(work)
@@ -204,7 +204,3 @@ class Retention:
             left = left[done:]
             await asyncio.sleep(self._pause_s)
         return counts
-
-
-def _run(sql: str, values: Params, tx: Transaction) -> int:
-    return tx.run(sql, values)
