@@ -17,7 +17,7 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from bot.app import Bot
 from bot.app.transports import web_client
 from bot.doctor import other_app, scopes_check
-from bot.outbox.errors import SLACK_FAILURES, classify
+from bot.outbox.errors import SLACK_FAILURES, classify, headers_of
 from bot.settings import BotSettings, SlackSection, bot_settings
 from core.app import Core
 from core.client import CoreClient
@@ -170,8 +170,7 @@ class Setup:
             raise _wrong("That is not the bot's token, which begins with xoxb-; copy it from OAuth & Permissions.")
         answer = await self._slack("auth.test", "copy it again from OAuth & Permissions", text)
         self._bot = {name: answer[name] for name in ("bot_id", "team_id", "user")}
-        headers = {str(name).lower(): value for name, value in answer.headers.items()}
-        scopes = scopes_check(headers.get("x-oauth-scopes"), self._manifest)
+        scopes = scopes_check(headers_of(answer).get("x-oauth-scopes"), self._manifest)
         if not scopes.ok:
             raise _wrong(f"The app has not the scopes of the manifest ({scopes.message}).")
         self._section = self._section.model_copy(update={"bot_token": text})

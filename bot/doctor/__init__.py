@@ -15,7 +15,7 @@ from bot.app.transports import EVENTS_PATH, web_client
 from bot.doctor import examples
 from bot.features.base import Check
 from bot.features.help import core_checks
-from bot.outbox.errors import SLACK_FAILURES, classify, classify_connection, classify_upload
+from bot.outbox.errors import SLACK_FAILURES, classify, classify_connection, classify_upload, headers_of
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
@@ -112,7 +112,7 @@ async def _token_checks(
         response = await slack.auth_test()
     except SLACK_FAILURES as error:
         return [Check("token", False, classify(error, "").message)], "", "", ""
-    headers = {str(name).lower(): str(value) for name, value in dict(response.headers).items()}
+    headers = headers_of(response)
     results = [Check("token", True, f"{response.get('user')} in {response.get('team')}")]
     results.append(scopes_check(headers.get("x-oauth-scopes"), manifest))
     results.append(_clock_check(headers.get("date"), clock_ms()))

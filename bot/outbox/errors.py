@@ -128,12 +128,14 @@ def _sentence(code: str, channel: str, body: dict[str, Any]) -> str:
     return f"Slack refuses {f'messages to {channel}' if channel else 'what the bot asks'} ({code})."
 
 
-def _retry_after_s(response: Any) -> float:
+def headers_of(response: Any) -> dict[str, str]:
+    """The headers of Slack's answer, by their names in lower case."""
     headers = getattr(response, "headers", None) or {}
-    for name, value in dict(headers).items():
-        if str(name).lower() == "retry-after":
-            try:
-                return max(1.0, float(value))
-            except ValueError:
-                break
-    return 30.0  # what Slack advises where the header is missing
+    return {str(name).lower(): str(value) for name, value in headers.items()}
+
+
+def _retry_after_s(response: Any) -> float:
+    try:
+        return max(1.0, float(headers_of(response).get("retry-after", "")))
+    except ValueError:
+        return 30.0  # what Slack advises where the header is missing
