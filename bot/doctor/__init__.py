@@ -15,6 +15,7 @@ from bot.app.transports import EVENTS_PATH, web_client
 from bot.doctor import examples
 from bot.features.base import Check
 from bot.features.help import core_checks
+from bot.identity import Identity
 from bot.outbox.errors import SLACK_FAILURES, classify, classify_connection, classify_upload, headers_of
 from bot.settings import BotSettings
 from core.client import CoreClient
@@ -70,7 +71,8 @@ async def checks(
         channels = Channels(settings.channel, slack)
         results += await channels.checks()
         if settings.bot.core_api_key:
-            clearance_of = _known_to_core(core) if key.ok else None
+            identity = Identity(core, slack, clock_ms, link_by_email=False)
+            clearance_of = _known_to_core(identity) if key.ok else None
         results += await _people_checks(channels, slack, team, bot_user_id, clearance_of)
         known = {check.name for check in results}
         return [*results, *(check for check in running if check.name not in known)]
@@ -235,14 +237,10 @@ async def _people_checks(
     return checks
 
 
-def _known_to_core(core: CoreClient) -> ClearanceOf:
+def _known_to_core(identity: Identity) -> ClearanceOf:
     async def clearance_of(team: str, user: str) -> int | None:
-        try:
-            return (await core.person_by_slack(team, user)).clearance
-        except ResponderBotError as error:
-            if error.code == "not_found":
-                return None
-            raise
+        person = await identity.person(team, user)
+        return person.clearance if person is not None else None
 
     return clearance_of
 
