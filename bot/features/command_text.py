@@ -76,7 +76,8 @@ def wrong_usage(usage: str, rest: str, command: str) -> str:
         return extra and f"Nothing was done: `{verb}` doesn't take {extra[:100]!r}. Type `{right}` alone."
     usage = usage.partition(" [")[0]
     what, example = ("the run's id", usage.replace("~run", "~20")) if "~run" in usage else ("the id", usage)
-    find = f" `{command} find {typed}` finds it." if (typed := rest.strip()[:100]) and usage == f"{verb} ~id" else ""
+    how = "active" if verb == "release" else "find"  # what is in force there, with *Undo*
+    find = f" `{command} {how} {typed}` finds it." if (typed := rest.strip()[:100]) and usage == f"{verb} ~id" else ""
     return f"Which one? Type `{command} {verb}` and {what}, such as {command} {example.replace('~id', '~12')}.{find}"
 
 
@@ -137,7 +138,9 @@ def closest_match(word: str, known: Iterable[str]) -> str | None:
             if end - start <= MAX_TYPED:
                 table.setdefault(_fold("".join(parts[start:end])), name)
         table[_fold(name)] = name
-    close = difflib.get_close_matches(_fold(word), list(table), n=1, cutoff=0.7)
+    folded = _fold(word)
+    swapped = [key for key in table if sorted(key) == sorted(folded)]  # such as rnu, too short for difflib
+    close = swapped or difflib.get_close_matches(folded, list(table), n=1, cutoff=0.7)
     return table[close[0]] if close else None
 
 

@@ -82,6 +82,7 @@ def test_names_match_by_case_prefix_and_part() -> None:
 
 def test_closest_verb_is_found() -> None:
     assert closest_match("lsit", ["list", "run", "help"]) == "list"
+    assert closest_match("rnu", ["list", "run", "help"]) == "run"
     assert closest_match("zzz", ["list"]) is None
 
 
