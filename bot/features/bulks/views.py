@@ -131,7 +131,7 @@ def more_time_denied(listed: Listed) -> list[str]:
     found = dict[str, list[_Run]]()
     for run, view in listed:
         found.setdefault(runs.more_time_denied(run, view), []).append((run, view))
-    return [_with(f"• {runs.distinct_targets(on)}", said) for said, on in found.items() if said]
+    return [questions.with_said(f"• {runs.distinct_targets(on)}", said) for said, on in found.items() if said]
 
 
 def show_each(bulk: BulkCounts, button: ButtonIds, of: str = "") -> dict[str, Any]:
@@ -198,7 +198,7 @@ def in_force_rows(in_force: Listed, measures: Sequence[Measure], own: Container[
             on, root_id = undo_state.targets(one, view), view.subject.root_id
             ends += [undo_state.ended(run, on, root_id, login) for run_id, run in others if run_id not in own]
         line = f"{_target_line(action, view, REVIEW_TARGETS)} · {undo_state.in_force(action, view)}"
-        rows[action.id] = _with(line, *ends)
+        rows[action.id] = questions.with_said(line, *ends)
     return rows
 
 
@@ -222,7 +222,8 @@ def extend_all_view(
     said, endless = [runs.waiting_end(*one).strip() for one in timed], [one for one in in_force if one not in timed]
     of_all, rows = _said_of_all(said), in_force_rows(timed, (), (), "").values()
     left_out = f"Left out: {runs.distinct_targets(endless)}, which only *Undo* ends." if endless else ""
-    lines = [*(_with(row, "" if of_all else own) for row, own in zip(rows, said, strict=True)), of_all, left_out]
+    below = [""] * len(timed) if of_all else said
+    lines = [*map(questions.with_said, rows, below), of_all, left_out]
     about = _in_force_lines("Extend", bulk, timed, filter(None, lines))
     shown = undos.longer_view("Extend all", about, [action for action, _ in timed], policy, now_ms, able)
     metadata = json.dumps({"id": bulk.id, "runs": [action.id for action, _ in timed]})
@@ -324,7 +325,8 @@ def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | Non
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
     keep = f"keep {_name(bulk)} on {count(len(ends), 'target')} {undo_state.longer(extension)}"
     if extension.outcome is None:
-        happened = [approvals.closed_among([one[:2] for one in seen], is_on_phone=True), _denied_by(ends)]
+        before = [(run, view, end.denials) for run, view, end in ends]
+        happened = [approvals.closed_among([one[:2] for one in seen], is_on_phone=True), _denied_by(before)]
         asked = f"{approvals.level(_severity(bulk, seen))}: {keep}? {_on([one[:2] for one in ends])}"
         what = " ".join(filter(None, map(str.strip, [*happened, asked])))
         said = context(undo_state.needed([one[2] for one in ends]))
@@ -350,12 +352,12 @@ def _later_decisions(ends: Sequence[_End]) -> list[str]:
     return [f"{by}: {_on(on)}{why}." for (by, why), on in found.items()]
 
 
-def _denied_by(ends: Sequence[_End]) -> str:
-    """Who denied more time before that is asked for again, and on which unless on all; mrkdwn."""
-    denied = [one for one in ends if one[2].denials]
-    by = people(one.ended_by or "" for *_, end in denied for one in end.denials)
-    which = f" ({_on([one[:2] for one in denied])})" if len(denied) < len(ends) else ""
-    return f"Denied before by {by}{which}." if denied else ""
+def _denied_by(asked: Sequence[tuple[Action, RedactedView, Sequence[Action | Extension]]]) -> str:
+    """Who denied before what is asked for again, and on which unless on all; mrkdwn."""
+    denied = [one for one in asked if one[2]]
+    by = people(one.ended_by or "" for *_, before in denied for one in before)
+    which = f" ({_on([one[:2] for one in denied])})" if len(denied) < len(asked) else ""
+    return f"Denied before by {by}{which}. " if denied else ""
 
 
 def _later_rows(ends: Sequence[_End], seen: Sequence[_End]) -> list[str]:
@@ -372,7 +374,7 @@ def _later_rows(ends: Sequence[_End], seen: Sequence[_End]) -> list[str]:
         then = f"; then *{undo_state.until(end.at, end.asked_at)}*" if is_asked else ""
         now = f" · now it {undo_state.ends(run)}" if undo_state.is_in_force(run) else undo_state.summary(run, view)
         line = f"{_target_line(run, view, REVIEW_TARGETS)}{now}{then}"
-        rows.append(_with(line, approvals.closed(view, end.asked_at), denied))
+        rows.append(questions.with_said(line, approvals.closed(view, end.asked_at), denied))
     return rows
 
 
@@ -385,11 +387,12 @@ def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> st
     """What a locked phone shows of a bulk that waits for approval."""
     on = runs.distinct_targets(waiting, bulk.awaiting) if waiting else ""
     closed = approvals.closed_among(waiting, is_on_phone=True)
+    before = _denied_by([(*one, [one[0].denied_before] if one[0].denied_before else []) for one in waiting])
     if is_own:
         return clip(f"{closed}Waits for approval: {_name(bulk)} on {_asked(bulk, on)}", MESSAGE_TEXT_LIMIT)
     deed = f"{_name(bulk)} on {count(bulk.awaiting, 'target')}{undo_state.lasts(bulk.undo_after_minutes)}"
     asks = f"{approvals.level(_severity(bulk, waiting))}: {deed}? {f'{on}, asked' if on else 'Asked'}"
-    return clip(f"{closed}{asks} by {person_name(bulk.created_by)}", MESSAGE_TEXT_LIMIT)
+    return clip(f"{closed}{before}{asks} by {person_name(bulk.created_by)}", MESSAGE_TEXT_LIMIT)
 
 
 def _asked(bulk: BulkCounts, on: str = "", seen: Listed = ()) -> str:
@@ -616,12 +619,7 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End]) ->
 
 
 def _row(action: Action, view: RedactedView, most: int, *already: str) -> str:
-    return _with(_target_line(action, view, most), approvals.happened(action, view), *already)
-
-
-def _with(row: str, *said: str) -> str:
-    """A row, with what is said of it alone indented below it."""
-    return "\n    ↳ ".join([row, *(line for text in said for line in text.splitlines())])
+    return questions.with_said(_target_line(action, view, most), approvals.happened(action, view), *already)
 
 
 def _target_line(action: Action | None, view: RedactedView, most: int) -> str:
@@ -687,4 +685,4 @@ def _line(shown: ShownTarget) -> str:
         why = runs.result_text(action, view) if target.outcome in ("failed", "denied") else ""
         now = f"{undo_state.summary(action, view)}{runs.waiting_end(action, view)}"
         state = f"{runs.state(action, view)}{f': {why}' if why else ''}{now}"
-    return _with(*f"{_target_line(action, view, runs.MAX_TARGETS)} · {state}".splitlines())
+    return questions.with_said(*f"{_target_line(action, view, runs.MAX_TARGETS)} · {state}".splitlines())

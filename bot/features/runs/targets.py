@@ -264,11 +264,14 @@ async def stays(
 async def _denied_before(
     context: Context, acted_on: Mapping[str, Sequence[TargetArtifact]], responder: OfferedResponder
 ) -> Sequence[Action]:
-    """The newest run of the responder on one of these, for the same object, that somebody denied."""
-    if responder.policy is None or not responder.policy.approval or len(acted_on) > 1:
+    """For each object the newest run of the responder on one of these that somebody denied."""
+    if responder.policy is None or not responder.policy.approval:
         return []
-    query = {"_and": [{"responderName": responder.name}, {"outcome": "denied"}, {"objectId": next(iter(acted_on), "")}]}
-    return _acting_on(acted_on, await context.core.search(Action, SEARCH, query, "0-10", ["-startDate"]))[:1]
+    objects = {"_in": {"_field": "objectId", "_values": [*acted_on]}}
+    query = {"_and": [{"responderName": responder.name}, {"outcome": "denied"}, objects]}
+    found = await context.core.search(Action, SEARCH, query, f"0-{10 * len(acted_on)}", ["-startDate"])
+    of = {one: [action for action in found if action.object_id == one] for one in acted_on}
+    return [denied for one, on in acted_on.items() for denied in _acting_on({one: on}, of[one])[:1]]
 
 
 def on_so_many(visible: int, total: int) -> str:

@@ -1,7 +1,8 @@
 """Questions before something runs: confirmation, and what to do if it already runs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Literal
 
 from bot.block_kit import ids, names
@@ -94,8 +95,10 @@ def on_each(responder: OfferedResponder, each: OnEach, fields: Sequence[Block] =
     policy = responder.policy or Policy()
     blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{each.on}*"), *policy_words(policy), *fields]
     if each.ready:
-        blocks += listed(f"*Runs on {count(len(each.ready), 'target')}*", each.ready)
-        blocks += in_force_lines(each.in_force, responder, each.ready[0][0]) or nothing_known(responder)
+        denied = {one.object_id: one for one in each.in_force if isinstance(one, Action) and one.outcome == "denied"}
+        others = [one for one in each.in_force if one not in denied.values()]
+        blocks += listed(f"*Runs on {count(len(each.ready), 'target')}*", each.ready, denied=denied)
+        blocks += in_force_lines(others, responder, each.ready[0][0]) or nothing_known(responder)
     if each.refused:
         head = f"*Will be refused on {count(len(each.refused), 'target')}*"
         blocks.append(section(why_refused(head, each.refused)))
@@ -286,10 +289,21 @@ def ambiguous_name(typed: str, responders: list[OfferedResponder], subject: Subj
     return Message(asks, (section("\n".join([asks, *first_of(lines, 10)])),))
 
 
-def listed(head: str, each: Named, most: int = 0) -> list[Block]:
-    """The most severe first; all of them where somebody decides by them, else the first `most`."""
-    worst_first = sorted(each, key=lambda one: -one[0].subject.severity)
-    return sections([head, *first_of([target_line(*one) for one in worst_first], most or len(each))])
+def listed(head: str, each: Named, most: int = 0, denied: Mapping[str, Action] = MappingProxyType({})) -> list[Block]:
+    """The most severe first; all of them where somebody decides by them, else the first `most`.
+
+    Below an object (by id) the run on it that was `denied` before.
+    """
+    lines = list[str]()
+    for view, acts_on_ in sorted(each, key=lambda one: -one[0].subject.severity):
+        before = denied.get(view.subject.id)
+        lines.append(with_said(target_line(view, acts_on_), runs.denied_line(before, view) if before else ""))
+    return sections([head, *first_of(lines, most or len(each))])
+
+
+def with_said(row: str, *said: str) -> str:
+    """A row, with what is said of it alone indented below it."""
+    return "\n    ↳ ".join([row, *(line for text in said for line in text.splitlines())])
 
 
 def target_line(view: RedactedView, acts_on: str) -> str:

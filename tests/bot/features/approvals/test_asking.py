@@ -272,6 +272,21 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         again = await env["anna"].sees(modal("How long", "🚫 *Denied before by ben, <!date^", "the &lt;owner&gt;."))
         await env["anna"].submits(again)
         assert await env["lea"].sees(on_phone("Denied before by ben. HIGH: Isolate on ip 203"))
+        other = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "198.51.100.9"}])
+        (waits, _) = await env.client.actions("alert", alert.id)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("lea").deny(waits.id, "known <noise>")
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id} {other.id}")
+        form = await env["anna"].sees(modal("*Runs on 2 targets*"))
+        was_denied = f"for HIGH {alert.title} ({alert.id})\\n    ↳ 🚫 *Denied before by lea, <!date^"
+        await env["anna"].submits(form)
+        asks = "Denied before by lea (ip 203[.]0[.]113[.]7). HIGH: Isolate on 2 targets for 1 hour? ip "
+        assert (await env["ben"].sees(on_phone("Isolate on 2 targets"))).startswith(asks)
+        request = await env["ben"].sees(direct_message("*Isolate* on 2 targets"))
+        await env["ben"].presses("Review", request)
+        for shown in (form, request, await env["ben"].sees(modal("asks for it on 2 targets"))):
+            assert "known &lt;noise&gt;" in text_of(shown).partition(was_denied)[2].partition("\\n•")[0]
+            assert text_of(shown).count("🚫") == 1
         two = [{"dataType": "ip", "data": f"198.51.100.{number}"} for number in (7, 8)]
         several = await env.create_alert(sourceRef="several", artifacts=two)
         body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": several.id}
