@@ -470,13 +470,21 @@ def _result(bulk: BulkCounts, named: Listed = (), *, is_on_phone: bool) -> str:
 
 
 def _until(bulk: BulkCounts, named: Listed) -> str:
-    """` until 14:30`, or when the first and the last of them end, and which of `named` the first are; mrkdwn."""
+    """` until 14:30`, or where that differs, until when which of `named` are; mrkdwn."""
     first, last = bulk.first_release_at or 0, bulk.release_at or 0
     timed = [(undo.at, one) for one in named if (undo := one[0].undo) and undo.status == "available" and undo.at]
-    on = runs.distinct_targets([one for at, one in timed if at - first < MINUTE_MS])
     if last - first < MINUTE_MS:
-        return f" until {slack_date(last)}{f' ({on})' if on and bulk.endless else ''}"
-    return f" ({on or 'the first'} until {slack_date(first)}, the last until {slack_date(last)})"
+        on = runs.distinct_targets([one for _, one in timed]) if bulk.endless else ""
+        return f" until {slack_date(last)}{f' ({on})' if on else ''}"
+    ends = dict[int, list[_Run]]()
+    for at, one in sorted(timed, key=lambda of: of[0]):
+        ends.setdefault(next((end for end in ends if at - end < MINUTE_MS), at), []).append(one)
+    said = [f"{runs.distinct_targets(on)} until {slack_date(at)}" for at, on in ends.items()][: runs.MAX_TARGETS]
+    said = said if len("".join(said)) <= SAID_LIMIT else []
+    if (left := bulk.timed - sum(map(len, [*ends.values()][: len(said)]))) > 0:
+        more = f"{left} more " if said else ""
+        said.append(f"{more}ending between {slack_date(first)} and {slack_date(last)}")
+    return f" ({'; '.join(said)})"
 
 
 # --- each of its objects --------------------------------------------------------------------------------------------
@@ -497,7 +505,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, *,
     First what was refused or failed.
     """
     ordered = sorted(shown, key=lambda target: _urgency(target.target))
-    blocks: list[Block] = [section(head(bulk))]
+    blocks: list[Block] = [section(head(bulk, is_on_phone=True))]  # each says itself until when
     lines: list[str] = []
     for target in ordered[start : start + PAGE]:
         undo_buttons = undos.buttons(target.action, target.view, button) if target.action is not None else []

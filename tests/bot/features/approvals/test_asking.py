@@ -760,9 +760,13 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
                 assert asked.undo.extension is not None
                 await bot.as_user("ben").approve(one, extension_id=asked.undo.extension.id)
         first = f"3 in force (ip 203[.]0[.]113[.]1 until <!date^{undo.at // 1000}^"
-        in_force = first, f", the last until <!date^{later // 1000}^"
+        in_force = first, f"; ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2 until <!date^{later // 1000}^"
         for message in (message_in(SOC, *in_force), direct_message(*in_force, "1 in force with no end")):
             told = await env["anna"].sees(message)
+        await env["anna"].presses("Show each", told)
+        each = await env["anna"].sees(modal("3 in force, 1 in force with no end"))
+        assert "until" not in text_of(each).partition("•")[0]  # of the rows, the first isn't what ends first
+        await env["anna"].close(each["id"])
         form = await env["anna"].confirms("Extend all", told, longer="+15 minutes")
         assert "How much longer, each from its own end" in text_of(form)
         assert f'"last: <!date^{later // 1000 + 15 * 60}^' in text_of(form)
