@@ -155,12 +155,18 @@ def changed(has_changed: bool) -> list[Block]:
 
 def reminded(text: str, blocks: Sequence[Block]) -> Message:
     """The same request once more, at half of the time."""
-    return Message(clip(f"{HALF} {text}", MESSAGE_TEXT_LIMIT), (section(f"⏰ *{HALF}*"), *blocks))
+    return Message(_at_half(text), (section(f"⏰ *{HALF}*"), *blocks))
 
 
 def reminder(on: str, who: str) -> Message:
     """Tells in a thread those who get no direct message that half of the time is over; `on` is what waits."""
-    return Message(clip(f"{HALF} {on}", MESSAGE_TEXT_LIMIT), (section(f"{who} ⏰ {HALF}".strip()),))
+    return Message(_at_half(on), (section(f"{who} ⏰ {HALF}".strip()),))
+
+
+def _at_half(asks: str) -> str:
+    """What a phone shows of it: first the question, as at first, and behind that how much time is left."""
+    question, mark, more = asks.partition("? ")
+    return clip(f"{question}{mark.strip()} {HALF} {more}".strip(), MESSAGE_TEXT_LIMIT)
 
 
 def counted(number: int, since: int, command: str, worst: str = "", shown: Sequence[Block] = ()) -> Message:

@@ -63,7 +63,8 @@ async def test_who_decides_reads_first_that_the_alert_was_closed_since_this_was_
         await env["ben"].open_home()
         await env["ben"].sees(app_home(CLOSED))
         clock.ahead_ms = 31 * MINUTE_MS
-        await env["ben"].sees(on_phone("Half of the time to decide is over. Alert closed by anna. HIGH: Isolate on"))
+        text = await env["ben"].sees(on_phone("? Half of the time to decide is over."))
+        assert text.startswith("Alert closed by anna. HIGH: Isolate on")
 
         await env.client.mark_alert_unread(alert.id)
 
