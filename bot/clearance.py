@@ -140,9 +140,10 @@ class Subject:
     def in_documents(documents: Sequence[Document], object_id: str) -> "Subject | None":
         """Likewise of one of several, a case and its alerts: its texts may repeat what any of the alerts has.
 
-        A case with more alerts than its document names goes by its number, since those aren't read.
+        A case goes by its number unless all of its alerts were read; its document doesn't name more than some.
         """
         found = next(filter(None, (Subject.in_document(one, object_id) for one in documents)), None)
+        alert_ids = {one.id for one in documents if one.alert is not None}
         of_alerts = (
             artifact.model_copy(update={"tlp": max(artifact.tlp, alert.tlp)})
             for alert in (one.alert for one in documents)
@@ -151,7 +152,9 @@ class Subject:
         )
         if found is None:
             return None
-        for case in (one.case for one in documents if one.case is not None and len(one.alert_ids) >= MOST_ALERTS):
+        for case, named in ((one.case, one.alert_ids) for one in documents):
+            if case is None or (len(named) < MOST_ALERTS and alert_ids.issuperset(named)):
+                continue
             number = f"case {case.case_id}"
             found = replace(found, title=number if found.id == case.id else found.title, parent_title=number)
         return replace(found, others=(*found.others, *of_alerts))

@@ -30,6 +30,7 @@ from core.models import (
     CaseTemplate,
     CaseTemplateInput,
     ClosedObjects,
+    Document,
     DocumentList,
     EventPage,
     Kind,
@@ -377,6 +378,15 @@ class CoreClient:
                 raise ResponderBotError("unavailable", "Core answers none of the documents that it is asked for.")
             yield answer
             remaining = [*answer.left, *remaining[len(asked) :]]
+
+    async def alerts_of(self, case: Document) -> list[Document]:
+        """The documents of the first alerts of a case, and of all on which something is in force; none of an alert."""
+        if not case.alert_ids:
+            return []
+        in_force = [measure.root_id for measure in await self.measures(case=case.id)]
+        pages = self.documents_in_pages([*case.alert_ids, *in_force])
+        found = [document async for page in pages for document in page.documents]
+        return [one for one in found if one.alert is not None and one.alert.case == case.id]
 
     async def health(self) -> dict[str, Any]:
         """`{"status", "parts"}`, also if core is down."""

@@ -76,15 +76,6 @@ def as_alert(context: Context, subject: Subject, document: Document) -> Alert:
     raise ResponderBotError("not_found", f"{subject.id} is no alert, it is a {what}: {shows}.")
 
 
-async def alerts_of(core: CoreClient, document: Document) -> list[Document]:
-    """The documents of the first alerts of a case, and of all on which something is in force; none for an alert."""
-    if document.case is None:
-        return []
-    in_force = [measure.root_id for measure in await core.measures(case=document.id)]
-    found = await documents(core, [*document.alert_ids, *in_force])
-    return [one for one in found if one.alert is not None and one.alert.case == document.id]
-
-
 async def _merged(core: CoreClient, document: Document, object_id: str) -> Subject | None:
     """The observable that has another id by now; None if there is none, such as for the id of an action."""
     try:

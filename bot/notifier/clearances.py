@@ -132,8 +132,13 @@ class ClearanceEnforcer:
 
 
 def _is_current(message: MessageRecord, timeline: Timeline, clearance: int) -> bool:
-    """Whether the message withholds just what it must; what asks for a decision says too what became of its alert."""
+    """Whether the message withholds just what it must.
+
+    What asks for a decision says too what became of its alert, and the card of a case what its alerts hide.
+    """
     kind, action_id = message.key.split(":")[:2]
+    if kind == "case":
+        return False
     action = timeline.action(action_id) if kind in ("approval", "extension", "ask") else None
     if action is not None and (runs.awaits_approval(action) or undo_state.later_end(action) is not None):
         return False

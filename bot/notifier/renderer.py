@@ -135,9 +135,11 @@ class Renderer:
         if case is None:
             return []
         timeline.threads = timeline.threads or [Thread(c, case_key(case.id, c)) for c in self._routed(case)]
-        tasks = await self._core.tasks_of(case.id, MOST_COUNTED + 1) if timeline.threads else []
-        subject = Subject.in_document(document, case.id) or Subject.case(case)
-        render, desired = partial(case_card, case, document, tasks), []
+        if not timeline.threads:
+            return []
+        tasks, alerts = await self._core.tasks_of(case.id, MOST_COUNTED + 1), await self._core.alerts_of(document)
+        subject = Subject.in_documents([document, *alerts], case.id) or Subject.case(case)
+        render, desired = partial(case_card, case, document, tasks, alerts), list[DesiredMessage]()
         for thread in {thread.channel: thread for thread in reversed(timeline.threads)}.values():
             key = case_key(case.id, thread.channel)
             card = await self.message(key, self._view(subject, thread.channel), thread.channel, render)

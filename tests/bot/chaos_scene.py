@@ -446,7 +446,8 @@ async def truth(scene: Scene) -> Truth:
             task = await scene.core("lea", CoreClient.task, scene.tasks[case.id])
             (document,) = (await scene.core("lea", CoreClient.documents, [case.id])).documents
             tasks = await scene.core("lea", CoreClient.tasks_of, case.id, MOST_COUNTED + 1)
-            messages.append(case_card(case, document, tasks, **AS_SHOWN))
+            alerts = await scene.core("lea", CoreClient.alerts_of, document)
+            messages.append(case_card(case, document, tasks, alerts, **AS_SHOWN))
             subjects = {case.id: Subject.case(case), task.id: Subject.task(task, case)}
             with_subjects += [(one, subjects[one.object_id]) for one in actions if one.object_id in subjects]
             logs = [Log.model_validate(log) for log in kept(scene.installed, "case_task_log", task.id)]

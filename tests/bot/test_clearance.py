@@ -124,11 +124,11 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     texts += [
         dump(close.close_view(Document(id=alert.id, alert=alert, actions=actions), view)) if view.is_open else "",
         *close.left_open(Document(id=alert.id, alert=alert, actions=[*map(in_force, actions)]), clearance),
-        dump(case_card(*as_case(alert, actions if view.shows_reports else []), clearance=clearance, button=button)),
+        dump(case_card(*as_case(alert, actions if view.shows_reports else []), [], clearance=clearance, button=button)),
     ]
     case, document, tasks = as_case(alert, [])
     bare, of_alert = document.model_copy(update={"artifacts": []}), [make.document(alert, *actions)]
-    texts.append(dump(case_card(case, bare, tasks, clearance=clearance, button=button, alerts=of_alert)))
+    texts.append(dump(case_card(case, bare, tasks, of_alert, clearance=clearance, button=button, is_posted=False)))
     texts += [
         dump(home.run_list("Failed", told, person, button=button)),
         dump(home.pending(told, told, person, button=button)),

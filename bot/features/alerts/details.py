@@ -28,8 +28,8 @@ async def show(context: Context, object_id: str, start: int = 0, channel: str = 
     subjects.require_visible(context, subject)
     if case is not None:
         tasks = await context.core.tasks_of(case.id, MOST_COUNTED + 1)
-        alerts = await subjects.alerts_of(context.core, document)
-        render = partial(case_card, case, document, tasks, clearance=clearance, alerts=alerts)
+        alerts = await context.core.alerts_of(document)
+        render = partial(case_card, case, document, tasks, alerts, clearance=clearance, is_posted=False)
     else:
         alert = subjects.as_alert(context, subject, document)
         note = note or f"`{context.services.command} list {alert.id}` shows what can run on it."

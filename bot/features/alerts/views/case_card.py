@@ -21,7 +21,7 @@ from bot.features.alerts.views.card import DATA_LIMIT, MESSAGE_LIMIT, run_lines
 from bot.features.runs.views import runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count, some_of
-from core.models import OBJECT_TYPES, SEVERITY_NAMES, TLP_NAMES, Action, Case, Document, Task
+from core.models import OBJECT_TYPES, TLP_NAMES, Action, Case, Document, Task
 
 MAX_TASKS = 8
 MOST_COUNTED = 100  # tasks
@@ -34,17 +34,18 @@ def case_card(
     case: Case,
     document: Document,
     tasks: Sequence[Task],
+    alerts: Sequence[Document],
     *,
     clearance: int,
     button: ButtonIds,
-    alerts: Sequence[Document] | None = None,
+    is_posted: bool = True,
 ) -> Message:
     """The card as this clearance may see it, kept current in the thread of the alert that it was made from.
 
-    `tasks` are the first MOST_COUNTED, and one more if there are more. With its `alerts` it is for one person, at one
-    moment, and has all of the runs on these.
+    `tasks` are the first MOST_COUNTED, and one more if there are more. One that isn't posted is for one person, at one
+    moment, and has all of the runs on its `alerts`.
     """
-    documents, is_posted = (document, *(alerts or ())), alerts is None
+    documents = (document, *alerts)
 
     def view_of(object_id: str) -> RedactedView:
         own = RedactedView(Subject.case(case), clearance)
@@ -52,40 +53,32 @@ def case_card(
         return replace(own, subject=subject) if subject is not None else own.of(object_id)
 
     view, counts = view_of(case.id), ChainMap(*(one.action_counts for one in documents))
-    found = {action.id: action for one in documents for action in one.actions if _is_shown(action, case, is_posted)}
+    found = {action.id: action for one in documents for action in one.actions if not is_posted or _is_now(action, one)}
     newest = runs.newest_first([one for one in found.values() if not view_of(one.object_id).is_secret])
     beside = sum(one.object_id != case.id for one in newest)
     total = max(counts.get(case.id, 0) + beside if is_posted else sum(counts.values()), len(newest))
-    has_title = not (is_posted and document.alert_ids)
-    title = f"Case {runs.of_root(view.subject, view)}" if has_title or not view.is_open else _in_thread(case)
-    push = clip(f"{title}: {_state(case, tasks, view)}", MESSAGE_TEXT_LIMIT)
+    push = clip(f"Case {runs.of_root(view.subject, view)}: {_state(case, tasks, view)}", MESSAGE_TEXT_LIMIT)
     if not view.is_open:
         return Message(push, (headline(view), context(runs.withheld_line(newest, total))))
-    head = headline(view)["text"]["text"] if has_title else f"{runs.sign(view)}*Case {case.case_id}*"
     policies = ChainMap(*(one.policies for one in documents))
     urgent, more = run_lines(newest, view_of, button, case.id, total=total, policies=policies)
-    blocks: list[Block] = [section(f"{head}\n{_state(case, tasks, view)}"), *urgent]
+    blocks: list[Block] = [section(f"{headline(view)['text']['text']}\n{_state(case, tasks, view)}"), *urgent]
     if tasks:
         blocks.append(section("\n".join(_task_lines(tasks, view))))
-    if has_title:  # those of an alert are on its card
+    if not (is_posted and document.alert_ids):  # those of an alert are on its card
         blocks += _observables(document, view, button)
     return Message(push, (*blocks, _facts(case, document, view), _controls(case, button, is_posted), *more))
 
 
-def _is_shown(action: Action, case: Case, is_posted: bool) -> bool:
-    """Of a run on a task or a log an event tells no more than once, and of one on an alert none: they aren't posted."""
-    on_case = action.object_id == case.id
-    is_now = runs.is_open(action) or undo_state.is_in_force(action)
-    return not is_posted or on_case or (is_now and action.object_type == OBJECT_TYPES["case_artifact"])
+def _is_now(action: Action, document: Document) -> bool:
+    """Whether a posted card has a run of this document, the case's or an alert's, where only what is in force counts.
 
-
-def _in_thread(case: Case) -> str:
-    """`HIGH case 12 (~30)`, beside the title on its alert's card.
-
-    What is hidden in an alert may come there later, which changes no card of its case: it would not be masked in a
-    title.
+    Of one on a task or a log an event tells no more than once.
     """
-    return f"{SEVERITY_NAMES[case.severity].upper()} case {case.case_id} ({case.id})"
+    on_artifact, is_in_force = action.object_type == OBJECT_TYPES["case_artifact"], undo_state.is_in_force(action)
+    if document.case is None:
+        return is_in_force
+    return action.object_id == document.id or (on_artifact and (is_in_force or runs.is_open(action)))
 
 
 def _state(case: Case, tasks: Sequence[Task], view: RedactedView) -> str:

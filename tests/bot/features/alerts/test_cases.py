@@ -4,7 +4,8 @@ from pathlib import Path
 
 from bot.clearance import MASK
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import app_home, labels_of, message_in, modal, reply_to, text_of
+from tests.bot.outbox.harness import until_read
+from tests.bot.people import app_home, labels_of, message_in, modal, reply_to, text_of, updated
 from tests.bot.running import SOC
 
 
@@ -14,8 +15,8 @@ async def test_a_case_has_a_card_in_its_alerts_thread_which_is_kept_current(env:
     await env["anna"].submits(await env["anna"].sees(modal("The case has its title")))
     of_case = await env["anna"].sees(reply_to(card, "open · owner anna"))
     case_id = (await env.client.alert(alert.id)).case or ""
-    assert of_case["text"] == f"HIGH case 1 ({case_id}): open · owner anna"
-    assert alert.title not in text_of(of_case)  # which may name what is hidden in the alert
+    assert of_case["text"] == f"Case HIGH {alert.title} ({case_id}): open · owner anna"
+    assert f"*HIGH*  *{alert.title}*" in text_of(of_case)
     assert "observable" not in text_of(of_case)  # which the card of the alert above has
     first = await env.client.add_task(case_id, {"title": "Call the owner"})
     await env.client.add_task(case_id, {"title": "Restore web-3"})
@@ -56,18 +57,36 @@ async def test_a_case_and_details_show_what_is_in_force_on_its_alerts(tmp_path: 
         await env.ended_run(red)
         case = await env.client.create_case_from_alert(alert.id)
         await env.client.merge_alerts([red.id], case.id)
+        posted = await env["anna"].sees(reply_to(card, f"Beacon, as {hidden} did", "1 run, details withheld (TLP:RED)"))
         more = {"artifacts": [*secret, {"dataType": "ip", "data": hidden}]}
         await env.client.request("PATCH", f"/api/alert/{red.id}", more)
-        posted = await env["anna"].sees(reply_to(card, "open · owner"))
+        posted = await env["anna"].sees(updated(posted, f"Beacon, as {MASK} did"))
+        assert "*Shun* on ip 203[.]0[.]113[.]7 is in force until" in text_of(posted)
+        assert hidden not in str(posted)
         await env["anna"].presses("Details", posted)
         shown = await env["anna"].sees(modal(f"Case {case.id}", "*Shun* on ip 203[.]0[.]113[.]7 is in force until"))
         assert f"Beacon, as {MASK} did" in text_of(shown)  # which core has in no artifact of the case
         assert "1 run, details withheld (TLP:RED)" in text_of(shown)
         await env["anna"].confirms("Undo now", shown)
+        await env["anna"].sees(updated(posted, without="Shun"))
         await env["anna"].command(SOC, f"/responder alert {case.id}")
         await env["anna"].sees(modal("Shun", "undone", without="Undo now"))
         await env["ben"].command(SOC, f"/responder actions {case.id}")
         await env["ben"].sees(modal(f"3 runs on {case.id}"))
+
+
+async def test_the_card_of_a_case_masks_what_its_alerts_hide_later(env: FeatureEnvironment) -> None:
+    address, domain = {"dataType": "ip", "data": "198.51.100.77"}, {"dataType": "domain", "data": "evil.example"}
+    alert, card = await env.alert_and_card("anna", title="198.51.100.77 asks for evil.example", artifacts=[])
+    case_id = (await env.client.create_case_from_alert(alert.id)).id
+    posted = await env["anna"].sees(reply_to(card, f"Case HIGH {alert.title} ({case_id})"))
+    last = (await env.client.events(None, wait_s=0)).last
+    await until_read(env.bot.outbox.cursor, lambda cursor: cursor == last)  # no more of the case follows
+    await env.client.request("PATCH", f"/api/alert/{alert.id}", {"artifacts": [{**address, "tlp": 3}, domain]})
+    masked = await env["anna"].sees(updated(posted, f"Case HIGH {MASK} asks for evil.example"))
+    assert address["data"] not in str(masked)
+    await env.client.request("PATCH", f"/api/alert/{alert.id}", {"tlp": 3})
+    await env["anna"].sees(updated(posted, f"Case HIGH {MASK} asks for {MASK}"))
 
 
 async def test_home_masks_what_a_case_hides_in_its_title(env: FeatureEnvironment) -> None:

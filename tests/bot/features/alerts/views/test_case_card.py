@@ -15,7 +15,7 @@ def test_tasks_are_counted_up_to_100() -> None:
 
     def texts(number: int) -> str:
         document = Document(id=case.id, case=case)
-        card = case_card(case, document, tasks[:number], clearance=2, button=button)
+        card = case_card(case, document, tasks[:number], [], clearance=2, button=button)
         return json.dumps(card.blocks)
 
     assert "0 of 100 tasks done" in texts(MOST_COUNTED)
