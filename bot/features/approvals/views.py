@@ -143,7 +143,7 @@ def _asked(
                 *_targets(action, view),
                 *_may_act_on(action, view),
                 *inputs(action, view),
-                *([follows] if follows else [undo_state.planned(action), *_already(action, view, now_ms)]),
+                *([follows] if follows else [undo_state.planned(action), *already(action, view, now_ms)]),
             ]
         ),
         *override_blocks(action, view),
@@ -156,7 +156,8 @@ def _targets(action: Action, view: RedactedView) -> list[str]:
     return lines if len(lines) == 1 else [f"• {line}" for line in lines]
 
 
-def _already(action: Action, view: RedactedView, now_ms: int) -> list[str]:
+def already(action: Action, view: RedactedView, now_ms: int | None = None) -> list[str]:
+    """What is in force already, and what a run changes of it if it starts now; without `now_ms` at any time; mrkdwn."""
     minutes = action.undo.after_minutes if action.undo is not None else None
     return [
         undo_state.already(one, view, undo_state.change_of_second(one, minutes, now_ms))

@@ -97,9 +97,10 @@ async def _review_view(
         responder = await subjects.responder(context.core, waiting[0][1].subject, bulk.responder_name)
     readable = [(run, view) for run, view, _ in waiting if approvals.sees_all(view.clearance, view.subject)]
     hidden = max((bulk.later_ends if request else bulk.awaiting) - len(readable), 0)
+    now_ms = context.services.clock_ms()
 
     def render(button: ButtonIds) -> dict[str, Any]:
-        asked = (bulk, readable, hidden, why_not, responder)
+        asked = (bulk, readable, hidden, why_not, responder, now_ms)
         return views.review_view(*asked, button=button, request=request, deed=deed, has_changed=has_changed)
 
     return await responses.with_buttons(context, f"bulk:{bulk.id}:review:{request}", render)

@@ -529,6 +529,7 @@ def review_view(
     hidden: int,
     why_not: str,
     responder: OfferedResponder | None,
+    now_ms: int,
     *,
     button: ButtonIds,
     request: str = "",
@@ -546,7 +547,7 @@ def review_view(
     total, ids_ = len(waits), [end.id for *_, end in ends] or [action.id for action in waits]
     keeps = "Keep with no end" if ends and ends[0][2].at is None else "Keep longer"
     label = keeps if ends else names.in_view(bulk.title)
-    shown = _asks("", bulk, waiting, ends)
+    shown = _asks("", bulk, waiting, ends, now_ms)
     if waits and not ends:
         lines = approvals.input_lines(waits[0], _of_all([view for _, view in waiting]), INPUT_LIMIT)
         shown += [section(part) for part in notices.parts("\n".join(lines)) if lines]
@@ -603,7 +604,7 @@ def _note(waiting: Listed) -> str:
     return approvals.note(waiting[0][0], _of_all([view for _, view in waiting])) if waiting else ""
 
 
-def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End]) -> list[Block]:
+def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End], now_ms: int | None = None) -> list[Block]:
     """The question and who asks; each target, whether that is closed, and what is in force there already.
 
     The question of a Review has no number, which would not follow the ticks below it. With `ends` what is in force,
@@ -619,15 +620,13 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End]) ->
     asks = f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks{asked}{_note(waiting)}"
     different = {runs.acts_on(run) for run, _ in waiting}
     alike = f"\n⚠️ Only {count(len(different), 'different target')} among them."
-    asks, lines = f"{asks}{alike if len(different) < len(waiting) else ''}", list[str]()
-    for action, view in waiting:
-        already = [undo_state.already(one, view) for one in undo_state.in_force_already(action, view)]
-        lines.append(_row(action, view, REVIEW_TARGETS, *already))
-    return [section(asks), *sections(lines)]
+    asks = f"{asks}{alike if len(different) < len(waiting) else ''}"
+    return [section(asks), *sections(_row(*one, REVIEW_TARGETS, now_ms) for one in waiting)]
 
 
-def _row(action: Action, view: RedactedView, most: int, *already: str) -> str:
-    return questions.with_said(_target_line(action, view, most), approvals.happened(action, view), *already)
+def _row(action: Action, view: RedactedView, most: int, now_ms: int | None = None) -> str:
+    said = approvals.happened(action, view), *approvals.already(action, view, now_ms)
+    return questions.with_said(_target_line(action, view, most), *said)
 
 
 def _target_line(action: Action | None, view: RedactedView, most: int) -> str:

@@ -10,10 +10,10 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from tests import stores
 from tests.bot.features.approvals.asking import ISOLATE, isolate
-from tests.bot.features.bulks.bulk import shown, start
+from tests.bot.features.bulks.bulk import reviewed, shown, start
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import all_sent
-from tests.bot.people import card_of, direct_message, modal, reply_to, text_of, updated
+from tests.bot.people import card_of, direct_message, message_in, modal, reply_to, text_of, updated
 from tests.bot.running import OPEN, SOC
 
 RULES: Mapping[str, Mapping[str, Any]] = {
@@ -232,6 +232,15 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         await env["lea"].command(SOC, f"/responder run isolate {second.id} {other.id}")
         both = await env["lea"].sees(modal(already))
         assert "*Runs on 2 targets*" in text_of(both)
+        await env["lea"].submits(both, undo_after="15 minutes")
+        by = f" by anna ({measure.actions[-1]}). "
+        row = f"({second.id})\\n    ↳ {already}"
+        message = await env["ben"].sees(direct_message("*Isolate* on 2 targets", row, f"{by}Of both, the later end"))
+        review = await reviewed(env, "ben", message, row)
+        assert f"{by}This would end earlier, so it changes nothing.\\n•" in text_of(review)
+        await env["ben"].close(review["id"])
+        await env["lea"].confirms("Withdraw all", await env["lea"].sees(message_in(SOC, "2 wait")))
+        await env["lea"].sees(message_in(SOC, "nothing was run, 2 withdrawn"))
         await env["lea"].command(SOC, f"/responder run isolate {second.id}")
         form = await env["lea"].sees(modal("How long", already, without="Runs on"))
         assert f" by anna ({measure.actions[-1]}). Of both, the later end counts." in text_of(form)

@@ -297,9 +297,12 @@ def _also(action: Action, view: RedactedView) -> str:
     return "".join(lines)
 
 
-def change_of_second(measure: Measure, lasts: int | None, now_ms: int) -> str:
-    """What a run that `lasts` so many minutes (None: with no end) changes of what is in force already."""
-    if measure.state == "starting":
+def change_of_second(measure: Measure, lasts: int | None, now_ms: int | None) -> str:
+    """What a run that `lasts` so many minutes (None: with no end) and starts now changes of what is in force already.
+
+    Without `now_ms` what holds whenever it starts.
+    """
+    if measure.state == "starting" or now_ms is None:
         return f"Of both, {LATER_COUNTS}."
     until = measure.until
     if until is None or (lasts is not None and now_ms + lasts * MINUTE_MS <= until):

@@ -111,7 +111,7 @@ def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> Non
     action = samples.awaiting(parameters=json.dumps({**given, "last": "x" * 7000 + " the end"}), target=hosts)
     shown = [(action.model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
     offered = samples.responder(policy=Policy(confirm=HOSTILE, approve_by=[HOSTILE]))
-    view = bulks.review_view(bulk(), shown, 0, "", offered, button=button, has_changed=True)
+    view = bulks.review_view(bulk(), shown, 0, "", offered, NOW, button=button, has_changed=True)
     fine_view(view)
     text = json.dumps(view)
     assert all(one in text for one in IDS)
@@ -156,7 +156,7 @@ def test_the_longest_input_and_both_ends_of_a_long_object_are_read_by_who_approv
     long = "https://portal.example/" + "a" * 300 + ".the-end"
     url = samples.alert(id="~1", artifacts=[samples.artifact(data_type="url", data=long, tlp=0)])
     view = RedactedView(Subject.alert(url), 2).of(url.artifacts[0].id)
-    review = bulks.review_view(bulk(), [(action, view)], 0, "", None, button=button)
+    review = bulks.review_view(bulk(), [(action, view)], 0, "", None, NOW, button=button)
     fine_view(review)
     assert "the end" in json.dumps(review)
     assert json.dumps(review).count("1[.]1[.]1[.]1") == 1630
