@@ -28,9 +28,9 @@ _Runs = Sequence[tuple[Action, Subject]]
 class BulkMessages:
     """Renders them from counts, which name no object.
 
-    A direct message names the first objects that wait for its reader's decision, and each message what was denied and
-    why; it then belongs to the bulk (`root_id`). What changes one of these comes with its bulk, so that it is rendered
-    again.
+    A direct message names the first objects that wait for its reader's decision, and each message what was denied or
+    failed and why; it then belongs to the bulk (`root_id`). What changes one of these comes with its bulk, so that it
+    is rendered again.
 
     There is one where somebody asked for the bulk in Slack, in each channel that shows what waits for approval, and
     for each person who is asked to decide. In a channel replies in its thread ask for that, and tell how it ended.
@@ -170,7 +170,8 @@ class BulkMessages:
     async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Runs:
         """Its runs, if its messages may name some; none where they can't be read, so that nothing names them."""
         is_named = bulk.awaiting or bulk.later_ends or "denied" in bulk.outcomes or any(map(_request, keys))
-        is_named = is_named or (bulk.timed and not bulks.open_runs(bulk))  # more time may be denied
+        may_tell = bulk.timed or "failed" in bulk.outcomes  # more time may be denied
+        is_named = is_named or (may_tell and not bulks.open_runs(bulk))
         return await isolated(self._runs(bulk.id), bulk.id, otherwise=[]) if is_named else []
 
     async def _runs(self, bulk_id: str) -> list[tuple[Action, Subject]]:

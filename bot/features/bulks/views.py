@@ -87,7 +87,7 @@ def progress(
     button: ButtonIds,
     reader: Person | None = None,
 ) -> Message:
-    """How far a bulk is. It says what was denied and why of `named`, which its readers may see.
+    """How far a bulk is. It says what was denied or failed and why of `named`, which its readers may see.
 
     `later` are the requests for more time that wait. `reader` is who gets it in a direct message, which also names what
     waits; of the one who asked for it nothing is asked.
@@ -95,9 +95,11 @@ def progress(
     is_own = reader is not None and reader.login == bulk.created_by
     is_for_requester = is_own or reader is None
     waiting = [one for one in named if runs.awaits_approval(one[0]) and reader is not None]
-    denied = _decisions([one for one in named if runs.state_of(one[0]) == "denied"])
-    is_all = len(denied) == 1 and bulk.outcomes.get("denied") == bulk.total
-    said = ["\n>".join(filter(None, [f"🚫 {by}{'' if is_all else f': {on}'}.", why])) for by, on, why in denied]
+    said = [
+        "\n>".join(filter(None, [f"{runs.MARKS[state]} {by}: {on}.", why]))
+        for state in ("denied", "failed")
+        for by, on, why in _decisions([one for one in named if runs.state_of(one[0]) == state])
+    ]
     undone = f"⚠️ *{bulk.not_released} not undone*. *Show each* says why." if bulk.not_released else ""
     lines = [head(bulk, named), undone, *first_of([*said, *more_time_denied(named)], MOST_NAMED)]
     blocks: list[Block] = sections(filter(None, lines))

@@ -1000,7 +1000,7 @@ async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_
         await env["ben"].sees(direct_message("113[.]1`"))
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").deny_bulk(bulk.id)
-        await env["ben"].sees(direct_message("Isolate", "nothing was run", without="113[.]"))
+        await env["ben"].sees(direct_message("🚫 Denied by ben: ip 203[.]0[.]113[.]1, ", without="`"))
 
 
 async def test_a_bulks_request_names_nothing_more_once_a_level_rose_unseen_or_its_reader_is_unlinked(

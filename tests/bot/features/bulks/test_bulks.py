@@ -280,6 +280,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         (end,) = [m for m in await env["anna"].messages(dm) if "Denied by ben: " in text_of(m)]
         assert told in text_of(within_limits(end))
         denied = await shown(env, "nothing was run, 3 denied")
+        assert "🚫 Denied by ben: " in text_of(denied)
         await env["anna"].presses("Show each", denied)
         await env["anna"].sees(modal("· denied by ben: Wrong &lt;hosts&gt;"))
         assert ids.BULK_RETRY not in text_of(denied)  # core runs nothing again that somebody denied
@@ -542,11 +543,18 @@ async def test_who_asked_reads_on_a_phone_who_approved_what_failed_on_which_targ
     async with feature_environment(tmp_path, {"Fail": {"approval": 1, "target": "ip"}}) as env:
         await env["anna"].connect()
         ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in range(2)]
-        await start(env, "anna", "fail", [(await alerts(env, 1, artifacts=ip))[0] for ip in ips])
+        alert_ids = [(await alerts(env, 1, artifacts=ip))[0] for ip in ips]
+        await start(env, "anna", "fail", alert_ids)
         review = await reviewed(env, "ben", await shown(env, "2 wait for approval"), " on 2 targets")
         await env["ben"].submits(review)
         failed = await env["anna"].sees(on_phone("failed: "))
         on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1"
+        in_channel = f"❌ Approved by ben, failed: {on}.\\n>The firewall said no."
+        assert in_channel in text_of(await shown(env, "0 of 2 succeeded, 2 failed"))
+        await env.client.request("PATCH", f"/api/alert/{alert_ids[1]}", {"tlp": 3})
+        hidden = "❌ Approved by ben, failed: ip 203[.]0[.]113[.]0.\\n>The firewall said no."
+        await env["anna"].sees(message_in(SOC, "2 failed", hidden, without="113[.]1"))
+        await env.client.request("PATCH", f"/api/alert/{alert_ids[1]}", {"tlp": 2})
         assert failed == f"Approved by ben, failed: Fail on {on} · up to HIGH: The firewall said no."
         await env["anna"].sees(direct_message(failed))
 

@@ -67,6 +67,8 @@ def test_the_form_the_message_and_the_replies_fit() -> None:
         fine_view(run_form.form_of_several(request, responder, form, OnEach("100 targets", ready, refused)))
     fine(bulks.progress(bulk(), button=button))
     fine(bulks.progress(bulk(awaiting=0, counts={}, first_release_at=1), button=button))
+    failed = [(samples.ended("Failure", f"{n} {HOSTILE}", n), view) for n, view in enumerate(VIEWS)]
+    fine(bulks.progress(bulk(awaiting=0, counts={}), failed, button=button))
     fine(bulks.ended(bulk()))
     fine(bulks.ended_for(bulk(), [(samples.ended(), view) for view in VIEWS], button=button))
     fine(bulks.late(bulk()))
