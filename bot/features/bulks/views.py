@@ -116,7 +116,8 @@ def progress(
         if ends := [one for one in of_request if one[2].outcome is None]:
             action, _, extension = ends[0]
             decide = approvals.bulk_buttons(bulk.id, extension, button, "Deny all", "Withdraw all")
-            asks = f"{approvals.asks_to_keep(action, extension, len(ends))}: *{decide[0]['text']['text']}* names each."
+            each = "The red button" if extension.at is None else "*Review*"
+            asks = f"{approvals.asks_to_keep(action, extension, len(ends))}. {each} names each target."
             blocks += [section(f"{asks}\n{undo_state.needed([one[2] for one in ends])}"), actions(*decide)]
     elements += _ends(bulk, button, has_again=is_for_requester)
     if bulk.retried_by:
@@ -614,7 +615,8 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End], no
     """
     if ends:
         then = undo_state.ONLY_UNDO if ends[0][2].at is None else ""
-        if_so = f"If you {verb.lower()}it, each ends as it does now." if verb else then
+        stays = f"it {undo_state.ends(ends[0][0])}" if len(ends) == 1 else "each ends as it does now"
+        if_so = f"If you {verb.lower()}it, {stays}." if verb else then
         asks, *rows = _later_rows(ends, ends)
         return [section(asks), *sections(filter(None, [*rows, if_so]))]
     on, lasts = f" on {count(len(waiting), 'target')}", undo_state.for_how_long(waiting[0][0]) if waiting else ""
@@ -645,8 +647,8 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, re
     done = {one.action.id: one.action for one in response.actions if one.action and not questions.why_not(one)}
     seen = [(done[run.id], view) for run, view in shown if run.id in done]
     ends = [(run, view, run.extensions[0]) for run, view in seen if request]
-    what = f"{'more time for ' if request else ''}{count(len(done), 'run')}: {_name(bulk)}"
-    text = f"You {verb} {what}{f' on {runs.first_targets(seen)}' if seen and not ends else ''}."
+    what = "more time for" if request else f"{count(len(done), 'run')}:"
+    text = f"You {verb} {what} {_name(bulk)} on {runs.first_targets(seen) or count(len(done), 'target')}."
     waits = undo_state.later_end if request else runs.awaits_approval
     waiting = sum(bool(waits(action)) for action in done.values())
     text += f" Still wait for approval: {waiting}." if waiting else ""
@@ -669,15 +671,16 @@ def retry_view(bulk: BulkCounts, shown: Sequence[ShownTarget], to: str, responde
     request = RunRequest(undo_after_minutes=bulk.undo_after_minutes)
     again = [one for one in shown if one.action is None or one.target.outcome in runs.WORTH_REPEATING]
     hidden = bulk.total - len(shown)
-    head = f"*Run {_name(bulk)} again on {count(len(again), 'target')}{undo_state.lasts(bulk.undo_after_minutes)}?*"
     rest = f"And on what failed of {count(hidden, 'more target')} that you may not see." if hidden else ""
     needs = questions.approvals_needed(request, responder)
+    on = f"on {count(len(again), 'target')}{undo_state.lasts(bulk.undo_after_minutes)}"
+    head = f"*{'Ask for' if needs else 'Run'} {_name(bulk)} again {on}?*"
     effect = [*approvals.effect(responder), *questions.effect(responder, request, is_several=True)]
     return modals.modal(
-        "Run again?",
+        "Ask again?" if needs else "Run again?",
         [section(head), *effect, *sections(filter(None, [*map(_line, again), rest]))],
         callback_id=ids.BULK_RETRY_VIEW,
-        submit=f"Ask again ({len(again)})" if needs else names.in_view(bulk.title, " again"),
+        submit=f"Ask again ({len(again)})" if needs else names.in_view(bulk.title, f" again ({len(again)})"),
         metadata=json.dumps({"id": bulk.id, "to": to}),
     )
 

@@ -624,14 +624,15 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
             return form
 
         await ask_to_extend("Until somebody undoes it")
-        waits = await anna.sees(message_in(SOC, "asks to keep *with no end*", without="Extend all"))
+        asks = "asks to keep *with no end*: *Isolate* on 4 targets"
+        waits = await anna.sees(message_in(SOC, f"{asks}. The red button names each target.", without="Extend all"))
         await ben.presses("Undo all", waits)
         undo = await ben.sees(modal("Undo Isolate (4)?", "More time is asked for: that request ends too."))
         await ben.close(undo["id"])
         on = ", ".join(f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0))  # the most severe first
+        push = f"4 of 4 are closed by now. CRITICAL: keep Isolate on 4 targets with no end? {on}, asked by anna"
         for person in (ben, lea):
-            asks = f"CRITICAL: keep Isolate on 4 targets with no end? {on}, asked by anna"
-            assert await person.sees(on_phone("keep Isolate")) == f"4 of 4 are closed by now. {asks}"  # by the runs
+            assert await person.sees(on_phone("keep Isolate")) == push  # the runs have closed them
         asked = "⏳ *anna* asks to keep *with no end*: *Isolate* on 4 targets"
         request = await ben.sees(direct_message(asked, "; then *with no end*"))
         assert text_of(request).count("; then *with no end*") == 4
@@ -640,7 +641,6 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
             with pytest.raises(ResponderBotError, match="None of these runs waits"):
                 await bot.as_user("ben").deny_bulk(bulk.id)  # which names none that was read
         await ben.open_home()
-        asks = "asks to keep *with no end*: *Isolate* on 4 targets"
         await ben.sees(app_home("*Waiting for your approval* (1)", asks))
         await ben.presses("Keep with no end", request)
         review = await ben.sees(modal(" on 4 targets"))
@@ -650,7 +650,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert (form["title"]["text"], form["submit"]["text"]) == ("Deny a later end?", "Deny more time (4)")
         assert "If you deny it, each ends as it does now." in text_of(form)
         assert "anna reads it" in text_of(form)
-        await ben.sees(modal("You denied more time for 4 runs"))
+        await ben.sees(modal(f"You denied more time for Isolate on 🔴 CRITICAL {on}."))
         over = await anna.sees(on_phone("Denied by ben"))
         kept = "That was to keep Isolate on 4 targets with no end · up to CRITICAL, asked by anna"
         assert over == f"Denied by ben: {on}: one hour is &lt;enough&gt;. {kept}"
@@ -665,7 +665,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await anna.sees(message_in(SOC, f"• {on}\\n    ↳ {was_denied}"))
         form = await ask_to_extend("+15 minutes")
         assert text_of(form).count(was_denied) == 1
-        await anna.sees(message_in(SOC, f"    ↳ {was_denied}", "⏳ *anna* asks to keep"))
+        await anna.sees(message_in(SOC, f"    ↳ {was_denied}", "on 4 targets. *Review* names each target."))
         before_again = "4 of 4 are closed by now. Denied before by ben. CRITICAL"
         asks = await lea.sees(on_phone("for 15 minutes longer"))
         assert asks.startswith(f"{before_again}: keep Isolate on ")
@@ -676,7 +676,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         review = await lea.sees(modal(" on 4 targets"))
         assert text_of(review).count("More time was denied by ben") == 1
         await lea.presses("Keep longer", review)
-        await lea.sees(modal("You approved more time for 4 runs"))
+        await lea.sees(modal(f"You approved more time for Isolate on 🔴 CRITICAL {on}."))
         await anna.sees(on_phone(f"Approved by lea: {on}. That was to keep Isolate on 4 targets for 15 minutes longer"))
         await all_sent(env.bot)
         assert [len(person.phone) for person in (anna, ben, lea)] == [number + 2 for number in before]
@@ -782,10 +782,18 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         review = await env["ben"].sees(modal("asks to keep *for 15 minutes longer*"))
         (second,) = [one for one in filled_in(review)["decide"] if "113[.]1" in one]
         await env["ben"].submits(review, decide=[one for one in filled_in(review)["decide"] if one != second])
-        done = text_of(await env["ben"].reads("You approved more time for 2 runs: Isolate."))
+        on = "🔴 CRITICAL ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2"
+        done = text_of(await env["ben"].reads(f"You approved more time for Isolate on {on}."))
         assert done.count(f" · now it ends <!date^{later // 1000 + 15 * 60}^") == 2
         assert "113[.]1, for HIGH " in done.partition("*Not decided*")[2]
         assert done.count("It was not among those that were decided, so it goes on waiting.") == 1
+
+        await env["ben"].presses("Review", asks)
+        review = await env["ben"].sees(modal("on 1 target"))
+        form = await env["ben"].confirms("Deny", review, reason="Not this one")
+        assert f"If you deny it, it ends <!date^{undo.at // 1000}^" in text_of(form)
+        denied = await env["ben"].reads("You denied more time for Isolate on 🟠 HIGH ip 203[.]0[.]113[.]1.")
+        assert f" · now it ends <!date^{undo.at // 1000}^" in text_of(denied)
 
 
 async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and_later_who_undid_it(
@@ -953,8 +961,8 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         assert push == f"Not approved in time: Isolate on {on} for 1 hour · up to HIGH."
         told = await env["anna"].sees(direct_message(push))
         await env["anna"].presses("Ask again", told)
-        form = await env["anna"].sees(modal("*Run Isolate again on 2 targets for 1 hour?*"))
-        assert form["title"]["text"] == "Run again?"
+        form = await env["anna"].sees(modal("*Ask for Isolate again on 2 targets for 1 hour?*"))
+        assert form["title"]["text"] == "Ask again?"
         assert "Each is checked by itself and starts after 1 approval by ben; until then *Withdraw all*" in text_of(
             form
         )
