@@ -89,6 +89,19 @@ async def test_the_card_of_a_case_masks_what_its_alerts_hide_later(env: FeatureE
     await env["anna"].sees(updated(posted, f"Case HIGH {MASK} asks for {MASK}"))
 
 
+async def test_the_card_of_a_case_says_nothing_of_an_alert_above_a_lowered_clearance(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60}}) as env:
+        alert, card = await env.alert_and_card("anna", artifacts=[])
+        await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": alert.id})
+        await env.ended_run(alert)
+        case_id = (await env.client.create_case_from_alert(alert.id)).id
+        await env.client.request("PATCH", f"/api/case/{case_id}", {"tlp": 0})
+        posted = await env["anna"].sees(reply_to(card, f"({case_id})", "*Shun* is in force", "TLP:CLEAR"))
+        env.emulator.share(SOC, True)
+        await env.bot.channels.refresh()
+        await env["anna"].sees(updated(posted, f"({case_id})", without="Shun"))
+
+
 async def test_home_masks_what_a_case_hides_in_its_title(env: FeatureEnvironment) -> None:
     case = await env.client.create_case({"title": "Beacon to 198.51.100.77", "description": "d"})
     hidden = {"dataType": "ip", "data": "198.51.100.77", "tlp": 3}
