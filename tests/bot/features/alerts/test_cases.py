@@ -102,6 +102,14 @@ async def test_the_card_of_a_case_says_nothing_of_an_alert_above_a_lowered_clear
         await env["anna"].sees(updated(posted, f"({case_id})", without="Shun"))
 
 
+async def test_what_runs_on_alerts_alone_says_how_to_run_it_for_a_case(env: FeatureEnvironment) -> None:
+    alert, _ = await env.alert_and_card("anna")
+    case_id = (await env.client.create_case_from_alert(alert.id)).id
+    await env["anna"].command(SOC, f"/responder run shun {case_id}")
+    refused = await env["anna"].sees(modal("*Shun* can't run on", "only on its Alert. Nothing was run."))
+    assert f"On an alert of the case: `/responder run Shun {alert.id}`." in text_of(refused)
+
+
 async def test_home_masks_what_a_case_hides_in_its_title(env: FeatureEnvironment) -> None:
     case = await env.client.create_case({"title": "Beacon to 198.51.100.77", "description": "d"})
     hidden = {"dataType": "ip", "data": "198.51.100.77", "tlp": 3}
