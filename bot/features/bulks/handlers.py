@@ -4,7 +4,7 @@ How far it is, the Notifier tells in one message in the channel, see `bot/docs/s
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
@@ -93,6 +93,7 @@ async def _review_view(
     why_not = "You asked for it, so somebody else decides." if deed == "Withdraw" else ""
     if waiting and all(approvals.has_voted(run, login, end) for run, _, end in waiting):
         why_not = why_not or "You have approved it; it needs somebody else's approval as well."
+    why_not = why_not if waiting else views.no_longer_waits(listed, request)
     if waiting and not request:
         responder = await subjects.responder(context.core, waiting[0][1].subject, bulk.responder_name)
     readable = [(run, view) for run, view, _ in waiting if approvals.sees_all(view.clearance, view.subject)]
@@ -144,7 +145,8 @@ async def on_deny_button(context: Context) -> None:
     listed, request = await _runs(context, bulk), intent.argument
     waiting = [one for one in views.waiting(listed, request) if read is None or (one[2] or one[0]).id in read]
     if not waiting:
-        why = "Nothing of it waits any more." if read != [] else "Nothing was ticked, so nothing was denied."
+        is_over = read != []
+        why = views.no_longer_waits(listed, request) if is_over else "Nothing was ticked, so nothing was denied."
         await responses.respond(context, notices.notice(why), "Deny")
         return
     deed, asked_by = _deed(context, bulk, waiting)
@@ -160,14 +162,17 @@ async def on_deny_view(context: Context) -> Json:
     metadata, reason = view_metadata(view), modals.values(view).get("reason", "").strip()
     bulk = await context.core.bulk(str(metadata.get("id")))
     listed, request, read = await _runs(context, bulk), str(metadata.get("request") or ""), metadata.get("runs", [])
+    all_waiting, number = views.waiting(listed, request), bulk.later_ends if request else bulk.awaiting
+    waiting = [one for one in all_waiting if (one[2] or one[0]).id in read]
+    if not waiting and len(all_waiting) == number:  # else core says why what they may not see is left
+        return modals.update(modals.message_view("Not done", notices.notice(views.no_longer_waits(listed, request))))
     if metadata.get("deed") == "Withdraw":
-        return await _withdraw(context, listed, request, read)
+        return await _withdraw(context, waiting)
     denied = await masked(context, await answered(context.core.deny_bulk(bulk.id, read, reason)), listed)
     return modals.update(modals.message_view("Denied", views.decided(bulk, denied, "denied", listed, request)))
 
 
-async def _withdraw(context: Context, listed: Listed, request: str, read: Container[str]) -> Json:
-    waiting = [one for one in views.waiting(listed, request) if (one[2] or one[0]).id in read]
+async def _withdraw(context: Context, waiting: Sequence[tuple[Action, RedactedView, Extension | None]]) -> Json:
     ends, cancel = {run.id: end.id if end else "" for run, _, end in waiting}, context.core.cancel
     done = await _changed(
         context, "Withdrawn", [one[:2] for one in waiting], lambda run: cancel(run.id, extension_id=ends[run.id])

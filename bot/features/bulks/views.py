@@ -276,6 +276,16 @@ def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: But
     return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (*sections(filter(None, lines)), buttons))
 
 
+def no_longer_waits(listed: Listed, request: str = "") -> str:
+    """Who decided on these runs, or with a `request` on more time for them, or that nobody did in time; mrkdwn."""
+    ends = [one for one in by_request(listed).get(request, ()) if one[2].outcome is not None]
+    over = [] if request else [one for one in listed if not runs.awaits_approval(one[0])]
+    expired_at = max((run.end_date or 0 for run, _ in over if run.outcome == "expired"), default=0)
+    since = f", since {slack_date(expired_at)}" if expired_at else ""
+    said = _later_decisions(ends) if ends else [_sentence(*one) for one in _decisions(over)]
+    return clip("\n".join([f"Nothing of it waits any more{since}.", *said]), questions.LINES_LIMIT)
+
+
 def _sentence(*parts: str) -> str:
     return f"{': '.join(filter(None, parts)).rstrip('.')}."
 
@@ -550,15 +560,15 @@ def review_view(
     total, ids_ = len(waits), [end.id for *_, end in ends] or [action.id for action in waits]
     keeps = "Keep with no end" if ends and ends[0][2].at is None else "Keep longer"
     label = keeps if ends else names.in_view(bulk.title)
-    shown = _asks("", bulk, waiting, ends, now_ms)
+    shown = _asks("", bulk, waiting, ends, now_ms) if waits else [section(f"*{_name(bulk)}*")]
     if waits and not ends:
         lines = approvals.input_lines(waits[0], _of_all([view for _, view in waiting]), INPUT_LIMIT)
         shown += [section(part) for part in notices.parts("\n".join(lines)) if lines]
         shown += [section(undo_state.planned(waits[0], is_bulk=True)), *approvals.effect(responder)]
     if hidden:
         shown.append(context(f"{count(hidden, 'more target')} that you may not see: somebody else decides."))
-    more: list[Block] = [context(why_not or "Nothing of it waits any more.")]
-    if may_decide := not why_not and bool(waits):
+    more: list[Block] = [context(why_not)]
+    if may_decide := not why_not:
         policy = responder.policy if responder is not None else None
         needs = undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits)
         more = [context(*filter(None, [needs, approvals.named_approvers(policy)]))]

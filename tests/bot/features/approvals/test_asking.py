@@ -950,10 +950,16 @@ async def test_more_time_for_a_bulk_is_asked_for_again_at_half_and_names_nothing
 async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_asked(tmp_path: Path) -> None:
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}) as env:
         await bulk_of(env, "anna", [3, 3])
-        await env["ben"].sees(direct_message("2 wait for approval"))
+        await env["ben"].presses("Review", await env["ben"].sees(direct_message("2 wait for approval")))
+        review = await env["ben"].sees(modal("asks for it on 2 targets"))
+        await env["ben"].presses("Deny", review)
+        deny = await env["ben"].sees(modal("*Deny Isolate on 2 targets?*"))
         await expire(env)
         over = "nothing was run, 2 not approved in time"
         message = await bulk_shown(env, over)
+        which = "Not approved in time: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1."
+        await env["ben"].submits(deny, reason="no")
+        await env["ben"].sees(modal("Not done", "Nothing of it waits any more, since <!date^", which))
         assert (ids.BULK_RETRY in text_of(message), "Ask again" in text_of(message)) == (True, True)
         assert ids.BULK_RETRY not in text_of(await env["ben"].sees(direct_message(over)))
         on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1"

@@ -256,7 +256,7 @@ async def test_who_asked_for_a_bulk_withdraws_all_that_waits_of_it_while_somebod
         await env["anna"].reads("Withdrawn on 3 targets.")
         await shown(env, "nothing was run, 3 withdrawn")
         await env["ben"].submits(read)
-        await env["ben"].reads("Nothing of it waits any more.")
+        await env["ben"].reads(f"Withdrawn by anna: {alert_ids[0]} (")
         assert [(await env.client.actions("alert", one))[0].outcome for one in alert_ids] == ["cancelled"] * 3
 
 
@@ -286,7 +286,10 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         await env["anna"].sees(modal("· denied by ben: Wrong &lt;hosts&gt;"))
         assert ids.BULK_RETRY not in text_of(denied)  # core runs nothing again that somebody denied
         await env["lea"].submits(late)
-        assert CHANGED in text_of(await env["lea"].reads("Nothing of it waits any more."))
+        over = text_of(await env["lea"].reads("Nothing of it waits any more."))
+        assert CHANGED in over
+        assert f"Denied by ben: {alert_ids[0]} (" in over
+        assert " on 0 targets" not in over
 
         (red,) = await alerts(env, 1, tlp=3, title="For few eyes")
         await start(env, "ben", "contain", [alert_ids[0], red])
