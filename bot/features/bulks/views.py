@@ -260,10 +260,8 @@ def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: But
     seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
     decided, result = _decisions(seen), _result(bulk, is_on_phone=True)
     said = ["\n>".join(filter(None, [f"{by}: {on}.", why])) for by, on, why in decided]
-    text, lines = (
-        f"{head(bulk, is_on_phone=True)}.",
-        [f"{head(bulk, seen)}.", undone or clip("\n".join(said), SAID_LIMIT)],
-    )
+    text = f"{head(bulk, is_on_phone=True)}."
+    lines = [f"{head(bulk, seen)}.", undone or clip("\n".join(said), SAID_LIMIT)]
     if len(decided) > 1:
         each = " ".join(_sentence(*one) for one in decided)
         text = f"{_name(bulk)} on {_asked(bulk, count(bulk.total, 'target'), seen)}: {result}. {each}"
