@@ -400,3 +400,12 @@ def test_titles_are_escaped_wherever_they_are_shown() -> None:
 def test_an_object_that_cannot_be_read_counts_as_red() -> None:
     assert Subject.unknown(make.action(object_type="Log")).tlp == 3
     assert withheld(3) == "details withheld (TLP:RED)"
+
+
+def test_a_case_goes_by_its_number_while_one_of_its_alerts_cannot_be_read() -> None:
+    alert, case = make.alert(), make.case(title="Beacon to evil.example")
+    document, read = Document(id=case.id, case=case, alert_ids=[alert.id]), Document(id=alert.id, alert=alert)
+    for of_alert, title in ((read, case.title), (Document(id=alert.id, unreadable=[alert.id]), f"case {case.case_id}")):
+        subject = Subject.in_documents([document, of_alert], case.id)
+        assert subject is not None
+        assert subject.title == title
