@@ -132,8 +132,9 @@ def _asked(
 ) -> list[Block]:
     """The question, who asks and why, the targets with what the alert says of each, and what `follows`.
 
-    Without it what follows once the run is approved, and what it would change of what is in force already.
+    Without it, while it waits, what follows once it is approved, and what that changes of what is in force already.
     """
+    then = [undo_state.planned(action), *already(action, view, now_ms)] if runs.awaits_approval(action) else []
     return [
         *sections(
             [
@@ -143,7 +144,7 @@ def _asked(
                 *_targets(action, view),
                 *_may_act_on(action, view),
                 *inputs(action, view),
-                *([follows] if follows else [undo_state.planned(action), *already(action, view, now_ms)]),
+                *([follows] if follows else then),
             ]
         ),
         *override_blocks(action, view),
@@ -561,7 +562,9 @@ def approval_request(
         state = f"A run on {subject.id} {'needs approval' if waits else runs.state(action, view)}"
         text = f"{runs.mark(action, view)} {state}, {withheld(subject.clearance)}"
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),), is_broadcast)
-    needs = filter(None, [decision(action), named_approvers(policy), _can_also_read(action, view)])
+    why = runs.result_text(action, view, REASON_LIMIT) if action.outcome in ("denied", "cancelled") else ""
+    decided = f"{decision(action).rstrip('.')}: {why}" if why else decision(action)
+    needs = filter(None, [decided, named_approvers(policy), _can_also_read(action, view)])
     blocks = [*_asked(action, view, now_ms, link=link, who=who), context(" · ".join(needs))]
     if runs.can_be_approved(action, view) and not has_voted(action, voter or ""):
         decide = actions(*runs.decision_buttons(action, button))

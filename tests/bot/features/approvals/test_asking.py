@@ -155,8 +155,10 @@ async def test_those_who_were_asked_are_asked_once_more_at_half_of_the_time(tmp_
         await env.bot.outbox.finish([RefreshRequest(alert.id)])
         clock.ahead_ms = 31 * MINUTE_MS
         await env["lea"].sees(on_phone("Half of the time to decide is over."))
-        await env.client.deny(action.id, "no")
-        await env["lea"].sees(direct_message("Denied by admin"))
+        await env["lea"].sees(direct_message("Ends by itself"))
+        await env.client.deny(action.id, "a <printer> of 203.0.113.7")
+        why = "Denied by admin: a &lt;printer&gt; of 203[.]0[.]113[.]7"
+        await env["lea"].sees(direct_message(why, without="Ends by itself"))
         await all_sent(env.bot)
         assert [len([t for t in env[name].phone if "Half" in t]) for name in ("lea", "ben")] == [1, 0]
         assert len([m for m in direct_messages(env["lea"].live_view) if ids.APPROVE in text_of(m)]) == 0
