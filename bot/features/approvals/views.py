@@ -484,8 +484,8 @@ def later_end_request(
         asked = f"*{by}* asked to keep *{kept}*: {runs.heading(action, view)}"
         decided = later_end_decision(action, extension)
         then = {"approved": f", kept {longer}", "lapsed": ""}.get(extension.outcome or "", f", not kept {longer}")
-        ends = f" It {undo_state.ends(action)}." if undo_state.is_in_force(action) else ""
-        shown = section(f"{decided}{runs.why(extension.message, view, REASON_LIMIT)}.{ends}")
+        end = f" Its {end}." if (end := undo_state.end_decided(extension)) else ""
+        shown = section(f"{decided}{runs.why(extension.message, view, REASON_LIMIT)}.{end}")
         if quoted := runs.quoted(extension.message or "", WHY_LIMIT, view):
             what += f" · {quoted}"
         return Message(_push(what, f"{decided}{then}", view), (shown, context(asked)), is_broadcast)

@@ -355,3 +355,11 @@ def ends(action: Action) -> str:
     """`ends tomorrow at 14:30`: when what a run has in force does, unless that is changed."""
     at = action.undo.at if action.undo is not None else None
     return f"ends {slack_date(at)}" if at is not None else "lasts until somebody undoes it"
+
+
+def end_decided(extension: Extension) -> str:
+    """`end became today 15:44`, or `stayed`: what the decision on a later end did, whatever came since; "" for none."""
+    if extension.outcome == "approved":
+        return f"end became {slack_date(extension.at)}" if extension.at is not None else "end was taken away"
+    stayed = extension.before is not None and extension.outcome not in (None, "lapsed")
+    return f"end stayed {slack_date(extension.before or 0)}" if stayed else ""

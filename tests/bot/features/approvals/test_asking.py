@@ -372,7 +372,7 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         kept = "not kept with no end: Isolate on ip 203[.]0[.]113[.]7"
         why = "one hour is &lt;enough&gt;"
         assert told == f'Denied by ben, {kept} · HIGH {alert.title} ({alert.id}), asked by anna · "{why}."'
-        said = f"Denied by ben: {why}. It ends <!date^{at // 1000}^"
+        said = f"Denied by ben: {why}. Its end stayed <!date^{at // 1000}^"
         assert said in text_of(await env["anna"].sees(direct_message(said)))
         assert said in text_of(await env["lea"].sees(reply_to(card, said)))
         await env["lea"].sees(card_of(alert, f"🚫 *More time was denied by ben*: {why}"))
@@ -422,7 +422,7 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
         await env["anna"].reads("You withdrew the request for more time")
         await env["ben"].submits(read)
         await env["ben"].reads("This extension no longer waits for approval; nothing was changed.")
-        said = f"Withdrawn by anna. It ends <!date^{at // 1000}^"
+        said = f"Withdrawn by anna. Its end stayed <!date^{at // 1000}^"
         await env["ben"].sees(direct_message(said))
         await env["lea"].sees(reply_to(card, said))
         shown = await env["lea"].sees(card_of(alert, "➖ *More time was withdrawn by anna*"))
@@ -453,7 +453,7 @@ async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reaso
             await env[name].command(SOC, f"/responder cancel {action.id}")
             forms.append(await env[name].sees(modal("Withdraw a later end?", "*anna* asks")))
         await env["lea"].submits(forms[1], reason="The host is <clean>")
-        why = "Withdrawn by lea: The host is &lt;clean&gt;. It ends"
+        why = "Withdrawn by lea: The host is &lt;clean&gt;. Its end stayed"
         await env["anna"].sees(direct_message(why))
         await env["ben"].sees(reply_to(card, why))
         await env["anna"].submits(forms[0])
@@ -786,7 +786,7 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         await env["ben"].submits(review, decide=[one for one in filled_in(review)["decide"] if one != second])
         on = "🔴 CRITICAL ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2"
         done = text_of(await env["ben"].reads(f"You approved more time for Isolate on {on}."))
-        assert done.count(f" · now it ends <!date^{later // 1000 + 15 * 60}^") == 2
+        assert done.count(f" · its end became <!date^{later // 1000 + 15 * 60}^") == 2
         assert "113[.]1, for HIGH " in done.partition("*Not decided*")[2]
         assert done.count("It was not among those that were decided, so it goes on waiting.") == 1
 
@@ -819,7 +819,7 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             what = "That was to keep Isolate on 3 targets with no end · up to CRITICAL, asked by anna"
             assert await env["anna"].sees(on_phone("That was")) == f"{denied} {kept} {what}"
             told = await env["anna"].sees(direct_message("*anna* asked to keep *with no end*", f"{denied}\\n{kept}"))
-            assert text_of(told).count("now it lasts until somebody undoes it") == 2
+            assert text_of(told).count(" · its end was taken away") == 2
             was_denied = "    ↳ 🚫 *More time was denied by ben*: That one &lt;prints&gt;"
             first_end = "1 in force until <!date^", " (ip 203[.]0[.]113[.]1), 2 in force with no end"
             in_channel = f"• ip 203[.]0[.]113[.]1\\n{was_denied}"
@@ -845,11 +845,18 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             assert "prints" not in str(hidden)
             await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 2})
             await env["eve"].sees(reply_to(shown, denied))
+            await bot.as_user("lea").extend_measure(ids_[1], None)
+            waits = (await bot.as_user("lea").action(ids_[1])).undo
+            assert waits is not None
+            assert waits.extension is not None
+            await bot.as_user("ben").approve(ids_[1], extension_id=waits.extension.id)
+            await env["eve"].sees(message_in(SOC, "3 in force with no end"))
+            told = await env["anna"].sees(updated(told, f"({alerts[1].id}) · its end stayed <!date"))
             for run in ids_[:2]:
                 await bot.as_user("lea").undo(run)
         ended = [f"({alert.id}) · undone by lea" for alert in alerts[:2]]
         told = await env["anna"].sees(updated(told, *ended))
-        assert text_of(told).count("now it") == 1
+        assert text_of(told).count("its end was taken away") == 1
 
 
 async def test_a_decision_on_more_time_names_nothing_in_channels_once_a_level_rose_unseen(tmp_path: Path) -> None:
