@@ -42,16 +42,21 @@ def clip(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-_HOST = re.compile(r"[\w+-]{1,20}(?:://|\[://\])[^/?#]*")
+_HOST = re.compile(r"(?:[\w-]{1,64} )?[\w+-]{1,20}(?:://|\[://\])[^/?#]*")  # its type may be in front
 
 
 def clip_middle(text: str, limit: int) -> str:
     """As `clip`, but keeps both ends, by which people tell hashes apart, and the host of a URL if it fits."""
     if len(text) <= limit:
         return text
-    host = _HOST.match(text)
-    start = max(limit - 1 - (limit - 1) // 3, host.end() if host and host.end() < limit - 2 else 0)
+    start = max(limit - 1 - (limit - 1) // 3, _end_of_host(text, limit))
     return f"{text[:start]}…{text[start + 1 - limit :]}"
+
+
+def _end_of_host(text: str, limit: int) -> int:
+    """How many characters a URL with its host takes, if a few of its path fit behind them; else 0."""
+    host = _HOST.match(text)
+    return host.end() if host and host.end() < limit - 2 else 0
 
 
 def clip_apart(texts: Sequence[str], limit: int) -> list[str]:
@@ -62,7 +67,9 @@ def clip_apart(texts: Sequence[str], limit: int) -> list[str]:
         letters = zip(*(texts[n] for n in alike), strict=False)
         at = next((max(0, n - 3) for n, there in enumerate(letters) if len({*there}) > 1), None)
         for n in alike if at is not None else ():
-            shown[n] = f"{texts[n][: limit // 4]}…{clip_middle(texts[n][at:], limit - limit // 4 - 1)}"
+            start = max(limit // 4, _end_of_host(texts[n], limit))
+            if limit - start > 6:  # else they get a number
+                shown[n] = f"{texts[n][:start]}…{clip_middle(texts[n][at:], limit - start - 1)}"
     seen = dict[str, str]()
     for n, text in enumerate(texts):
         if seen.setdefault(shown[n], text) != text:

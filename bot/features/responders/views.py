@@ -41,6 +41,7 @@ LINE_LIMIT = 600  # characters of a responder's line
 HEADING_LIMIT = 44  # characters of an artifact above its entries of a menu, which is one line on a phone
 CANNOT = "Can't run, because ..."
 CONTAIN = "Contain · "
+URL_LIMIT = OPTION_LIMIT - len(CONTAIN)  # likewise of a URL, for its host in full
 
 
 def split(offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], list[OfferedResponder]]:
@@ -271,8 +272,10 @@ def _groups(
     groups += _by_kind(label, _with(own, through), f"{subject.root_id}={subject.id}:")
     once = {(r.name, one.id) for r in can if r.target and not words for one in r.target.artifacts}
     shown = by_ioc(view.artifacts()) if by_artifact else []
-    headings = clip_apart([view.text(artifact_title(artifact)) for artifact in shown], HEADING_LIMIT)
-    for artifact, heading in zip(shown, headings, strict=True):
+    titles = [view.text(artifact_title(artifact)) for artifact in shown]
+    headings, of_urls = clip_apart(titles, HEADING_LIMIT), clip_apart(titles, URL_LIMIT)
+    for artifact, short, whole in zip(shown, headings, of_urls, strict=True):
+        heading = whole if artifact.data_type == "url" else short
         runnable = set(by_artifact.get(artifact.id, ()))
         elsewhere |= runnable
         target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
@@ -332,7 +335,7 @@ def _about_option(responder: OfferedResponder, view: RedactedView | None = None,
     choose = f"one of {some_of(named, MAX_TITLES)}: you choose" if is_whole and named else "choose which"
     on = named[0] if len(named) == 1 else choose if target is not None and target.required else ""
     case = "needs a case" if "case" in (responder.lacks or ()) else ""
-    on = on if is_whole else clip_middle(on, HEADING_LIMIT)
+    on = on if is_whole else clip_middle(on, URL_LIMIT if fitting and fitting[0].data_type == "url" else HEADING_LIMIT)
     is_one = responder.target is not None and len(responder.target.artifacts) == 1
     held = "🔒 contained already" if is_one and not is_whole and is_in_force(responder) else ""
     return " · ".join(filter(None, [on, held, needs(responder, case), strip_markup(responder.description)]))

@@ -3,12 +3,14 @@
 from contextvars import copy_context
 from typing import Any
 
+import pytest
+
 from bot.block_kit.text import NAMES, slack_date
 from bot.clearance import RedactedView, Subject
 from bot.features.alerts.views.details import alert_in_full, found_alerts
 from bot.features.responders.views import responder_list, responder_options
 from bot.features.runs.views.runs import action_list
-from core.models import Alert
+from core.models import Alert, OfferedTarget, TargetArtifact
 from tests.bot.samples import NOW, alert, artifact, awaiting, button, card, document, ended, responder, texts_of
 
 SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -24,6 +26,23 @@ def test_a_hash_is_whole_on_its_card_and_keeps_both_ends_in_a_menu() -> None:
     assert texts_of(card(artifacts=[file]))[1].split("`")[1] == SHA256
     shown = alert_in_full(about, document(about), clearance=2, button=button)
     assert f"hash `{SHA256}`" in "\n".join(texts_of(shown))
+
+
+@pytest.mark.parametrize("host_name", ["very-long-subdomain", "very-long-subdomains"])  # with and without more room
+def test_a_menu_shows_the_host_of_a_url_in_full(host_name: str) -> None:
+    host = host_name + ".of.a.bank.example"
+    paths = [f"/{'a' * 60}{n}{'b' * 60}/payload.bin" for n in (1, 2)]
+    urls = [artifact(n, data_type="url", data=f"http://{host}{path}") for n, path in enumerate(paths)]
+    on = TargetArtifact(id=urls[0].id, data_type="url", data=urls[0].data or "", kind="url", tlp=2)
+    scan = responder("Scan", target=OfferedTarget(data_types=[], artifacts=[on], total=1, required=False))
+    offered, by_artifact = [scan], {one.id: [scan.name] for one in urls}
+    view = RedactedView(Subject.alert(alert(artifacts=urls)), 2)
+    groups = responder_options(offered, by_artifact, view, "scan")["option_groups"]
+    labels = [group["label"]["text"] for group in groups]
+    shown = host.replace(".", "[.]")
+    assert all(f"url hxxp[://]{shown}" in label for label in labels[1:])
+    assert len(set(labels)) == 3
+    assert f"hxxp[://]{shown}" in groups[0]["options"][0]["description"]["text"]
 
 
 def test_details_and_found_alerts_say_what_became_of_an_alert_as_its_card_does() -> None:
