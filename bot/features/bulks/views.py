@@ -383,7 +383,8 @@ def _later_rows(ends: Sequence[_End], seen: Sequence[_End]) -> list[str]:
     for run, view, end in seen:
         denied = "" if before or not is_asked else runs.denied_before(end, view)
         then = f"; then *{undo_state.until(end.at, end.asked_at)}*" if is_asked else ""
-        now = f"now it {undo_state.ends(run)}" if is_asked else f"its {undo_state.end_decided(end)}"
+        decided = undo_state.end_decided(end)
+        now = f"its {decided}" if decided else f"now it {undo_state.ends(run)}"
         now = f" · {now}" if undo_state.is_in_force(run) else undo_state.summary(run, view)
         line = f"{_target_line(run, view, REVIEW_TARGETS)}{now}{then}"
         rows.append(questions.with_said(line, approvals.closed(view, end.asked_at), denied))

@@ -795,7 +795,7 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         form = await env["ben"].confirms("Deny", review, reason="Not this one")
         assert f"If you deny it, it ends <!date^{undo.at // 1000}^" in text_of(form)
         denied = await env["ben"].reads("You denied more time for Isolate on 🟠 HIGH ip 203[.]0[.]113[.]1.")
-        assert f" · now it ends <!date^{undo.at // 1000}^" in text_of(denied)
+        assert f" · its end stayed <!date^{undo.at // 1000}^" in text_of(denied)
 
 
 async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and_later_who_undid_it(
