@@ -268,15 +268,15 @@ async def test_who_asks_reads_who_asked_to_contain_the_same_before(tmp_path: Pat
         other = await env.create_alert(sourceRef="3", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
         asked = await isolate(env, first, by="lea")
         waits = "⚠️ *Isolate* on ip 203[.]0[.]113[.]7 for 1 hour, asked by lea, <!date^"
-        for on in (second.id, f"{second.id} {other.id}"):
+        for on, what in ((second.id, "*Again*"), (f"{second.id} {other.id}", "Runs on")):
             await env["ben"].command(SOC, f"/responder run isolate {on}")
-            form = text_of(await env["ben"].sees(modal(waits, "How long")))
+            form = text_of(await env["ben"].sees(modal(waits, what, "How long")))
             assert f", for {first.id} ({asked.id}), still waits for approval." in form
             assert "Of both" not in form
         await env["anna"].command(SOC, f"/responder run isolate {second.id}")
         assert first.id not in text_of(await env["anna"].sees(modal("How long")))  # as it is withheld from her
         await env["ben"].command(SOC, f"/responder run isolate {first.id}")
-        of_first = await env["ben"].sees(modal(waits, "How long", without="Runs on"))
+        of_first = await env["ben"].sees(modal(waits, "*Beacon*", "How long"))
         await env["ben"].submits(of_first)
         await env["ben"].sees(modal("lea asked for it", without="still waits for approval"))
 
