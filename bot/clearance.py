@@ -134,30 +134,20 @@ class Subject:
         if document.case is None:
             return None
         subject = Subject._in_case(document, document.case, object_id)
-        return replace(subject, others=(*document.artifacts, *document.other_artifacts)) if subject else None
+        if subject is None:
+            return None
+        if len(document.alert_ids) >= MOST_ALERTS or not set(document.alert_ids).isdisjoint(document.unreadable):
+            number = f"case {document.case.case_id}"  # its texts may repeat what alerts have that aren't read
+            subject = replace(subject, title=number if object_id == document.id else subject.title, parent_title=number)
+        others = (*document.artifacts, *document.other_artifacts, *document.alert_artifacts)
+        return replace(subject, others=others)
 
     @staticmethod
     def in_documents(documents: Sequence[Document], object_id: str) -> "Subject | None":
-        """Likewise of one of several, a case and its alerts: its texts may repeat what any of the alerts has.
-
-        A case goes by its number unless all of its alerts were read; its document doesn't name more than some.
-        """
+        """Likewise of one of several, a case and its alerts: its texts may repeat what any of the alerts has."""
         found = next(filter(None, (Subject.in_document(one, object_id) for one in documents)), None)
-        alert_ids = {one.id for one in documents if one.alert is not None}
-        of_alerts = (
-            artifact.model_copy(update={"tlp": max(artifact.tlp, alert.tlp)})
-            for alert in (one.alert for one in documents)
-            if alert is not None
-            for artifact in alert.artifacts
-        )
-        if found is None:
-            return None
-        for case, named in ((one.case, one.alert_ids) for one in documents):
-            if case is None or (len(named) < MOST_ALERTS and alert_ids.issuperset(named)):
-                continue
-            number = f"case {case.case_id}"
-            found = replace(found, title=number if found.id == case.id else found.title, parent_title=number)
-        return replace(found, others=(*found.others, *of_alerts))
+        of_alerts = (artifact for one in documents for artifact in one.alert_artifacts)
+        return found and replace(found, others=(*found.others, *of_alerts))
 
     @staticmethod
     def _in_case(document: Document, case: Case, object_id: str) -> "Subject | None":

@@ -299,7 +299,7 @@ class Notifier:
             await asyncio.sleep(0)  # clicks and what is to be sent come in between
             work = self._of_root(document, changes, grouper, asking, desired)
             desired += await isolated(work, document.id, otherwise=[])
-        desired += await isolated(self._case_cards(documents), "", otherwise=[])
+        desired += await isolated(self._of_cases(documents), "", otherwise=[])
         for root_id, read in held.documents.items():
             if root_id not in changes.roots:  # an alert that shares with a case the artifact on which something ran
                 desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])
@@ -415,14 +415,14 @@ class Notifier:
         timeline = await self._renderer.timeline(document)
         return await self._renderer.alert_cards(timeline, is_progress=not changes.ended)
 
-    async def _case_cards(self, documents: Sequence[Document]) -> list[DesiredMessage]:
-        """The posted cards of cases whose alerts changed: they mask what those hide, and show what is in force."""
+    async def _of_cases(self, documents: Sequence[Document]) -> list[DesiredMessage]:
+        """The messages of cases whose alerts changed: they mask what those hide, and a card shows what is in force."""
         cases = {one.alert.case for one in documents if one.alert is not None and one.alert.case}
         desired = list[DesiredMessage]()
         for case_id in sorted(cases.difference(one.id for one in documents)):
-            cards = [one for one in await self._outbox.messages_of(case_id) if one.key.startswith("case:")]
-            for document in (await self._documents({case_id: ()} if cards else {})).values():
-                desired += (await self._enforcer.refresh(cards, await self._renderer.timeline(document)))[0]
+            posted = await self._outbox.messages_of(case_id)
+            for document in (await self._documents({case_id: ()} if posted else {})).values():
+                desired += await self._others(await self._renderer.timeline(document), set())
         return desired
 
     async def _others(self, timeline: Timeline, rendered: set[str]) -> list[DesiredMessage]:

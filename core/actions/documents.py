@@ -125,6 +125,7 @@ class Documents(Service):
             "alertIds": _ids(document.alert_ids),
             **{name: _array(document.parts[kind].values()) for kind, name in _PARTS},
             "otherArtifacts": _array(document.others[number] for number in others),
+            "alertArtifacts": _array(document.of_alerts),
             "actions": _array(document.actions[number] for number in sorted(document.actions, reverse=True)),
             "actionCounts": _object({f"~{number}": str(count) for number, count in document.counts.items()}),
             "shortened": _ids(sorted(document.shortened, reverse=True)),
@@ -156,6 +157,8 @@ class _Document:
     parts: dict[Part, dict[int, str]] = field(default_factory=lambda: {kind: {} for kind, _ in _PARTS})
     others: dict[int, str] = field(default_factory=dict)
     """The artifacts of a case or of an alert's case; `parts` may have some as well."""
+    of_alerts: list[str] = field(default_factory=list)
+    """Of a case: the artifacts of its alerts that it doesn't have."""
     actions: dict[int, str] = field(default_factory=dict)
     counts: dict[int, int] = field(default_factory=dict)
     shortened: set[int] = field(default_factory=set)
@@ -296,8 +299,8 @@ class _DocumentReader:
         if root is not None:
             document.kind, document.root = row["kind"], row["doc"]
             document.is_deleted = row["kind"] == "case" and root.get("status") == "Deleted"
-        if row["kind"] == "case":
-            document.alert_ids = objects.alerts_of(self._reads, root_id, MAX_ALERTS)
+        alerts = objects.alerts_in(self._reads, root_id, MAX_ALERTS) if row["kind"] == "case" else ()
+        document.alert_ids = [alert["id"] for alert in alerts]
         self._list_actions(document, row["kind"], root_id)
         if document.kind == "alert":
             numbers = [number_of(artifact["id"]) for artifact in root.get("artifacts", ())]
@@ -308,6 +311,7 @@ class _DocumentReader:
             self._add_others(document, case_id, but=set(numbers))
         elif document.kind == "case":
             self._add_others(document, root_id)
+            self._add_of_alerts(document, alerts)
             for number in stored.newest_on_artifacts(self._reads, root_id, LISTED_ACTIONS):
                 self._add_action(document, number, is_named=False)
         return document
@@ -348,6 +352,15 @@ class _DocumentReader:
         for part in objects.children(self._reads, artifacts.KIND, case_id):
             if part["id"] not in but and (doc := self._read(document, part)) is not None:
                 document.others[part["id"]] = self._artifact(doc, part, case_id)
+
+    def _add_of_alerts(self, document: _Document, alerts: Iterable[Row]) -> None:
+        """Add the artifacts of these alerts that their case doesn't have, each as high as its alert at least."""
+        for row in alerts:
+            alert = self._read(document, row) or {}
+            for artifact in alert.get("artifacts", ()):
+                if number_of(artifact["id"]) not in document.others:
+                    level = max(artifact.get("tlp", 0), alert.get("tlp", 0))
+                    document.of_alerts.append(json.dumps({**artifact, "tlp": level}, ensure_ascii=False))
 
     def _list_actions_on_artifacts(self, document: _Document, numbers: Sequence[int]) -> None:
         """The actions on an alert's artifacts, which are in the alert's own JSON."""

@@ -860,6 +860,8 @@ class Document(ApiModel):
     """Each with the highest `tlp` of its own and of the alerts that have it."""
     other_artifacts: list[Artifact] = Field(default_factory=list)
     """The other artifacts of the case, also of an alert's case, which texts may repeat."""
+    alert_artifacts: list[Artifact] = Field(default_factory=list)
+    """Of a case: those that only its alerts in `alertIds` have, each with at least the `tlp` of its alert."""
     actions: list[Action] = Field(default_factory=list)
     action_counts: dict[ObjectId, int] = Field(default_factory=dict)
     """How many actions each object has in all; in `actions` are its open and its newest, 30 at most."""

@@ -122,6 +122,14 @@ def alerts_of(reads: Reads, case_id: int, limit: int) -> list[int]:
     )
 
 
+def alerts_in(reads: Reads, case_id: int, limit: int) -> list[Row]:
+    """Likewise, with their JSON."""
+    return reads.rows(
+        "SELECT id, doc FROM object WHERE case_id = :case AND kind = 'alert' ORDER BY id LIMIT :limit",
+        {"case": f"~{case_id}", "limit": limit},
+    )
+
+
 def open_alerts_of(reads: Reads, assignee: str, sees_up_to: int, limit: int) -> list[Row]:
     """The open alerts (`id, severity`) of an assignee, or with "" of nobody, up to a TLP, the most severe first."""
     return reads.rows(OPEN_ALERTS, {"assignee": assignee, "sees_up_to": sees_up_to, "limit": limit})

@@ -127,7 +127,9 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(case_card(*as_case(alert, actions if view.shows_reports else []), [], clearance=clearance, button=button)),
     ]
     case, document, tasks = as_case(alert, [])
-    bare, of_alert = document.model_copy(update={"artifacts": []}), [make.document(alert, *actions)]
+    raised = [one.model_copy(update={"tlp": max(one.tlp, alert.tlp)}) for one in alert.artifacts]
+    bare = document.model_copy(update={"artifacts": [], "alert_artifacts": raised})
+    of_alert = [make.document(alert, *actions)]
     texts.append(dump(case_card(case, bare, tasks, of_alert, clearance=clearance, button=button, is_posted=False)))
     texts += [
         dump(home.run_list("Failed", told, person, button=button)),
@@ -404,8 +406,11 @@ def test_an_object_that_cannot_be_read_counts_as_red() -> None:
 
 def test_a_case_goes_by_its_number_while_one_of_its_alerts_cannot_be_read() -> None:
     alert, case = make.alert(), make.case(title="Beacon to evil.example")
-    document, read = Document(id=case.id, case=case, alert_ids=[alert.id]), Document(id=alert.id, alert=alert)
-    for of_alert, title in ((read, case.title), (Document(id=alert.id, unreadable=[alert.id]), f"case {case.case_id}")):
-        subject = Subject.in_documents([document, of_alert], case.id)
+    document = Document(id=case.id, case=case, alert_ids=[alert.id])
+    for read, title in (
+        (document, case.title),
+        (document.model_copy(update={"unreadable": [alert.id]}), f"case {case.case_id}"),
+    ):
+        subject = Subject.in_document(read, case.id)
         assert subject is not None
         assert subject.title == title

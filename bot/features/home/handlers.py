@@ -97,7 +97,6 @@ async def _own(context: Context, login: str) -> HomeAlerts:
     alerts, cases = await asyncio.gather(_open_alerts(context, login, views.MAX_SHOWN), context.core.open_cases(login))
     links = await subjects.card_links(context, [case.id for case in cases])
     found = await subjects.documents(context.core, links)
-    found += await subjects.documents(context.core, [alert_id for one in found for alert_id in one.alert_ids])
     read = [(Subject.in_documents(found, case.id), case) for case in cases]
     of_cases = [HomeAlert(subject, case.created_at, links[case.id]) for subject, case in read if subject is not None]
     shown = sorted([*alerts.shown, *of_cases], key=lambda one: one.subject.severity, reverse=True)

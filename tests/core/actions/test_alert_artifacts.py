@@ -204,6 +204,10 @@ async def test_a_case_made_of_the_alert_keeps_ids_and_history(core: RunningCore)
         assert shown["actionCounts"][ip] == 2
     shown = await document(core, case_id)
     assert [[item["id"] for item in shown[name]] for name in ("artifacts", "otherArtifacts")] == [[ip], [domain]]
+    later = {"dataType": "ip", "data": "198.51.100.77", "tlp": 1}
+    await sent(core, "PATCH", f"/api/alert/{alert_id}", {"tlp": 3, "artifacts": [later]})
+    of_alert = (await document(core, case_id))["alertArtifacts"]
+    assert [(item["data"], item["tlp"]) for item in of_alert] == [(later["data"], 3)]  # as high as its alert
 
 
 async def test_equal_artifacts_of_alerts_in_one_case_become_one(core: RunningCore) -> None:

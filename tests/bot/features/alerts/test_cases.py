@@ -75,16 +75,19 @@ async def test_a_case_and_details_show_what_is_in_force_on_its_alerts(tmp_path: 
         await env["ben"].sees(modal(f"3 runs on {case.id}"))
 
 
-async def test_the_card_of_a_case_masks_what_its_alerts_hide_later(env: FeatureEnvironment) -> None:
+async def test_the_messages_of_a_case_mask_what_its_alerts_hide_later(env: FeatureEnvironment) -> None:
     address, domain = {"dataType": "ip", "data": "198.51.100.77"}, {"dataType": "domain", "data": "evil.example"}
     alert, card = await env.alert_and_card("anna", title="198.51.100.77 asks for evil.example", artifacts=[])
     case_id = (await env.client.create_case_from_alert(alert.id)).id
     posted = await env["anna"].sees(reply_to(card, f"Case HIGH {alert.title} ({case_id})"))
+    await env.client.run({"responderId": "Quarantine_1_0", "objectType": "case", "objectId": case_id})
+    request = await env["anna"].sees(reply_to(card, "Quarantine?", alert.title))
     last = (await env.client.events(None, wait_s=0)).last
     await until_read(env.bot.outbox.cursor, lambda cursor: cursor == last)  # no more of the case follows
     await env.client.request("PATCH", f"/api/alert/{alert.id}", {"artifacts": [{**address, "tlp": 3}, domain]})
     masked = await env["anna"].sees(updated(posted, f"Case HIGH {MASK} asks for evil.example"))
-    assert address["data"] not in str(masked)
+    of_run = await env["anna"].sees(updated(request, f"{MASK} asks for evil.example"))
+    assert address["data"] not in f"{masked} {of_run}"
     await env.client.request("PATCH", f"/api/alert/{alert.id}", {"tlp": 3})
     await env["anna"].sees(updated(posted, f"Case HIGH {MASK} asks for {MASK}"))
 
