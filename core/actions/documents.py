@@ -190,7 +190,7 @@ class _DocumentReader:
         self.chars = 0
         """The length of all JSON read so far."""
         self.bulk_ids: set[int] = set()
-        """The bulks that were named, those of the actions that were named, and those that wait or were denied there."""
+        """The bulks that were named, those of the actions that were named, and those with runs on what has changed."""
 
     @cached_property
     def _recent_runs(self) -> Mapping[str, int]:

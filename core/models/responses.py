@@ -939,7 +939,7 @@ class EventPage(ApiModel):
     documents: list[Document] | None = None
     """Of the objects that the events are about, each alert or case once; only with `include=documents`."""
     bulks: list[BulkCounts] | None = None
-    """Of actions of the events, and of those that wait or were denied on what has changed; only with documents."""
+    """Of actions of the events, and of all on what has changed; only with documents."""
 
 
 class Person(ApiModel):

@@ -41,7 +41,7 @@ async def on_retry(context: Context) -> None:
     shown = await _shown(context, bulk.targets)
     responder = await subjects.responder(context.core, shown[0].view.subject, bulk.responder_name) if shown else None
     if responder is None:
-        raise ResponderBotError("not_found", "Nothing was run: it is no longer there, or you may see none of it.")
+        raise ResponderBotError("not_found", "Nothing was run: its responder is gone, or you see none of its targets.")
     await context.show_modal(views.retry_view(bulk, shown, destination, responder))
 
 
