@@ -287,13 +287,13 @@ def beside(reads: Reads, action: Action, others: Iterable[Known], sees_up_to: in
         is_same = ran_at is not None or in_force.what_undoes(run) == in_force.what_undoes(action)
         if in_force.is_together(run, action) or own.isdisjoint(digests) or not is_same:
             continue
-        if (level := clearance.level_of(reads, run.number)) <= sees_up_to:
+        if len(found) < MOST_ASKED and (level := clearance.level_of(reads, run.number)) <= sees_up_to:
             of_run = run.model_dump(include={"id", "created_by", "responder_name", "object_type", "object_id"})
             title, state = registry.title(run.responder_name), "asked" if ran_at is None else "ended"
             about = {"title": title, "root_id": f"~{root}", "state": state, "since": ran_at or run.created_at}
             target = [one for one in action.target or () if in_force.digests_of("", [one]) <= digests]
             found.append(Measure(**of_run, **about, approved_by=[], actions=[run.id], target=target, clearance=level))
-    return found[:MOST_ASKED]
+    return found
 
 
 def _last(one: Row) -> tuple[bool, tuple[int, int]]:

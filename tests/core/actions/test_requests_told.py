@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+from core.actions import measures
 from core.actions.documents import Documents
 from core.actions.in_force import waiting_on
+from core.common.database import Reads
 from core.models import Action, BulkInput, RunTarget
 from core.store import actions as stored
 from core.store import events
@@ -58,6 +60,24 @@ async def test_a_bulk_that_is_denied_asks_once_who_waits_beside_it_and_reads_onl
             on = await harness.database.read(lambda reads: stored.targets_of(reads, int(runs[7][1:])))
             found = await harness.database.read(lambda reads: waiting_on(reads, on))
             assert [run.id for run, _, _ in found] == [beside]
+
+
+async def test_a_request_reads_no_more_of_the_others_on_its_target_than_it_names(tmp_path: Path) -> None:
+    with stores.using("sqlite"), statements.counted() as counts:
+        async with harness_with(tmp_path, approval=1) as harness:
+            runs = [
+                await started(harness, await alert_with(harness, HOST, sourceRef=f"alert {n}")) for n in range(30)
+            ]
+
+            def read(reads: Reads) -> int:
+                others = waiting_on(reads, stored.targets_of(reads, runs[0].number))
+                assert len(others) == len(runs)
+                return len(measures.beside(reads, runs[0], others, 3, harness.parts.registry))
+
+            counts.clear()
+            assert await harness.database.read(read) == measures.MOST_ASKED
+            levels = [number for sql, number in counts.items() if "FROM alert_artifact" in sql]
+            assert levels == [measures.MOST_ASKED]
 
 
 async def test_what_waits_is_told_once_the_time_of_another_run_on_its_host_is_over(tmp_path: Path) -> None:
