@@ -94,18 +94,24 @@ class ClearanceEnforcer:
         return True
 
     async def refresh(
-        self, messages: Sequence[MessageRecord], timeline: Timeline, clearance: int | None = None
+        self,
+        messages: Sequence[MessageRecord],
+        timeline: Timeline,
+        clearance: int | None = None,
+        *,
+        only_masks: bool = False,
     ) -> tuple[list[DesiredMessage], dict[str, int]]:
         """Those of these messages that must change, rendered again; and the keys of the others, with their clearance.
 
-        Without `clearance` only TLP levels changed: each message keeps the clearance of its channel or person.
+        Without `clearance` only TLP levels changed: each message keeps the clearance of its channel or person. With
+        `only_masks` nothing else that they say did.
         """
         desired: list[DesiredMessage] = []
         kept: dict[str, int] = {}
         for message in messages:
             own = message.clearance if is_person(message.channel) else self._access.clearance_of(message.channel)
             now = own if clearance is None else clearance
-            if _is_current(message, timeline, now):
+            if _is_current(message, timeline, now, only_masks=only_masks):
                 kept[message.key] = now
             else:
                 desired += await self._render_or_withhold(message, timeline, now)
@@ -131,16 +137,15 @@ class ClearanceEnforcer:
         return [_withheld(message, clearance, is_for_now=True)]
 
 
-def _is_current(message: MessageRecord, timeline: Timeline, clearance: int) -> bool:
+def _is_current(message: MessageRecord, timeline: Timeline, clearance: int, *, only_masks: bool) -> bool:
     """Whether the message withholds just what it must.
 
-    What asks for a decision says too what became of its alert, and the card of a case what its alerts hide.
+    What asks for a decision says too what became of its alert, and the card of a case what is in force on its alerts.
     """
     kind, action_id = message.key.split(":")[:2]
-    if kind == "case":
-        return False
     action = timeline.action(action_id) if kind in ("approval", "extension", "ask") else None
-    if action is not None and (runs.awaits_approval(action) or undo_state.later_end(action) is not None):
+    is_asked = action is not None and (runs.awaits_approval(action) or undo_state.later_end(action) is not None)
+    if not only_masks and (kind == "case" or is_asked):
         return False
     subject = Subject.in_document(timeline.document, message.about.partition(" ")[2])
     return subject is not None and RedactedView(subject, clearance).fingerprint == message.fingerprint

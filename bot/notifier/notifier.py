@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from bot.features.runs.views import undo_state
 from bot.notifier.asking import Asking
 from bot.notifier.bulks import BulkMessages
 from bot.notifier.changes import FeedChanges, HeldEvents, ReadDocument, has_new_alerts, merge
@@ -299,7 +300,7 @@ class Notifier:
             await asyncio.sleep(0)  # clicks and what is to be sent come in between
             work = self._of_root(document, changes, grouper, asking, desired)
             desired += await isolated(work, document.id, otherwise=[])
-        desired += await isolated(self._of_cases(documents), "", otherwise=[])
+        desired += await isolated(self._of_cases(documents, changes), "", otherwise=[])
         for root_id, read in held.documents.items():
             if root_id not in changes.roots:  # an alert that shares with a case the artifact on which something ran
                 desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])
@@ -415,14 +416,21 @@ class Notifier:
         timeline = await self._renderer.timeline(document)
         return await self._renderer.alert_cards(timeline, is_progress=not changes.ended)
 
-    async def _of_cases(self, documents: Sequence[Document]) -> list[DesiredMessage]:
-        """The messages of cases whose alerts changed: they mask what those hide, and a card shows what is in force."""
-        cases = {one.alert.case for one in documents if one.alert is not None and one.alert.case}
+    async def _of_cases(self, documents: Sequence[Document], changes: FeedChanges) -> list[DesiredMessage]:
+        """The messages of cases whose alerts changed: they mask what those hide, and a card shows what is in force.
+
+        An alert on which nothing has run lately or is in force changes only what they mask.
+        """
+        changed = [(one.alert.case, one) for one in documents if one.alert is not None and one.alert.case]
+        ran = {root_id for _, root_id in changes.actions}
+        acted = {case for case, one in changed if one.id in ran or any(map(undo_state.is_in_force, one.actions))}
         desired = list[DesiredMessage]()
-        for case_id in sorted(cases.difference(one.id for one in documents)):
+        for case_id in sorted({case for case, _ in changed}.difference(one.id for one in documents)):
             posted = await self._outbox.messages_of(case_id)
-            for document in (await self._documents({case_id: ()} if posted else {})).values():
-                desired += await self._others(await self._renderer.timeline(document), set())
+            named = {case_id: set[str]().union(*map(ids_in, posted))} if posted else {}
+            for document in (await self._documents(named)).values():
+                timeline = await self._renderer.timeline(document)
+                desired += (await self._enforcer.refresh(posted, timeline, only_masks=case_id not in acted))[0]
         return desired
 
     async def _others(self, timeline: Timeline, rendered: set[str]) -> list[DesiredMessage]:

@@ -12,12 +12,14 @@ from core.common.clock import MINUTE_MS, now_ms
 from core.settings import EngineSection
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
+from tests.bot.features.environment import feature_environment
 from tests.bot.outbox.harness import all_sent, until_read
-from tests.bot.people import card_of, find_card, menu_block
+from tests.bot.people import card_of, find_card, menu_block, reply_to, updated
 from tests.bot.running import ANNA, CHANNELS, OPEN, SOC, BotEnvironment, calls_to_core, running_bot
 from tests.responder_folders import write_responder
 
 PERSON = 'method="GET",route="/api/user/by-slack/{team}/{user}",status="200"'
+PATCH = 'method="PATCH",route="/api/alert/{id}",status="200"'
 DOCUMENT = 'method="GET",route="/api/document",status="200"'
 RUN = 'method="POST",route="/api/connector/engine/action",status="201"'
 PROGRAM = """
@@ -79,6 +81,36 @@ async def cost_of_a_run(folder: Path, channels: list[str]) -> tuple[Counter[str]
         commits = commits_of(env, folder) - before
         counts.append(await calls_to_core(env))
         return counts[1] - counts[0], counts[2] - counts[1], commits
+
+
+async def test_a_change_of_a_cases_alert_that_hides_what_it_hid_costs_one_document_and_no_edit(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path) as env:
+        alert, card = await env.alert_and_card("anna")
+        case_id = (await env.client.create_case_from_alert(alert.id)).id
+        task = await env.client.add_task(case_id, {"title": "Call the owner"})
+        await env.client.add_log(task.id, {"message": "Called."})
+        await env.client.run({"responderId": "Quarantine_1_0", "objectType": "case", "objectId": case_id})
+        await env["anna"].sees(reply_to(card, "Called."))
+        await env["anna"].sees(reply_to(card, "Quarantine?", alert.title))
+        await all_followed(env)
+        before, edits = await calls_to_core(env), edited(env)
+        await env.client.request("PATCH", f"/api/alert/{alert.id}", {"title": "Another title"})
+        await env["anna"].sees(updated(card, "Another title"))
+        await all_followed(env)
+        assert await calls_to_core(env) - before == {PATCH: 1, DOCUMENT: 1}
+        assert edited(env) - edits == {card["ts"]: 1}
+
+
+async def all_followed(env: BotEnvironment) -> None:
+    """Wait until the bot has sent all that core's events say by now."""
+    last = (await env.client.events(None, wait_s=0)).last
+    await until_read(env.bot.outbox.cursor, lambda cursor: cursor == last)
+    await all_sent(env.bot)
+
+
+def edited(env: BotEnvironment) -> Counter[str]:
+    """How often each message was edited so far."""
+    return Counter(body["ts"] for _, what, body, _ in env.emulator.traffic if what == "chat.update")
 
 
 def shows_the_end(view: EmulatorView, alert_id: str, channel: str) -> bool:
