@@ -13,9 +13,9 @@ from bot.notifier.asking import Asking
 from bot.notifier.isolation import isolated
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess
-from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, DesiredMessage, bulk_key, digest, is_person
+from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, DesiredMessage, MessageRecord, bulk_key, is_person
 from bot.outbox.outbox import MessageOutbox
-from core.models import Action, BulkCounts
+from core.models import Action, BulkCounts, Document
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -49,6 +49,12 @@ class BulkMessages:
         self._recipient = renderer.recipient
         self._slack_user = renderer.slack_user
         self._as_of: dict[str, int] = {}  # by bulk: the newest event that its message reflects
+
+    async def are_current(self, bulk: BulkCounts, documents: Sequence[Document]) -> bool:
+        """Whether no message of a bulk need change after a page without its runs, with these documents."""
+        posted = await self._outbox.messages_of(bulk.id)
+        is_asked = bulk.awaiting or bulk.later_ends  # and what asks says too what became of its alerts
+        return not is_asked and all(_is_current(one, bulk, document) for one in posted for document in documents)
 
     async def of(
         self, bulk: BulkCounts, as_of: int, destinations: Collection[str], asking: Asking, *, has_run: bool
@@ -90,7 +96,7 @@ class BulkMessages:
         told = list[DesiredMessage]()
         for kind, is_due in ((BULK_TOLD, is_news), (BULK_UNDONE, bulk.undone)):
             if is_due and (has_run or await self._outbox.messages_named(f"{kind}:{bulk.id}:")):
-                told += await self._told(kind, bulk)
+                told += await self._told(kind, bulk, found)
         return [*rendered, *replies, *told]
 
     async def _more_time(
@@ -149,9 +155,9 @@ class BulkMessages:
         asked = [key for key in again if await asking.may_ask(_user(key), key.split(":")[2])]
         return await self.read(asked, only_waiting=True)
 
-    async def _told(self, kind: str, bulk: BulkCounts) -> list[DesiredMessage]:
+    async def _told(self, kind: str, bulk: BulkCounts, found: _Runs) -> list[DesiredMessage]:
         """The direct message to whoever asked for a bulk, once it is over; of undos, to who approved it, too."""
-        found, team, desired = await self._runs(bulk.id), self._access.team(), list[DesiredMessage]()
+        found, team, desired = found or await self._runs(bulk.id), self._access.team(), list[DesiredMessage]()
         approvals_ = [run.approval for run, _ in found if run.approval is not None and kind == BULK_UNDONE]
         for login in dict.fromkeys([bulk.created_by, *(login for one in approvals_ for login in one.approved_by)]):
             user = await self._slack_user(login)
@@ -164,7 +170,7 @@ class BulkMessages:
             undone = bulks.undone_by(bulk, listed, login) if kind == BULK_UNDONE else ""
             if undone or kind == BULK_TOLD:
                 told = DesiredMessage(key, user, bulks.ended_for(bulk, listed, undone, button=buttons), buttons=buttons)
-                desired.append(_naming(told, bulk, [view for _, view in listed]))
+                desired.append(_naming(told, bulk, listed))
         return desired
 
     async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Runs:
@@ -206,7 +212,7 @@ class BulkMessages:
                 self._as_of[bulk.id], found = response.as_of, await self._found(bulk, of_bulk[bulk.id])
                 for key in of_bulk[bulk.id]:
                     if (kind := key.partition(":")[0]) in (BULK_TOLD, BULK_UNDONE):
-                        desired += [one for one in await self._told(kind, bulk) if one.key == key]
+                        desired += [one for one in await self._told(kind, bulk, found) if one.key == key]
                     elif not only_waiting or bulks.waiting(found, _request(key)):
                         desired += await self._messages(key, bulk, found, by_person=by_person)
         return desired
@@ -235,7 +241,7 @@ class BulkMessages:
         thread = "" if person or not request else bulk_key(bulk.id, channel)
         message = DesiredMessage(key, channel, content, thread, by_person=by_person, buttons=buttons)
         message = replace(message, is_progress=is_progress and not request)
-        desired = [_naming(message, bulk, [view for _, view in views])]
+        desired = [_naming(message, bulk, views)]
         if person is not None or request:
             return desired
         late = f"{BULK}late:{bulk.id}:{channel}"
@@ -246,12 +252,29 @@ class BulkMessages:
         return desired
 
 
-def _naming(message: DesiredMessage, bulk: BulkCounts, views: Sequence[RedactedView]) -> DesiredMessage:
-    """The message, which belongs to its bulk if it names something or says why it was denied: these `views` of it."""
-    if not views:
+def _naming(message: DesiredMessage, bulk: BulkCounts, runs: Sequence[tuple[Action, RedactedView]]) -> DesiredMessage:
+    """The message, which belongs to its bulk if it names some of these runs or says why one was denied."""
+    if not runs:
         return message
-    view = RedactedView(Subject("alert", bulk.id, "", CLEAR), views[0].clearance)
-    return replace(message, root_id=bulk.id, view=view, fingerprint=digest("".join(one.fingerprint for one in views)))
+    view = RedactedView(Subject("alert", bulk.id, "", CLEAR), runs[0][1].clearance)
+    return replace(message, root_id=bulk.id, view=view, fingerprint=" ".join(_withheld(runs)))
+
+
+def _withheld(runs: Iterable[tuple[Action, RedactedView]]) -> list[str]:
+    """What is withheld of each run, with the alert or case that it is on."""
+    return sorted(f"{view.subject.root_id}:{run.id}:{view.fingerprint[:16]}" for run, view in runs)
+
+
+def _is_current(message: MessageRecord, bulk: BulkCounts, document: Document) -> bool:
+    """Whether the message withholds just what it must of an alert that changed.
+
+    What changes of a case, or of an alert in one, may concern runs on what they share.
+    """
+    if document.alert is None or document.alert.case:
+        return False
+    on_it = ((run, Subject.of_action(document, run)) for run in document.actions if run.bulk == bulk.id)
+    now = _withheld((run, RedactedView(subject, message.clearance)) for run, subject in on_it)
+    return now == [one for one in message.fingerprint.split() if one.startswith(f"{document.id}:")]
 
 
 def _request(key: str) -> str:

@@ -306,11 +306,13 @@ class Notifier:
                 desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])
         acted = {*changes.actions}
         for bulk, as_of in held.bulks.values():
+            has_run = any(run.bulk == bulk.id and (run.id, one.id) in acted for one in documents for run in one.actions)
+            if not has_run and await self._bulks.are_current(bulk, documents):
+                continue
             destinations = dict[str, None]()
             for document in documents:
                 found = self._bulk_destinations(document, bulk.id, changes)
                 destinations |= dict.fromkeys(await isolated(found, document.id, otherwise=[]))
-            has_run = any(run.bulk == bulk.id and (run.id, one.id) in acted for one in documents for run in one.actions)
             messages = self._bulks.of(bulk, as_of, destinations, asking, has_run=has_run)
             desired += await isolated(messages, bulk.id, otherwise=[])
         await self._outbox.commit_page(

@@ -8,13 +8,15 @@ import pytest
 
 from bot.block_kit import ids
 from bot.slack_emulator import EmulatorView
+from core.client import CoreClient
 from core.common.clock import MINUTE_MS, now_ms
+from core.models import BulkInput, RunTarget
 from core.settings import EngineSection
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import feature_environment
 from tests.bot.outbox.harness import all_sent, until_read
-from tests.bot.people import card_of, find_card, menu_block, reply_to, updated
+from tests.bot.people import card_of, direct_message, find_card, menu_block, reply_to, updated
 from tests.bot.running import ANNA, CHANNELS, OPEN, SOC, BotEnvironment, calls_to_core, running_bot
 from tests.responder_folders import write_responder
 
@@ -99,6 +101,22 @@ async def test_a_change_of_a_cases_alert_that_hides_what_it_hid_costs_one_docume
         await all_followed(env)
         assert await calls_to_core(env) - before == {PATCH: 1, DOCUMENT: 1}
         assert edited(env) - edits == {card["ts"]: 1}
+
+
+async def test_a_change_of_an_alert_that_hides_what_it_hid_reads_no_run_of_a_bulk_that_is_over(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path) as env:
+        alerts = [await env.create_alert(sourceRef=str(number)) for number in range(3)]
+        targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("anna").run_bulk(BulkInput(responder_id="Fail_1_0", targets=targets))
+        told = await env["anna"].sees(direct_message(f"Failed: Fail on {alerts[0].id} (ET MALWARE"))
+        await all_followed(env)
+        before = await calls_to_core(env)
+        await env.client.request("PATCH", f"/api/alert/{alerts[0].id}", {"title": "Another title"})
+        await all_followed(env)
+        assert await calls_to_core(env) - before == {PATCH: 1}
+        await env.client.request("PATCH", f"/api/alert/{alerts[0].id}", {"tlp": 3})
+        await env["anna"].sees(updated(told, f"Failed: Fail on {alerts[1].id} (ET MALWARE"))
 
 
 async def all_followed(env: BotEnvironment) -> None:
