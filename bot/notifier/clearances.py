@@ -87,19 +87,14 @@ class ClearanceEnforcer:
         kept: dict[str, int] = {}
         for root_id, messages in stale.items():
             timeline = await self._renderer.timeline(documents.get(root_id) or Document(id=root_id, deleted=True))
-            rendered, right = await self.refresh(messages, timeline, clearance)
+            rendered, right = await self.refresh(messages, timeline, clearance, only_masks=False)
             desired += [replace(message, in_bulk=True) for message in rendered]
             kept |= right
         await self._outbox.enforce_clearance(desired, kept)
         return True
 
     async def refresh(
-        self,
-        messages: Sequence[MessageRecord],
-        timeline: Timeline,
-        clearance: int | None = None,
-        *,
-        only_masks: bool = False,
+        self, messages: Sequence[MessageRecord], timeline: Timeline, clearance: int | None = None, *, only_masks: bool
     ) -> tuple[list[DesiredMessage], dict[str, int]]:
         """Those of these messages that must change, rendered again; and the keys of the others, with their clearance.
 

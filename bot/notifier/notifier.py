@@ -306,14 +306,15 @@ class Notifier:
                 desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])
         acted = {*changes.actions}
         for bulk, as_of in held.bulks.values():
-            has_run = any(run.bulk == bulk.id and (run.id, one.id) in acted for one in documents for run in one.actions)
-            if not has_run and await self._bulks.are_current(bulk, documents):
+            runs = [(one, run) for one in documents for run in one.actions if run.bulk == bulk.id]
+            ran = [(one, run) for one, run in runs if (run.id, one.id) in acted]
+            if not ran and await self._bulks.are_current(bulk, documents):
                 continue
             destinations = dict[str, None]()
-            for document in documents:
-                found = self._bulk_destinations(document, bulk.id, changes)
+            for document, run in ran:
+                found = self._renderer.bulk_destinations(run, document)
                 destinations |= dict.fromkeys(await isolated(found, document.id, otherwise=[]))
-            messages = self._bulks.of(bulk, as_of, destinations, asking, has_run=has_run)
+            messages = self._bulks.of(bulk, as_of, destinations, asking, has_run=bool(ran))
             desired += await isolated(messages, bulk.id, otherwise=[])
         await self._outbox.commit_page(
             [*desired, *await self._counts(asking)],
@@ -340,10 +341,8 @@ class Notifier:
         if not stale:
             return
         changes = FeedChanges.of(held.events)
-        named: dict[str, set[str]] = {root_id: set() for root_id in stale}
-        for part, root_id in (*changes.actions, *changes.logs):
-            if root_id in named:
-                named[root_id].add(part)
+        parts = (*changes.actions, *changes.logs)
+        named = {root_id: [part for part, of in parts if of == root_id] for root_id in stale}
         for root_id, document in (await self._documents(named)).items():
             held.documents[root_id] = ReadDocument(document, self._rendered_as_of.get(root_id, 0))
 
@@ -403,17 +402,6 @@ class Notifier:
             desired += self._renderer.mention(key, here, number)
         return desired
 
-    async def _bulk_destinations(self, document: Document, bulk_id: str, changes: FeedChanges) -> list[str]:
-        """Where the message of a bulk goes because of its runs on this alert or case."""
-        actions = [run for run in document.actions if run.bulk == bulk_id and (run.id, document.id) in changes.actions]
-        if not actions:
-            return []
-        timeline = await self._renderer.timeline(document)
-        destinations: list[str] = []
-        for action in actions:
-            destinations += await self._renderer.bulk_destinations(action, timeline)
-        return destinations
-
     async def _card(self, document: Document, changes: FeedChanges) -> list[DesiredMessage]:
         timeline = await self._renderer.timeline(document)
         return await self._renderer.alert_cards(timeline, is_progress=not changes.ended)
@@ -424,8 +412,8 @@ class Notifier:
         An alert on which nothing has run lately or is in force changes only what they mask.
         """
         changed = [(one.alert.case, one) for one in documents if one.alert is not None and one.alert.case]
-        ran = {root_id for _, root_id in changes.actions}
-        acted = {case for case, one in changed if one.id in ran or any(map(undo_state.is_in_force, one.actions))}
+        acted = {case for case, one in changed if one.id in changes.acted_on}
+        acted |= {case for case, one in changed if any(map(undo_state.is_in_force, one.actions))}
         desired = list[DesiredMessage]()
         for case_id in sorted({case for case, _ in changed}.difference(one.id for one in documents)):
             posted = await self._outbox.messages_of(case_id)
@@ -445,7 +433,7 @@ class Notifier:
         if not named <= timeline.ids:  # such as an old run, or an artifact whose own level counts
             documents = await self._documents({timeline.root_id: named})
             timeline = await self._renderer.timeline(documents.get(timeline.root_id, timeline.document))
-        return (await self._enforcer.refresh(others, timeline))[0]
+        return (await self._enforcer.refresh(others, timeline, only_masks=False))[0]
 
     async def _catch_up(self) -> None:
         """Render recent cards again, then go on from now."""

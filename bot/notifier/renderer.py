@@ -205,25 +205,24 @@ class Renderer:
             desired += [replace(reply, by_person=True) for reply in news]
         return desired
 
-    async def bulk_destinations(self, action: Action, timeline: Timeline) -> list[str]:
+    async def bulk_destinations(self, action: Action, document: Document) -> list[str]:
         """Where the message of a bulk goes because of one of its runs.
 
         While it waits for approval: the channels that show its object, and those who are asked to decide, people as
         `team:user`, user groups by their id. Of several later ends, asked for at once, those who are asked, with the id
         of that request: `team:request:user`.
         """
-        subject, destinations = timeline.target(action), list[str]()
+        timeline, destinations = await self.timeline(document), list[str]()
+        subject, asked = timeline.target(action), self._asked(action, timeline)
         if runs.awaits_approval(action):
             by_root = await self._outbox.alert_groups.channel_alerts([timeline.root_id])
             grouped = [entry.channel for entry in by_root.get(timeline.root_id, ())]
             channels = filter(self._access.is_set_up, [*(thread.channel for thread in timeline.threads), *grouped])
             destinations += [channel for channel in dict.fromkeys(channels) if self._view(subject, channel).is_open]
-            asked = self._asked(action, timeline)
             destinations += [who for who in asked if who.startswith("S")]
             destinations += [f"{self._access.team()}:{who}" for who in await self._able(asked, action, subject)]
         later = undo_state.later_end(action)
         if later is not None and later.request:
-            asked = self._asked(action, timeline)
             able, team = await self._able(asked, action, subject, later), self._access.team()
             destinations += [f"{later.request}:{who}" for who in asked if who.startswith("S")]
             destinations += [f"{team}:{later.request}:{who}" for who in able]

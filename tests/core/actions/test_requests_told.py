@@ -65,9 +65,7 @@ async def test_a_bulk_that_is_denied_asks_once_who_waits_beside_it_and_reads_onl
 async def test_a_request_reads_no_more_of_the_others_on_its_target_than_it_names(tmp_path: Path) -> None:
     with stores.using("sqlite"), statements.counted() as counts:
         async with harness_with(tmp_path, approval=1) as harness:
-            runs = [
-                await started(harness, await alert_with(harness, HOST, sourceRef=f"alert {n}")) for n in range(30)
-            ]
+            runs = [await started(harness, await alert_with(harness, HOST, sourceRef=f"alert {n}")) for n in range(30)]
 
             def read(reads: Reads) -> int:
                 others = waiting_on(reads, stored.targets_of(reads, runs[0].number))
