@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from bot.outbox.messages import PENDING, selected
-from bot.outbox.models import LAST_ALERT, WITHHOLDING, MessageRecord, record_of
+from bot.outbox.models import LAST_ALERT, NEWS, WITHHOLDING, MessageRecord, record_of
 from bot.outbox.sending.uploads import DELETE_FILE, UPLOAD_FILE
 from core.common.database import Reads, Row
 
@@ -41,12 +41,12 @@ class Call:
         return self.method == POST and self.message.status == "unsent"
 
 
-def due(reads: Reads, now: int, busy: Collection[str], aged: Collection[str]) -> list[Call]:
+def due(reads: Reads, now: int, busy: Collection[str], aged: Collection[tuple[str, str]]) -> list[Call]:
     """What may be sent next: of each channel that isn't busy at most one post, one update and one file, since each has
     its own rate limit.
 
-    A reply waits until its root is posted, a file until its message is shown. `aged`: the channels whose last post went
-    ahead for its age; there the next one doesn't.
+    A reply waits until its root is posted, a file until its message is shown. `aged`: the channels and methods
+    whose last call went ahead for its age; there the next one doesn't.
     """
     heads: dict[tuple[str, str], list[Row]] = {}
     for channel, status, rank in _lines(reads):
@@ -56,7 +56,7 @@ def due(reads: Reads, now: int, busy: Collection[str], aged: Collection[str]) ->
             rows = reads.rows(f"{_HEAD} ORDER BY m.pending_since, m.number LIMIT 1", values)
             heads.setdefault((channel, method), []).extend(rows)
     calls = [
-        _chosen(reads, rows, method, now, may_be_for_age=channel not in aged)
+        _chosen(reads, rows, method, now, may_be_for_age=(channel, method) not in aged)
         for (channel, method), rows in heads.items()
         if rows
     ]
@@ -105,9 +105,10 @@ def _newest(reads: Reads, oldest: Row, now: int) -> Row:
 
 
 def _risen(row: Row, now: int) -> int:
-    """A rank that has risen with the message's age."""
+    """A rank that has risen with the message's age; that of an update at most to that of news."""
     rank, waited_ms = int(row["rank"]), max(0, now - row["pending_since"])
-    return rank if rank <= WITHHOLDING else max(WITHHOLDING + 1, rank - waited_ms // AGE_MS)
+    highest = NEWS if row["status"] == "outdated" else WITHHOLDING + 1
+    return rank if rank <= highest else max(highest, int(rank - waited_ms // AGE_MS))
 
 
 def _files(reads: Reads, now: int, busy: Collection[str]) -> Iterator[Call]:

@@ -85,7 +85,7 @@ class Sender:
         self._wake = asyncio.Event()
         self._served: dict[str, int] = {}  # by channel: the number of its last call
         self._calls = 0
-        self._aged: set[str] = set()  # channels whose last post went ahead for its age
+        self._aged: set[tuple[str, str]] = set()  # channels and methods: the last call there went ahead for its age
         self._busy: set[str] = set()  # channels with a call under way, or whose outcome isn't recorded
         self._outcomes: dict[str, Outcome] = {}  # by channel: what to record of calls that have ended
         self._record_at = 0.0  # on the monotonic clock, while there are any
@@ -174,8 +174,7 @@ class Sender:
             self._busy.add(channel)
             self._calls += 1
             self._served[channel] = self._calls
-            if call.method == POST:
-                (self._aged.add if call.is_for_age else self._aged.discard)(channel)
+            (self._aged.add if call.is_for_age else self._aged.discard)((channel, call.method))
             group.create_task(self._run(channel, self._send(call)))
 
         posts = [call for call in calls if call.is_new_post]

@@ -1,6 +1,7 @@
 """What goes first when much waits."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 from bot.clearance import RedactedView, Subject
@@ -87,6 +88,28 @@ async def test_what_has_waited_for_long_goes_first_every_other_time(tmp_path: Pa
         env.clock.ahead_ms += 5 * MINUTE_MS + 1_000  # more than from the rank of logs to that of medium alerts
         await env.outbox.upsert(alert(21, 4), alert(22, 2), alert(23, 2), alert(24, 2))
         assert await send_all(env) == ["low 11", "critical 21", "log 1", "medium 22", "log 2", "medium 23", "medium 24"]
+
+
+async def test_the_card_of_a_run_that_ended_waits_for_one_edit_of_less_worth(tmp_path: Path) -> None:
+    rate_limiter = RateLimiter(post_burst=1000, posts_per_s=1000, updates_a_minute=20.0)  # 6 at once, 1 each 5 s
+    async with outbox_environment(tmp_path, send=False, rate_limiter=rate_limiter) as env:
+        env.emulator.add_channel(OTHER, name="other")
+        env.clock.stop()
+        many = range(100, 130)
+        await env.outbox.upsert(*(alert(number) for number in many), alert(1), alert(1, channel=OTHER))
+        await send_all(env)
+        await env.outbox.upsert(*(replace(alert(number, text="changed"), is_progress=True) for number in many))
+        env.clock.ahead_ms += 5 * MINUTE_MS  # the edits rise by three ranks
+        before = len(sent(env))
+        sending = asyncio.create_task(env.outbox.sender.run())
+        await until(lambda: sent(env)[before:] == ["changed"] * 6)
+        await env.outbox.upsert(alert(1, channel=OTHER, text="run ended"))
+        env.clock.ahead_ms += 5_100
+        await until(lambda: sent(env)[before + 6 :] == ["run ended"])
+        await env.outbox.upsert(alert(1, text="run ended"))
+        env.clock.ahead_ms += 10_200
+        await until(lambda: sorted(sent(env)[before + 7 :]) == ["changed", "run ended"])
+        await cancelled(sending)
 
 
 async def test_no_alert_starves_behind_newer_ones(tmp_path: Path) -> None:
