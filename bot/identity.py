@@ -70,13 +70,7 @@ class Identity:
         return await self._by_email(team, user) if self._link_by_email else None
 
     async def _by_email(self, team: str, user: str) -> Person | None:
-        try:
-            response = await self._slack.users_info(user=user)
-        except SlackApiError as error:
-            if error.response.get("error") in ("user_not_found", "user_not_visible", "missing_scope"):
-                return None
-            raise
-        email = _trusted_email(response["user"], team)
+        email = await confirmed_email(self._slack, team, user)
         if not email:
             return None
         try:
@@ -85,6 +79,17 @@ class Identity:
             if error.code in ("not_found", "forbidden"):
                 return None
             raise
+
+
+async def confirmed_email(slack: "AsyncWebClient", team: str, user: str) -> str:
+    """The address that is a Slack user's login where the settings link people by e-mail; "" if they have none."""
+    try:
+        response = await slack.users_info(user=user)
+    except SlackApiError as error:
+        if error.response.get("error") in ("user_not_found", "user_not_visible", "missing_scope"):
+            return ""
+        raise
+    return _trusted_email(response["user"], team)
 
 
 def _trusted_email(user: Mapping[str, Any], team: str) -> str:

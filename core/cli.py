@@ -533,17 +533,19 @@ def _with_people(work: PeopleTask, *, can_make: bool = False) -> Run:
 
 
 async def slack_links(settings: "CoreSettings") -> Mapping[tuple[str, str], int]:
-    """By team ("" if not known yet) and Slack id the clearance of all linked users, from the database itself.
+    """By team ("" if not known yet) and Slack id, and by "" and login, everybody's clearance, from the database itself.
 
     Empty if there is no database yet. Raises ResponderBotError if it can't be opened.
     """
-    from core.store import people
+    from core.common.clock import now_ms
+    from core.people import People
 
     if _missing_file(settings.core.database):
         return {}
     async with _opened(settings.core.database) as database:
-        links = await database.read(people.links)
-    return {(link["team"], link["slack_user"]): link["clearance"] for link in links if not link["disabled"]}
+        users = [user for user in await People(database, "", now_ms).all() if not user.disabled]
+    names = [(name.rpartition(":"), user.clearance) for user in users for name in (user.login, *user.slack_ids)]
+    return {(team, name): clearance for (team, _, name), clearance in names}
 
 
 async def keys_and_head(settings: "CoreSettings") -> tuple[Sequence[tuple[str, str]], str]:

@@ -43,8 +43,8 @@ async def emulator_only(print_line: Print, port: int) -> None:
     from bot.slack_emulator import SlackEmulator
 
     emulator = SlackEmulator()
-    emulator.add_user("U0ANNA", name="anna", real_name="Anna")
-    emulator.add_user("U0BEN", name="ben", real_name="Ben")
+    emulator.add_user("U0ANNA", name="anna", real_name="Anna", email="anna@responder-bot.local")
+    emulator.add_user("U0BEN", name="ben", real_name="Ben", email="ben@responder-bot.local")
     emulator.add_channel("C0GENERAL", name="general")
     await listen(emulator, port)
     try:

@@ -15,7 +15,7 @@ from bot.app.transports import EVENTS_PATH, web_client
 from bot.doctor import examples
 from bot.features.base import Check
 from bot.features.help import core_checks
-from bot.identity import Identity
+from bot.identity import Identity, confirmed_email
 from bot.outbox.errors import SLACK_FAILURES, classify, classify_connection, classify_upload, headers_of
 from bot.settings import BotSettings
 from core.client import CoreClient
@@ -36,7 +36,7 @@ LEFT_OUT: Mapping[str, str] = {
 """What it costs to leave out each optional scope of the manifest."""
 
 ClearanceOf = Callable[[str, str], Awaitable[int | None]]
-"""The clearance of the user that a Slack user (team, user id) is linked to; None if there is none."""
+"""The clearance of the user that a Slack user (team, user id) is linked to, or of a login (without a team), if any."""
 
 
 async def checks(
@@ -71,8 +71,10 @@ async def checks(
         channels = Channels(settings.channel, slack)
         results += await channels.checks()
         if settings.bot.core_api_key:
-            identity = Identity(core, slack, clock_ms, link_by_email=False)
+            identity = Identity(core, slack, clock_ms, link_by_email=settings.slack.link_by_email)
             clearance_of = _known_to_core(identity) if key.ok else None
+        elif clearance_of is not None and settings.slack.link_by_email:
+            clearance_of = _or_by_email(clearance_of, slack)
         results += await _people_checks(channels, slack, team, bot_user_id, clearance_of)
         known = {check.name for check in results}
         return [*results, *(check for check in running if check.name not in known)]
@@ -223,6 +225,8 @@ async def _people_checks(
         clearances = {user: await clearance_of(team, user) for user in people}
     except ResponderBotError as error:
         return [Check("people", False, error.message)]
+    except SLACK_FAILURES as error:
+        return [Check("people", False, classify(error).message)]
     linked = {user: clearance for user, clearance in clearances.items() if clearance is not None}
     if people and not linked:
         return [Check("people", False, "nobody is linked: `responder-bot user link LOGIN --slack-id ID` for each")]
@@ -241,6 +245,14 @@ def _known_to_core(identity: Identity) -> ClearanceOf:
     async def clearance_of(team: str, user: str) -> int | None:
         person = await identity.person(team, user)
         return person.clearance if person is not None else None
+
+    return clearance_of
+
+
+def _or_by_email(known: ClearanceOf, slack: AsyncWebClient) -> ClearanceOf:
+    async def clearance_of(team: str, user: str) -> int | None:
+        linked = await known(team, user)
+        return linked if linked is not None else await known("", await confirmed_email(slack, team, user))
 
     return clearance_of
 

@@ -293,6 +293,20 @@ async def test_doctor_says_how_many_members_of_a_channel_may_see_less_than_it_sh
         assert all(check.ok for check in await doctor.checks(env.settings, core, {}, now_ms))
 
 
+async def test_doctor_counts_who_is_linked_by_e_mail_where_the_settings_allow_it(tmp_path: Path) -> None:
+    async with running_bot(tmp_path, channels=CHANNELS[:2]) as env, CoreClient(env.core.url, env.service_key) as core:
+        await env.core.core.people.add("nina", "analyst", clearance=0)
+
+        async def counted(*, by_email: bool) -> set[tuple[str, str]]:
+            slack = env.settings.slack.model_copy(update={"link_by_email": by_email})
+            checks = await doctor.checks(env.settings.model_copy(update={"slack": slack}), core, {}, now_ms)
+            return {(check.name, check.message.split(",")[0]) for check in checks if check.name[:2] in ("pe", "me")}
+
+        assert await counted(by_email=False) == {("people", "4 of 5 in the channels are linked")}
+        sees_less = (f"members of #{SOC[2:].lower()}", "1 member may see less than TLP:AMBER")
+        assert await counted(by_email=True) == {("people", "5 of 5 in the channels are linked"), sees_less}
+
+
 async def test_doctor_says_what_scopes_cost_that_were_left_out_and_which_must_not_be(tmp_path: Path) -> None:
     manifest = yaml.safe_load((ROOT / "manifest.yml").read_text())
     scopes = manifest["oauth_config"]["scopes"]["bot"]

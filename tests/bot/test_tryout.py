@@ -105,11 +105,12 @@ async def test_doctor_passes_for_the_emulator_alone_and_prints_only_its_lines(tm
     (tmp_path / "responder-bot.toml").touch(0o600)  # it holds tokens
     (tmp_path / "responder-bot.toml").write_text(
         '[core]\nport = 9\nstate = "responder-bot.toml/below"\ndatabase = "responder-bot.db"\n'
-        f'[slack]\napi_url = "{address}"\nbot_token = "{bot_token}"\napp_token = "{app_token}"\n'
+        f'[slack]\napi_url = "{address}"\nbot_token = "{bot_token}"\napp_token = "{app_token}"\nlink_by_email = true\n'
         '[[channel]]\nid = "C0GENERAL"\nclearance = "amber"\n[[channel]]\nid = "C0GONE"\nclearance = "amber"\n'
     )
-    adding = await started(tmp_path, "add", "anna", "--profile", "analyst", "--slack-id", "U0ANNA", command="user")
-    await adding.communicate()
+    for login, slack_id in (("anna", ["--slack-id", "U0ANNA"]), ("ben", [])):  # he is linked by e-mail
+        adding = await started(tmp_path, "add", login, "--profile", "analyst", *slack_id, command="user")
+        await adding.communicate()
     doctor = await started(tmp_path, command="doctor")
     out, err = await doctor.communicate()
     process.send_signal(signal.SIGINT)
@@ -135,7 +136,7 @@ async def test_doctor_passes_for_the_emulator_alone_and_prints_only_its_lines(tm
         *(("ok", name) for name in (*fine, "channel #general")),
         *(("FAIL", name) for name in ("folders", "core", "channel C0GONE")),
     }
-    assert "people: 1 of 2 in the channels are linked" in out.decode()  # read from the store, since there is no key
+    assert "people: 2 of 2 in the channels are linked" in out.decode()  # read from the store, since there is no key
     assert "core: Core does not answer at http://127.0.0.1:9;" in out.decode()  # where [core] of the same file has it
 
 
