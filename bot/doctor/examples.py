@@ -74,8 +74,8 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "App Home": home.home_view(
             home.Home(
                 [home.HomeRun(waiting, subject, Policy(confirm=CONFIRM), LINK)],
-                home.HomeAlerts([home.HomeAlert(subject, now_ms, LINK)], 1),
-                home.HomeAlerts([home.HomeAlert(subject, now_ms, LINK)], 1),
+                home.HomeAlerts([home.HomeAlert(subject, now_ms, LINK)], [0, 0, 1, 0]),
+                home.HomeAlerts([home.HomeAlert(subject, now_ms, LINK)], [0, 0, 1, 0]),
                 [home.HomeRun(_action("~17", "InProgress", now_ms), subject)],
                 [home.HomeRun(failed, subject)],
                 [home.HomeRun(done, subject)],

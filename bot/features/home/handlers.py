@@ -26,7 +26,7 @@ from bot.outbox.replicas import summary
 from core.client import ListedState
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
-from core.models import Action, BulkCounts, Measure, Person, Policy, SlackUsers
+from core.models import Action, BulkCounts, Case, Measure, OpenAlert, Person, Policy, SlackUsers
 
 MANY = 500
 MOST_DECIDERS = 10  # that core names (core/docs/http-interface.md); beyond them it may be anybody
@@ -100,27 +100,33 @@ async def _own(context: Context, login: str) -> HomeAlerts:
     read = [(Subject.in_documents(found, case.id), case) for case in cases]
     of_cases = [HomeAlert(subject, case.created_at, links[case.id]) for subject, case in read if subject is not None]
     shown = sorted([*alerts.shown, *of_cases], key=lambda one: one.subject.severity, reverse=True)
-    return HomeAlerts(shown[: views.MAX_SHOWN], alerts.total + len(cases))
+    counts = [one + other for one, other in zip(alerts.counts, _counts(cases), strict=True)]
+    return HomeAlerts(shown[: views.MAX_SHOWN], counts)
 
 
 async def _open_alerts(context: Context, assignee: str, most: int) -> HomeAlerts:
     """The first lines of the open alerts of somebody, or with "" of nobody, that this person may see.
 
-    The most severe come first; those of a group share a line.
+    The most severe come first; those of a group share a line, which a few groups have below the first, too.
     """
     alerts = await context.core.open_alerts(assignee)
     lines = await subjects.by_group(context, alerts)
-    firsts = {together[0].id: key for key, together in list(lines.items())[:most]}
+    some = [key for n, (key, together) in enumerate(lines.items()) if n < most or len(together) > 1]
+    firsts = {lines[key][0].id: key for key in some[: most + views.MAX_GROUPS]}
     links, read = await subjects.card_links(context, list(firsts)), dict[str, HomeAlert]()
     for document in await subjects.documents(context.core, firsts):
         subject = Subject.in_document(document, document.id)
         if document.alert is not None and subject is not None:
-            numbers = Counter(alert.severity for alert in lines[firsts[document.id]])
-            counts = tuple(numbers[n] for n in range(1, 5))
-            read[document.id] = HomeAlert(
-                subject, document.alert.date, links[document.id], bool(assignee), firsts[document.id], counts
-            )
-    return HomeAlerts([read[alert_id] for alert_id in firsts if alert_id in read], len(alerts))
+            key = firsts[document.id]
+            counts = _counts(lines[key])
+            read[document.id] = HomeAlert(subject, document.alert.date, links[document.id], bool(assignee), key, counts)
+    return HomeAlerts([read[alert_id] for alert_id in firsts if alert_id in read], _counts(alerts))
+
+
+def _counts(found: Sequence[OpenAlert | Case]) -> list[int]:
+    """How many there are of each severity, from low to critical."""
+    numbers = Counter(one.severity for one in found)
+    return [numbers[n] for n in range(1, 5)]
 
 
 # --- `/responder failed`, `mine` and `pending` ----------------------------------------------------------------------

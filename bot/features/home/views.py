@@ -6,6 +6,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals
 from bot.block_kit.elements import actions, button_element
+from bot.block_kit.subjects import severities
 from bot.block_kit.text import (
     context,
     foreign,
@@ -28,6 +29,7 @@ from core.models import TLP_NAMES, Action, BulkCounts, Person, Policy
 MAX_SHOWN = 8  # of each part
 MAX_REQUESTS = 3  # so that the worst alert is on a phone's first screen
 MAX_UNASSIGNED = 5
+MAX_GROUPS = 3  # beside them
 NOBODY = "Nobody works on"
 MAX_LINES = 20  # each with a button
 MAX_OTHERS = 5  # so that a message has at most 50 blocks
@@ -66,10 +68,10 @@ class HomeAlert:
 
 @dataclass(frozen=True)
 class HomeAlerts:
-    """The first lines, the most severe first, and how many alerts and cases there are in all."""
+    """The first lines, the most severe first, and how many alerts and cases there are in all, from low to critical."""
 
     shown: Sequence[HomeAlert] = ()
-    total: int = 0
+    counts: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -104,22 +106,24 @@ def home_view(
     if home.waiting:
         blocks += head("Waiting for your approval", len(home.waiting))
         blocks += [request(run, person, button) for run in home.waiting[:MAX_REQUESTS]]
-        blocks += _rest(len(home.waiting) - MAX_REQUESTS, "pending")
+        blocks += _rest(len(home.waiting) - MAX_REQUESTS, "`/responder pending` lists all")
     for title, alerts in ((NOBODY, home.unassigned), ("Your alerts and cases", home.alerts)):
-        blocks += [{"type": "divider"}, *head(title, alerts.total)] if alerts.total else []
+        total = sum(alerts.counts)
+        blocks += [{"type": "divider"}, *head(title, total)] if total else []
         blocks += [_alert(alert, person, button) for alert in alerts.shown]
-        blocks += _rest(alerts.total - sum(map(_size, alerts.shown)))
-        if alerts.total > 1 and title == NOBODY and "manageAlert" in person.permissions:
+        left = [number - sum(_counts(one)[n] for one in alerts.shown) for n, number in enumerate(alerts.counts)]
+        blocks += _rest(sum(left), severities(left))
+        if total > 1 and title == NOBODY and "manageAlert" in person.permissions:
             blocks.append(actions(several_button(Intent("several_open", ""), button)))
     blocks += in_force
-    for title, shown, verb in (
-        ("Waiting or running", home.running, "mine"),
-        ("Failed or expired in the last day", home.failed, "failed"),
+    for title, shown, listed in (
+        ("Waiting or running", home.running, "`/responder mine` lists all"),
+        ("Failed or expired in the last day", home.failed, "`/responder failed` lists all"),
         ("Your last runs", home.recent, ""),
     ):
         blocks += [{"type": "divider"}, *head(title, len(shown))] if shown else []
         blocks += [run_block(run, person, button) for run in shown[:MAX_SHOWN]]
-        blocks += _rest(len(shown) - MAX_SHOWN, verb)
+        blocks += _rest(len(shown) - MAX_SHOWN, listed)
     blocks.append(actions(button_element("Help", ids.HELP)))
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": blocks}
 
@@ -134,10 +138,9 @@ def head(title: str, number: int) -> list[Block]:
     return [section(f"*{title}* ({number:,})" if number else f"*{title}*: nothing")]
 
 
-def _rest(left_out: int, verb: str = "") -> list[Block]:
-    """How many more there are, and the command that lists them all where there is one."""
-    listed = f": `/responder {verb}` lists all" if verb else ""
-    return [context(f"and {left_out:,} more{listed}")] if left_out > 0 else []
+def _rest(left_out: int, said: str = "") -> list[Block]:
+    """How many more there are, and what is said of them."""
+    return [context(f"and {left_out:,} more{said and f': {said}'}")] if left_out > 0 else []
 
 
 def request(run: HomeRun, person: Person, button: ButtonIds) -> Block:
@@ -164,15 +167,15 @@ def _together(run: HomeRun, person: Person) -> list[tuple[Action, RedactedView]]
     return [(one.action, RedactedView(one.subject, person.clearance)) for one in (run, *run.others)]
 
 
-def _size(alert: HomeAlert) -> int:
-    """How many alerts its line is about."""
-    return sum(alert.counts) or 1
+def _counts(alert: HomeAlert) -> Sequence[int]:
+    """How many alerts or cases its line is about, from low to critical."""
+    return alert.counts or [int(alert.subject.severity == n) for n in range(1, 5)]
 
 
 def _alert(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
     """Its line, with Assign to me where nobody works on it; of a group how many there are, with Show alerts."""
     view = RedactedView(alert.subject, person.clearance)
-    if _size(alert) > 1:
+    if sum(_counts(alert)) > 1:
         return group_line(view, alert.counts, alert.group, alert.raised_at, button)
     case = "case " if alert.subject.kind == "case" else ""
     at = slack_date(alert.raised_at, "{ago}")
