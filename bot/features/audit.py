@@ -3,14 +3,25 @@
 import re
 from collections.abc import Container, Mapping, Sequence
 
-from bot.block_kit.elements import MAX_LINES, listed
+from bot.block_kit.elements import MAX_LINES
 from bot.block_kit.notices import notice
-from bot.block_kit.text import VERSION, defang_indicators, foreign, in_own_time, plain_name, readable_name, slack_date
+from bot.block_kit.text import (
+    VERSION,
+    defang_indicators,
+    foreign,
+    in_own_time,
+    person_name,
+    plain_name,
+    readable_name,
+    section,
+    slack_date,
+    utc_time,
+)
 from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Command, Context, Entry, Feature
-from bot.features.runs.views import runs
+from bot.features.runs.views import runs, undo_state
 from bot.message import Message
 from core.common.clock import MINUTE_MS
 from core.common.words import some_of
@@ -19,6 +30,8 @@ from core.models import Action, AuditRow
 USAGE = "audit ~id"
 ON_LIMIT = 200  # characters of what a run was on
 ROW_CHARS = 700
+Ran = tuple[str, str, str]
+"""What people call a run, what it was on, and ` for 1 hour`; foreign text, not escaped."""
 _LOGIN = re.compile(r"[^@\s]+@[^@\s]+")
 
 
@@ -26,47 +39,55 @@ async def on_audit_command(context: Context) -> None:
     """Show the story of an alert, a case, a run or a bulk; core leaves out what this person may not see."""
     _, object_id = subjects.require_id(context, USAGE)
     rows = await context.core.audit(object_id)
-    about, clearance, ran = object_id, own_clearance(context), dict[str, tuple[str, str]]()
+    about, clearance, ran = object_id, own_clearance(context), dict[str, Ran]()
     together = list[tuple[Action, RedactedView]]()
     for document in await subjects.documents(context.core, [object_id, *(row.object for row in rows)]):
         if (subject := Subject.in_document(document, document.id)) is not None:
             about = f"{object_id}: {runs.of_root(subject, RedactedView(subject, clearance))}"
         for action in document.actions:  # also for what people call its responders
             view = RedactedView(Subject.of_action(document, action), clearance)
-            on = runs.targets_in_plain(action, view, ON_LIMIT) or runs.target(view)
-            ran[action.id] = runs.title(action), on
+            on = runs.targets_in_plain(action, view, ON_LIMIT, has_types=False) or runs.target(view)
+            ran[action.id] = runs.title(action), on, undo_state.for_how_long(action)
             together += [(action, view)] if action.bulk == object_id else []
     if together:
         about = f"{object_id}: {runs.name(together[0][0])} on {runs.distinct_targets(together)}"
     await responses.show(context, "Audit", story(about, rows, ran, [action.id for action, _ in together]))
 
 
-def story(
-    about: str, rows: Sequence[AuditRow], ran: Mapping[str, tuple[str, str]], together: Container[str] = ()
-) -> Message:
+def story(about: str, rows: Sequence[AuditRow], ran: Mapping[str, Ran], together: Container[str] = ()) -> Message:
     """Who decided what `about` an object (mrkdwn) and what belongs to it; the newest lines if they are many.
 
-    `ran` says by run what it was and on what; what somebody decided alike on several that ran `together` is one line.
+    What somebody decided alike on several that ran `together` is one line.
     """
     title, alike = f"*Audit of {about}*", dict[object, list[AuditRow]]()
     if not rows:
         return notice(f"{title}\nNothing was decided on it yet, as far as you may see.")
+    asked = {row.row.get("extension"): row for row in rows if row.what == "extension.requested"}
     for row in rows:
-        same = _said(row, {run_id: what for run_id, (what, _) in ran.items()})
+        same = _said(row, {run_id: what for run_id, (what, *_) in ran.items()}, _lasts(row, ran, asked))
         alike.setdefault((row.at // MINUTE_MS, same) if row.object in together else row.number, []).append(row)
     title += f": the last {MAX_LINES} of {len(alike)} rows" if len(alike) > MAX_LINES else ""
     lines = list[str]()
     for first, *others in list(alike.values())[-MAX_LINES:]:
         targets = {one.object: ran[one.object][1] for one in (first, *others) if one.object in ran}
         on = some_of([*targets.values()], runs.MAX_FULL_TARGETS)
-        named = {one: f"{what} on {on if one == first.object else target}" for one, (what, target) in ran.items()}
-        lines.append(f"{slack_date(first.at)} {_said(first, named)}")
-    return Message(title, tuple(listed(title, lines)))
+        named = {one: f"{what} on {on if one == first.object else target}" for one, (what, target, _) in ran.items()}
+        lines.append(f"{slack_date(first.at)} {_said(first, named, _lasts(first, ran, asked))}")
+    return Message(title, tuple(map(section, [title, *lines])))
 
 
-def _said(row: AuditRow, ran: Mapping[str, str]) -> str:
-    """The sentence of a row, with people, responders and runs as they are called; no name is an indicator."""
-    sentence = _with_runs(row, ran)
+def _lasts(row: AuditRow, ran: Mapping[str, Ran], asked: Mapping[str | None, AuditRow]) -> str:
+    """` for 1 hour` of what was asked for, `, until 14:30` of more time that was decided as it was `asked` for."""
+    if row.what == "run.requested":
+        return ran[row.object][2] if row.object in ran else ""
+    if row.what == "extension.requested" or (request := asked.get(str(row.row.get("extension")))) is None:
+        return ""
+    return f", until {utc_time(request.row['after'])}" if "after" in request.row else ", with no end"
+
+
+def _said(row: AuditRow, ran: Mapping[str, str], lasts: str) -> str:
+    """Who did what and why, with people, responders and runs as they are called; no name is an indicator; mrkdwn."""
+    did, why = _did_and_why(row, ran, lasts)
     names = {
         value: readable_name(value) if VERSION.search(value) else plain_name(value)
         for values in row.row.values()
@@ -74,20 +95,29 @@ def _said(row: AuditRow, ran: Mapping[str, str]) -> str:
         if isinstance(value, str) and (_LOGIN.fullmatch(value) or VERSION.search(value))
     }
     named = "|".join(map(re.escape, names)) or "(?!)"
-    parts = re.split(rf"(?<![^\s(])({named})(?![^\s,;:)])", sentence)
-    return in_own_time(foreign("".join(names.get(part) or defang_indicators(part) for part in parts), ROW_CHARS))
+    parts = re.split(rf"(?<![^\s(])({named})(?![^\s,;:)])", f"{did}{why and f': {why}'}")
+    said = foreign("".join(names.get(part) or defang_indicators(part) for part in parts), ROW_CHARS)
+    return in_own_time(f"*{person_name(row.sentence[: len(row.by)])}* {said}")
 
 
-def _with_runs(row: AuditRow, ran: Mapping[str, str]) -> str:
-    """The sentence without the account of the bot, and with what a run was instead of its id and target as parsed."""
-    of, sentence = row.row, row.sentence.replace(f" (through {row.row.get('through')})", "", 1)
+def _did_and_why(row: AuditRow, ran: Mapping[str, str], lasts: str) -> tuple[str, str]:
+    """What somebody did, with what a run was instead of its id and target as parsed, and the reason in quotes.
+
+    Neither says through which account of the bot.
+    """
+    of, did = row.row, row.sentence[len(row.by) :].replace(f" (through {row.row.get('through')})", "", 1).strip()
+    why = next((row.texts[name] for name in ("note", "reason", "message") if name in row.texts), "")
+    for name in ("note", "reason", "message"):
+        did = did.replace(f"; {name}: {row.texts.get(name)}", "", 1)
     run_id, what = str(of.get("object")), f"{of.get('responder')} on {of.get('on')}"
     if run_id in ran:
-        sentence = sentence.replace(f"{run_id}, {what}", what, 1).replace(f" as {run_id}", "", 1)
-        sentence = sentence.replace(what, ran[run_id], 1).replace(f"; target: {row.texts.get('target')}", "", 1)
+        did = did.replace(f"{run_id}, {what}", what, 1).replace(f" as {run_id}", "", 1)
+        did = did.replace(what, ran[run_id] + lasts, 1).replace(f"; target: {row.texts.get('target')}", "", 1)
     for other in (str(of.get(key)) for key in ("action", "undoes", "object") if of.get(key) in ran):
-        sentence = ran[other].join(re.split(rf"{other}(?!\d)", sentence, maxsplit=1))
-    return sentence
+        did = ran[other].join(re.split(rf"{other}(?!\d)", did, maxsplit=1))
+    if row.what in ("run.denied", "run.cancelled"):  # by whom is said already
+        why = why.partition(": ")[2]
+    return did, f'"{why}"' if why and row.by != "core" else why
 
 
 FEATURE = Feature(

@@ -41,23 +41,25 @@ async def test_anybody_reads_who_decided_what_about_what_they_may_see(env: BotEn
 
 
 async def test_a_run_is_called_what_it_was_on_and_not_by_its_number(tmp_path: Path) -> None:
-    async with feature_environment(tmp_path, {"Isolate": {"undo": "Tell_1_0", "target": "hostname"}}) as env:
+    async with feature_environment(
+        tmp_path, {"Isolate": {"undo": "Tell_1_0", "target": "hostname", "undo_after_minutes": 60}}
+    ) as env:
         alert = await env.create_alert(artifacts=[{"dataType": "hostname", "data": "LT-0500"}])
         await env["anna"].command(SOC, f'/responder run isolate {alert.id} note="It beacons"')
         await env["anna"].presses("Ask to isolate", await env["anna"].sees(modal("Starts after 1 approval")))
-        await env["anna"].reads("needs 1 approval")
+        await env["anna"].sees(card_of(alert, "needs 1 approval"))
         (run,) = await env.client.actions("alert", alert.id)
         await env["ben"].command(SOC, f"/responder approve {run.id}")
-        await env["ben"].submits(await env["ben"].sees(modal("Isolate?")))
+        await env["ben"].submits(await env["ben"].sees(modal("LT-0500 for 1 hour?")))
         await env.ended_run(alert)
         await env["ben"].sees(card_of(alert, "in force"))
         await env.client.undo(run.id)
         (undone_by,) = [one for one in await env.client.actions("alert", alert.id) if one.undoes]
         await env["anna"].command(SOC, f"/responder audit {alert.id}")
         shown = text_of(await env["anna"].sees(modal("started Tell on ")))
-        what = "Isolate on hostname LT-0500"
-        assert f" anna asked to run {what}; it needs an approval; note: It beacons\\n" in shown
-        assert f" ben approved {what} (1 of 1)\\n" in shown
+        what = "Isolate on LT-0500"
+        assert f' *anna* asked to run {what} for 1 hour; it needs an approval: \\"It beacons\\""' in shown
+        assert f' *ben* approved {what} (1 of 1)"' in shown
         assert f", which undoes {what}" in shown
         assert not re.search(rf"through|lt-0500|{run.id}\\b|{undone_by.id}\\b", shown)
 
@@ -78,33 +80,40 @@ async def test_of_a_bulk_one_reads_who_decided_on_which_targets_and_why_but_not_
             await bot.as_user("lea").deny_bulk(bulk, [runs[1].id], "Healthy backup")
             await bot.as_user("lea").approve_bulk(bulk, [run.id for run in (runs[0], *runs[2:])])
         await env["anna"].command(SOC, f"/responder audit {bulk}")
-        shown = text_of(await env["anna"].sees(modal("lea approved")))
+        shown = text_of(await env["anna"].sees(modal("*lea* approved")))
         assert f"*Audit of {bulk}: Isolate on hostname LT-0500, hostname LT-0501, hostname LT-0502*" in shown
-        assert " lea denied Isolate on hostname LT-0501; message: Denied by lea: Healthy backup" in shown
-        assert " lea approved Isolate on hostname LT-0500, hostname LT-0502 (1 of 1)" in shown
+        assert ' *lea* denied Isolate on LT-0501: \\"Healthy backup\\""' in shown
+        assert ' *lea* approved Isolate on LT-0500, LT-0502 (1 of 1)"' in shown
         assert "LT-0503" not in shown
         assert runs[0].id not in shown
 
 
 def test_times_of_a_sentence_are_the_readers() -> None:
     sentence = "anna@x.example asked to move the end of ~3, Isolate_1_0 on ~1, from no end to 2026-11-29 04:56:21 UTC"
-    doc = {"by": "anna@x.example", "object": "~3", "responder": "Isolate_1_0"}
+    doc: dict[str, object] = {"by": "anna@x.example", "object": "~3", "responder": "Isolate_1_0"}
     row = AuditRow(
         number=1, hash="", at=0, what="extension.requested", by="anna@x.example", object="~3", sentence=sentence,
         row=doc, texts={},
     )  # fmt: skip
     shown = text_of(story("~3", [row], {}).payload())
     at = "<!date^1795928160^{date_short_pretty} {time}|2026-11-29 04:56 UTC>"
-    assert f"anna asked to move the end of ~3, Isolate on ~1, from no end to {at}" in shown
+    assert f"*anna* asked to move the end of ~3, Isolate on ~1, from no end to {at}" in shown
+    doc |= {"extension": "~7", "after": 1795928181000, "on": "~1"}
+    sentence = "anna@x.example approved more time for ~3, Isolate_1_0 on ~1"
+    approved = row.model_copy(update={"number": 2, "what": "extension.approved", "sentence": sentence})
+    row.row.update(doc)
+    approved.row.update(doc)
+    shown = text_of(story("~3", [row, approved], {"~3": ("Isolate", "LT-1", " for 1 hour")}).payload())
+    assert f"*anna* approved more time for Isolate on LT-1, until {at}" in shown
 
 
 def test_people_are_no_indicators() -> None:
     asked = ["ben@example.org", "lea@example.org"]
     sentence = f"Core asked {' and '.join(asked)} to approve ~3; note: it wrote to ben@example.org.evil.example"
-    sentence = f"lea@example.org (through bot@example.org) {sentence}"
+    sentence = f"Core (through bot@example.org) {sentence[5:]}"
     doc = {"by": "lea@example.org", "through": "bot@example.org", "object": "~3", "to": asked}
     row = AuditRow(
         number=1, hash="", at=0, what="approval.asked", by="core", object="~3", sentence=sentence, row=doc, texts={},
     )  # fmt: skip
     shown = text_of(story("~3", [row], {}).payload())
-    assert "lea Core asked ben and lea to approve ~3; note: it wrote to ben[@]example[.]org[.]evil[.]example" in shown
+    assert "*Core* asked ben and lea to approve ~3; note: it wrote to ben[@]example[.]org[.]evil[.]example" in shown

@@ -285,10 +285,10 @@ def said_in_short(action: Action, view: RedactedView) -> str:
     return foreign(" · ".join(filter(None, [level, *said])) or view.title(), OPTION_LIMIT)
 
 
-def targets_in_plain(action: Action, view: RedactedView, limit: int) -> str:
+def targets_in_plain(action: Action, view: RedactedView, limit: int, *, has_types: bool = True) -> str:
     """`hostname SRV-FILE02`: likewise, without the object; "" if nobody has declared it; not escaped."""
     shown, others = _first(action.target or (), view, MAX_TARGETS)
-    full = [f"{one.data_type} {target_data(one, view)}" for one in shown]
+    full = [f"{f'{one.data_type} ' if has_types else ''}{target_data(one, view)}" for one in shown]
     return ", ".join([*clip_apart(full, limit // max(1, len(full))), *others])
 
 
