@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from core.client import CoreClient
 
 
+END = f"{BULK}end"  # of the reply that tells how it ended, which is read with its message
 _Runs = Sequence[tuple[Action, Subject]]
 """Runs of a bulk, each with what it is on."""
 
@@ -28,8 +29,8 @@ _Runs = Sequence[tuple[Action, Subject]]
 class BulkMessages:
     """Renders them from counts, which name no object.
 
-    A direct message names the first objects that wait for its reader's decision, and each message what was denied or
-    failed and why; it then belongs to the bulk (`root_id`). What changes one of these comes with its bulk, so that it
+    A direct message names the first objects that wait for its reader's decision and what became of the others, and each
+    message what was denied or failed and why; it then belongs to the bulk (`root_id`). What changes one of these comes with its bulk, so that it
     is rendered again.
 
     There is one where somebody asked for the bulk in Slack, in each channel that shows what waits for approval, and
@@ -176,8 +177,8 @@ class BulkMessages:
     async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Runs:
         """Its runs, if its messages may name some; none where they can't be read, so that nothing names them."""
         is_named = bulk.awaiting or bulk.later_ends or "denied" in bulk.outcomes or any(map(_request, keys))
-        may_tell = bulk.timed or "failed" in bulk.outcomes  # more time may be denied
-        is_named = is_named or (may_tell and not bulks.open_runs(bulk))
+        may_tell = bulk.timed + bulk.endless or {"failed", "expired"} & bulk.outcomes.keys()  # more time may be denied
+        is_named = is_named or bool(may_tell and not bulks.open_runs(bulk))
         return await isolated(self._runs(bulk.id), bulk.id, otherwise=[]) if is_named else []
 
     async def _runs(self, bulk_id: str) -> list[tuple[Action, Subject]]:
@@ -206,7 +207,7 @@ class BulkMessages:
         """
         of_bulk, desired = dict[str, list[str]](), list[DesiredMessage]()
         for key in keys:
-            of_bulk.setdefault(key.split(":")[1], []).append(key)
+            of_bulk.setdefault(key.split(":")[1], []).append(key.replace(END, BULK, 1))
         async for response in self._core.documents_in_pages(of_bulk):
             for bulk in response.bulks:
                 self._as_of[bulk.id], found = response.as_of, await self._found(bulk, of_bulk[bulk.id])
@@ -229,11 +230,11 @@ class BulkMessages:
         buttons = await self._outbox.buttons.prepare(channel, key)
         clearance = person.clearance if person else self._access.clearance_of(channel)
         views = [(run, RedactedView(subject, clearance)) for run, subject in found]
+        named = [(run, view) for run, view in views if approvals.sees_all(view.clearance, view.subject)]
         if request:
             of_request = bulks.by_request(views).get(request, [])
             content, views = bulks.more_time(bulk, of_request, person, button=buttons), [one[:2] for one in of_request]
         else:
-            named = [(run, view) for run, view in views if approvals.sees_all(view.clearance, view.subject)]
             shown, later = self._shown(bulk, channel), bulks.by_request(found)
             content = bulks.progress(shown, named, later, button=buttons, reader=person)
         if ":again:" in key and bulks.waiting(found, request):
@@ -246,7 +247,8 @@ class BulkMessages:
             return desired
         late = f"{BULK}late:{bulk.id}:{channel}"
         if not is_progress and bulk.counts:
-            desired.append(DesiredMessage(f"{BULK}end:{bulk.id}:{channel}", channel, bulks.ended(bulk), thread_of=key))
+            end = DesiredMessage(f"{END}:{bulk.id}:{channel}", channel, bulks.ended(bulk, named), thread_of=key)
+            desired.append(_naming(end, bulk, views))
         if bulk.not_released or await self._outbox.messages_named(f"{BULK}late:{bulk.id}:"):
             desired.append(DesiredMessage(late, channel, bulks.late(bulk), thread_of=key))
         return desired

@@ -89,15 +89,15 @@ def progress(
 ) -> Message:
     """How far a bulk is. It says what was denied or failed and why of `named`, which its readers may see.
 
-    `later` are the requests for more time that wait. `reader` is who gets it in a direct message, which also names what
-    waits; of the one who asked for it nothing is asked.
+    `later` are the requests for more time that wait. `reader` is who gets it in a direct message, which names the rest,
+    too; of the one who asked for it nothing is asked.
     """
     is_own = reader is not None and reader.login == bulk.created_by
     is_for_requester = is_own or reader is None
     waiting = [one for one in named if runs.awaits_approval(one[0]) and reader is not None]
     said = [
         "\n>".join(filter(None, [f"{runs.MARKS[state]} {by}: {on}.", why]))
-        for state in ("denied", "failed")
+        for state in ("denied", "failed", *(("expired", "succeeded") if reader is not None else ()))
         for by, on, why in _decisions([one for one in named if runs.state_of(one[0]) == state])
     ]
     undone = f"⚠️ *{bulk.not_released} not undone*. *Show each* says why." if bulk.not_released else ""
@@ -125,7 +125,7 @@ def progress(
     elif is_for_requester and bulk.free_at is not None and not open_runs(bulk):
         blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
     push = _push(bulk, waiting, is_own=is_own) if bulk.awaiting else head(bulk, is_on_phone=True)
-    whose = context(f"{_whose(bulk)} · {bulk.id}")
+    whose = context(f"{_whose(bulk, named)} · {bulk.id}")
     return Message(push, (*blocks, whose, actions(*elements, show_each(bulk, button))))
 
 
@@ -249,10 +249,10 @@ def changed_all(
     return questions.with_reasons(" ".join(filter(None, [done, asked, on])), "*Refused*", why_not)
 
 
-def ended(bulk: BulkCounts) -> Message:
-    """The one message in the thread, once all of its runs have ended."""
-    whose = f" · {_whose(bulk)}."
-    return Message(f"{head(bulk, is_on_phone=True)}{whose}", (section(f"{head(bulk)}{whose}"),))
+def ended(bulk: BulkCounts, named: Listed = ()) -> Message:
+    """The one message in the thread, once all of its runs have ended; of `named` what ends when, where that differs."""
+    whose = f" · {_whose(bulk, named)}."
+    return Message(f"{head(bulk, is_on_phone=True)}{whose}", (section(f"{head(bulk, named)}{whose}"),))
 
 
 def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: ButtonIds) -> Message:
@@ -445,10 +445,12 @@ def head(bulk: BulkCounts, named: Listed = (), *, is_on_phone: bool = False) -> 
     return f"{sign}*{_name(bulk)}* on {count(bulk.total, 'target')}: {_result(bulk, named, is_on_phone=is_on_phone)}"
 
 
-def _whose(bulk: BulkCounts) -> str:
-    """`asked by anna, approved by lea and ben`; mrkdwn."""
+def _whose(bulk: BulkCounts, named: Listed) -> str:
+    """`asked by anna, approved by lea and ben, more time by mia`; mrkdwn."""
     approved = f", approved by {_people(bulk.approved_by)}" if bulk.approved_by else ""
-    return f"asked by {person_name(bulk.created_by)}{approved}"
+    granted = [by for action, _ in named if undo_state.is_in_force(action) for by in undo_state.granted_by(action)]
+    more_time = f", more time by {people(granted)}" if granted else ""
+    return f"asked by {person_name(bulk.created_by)}{approved}{more_time}"
 
 
 def _people(logins: Sequence[str]) -> str:

@@ -144,10 +144,16 @@ def _until(action: Action, view: RedactedView) -> str:
     if undo.changed is not None:
         before = slack_date(undo.changed.before) if undo.changed.before is not None else "no end"
         ends += f", moved from {before} by {person_name(undo.changed.by)}"
-        if (asked := undo.extension) is not None and asked.outcome == "approved" and asked.at == undo.changed.after:
-            ends += f", approved by {people(asked.approval.approved_by)}"
+        ends += f", approved by {by}" if (by := people(granted_by(action))) else ""
     ends += _also(action, view)
     return f"maybe {ends}: nobody knows whether it took effect" if is_unknown else ends
+
+
+def granted_by(action: Action) -> Sequence[str]:
+    """Who approved the later end that it has now."""
+    changed = action.undo.changed if action.undo is not None else None
+    approved = [one for one in action.extensions if one.outcome == "approved" and changed and one.at == changed.after]
+    return approved[0].approval.approved_by if approved else ()
 
 
 def why(undo: Undo, view: RedactedView) -> str:

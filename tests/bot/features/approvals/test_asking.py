@@ -599,6 +599,9 @@ async def test_a_channel_reads_whose_run_of_a_bulk_was_denied_and_why_while_the_
             left = [one.action.id for one in bulk.actions if one.action and one.action.id != denied]
             await bot.as_user("lea").approve_bulk(bulk.id, left)
         over = await env["anna"].sees(message_in(SOC, "1 denied, 3 in force", *why[1:]))
+        approved = "✅ Approved by lea: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2, ip 203[.]0[.]113[.]3."
+        await env["ben"].sees(direct_message("1 denied, 3 in force", *why[1:], approved))
+        assert approved not in text_of(over)
         await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
         hidden = await env["anna"].sees(message_in(SOC, "1 denied, 3 in force", without="Denied by ben"))
         assert hidden["ts"] == over["ts"] == message["ts"]
@@ -748,8 +751,8 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
 
 async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_path: Path) -> None:
     async with asking(tmp_path, FREE) as env:
-        bulk, _ = await bulk_of(env, "anna", [4, 3, 2, 3])
-        await env["anna"].sees(message_in(SOC, "4 wait for approval"))
+        bulk, alerts = await bulk_of(env, "anna", [4, 3, 2, 3])
+        in_channel = await env["anna"].sees(message_in(SOC, "4 wait for approval"))
         ids_ = [entry.action.id for entry in bulk.actions if entry.action]
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve_bulk(bulk.id, ids_)
@@ -765,8 +768,13 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
                 await bot.as_user("ben").approve(one, extension_id=asked.undo.extension.id)
         first = f"3 in force (ip 203[.]0[.]113[.]1 until <!date^{undo.at // 1000}^"
         in_force = first, f"; ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2 until <!date^{later // 1000}^"
-        for message in (message_in(SOC, *in_force), direct_message(*in_force, "1 in force with no end")):
+        by = "asked by anna, approved by ben, more time by ben"
+        for message in (
+            message_in(SOC, *in_force, by),
+            direct_message(*in_force, "1 in force with no end"),
+        ):
             told = await env["anna"].sees(message)
+        ended = await env["anna"].sees(reply_to(in_channel, *in_force, by))
         await env["anna"].presses("Show each", told)
         each = await env["anna"].sees(modal("3 in force, 1 in force with no end"))
         assert "until" not in text_of(each).partition("•")[0]  # of the rows, the first isn't what ends first
@@ -796,6 +804,9 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         assert f"If you deny it, it ends <!date^{undo.at // 1000}^" in text_of(form)
         denied = await env["ben"].reads("You denied more time for Isolate on 🟠 HIGH ip 203[.]0[.]113[.]1.")
         assert f" · its end stayed <!date^{undo.at // 1000}^" in text_of(denied)
+
+        await env.client.request("PATCH", f"/api/alert/{alerts[0].id}", {"tlp": 3})
+        await env["anna"].sees(updated(ended, "(ip 203[.]0[.]113[.]1 until ", without="113[.]0"))
 
 
 async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and_later_who_undid_it(
