@@ -197,7 +197,7 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
         pointer("End it early", "Undo now ends it, whatever else waits.", done=r"🔓 \*Release Host\*"),
         pointer("Run on several", "One question, one message for all.", run(EXTRACT, f"{first} {third}"),
                 done=r"on 2 targets: 2 of 2"),
-        pointer("Make a case", "Its card is in the alert's thread.", f"case {first}", done="Case made|made into case"),
+        pointer("Make a case", "Its card is in the alert's thread.", f"case {first}", done="Case made|in case ~"),
         pointer("See a storm", "59 alerts that say the same share a card.", start=environment.storm,
                 done=f"{STORM} × "),
         pointer("See one fail", "Its mail server is away.", run(MAIL, first), done=r"\*Mail\* failed"),

@@ -39,7 +39,7 @@ async def on_unknown_command(context: Context) -> Json:
             active = f"{command} active {'' if find_ids(rest) else rest}".strip()
             go_on = f"{code(active, 100)} lists what is in force, with *Undo* and *Extend*"
         if verb.lower() == "close":
-            go_on = "*Close* is in the ⋯ menu of the alert's card"
+            go_on = "*Close* is in the ⋯ menu of an alert's card; a case is closed where it is worked on, not in Slack"
         lines = [f"{lines[0]} {go_on}. {code(f'{command} help', 60)} lists all commands."]
     else:
         lines += await _help(context)

@@ -30,8 +30,8 @@ class BulkMessages:
     """Renders them from counts, which name no object.
 
     A direct message names the first objects that wait for its reader's decision and what became of the others, and each
-    message what was denied or failed and why; it then belongs to the bulk (`root_id`). What changes one of these comes with its bulk, so that it
-    is rendered again.
+    message what was denied or failed and why; it then belongs to the bulk (`root_id`). What changes one of these comes
+    with its bulk, so that it is rendered again.
 
     There is one where somebody asked for the bulk in Slack, in each channel that shows what waits for approval, and
     for each person who is asked to decide. In a channel replies in its thread ask for that, and tell how it ended.

@@ -86,8 +86,8 @@ async def refusal(context: Context, request: RunRequest, responder: OfferedRespo
     kinds = responder.data_type_list
     is_for_alerts = view.subject.kind == "case" and "thehive:alert" in kinds and "thehive:case" not in kinds
     found = await subjects.documents(context.core, [view.subject.id]) if is_for_alerts else []
-    alert_id = next((alert_id for document in found for alert_id in document.alert_ids), "")
-    instead = f"{context.services.command} run {title(responder)} {alert_id}" if alert_id else ""
+    run = f"{context.services.command} run {title(responder)}"
+    instead = [f"{run} {alert_id}" for document in found for alert_id in document.alert_ids[:3]]
     may = {"may_override": may_override, "may_make_case": may_make_case}
     render = partial(refused, in_force=already, instead=instead, **may)
     return await responses.with_buttons(context, f"cannot:{view.subject.id}:{responder.id}", render)

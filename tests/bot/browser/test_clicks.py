@@ -85,7 +85,7 @@ async def test_a_case_with_a_template_takes_3_clicks(flows: FlowEnvironment) -> 
         await page.locator("#modal").get_by_role("button", name="Use").first.click()
         await expect(page.locator("#modal")).to_contain_text("Case made", timeout=RUN_ENDS_MS)
     await leave_modal(page)
-    await expect(shown).to_contain_text("made into case", timeout=RUN_ENDS_MS)
+    await expect(shown).to_contain_text("in case ~", timeout=RUN_ENDS_MS)
     made = await flows.request("GET", f"/api/alert/{alert_id}", "lea")
     assert (await flows.request("GET", f"/api/case/{made['case']}", "lea"))["template"] == "Malware"
 

@@ -149,7 +149,7 @@ def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ())
     over = f"{foreign(view.text(alert.resolved_by), 80)} says it is over" if alert.resolved_by else ""
     closed, word = view.subject.closed, STATUS_WORDS[alert.status]
     if alert.status == "Imported":
-        word = f"made into case {alert.case}" if alert.case else word
+        word = f"in case {alert.case}" if alert.case else word
         return " · ".join(part for part in (f"*{word}*", _owner(alert) if alert.assignee else "", over) if part)
     if closed is None:
         return " · ".join(part for part in (word, _owner(alert), over) if part)

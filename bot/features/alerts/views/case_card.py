@@ -20,7 +20,7 @@ from bot.clearance import MOST_ALERTS, SHARED, RedactedView, Subject, may_see
 from bot.features.alerts.views.card import DATA_LIMIT, MESSAGE_LIMIT, run_lines
 from bot.features.runs.views import runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
-from core.common.words import count, some_of
+from core.common.words import count, some_of, spaced
 from core.models import OBJECT_TYPES, TLP_NAMES, Action, Case, Document, Task
 
 MAX_TASKS = 8
@@ -62,7 +62,9 @@ def case_card(
         return Message(push, (headline(view), context(runs.withheld_line(newest, total))))
     policies = ChainMap(*(one.policies for one in documents))
     urgent, more = run_lines(newest, view_of, button, case.id, total=total, policies=policies)
-    blocks: list[Block] = [section(f"{headline(view)['text']['text']}\n{_state(case, tasks, view)}"), *urgent]
+    closed = runs.closed_by(view.subject.closed, view) if view.subject.closed is not None else ""
+    lines = filter(None, [headline(view)["text"]["text"], f"case · {_state(case, tasks, view)}", closed])
+    blocks: list[Block] = [section("\n".join(lines)), *urgent]
     if tasks:
         blocks.append(section("\n".join(_task_lines(tasks, view))))
     if not (is_posted and document.alert_ids):  # those of an alert are on its card
@@ -82,14 +84,15 @@ def _is_now(action: Action, document: Document) -> bool:
 
 
 def _state(case: Case, tasks: Sequence[Task], view: RedactedView) -> str:
-    """`open · owner anna · 1 of 3 tasks done`."""
+    """`open · owner anna · 1 of 3 tasks done`, `resolved as true positive · ...`."""
     owner = f"owner {person_name(case.owner)}" if case.owner else "no owner"
     done = sum(task.status not in OPEN_TASKS for task in tasks)
     progress = f"{done} of {count(len(tasks), 'task')} done" if tasks else ""
     if len(tasks) > MOST_COUNTED:
         progress = f"{MOST_COUNTED}+ tasks"
-    named = owner if view.is_open else ""
-    return " · ".join(part for part in (case.status.lower(), named, progress) if part)
+    outcome = view.text(spaced(case.resolution_status or "")).lower() if case.status == "Resolved" else ""
+    status = f"{case.status.lower()}{f' as {foreign(outcome, TASK_LIMIT)}' if outcome and view.is_open else ''}"
+    return " · ".join(part for part in (status, owner if view.is_open else "", progress) if part)
 
 
 def _task_lines(tasks: Sequence[Task], view: RedactedView) -> list[str]:

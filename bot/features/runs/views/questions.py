@@ -269,15 +269,15 @@ def cannot_run(
     in_force: Sequence[Measure] = (),
     may_override: bool = False,
     may_make_case: bool = False,
-    instead: str = "",
+    instead: Sequence[str] = (),
 ) -> Message:
     """Why a responder was not run (`reason`, mrkdwn), what is in force already, and what this person may do.
 
-    `instead` is the command that runs it on something else.
+    `instead` are commands that run it on something else.
     """
     name = names.shown(responder)
     text = f"*{name}* can't run on {_target(view)}: {reason}. Nothing was run."
-    text += f" On an alert of the case: {code(instead, 200)}." if instead else ""
+    text += f" On an alert of the case: {' or '.join(code(one, 200) for one in instead)}." if instead else ""
     blocks = sections([text, *first_of([undo_state.already(one, view, "").rstrip() for one in in_force], REASONS)])
     if may_override:
         value = button(intent_of("form", replace(request, parameters={}, override_reason=""), view))

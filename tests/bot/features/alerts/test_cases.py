@@ -16,7 +16,7 @@ async def test_a_case_has_a_card_in_its_alerts_thread_which_is_kept_current(env:
     of_case = await env["anna"].sees(reply_to(card, "open · owner anna"))
     case_id = (await env.client.alert(alert.id)).case or ""
     assert of_case["text"] == f"Case HIGH {alert.title} ({case_id}): open · owner anna"
-    assert f"*HIGH*  *{alert.title}*" in text_of(of_case)
+    assert f"*HIGH*  *{alert.title}*\\ncase · open · owner anna" in text_of(of_case)
     assert "observable" not in text_of(of_case)  # which the card of the alert above has
     first = await env.client.add_task(case_id, {"title": "Call the owner"})
     await env.client.add_task(case_id, {"title": "Restore web-3"})
@@ -30,6 +30,10 @@ async def test_a_case_has_a_card_in_its_alerts_thread_which_is_kept_current(env:
     assert waiting["blocks"][1]["block_id"].startswith("run:")
     await env["ben"].presses("Deny", waiting)
     await env["ben"].sees(modal("Deny Quarantine?"))
+    over = {"status": "Resolved", "resolutionStatus": "TruePositive", "summary": "Rebuilt <web-3>"}
+    await env.client.request("PATCH", f"/api/case/{case_id}", over)
+    shown = text_of(await env["anna"].sees(reply_to(card, "case · resolved as true positive · owner anna")))
+    assert ': \\"Rebuilt &lt;web-3&gt;\\"' in shown
 
 
 async def test_a_case_without_an_alert_has_its_card_in_its_channels(env: FeatureEnvironment) -> None:
@@ -108,9 +112,13 @@ async def test_the_card_of_a_case_says_nothing_of_an_alert_above_a_lowered_clear
 async def test_what_runs_on_alerts_alone_says_how_to_run_it_for_a_case(env: FeatureEnvironment) -> None:
     alert, _ = await env.alert_and_card("anna")
     case_id = (await env.client.create_case_from_alert(alert.id)).id
+    merged, card = await env.alert_and_card("anna", sourceRef="merged")
+    await env.client.merge_alerts([merged.id], case_id)
+    await env["anna"].sees(updated(card, f"*in case {case_id}*"))
     await env["anna"].command(SOC, f"/responder run shun {case_id}")
     refused = await env["anna"].sees(modal("*Shun* can't run on", "only on its Alert. Nothing was run."))
-    assert f"On an alert of the case: `/responder run Shun {alert.id}`." in text_of(refused)
+    on_either = f"`/responder run Shun {alert.id}` or `/responder run Shun {merged.id}`"
+    assert f"On an alert of the case: {on_either}." in text_of(refused)
 
 
 async def test_home_masks_what_a_case_hides_in_its_title(env: FeatureEnvironment) -> None:

@@ -92,7 +92,7 @@ async def test_case_without_any_template_asks_before_it_is_made(env: FeatureEnvi
     await env["anna"].submits(asked)
     await env["anna"].sees(modal("1 alert went into case "))
     case_id = (await env.client.alert(alert.id)).case
-    card = await env["anna"].sees(card_of(alert, "made into case"))
+    card = await env["anna"].sees(card_of(alert, "in case ~"))
     await env["anna"].presses("Show case", card)
     await env["anna"].sees(modal(f"Case {case_id}", "open · owner anna"))
     for name, hint in ((alert.id, f"is in case {case_id} already: "), (case_id, "is no alert, it is a case: ")):

@@ -82,7 +82,7 @@ async def test_home_lists_own_alerts_cases_and_runs_and_what_nobody_works_on(env
     in_case = await env.create_alert(sourceRef="case", title="Ransomware")
     await env["anna"].command(SOC, f"/responder case {in_case.id}")
     await env["anna"].submits(await env["anna"].sees(modal("The case has its title")))
-    await env["anna"].sees(card_of(in_case, "*made into case"))
+    await env["anna"].sees(card_of(in_case, "*in case ~"))
     await env["anna"].sees(card_of(mine))
     await env.core.send("PATCH", f"/api/alert/{mine.id}", {"assignee": "anna@responder-bot.local"})
     await env["anna"].command(SOC, f"/responder run tell {other.id}")

@@ -65,7 +65,7 @@ async def test_an_address_is_blocked_in_three_clicks_and_keeps_its_history_in_a_
 
     case = await env.client.create_case_from_alert(alert.id)
     assert [a.id for a in await env.client.actions("case_artifact", address)] == [run.id]
-    kept = await env["anna"].sees(card_of(alert, f"made into case {case.id}"))
+    kept = await env["anna"].sees(card_of(alert, f"in case {case.id}"))
     assert f"✅ *Block Address* on {DEFANGED}" in text_of(kept)
     await anna.command(SOC, f"/responder run Release Address {address}")
     await env["anna"].sees(card_of(alert, f"✅ *Release Address* on {DEFANGED} done"))

@@ -175,7 +175,7 @@ def test_the_card_of_an_alert_in_a_case_keeps_its_tools_and_runs() -> None:
     runs = [ended(number=40 + n, responder_name=f"R{n}") for n in range(6)] + [ended("Failure", number=60)]
     shown = card(*runs, status="Imported", case="~30", updated_at=NOW, updated_by="ben@soc.example")
     texts = texts_of(shown)
-    assert "\n*made into case ~30* · suricata" in texts[0]
+    assert "\n*in case ~30* · suricata" in texts[0]
     assert len([line for line in texts if line.startswith("✅ *R")]) == 2
     assert texts[-1] == "4 earlier runs: `/responder actions ~12` shows all."
     (menu,) = [block for block in shown.blocks if block["type"] == "actions"]
