@@ -452,8 +452,8 @@ def _doctor(args: argparse.Namespace) -> int | None:
 
     async def check() -> int:
         async with CoreClient(settings.bot.core_url, settings.bot.core_api_key, timeout_s=5) as core:
-            clearance_of = _links_in_database(local_core) if _is_local_core(settings, local_core) else None
-            checks = await doctor.checks(settings, core, _manifest(), now_ms, clearance_of=clearance_of)
+            read = partial(core_cli.slack_links, local_core) if _is_local_core(settings, local_core) else None
+            checks = await doctor.checks(settings, core, _manifest(), now_ms, read_links=read)
         if _is_local_core(settings, local_core):
             first.extend(await _database_checks(local_core))
         lines = [*first, *((check.ok, check.name, check.message) for check in checks)]
@@ -481,17 +481,6 @@ async def _database_checks(core: "CoreSettings") -> list[tuple[bool, str, str]]:
         keys = f"nobody has used {names} for 90 days; `responder-bot key revoke LOGIN NAME`"
     audit = f"its head is {head}; copy it away once a week" if head else "it has no rows yet"
     return [(not unused, "keys", keys), (True, "audit", audit)]
-
-
-def _links_in_database(core: "CoreSettings") -> Callable[[str, str], Coroutine[Any, Any, int | None]]:
-    cache: list[Mapping[tuple[str, str], int]] = []
-
-    async def clearance_of(team: str, user: str) -> int | None:
-        if not cache:
-            cache.append(await core_cli.slack_links(core))
-        return cache[0].get((team, user), cache[0].get(("", user)))
-
-    return clearance_of
 
 
 def _settings_checks(

@@ -47,6 +47,11 @@ class Identity:
         self._cache[team, user] = (now, person)
         return person
 
+    async def clearance(self, team: str, user: str) -> int | None:
+        """What a Slack user may see; None if they aren't linked."""
+        person = await self.person(team, user)
+        return person.clearance if person else None
+
     async def login(self, team: str, user: str) -> str:
         """The login of a Slack user; "" if there is none."""
         person = await self.person(team, user)

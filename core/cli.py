@@ -544,8 +544,7 @@ async def slack_links(settings: "CoreSettings") -> Mapping[tuple[str, str], int]
         return {}
     async with _opened(settings.core.database) as database:
         users = [user for user in await People(database, "", now_ms).all() if not user.disabled]
-    names = [(name.rpartition(":"), user.clearance) for user in users for name in (user.login, *user.slack_ids)]
-    return {(team, name): clearance for (team, _, name), clearance in names}
+    return {name.rpartition(":")[::2]: user.clearance for user in users for name in (user.login, *user.slack_ids)}
 
 
 async def keys_and_head(settings: "CoreSettings") -> tuple[Sequence[tuple[str, str]], str]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from bot.block_kit import ids
-from bot.block_kit.text import OPTION_LIMIT, foreign_plain, plain, sections
+from bot.block_kit.text import OPTION_LIMIT, first_of, foreign_plain, plain, sections
 from bot.message import Block, ButtonIds, Intent
 
 
@@ -67,12 +67,7 @@ MAX_LINES = 40
 
 def listed(head: str, lines: Sequence[str]) -> list[Block]:
     """Lines in as many sections as they need; those past MAX_LINES are only counted."""
-    if not lines:
-        return []
-    shown = [head, *lines[:MAX_LINES]]
-    if len(lines) > MAX_LINES:
-        shown.append(f"and {len(lines) - MAX_LINES} more: the menu finds them by name.")
-    return sections(shown)
+    return sections([head, *first_of(lines, MAX_LINES)]) if lines else []
 
 
 MAX_OPTIONS = 100

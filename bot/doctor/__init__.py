@@ -36,7 +36,10 @@ LEFT_OUT: Mapping[str, str] = {
 """What it costs to leave out each optional scope of the manifest."""
 
 ClearanceOf = Callable[[str, str], Awaitable[int | None]]
-"""The clearance of the user that a Slack user (team, user id) is linked to, or of a login (without a team), if any."""
+"""The clearance of the user that a Slack user (team, user id) is linked to; None if there is none."""
+
+ReadLinks = Callable[[], Awaitable[Mapping[tuple[str, str], int]]]
+"""Reads the clearance by team ("" if not known) and Slack id, and by "" and login."""
 
 
 async def checks(
@@ -45,11 +48,11 @@ async def checks(
     manifest: Mapping[str, Any],
     clock_ms: Callable[[], int],
     *,
-    clearance_of: ClearanceOf | None = None,
+    read_links: ReadLinks | None = None,
 ) -> Sequence[Check]:
     """Run all checks but those of the settings; one that fails hides no other.
 
-    `clearance_of` is used if the settings have no key to ask core with.
+    `read_links` is used if the settings have no key to ask core with.
     """
     key = Check("key", True, "none in the settings: `serve` makes its own; `bot` needs [bot] core_api_key")
     if settings.bot.core_api_key:
@@ -68,13 +71,14 @@ async def checks(
         results.append(await _transport_check(settings, slack, bot_id))
         if not team:
             return [*results, *running]
+        clearance_of: ClearanceOf | None = None
         channels = Channels(settings.channel, slack)
         results += await channels.checks()
         if settings.bot.core_api_key:
             identity = Identity(core, slack, clock_ms, link_by_email=settings.slack.link_by_email)
-            clearance_of = _known_to_core(identity) if key.ok else None
-        elif clearance_of is not None and settings.slack.link_by_email:
-            clearance_of = _or_by_email(clearance_of, slack)
+            clearance_of = identity.clearance if key.ok else None
+        elif read_links is not None:
+            clearance_of = _linked_in(read_links, slack, by_email=settings.slack.link_by_email)
         results += await _people_checks(channels, slack, team, bot_user_id, clearance_of)
         known = {check.name for check in results}
         return [*results, *(check for check in running if check.name not in known)]
@@ -241,18 +245,14 @@ async def _people_checks(
     return checks
 
 
-def _known_to_core(identity: Identity) -> ClearanceOf:
+def _linked_in(read: ReadLinks, slack: AsyncWebClient, *, by_email: bool) -> ClearanceOf:
+    links = dict[tuple[str, str], int]()
+
     async def clearance_of(team: str, user: str) -> int | None:
-        person = await identity.person(team, user)
-        return person.clearance if person is not None else None
-
-    return clearance_of
-
-
-def _or_by_email(known: ClearanceOf, slack: AsyncWebClient) -> ClearanceOf:
-    async def clearance_of(team: str, user: str) -> int | None:
-        linked = await known(team, user)
-        return linked if linked is not None else await known("", await confirmed_email(slack, team, user))
+        links.update({} if links else await read())
+        linked = links.get((team, user), links.get(("", user)))
+        is_known = linked is not None or not by_email
+        return linked if is_known else links.get(("", await confirmed_email(slack, team, user)))
 
     return clearance_of
 

@@ -1,6 +1,7 @@
 """One payload of each kind that the bot sends, of a made-up alert, for `doctor` to have Slack check them."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -74,8 +75,8 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "App Home": home.home_view(
             home.Home(
                 [home.HomeRun(waiting, subject, Policy(confirm=CONFIRM), LINK)],
-                home.HomeAlerts([home.HomeAlert(subject, now_ms, LINK)], [0, 0, 1, 0]),
-                home.HomeAlerts([home.HomeAlert(subject, now_ms, LINK)], [0, 0, 1, 0]),
+                home.HomeAlerts([home.HomeAlert(subject, now_ms, LINK)], Counter([3])),
+                home.HomeAlerts([home.HomeAlert(subject, now_ms, LINK)], Counter([3])),
                 [home.HomeRun(_action("~17", "InProgress", now_ms), subject)],
                 [home.HomeRun(failed, subject)],
                 [home.HomeRun(done, subject)],

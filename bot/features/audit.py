@@ -87,7 +87,6 @@ def _lasts(row: AuditRow, ran: Mapping[str, Ran], asked: Mapping[str | None, Aud
 
 def _said(row: AuditRow, ran: Mapping[str, str], lasts: str) -> str:
     """Who did what and why, with people, responders and runs as they are called; no name is an indicator; mrkdwn."""
-    did, why = _did_and_why(row, ran, lasts)
     names = {
         value: readable_name(value) if VERSION.search(value) else plain_name(value)
         for values in row.row.values()
@@ -95,29 +94,21 @@ def _said(row: AuditRow, ran: Mapping[str, str], lasts: str) -> str:
         if isinstance(value, str) and (_LOGIN.fullmatch(value) or VERSION.search(value))
     }
     named = "|".join(map(re.escape, names)) or "(?!)"
-    parts = re.split(rf"(?<![^\s(])({named})(?![^\s,;:)])", f"{did}{why and f': {why}'}")
+    parts = re.split(rf"(?<![^\s(])({named})(?![^\s,;:)])", _did(row, ran, lasts))
     said = foreign("".join(names.get(part) or defang_indicators(part) for part in parts), ROW_CHARS)
     return in_own_time(f"*{person_name(row.sentence[: len(row.by)])}* {said}")
 
 
-def _did_and_why(row: AuditRow, ran: Mapping[str, str], lasts: str) -> tuple[str, str]:
-    """What somebody did, with what a run was instead of its id and target as parsed, and the reason in quotes.
-
-    Neither says through which account of the bot.
-    """
+def _did(row: AuditRow, ran: Mapping[str, str], lasts: str) -> str:
+    """The rest of its sentence without the account of the bot, and with what a run was instead of its id and target."""
     of, did = row.row, row.sentence[len(row.by) :].replace(f" (through {row.row.get('through')})", "", 1).strip()
-    why = next((row.texts[name] for name in ("note", "reason", "message") if name in row.texts), "")
-    for name in ("note", "reason", "message"):
-        did = did.replace(f"; {name}: {row.texts.get(name)}", "", 1)
     run_id, what = str(of.get("object")), f"{of.get('responder')} on {of.get('on')}"
     if run_id in ran:
         did = did.replace(f"{run_id}, {what}", what, 1).replace(f" as {run_id}", "", 1)
         did = did.replace(what, ran[run_id] + lasts, 1).replace(f"; target: {row.texts.get('target')}", "", 1)
     for other in (str(of.get(key)) for key in ("action", "undoes", "object") if of.get(key) in ran):
         did = ran[other].join(re.split(rf"{other}(?!\d)", did, maxsplit=1))
-    if row.what in ("run.denied", "run.cancelled"):  # by whom is said already
-        why = why.partition(": ")[2]
-    return did, f'"{why}"' if why and row.by != "core" else why
+    return did.replace(f': "Denied by {row.by}: ', ': "', 1).removesuffix(f': "Denied by {row.by}"')
 
 
 FEATURE = Feature(

@@ -176,9 +176,8 @@ class BulkMessages:
 
     async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Runs:
         """Its runs, if its messages may name some; none where they can't be read, so that nothing names them."""
-        is_named = bulk.awaiting or bulk.later_ends or "denied" in bulk.outcomes or any(map(_request, keys))
-        may_tell = bulk.timed + bulk.endless or {"failed", "expired"} & bulk.outcomes.keys()  # more time may be denied
-        is_named = is_named or bool(may_tell and not bulks.open_runs(bulk))
+        is_named = bulk.awaiting or bulk.later_ends or "denied" in bulk.outcomes or not bulks.open_runs(bulk)
+        is_named = is_named or any(map(_request, keys))
         return await isolated(self._runs(bulk.id), bulk.id, otherwise=[]) if is_named else []
 
     async def _runs(self, bulk_id: str) -> list[tuple[Action, Subject]]:

@@ -6,11 +6,11 @@ from typing import Any
 from core.audit.trail import CORE, What
 from core.audit.verify import at
 from core.authorization import COMMAND_LINE
-from core.common.words import listed
+from core.common.words import count, listed
 
 _Fields = Mapping[str, Any]
-_SHOWN = ("target", "object", "note", "reason", "message", "name", "address", "slack")
-"""The texts that a sentence has."""
+_WHY, _SHOWN = ("note", "reason", "message"), ("target", "object", "name", "address", "slack")
+"""The texts that a sentence has, those in quotes first."""
 
 
 def sentence(row: _Fields, texts: Mapping[str, str]) -> str:
@@ -18,10 +18,10 @@ def sentence(row: _Fields, texts: Mapping[str, str]) -> str:
     said = SENTENCES[row["what"]](row)
     who = {CORE: "Core", COMMAND_LINE.login: "The command line"}.get(row["by"], row["by"])
     through = f" (through {row['through']})" if "through" in row else ""
-    erased = sorted(row.get("texts", {}).keys() - texts.keys())
-    more = [f"{name}: {texts[name]}" for name in _SHOWN if name in texts]
-    more += [f"{', '.join(erased)}: erased"] if erased else []
-    return f"{who}{through} {said}{'; ' if more else ''}{'; '.join(more)}".strip()
+    more = [f': "{texts[name]}"' for name in _WHY if name in texts]
+    more += [f"; {name}: {texts[name]}" for name in _SHOWN if name in texts]
+    more += [f"; {name}: erased" for name in sorted(row.get("texts", {}).keys() - texts.keys())]
+    return f"{who}{through} {said}{''.join(more)}".strip()
 
 
 def _run(verb: str) -> Callable[[_Fields], str]:
@@ -31,8 +31,7 @@ def _run(verb: str) -> Callable[[_Fields], str]:
 def _requested(row: _Fields) -> str:
     undoing = f" to undo {row['undoes']}" if "undoes" in row else ""
     overriding = f", overriding {listed(row['overrides'])}" if "overrides" in row else ""
-    needed = f"; it needs {row['approvals_needed']} approvals" if row.get("approvals_needed", 0) > 1 else ""
-    needed = "; it needs an approval" if row.get("approvals_needed") == 1 else needed
+    needed = f"; it needs {count(row['approvals_needed'], 'approval')}" if "approvals_needed" in row else ""
     return f"asked to run {row['responder']} on {row['on']}{undoing} as {row['object']}{overriding}{needed}"
 
 

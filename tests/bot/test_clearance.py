@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -99,7 +100,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     person = Person(login="anna@x", profile="analyst", permissions=["manageAction"], clearance=clearance)
     views = {a.object_id: RedactedView(targets[a.id], clearance) for a in actions}
     told = [home.HomeRun(action, targets[action.id]) for action in actions]
-    mine = home.HomeAlerts([home.HomeAlert(subject, NOW)], [0, 0, 1, 0])
+    mine = home.HomeAlerts([home.HomeAlert(subject, NOW)], Counter([3]))
     offered = [make.responder(), refusing(alert)]
     request, choices = make.request(), [run_form.object_option(subject, clearance)]
     texts = [

@@ -15,6 +15,7 @@ from bot.block_kit.text import (
     context,
     defang_indicators,
     duration,
+    first_of,
     foreign,
     person_name,
     section,
@@ -127,11 +128,10 @@ def _most(label: str, counts: Sequence[tuple[str, int]], content: GroupContent) 
         return ""
     of = f" (of the newest {content.sampled})" if content.sampled < content.count else ""
     if label == "Observables":
-        shown = [_observable(value, number) for value, number in counts[:MOST]]
+        shown = [_observable(value, number) for value, number in counts]
     else:
-        shown = [f"{foreign(defang_indicators(value), 80)}{_times(number)}" for value, number in counts[:MOST]]
-    more = f" · and {len(counts) - MOST} more" if len(counts) > MOST else ""
-    return f"*{label}*{of}: {' · '.join(shown)}{more}"
+        shown = [f"{foreign(defang_indicators(value), 80)}{_times(number)}" for value, number in counts]
+    return f"*{label}*{of}: {' · '.join(first_of(shown, MOST))}"
 
 
 def _observable(value: str, number: int) -> str:

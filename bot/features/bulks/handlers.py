@@ -145,8 +145,7 @@ async def on_deny_button(context: Context) -> None:
     listed, request = await _runs(context, bulk), intent.argument
     waiting = [one for one in views.waiting(listed, request) if read is None or (one[2] or one[0]).id in read]
     if not waiting:
-        is_over = read != []
-        why = views.no_longer_waits(listed, request) if is_over else "Nothing was ticked, so nothing was denied."
+        why = views.no_longer_waits(listed, request) if read != [] else "Nothing was ticked, so nothing was denied."
         await responses.respond(context, notices.notice(why), "Deny")
         return
     deed, asked_by = _deed(context, bulk, waiting)
@@ -173,10 +172,9 @@ async def on_deny_view(context: Context) -> Json:
 
 
 async def _withdraw(context: Context, waiting: Sequence[tuple[Action, RedactedView, Extension | None]]) -> Json:
-    ends, cancel = {run.id: end.id if end else "" for run, _, end in waiting}, context.core.cancel
-    done = await _changed(
-        context, "Withdrawn", [one[:2] for one in waiting], lambda run: cancel(run.id, extension_id=ends[run.id])
-    )
+    ends, listed = {run.id: end.id if end else "" for run, _, end in waiting}, [one[:2] for one in waiting]
+    cancel = context.core.cancel
+    done = await _changed(context, "Withdrawn", listed, lambda run: cancel(run.id, extension_id=ends[run.id]))
     return modals.update(modals.message_view("Withdrawn", done))
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections import ChainMap, Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
@@ -26,7 +27,7 @@ from bot.outbox.replicas import summary
 from core.client import ListedState
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
-from core.models import Action, BulkCounts, Case, Measure, OpenAlert, Person, Policy, SlackUsers
+from core.models import Action, BulkCounts, Measure, Person, Policy, SlackUsers
 
 MANY = 500
 MOST_DECIDERS = 10  # that core names (core/docs/http-interface.md); beyond them it may be anybody
@@ -100,8 +101,7 @@ async def _own(context: Context, login: str) -> HomeAlerts:
     read = [(Subject.in_documents(found, case.id), case) for case in cases]
     of_cases = [HomeAlert(subject, case.created_at, links[case.id]) for subject, case in read if subject is not None]
     shown = sorted([*alerts.shown, *of_cases], key=lambda one: one.subject.severity, reverse=True)
-    counts = [one + other for one, other in zip(alerts.counts, _counts(cases), strict=True)]
-    return HomeAlerts(shown[: views.MAX_SHOWN], counts)
+    return HomeAlerts(shown[: views.MAX_SHOWN], alerts.counts + Counter(case.severity for case in cases))
 
 
 async def _open_alerts(context: Context, assignee: str, most: int) -> HomeAlerts:
@@ -112,21 +112,16 @@ async def _open_alerts(context: Context, assignee: str, most: int) -> HomeAlerts
     alerts = await context.core.open_alerts(assignee)
     lines = await subjects.by_group(context, alerts)
     some = [key for n, (key, together) in enumerate(lines.items()) if n < most or len(together) > 1]
-    firsts = {lines[key][0].id: key for key in some[: most + views.MAX_GROUPS]}
+    firsts = {lines[key][0].id: key for key in some[: 2 * most]}
     links, read = await subjects.card_links(context, list(firsts)), dict[str, HomeAlert]()
     for document in await subjects.documents(context.core, firsts):
         subject = Subject.in_document(document, document.id)
         if document.alert is not None and subject is not None:
             key = firsts[document.id]
-            counts = _counts(lines[key])
+            counts = Counter(alert.severity for alert in lines[key])
             read[document.id] = HomeAlert(subject, document.alert.date, links[document.id], bool(assignee), key, counts)
-    return HomeAlerts([read[alert_id] for alert_id in firsts if alert_id in read], _counts(alerts))
-
-
-def _counts(found: Sequence[OpenAlert | Case]) -> list[int]:
-    """How many there are of each severity, from low to critical."""
-    numbers = Counter(one.severity for one in found)
-    return [numbers[n] for n in range(1, 5)]
+    counts = Counter(alert.severity for alert in alerts)
+    return HomeAlerts([read[alert_id] for alert_id in firsts if alert_id in read], counts)
 
 
 # --- `/responder failed`, `mine` and `pending` ----------------------------------------------------------------------
@@ -158,26 +153,16 @@ async def on_pending_command(context: Context) -> None:
     decided = {run.action.id for run in to_decide}
     others = views.by_bulk([run for run in shown if run.action.id not in decided])
     to_decide = views.by_bulk(to_decide)
-    await responses.show_with_buttons(
-        context,
-        PENDING,
-        "pending",
-        lambda button: views.pending(to_decide, others, person, button=button, hidden=hidden),
-    )
+    pending = partial(views.pending, to_decide, others, person, hidden=hidden)
+    await responses.show_with_buttons(context, PENDING, "pending", lambda button: pending(button=button))
 
 
 async def _show(context: Context, verb: str, modal_title: str, title: str, actions: Sequence[Action]) -> None:
     person = context.person
     listed = await FoundRuns.of(context, actions)
     shown, hidden = _visible([listed.run(action) for action in actions], person)
-    await responses.show_with_buttons(
-        context,
-        modal_title,
-        verb,
-        lambda button: views.run_list(
-            title, views.by_bulk(shown), person, button=button, hidden=hidden, is_all=len(actions) < MANY
-        ),
-    )
+    run_list = partial(views.run_list, title, views.by_bulk(shown), person, hidden=hidden, is_all=len(actions) < MANY)
+    await responses.show_with_buttons(context, modal_title, verb, lambda button: run_list(button=button))
 
 
 def _visible(listed: Sequence[HomeRun], person: Person) -> tuple[list[HomeRun], int]:
@@ -194,12 +179,8 @@ async def on_active_command(context: Context) -> None:
     text, person = normalize(context.text), context.person
     measures = await context.core.measures(target=text)
     found = await runs_of(context, measures[: views.MAX_LISTED])
-    await responses.show_with_buttons(
-        context,
-        "In force",
-        f"active:{text[: views.TEXT_LIMIT]}",
-        lambda button: views.in_force_list(found, person, text, total=len(measures), button=button),
-    )
+    active, about = partial(views.in_force_list, found, person, text, total=len(measures)), text[: views.TEXT_LIMIT]
+    await responses.show_with_buttons(context, "In force", f"active:{about}", lambda button: active(button=button))
 
 
 async def runs_of(context: Context, measures: Sequence[Measure]) -> list[HomeRun]:
@@ -263,10 +244,8 @@ class FoundRuns:
         policies = ChainMap(*(one.policies for one in documents))
         titled = {action.id: action for document in documents for action in document.actions}
         deciders = {id_: may_decide for document in documents for id_, may_decide in document.may_decide.items()}
-        addresses = await subjects.card_links(
-            context, list({subject.root_id for subject in subjects_by_action.values()})
-        )
-        return FoundRuns(addresses, subjects_by_action, policies, titled, deciders, bulks)
+        links = await subjects.card_links(context, list({one.root_id for one in subjects_by_action.values()}))
+        return FoundRuns(links, subjects_by_action, policies, titled, deciders, bulks)
 
     def run(self, action: Action) -> HomeRun:
         """The action with what is shown beside it."""

@@ -1,7 +1,8 @@
 """The App Home of a person, and the lists of runs and of what is in force. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.block_kit import ids, modals
@@ -29,7 +30,6 @@ from core.models import TLP_NAMES, Action, BulkCounts, Person, Policy
 MAX_SHOWN = 8  # of each part
 MAX_REQUESTS = 3  # so that the worst alert is on a phone's first screen
 MAX_UNASSIGNED = 5
-MAX_GROUPS = 3  # beside them
 NOBODY = "Nobody works on"
 MAX_LINES = 20  # each with a button
 MAX_OTHERS = 5  # so that a message has at most 50 blocks
@@ -55,7 +55,7 @@ class HomeRun:
 class HomeAlert:
     """An alert or a case with the time (ms) when it was raised or made, and the address of its card.
 
-    Of a group this is the worst: `counts` are those of its open alerts by severity, from low to critical.
+    Of a group this is the worst: `counts` are those of its open alerts by severity.
     """
 
     subject: Subject
@@ -63,15 +63,15 @@ class HomeAlert:
     link: str = ""
     is_assigned: bool = True
     group: str = ""
-    counts: Sequence[int] = ()
+    counts: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
 class HomeAlerts:
-    """The first lines, the most severe first, and how many alerts and cases there are in all, from low to critical."""
+    """The first lines, the most severe first, and how many alerts and cases there are in all, by severity."""
 
     shown: Sequence[HomeAlert] = ()
-    counts: Sequence[int] = ()
+    counts: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ class Home:
     """What a Home shows, each part with the newest first. Of what is beyond MAX_SHOWN only the count is shown."""
 
     waiting: Sequence[HomeRun] = ()  # for this person's approval
-    alerts: HomeAlerts = HomeAlerts()  # and cases, of this person
-    unassigned: HomeAlerts = HomeAlerts()
+    alerts: HomeAlerts = field(default_factory=HomeAlerts)  # and cases, of this person
+    unassigned: HomeAlerts = field(default_factory=HomeAlerts)
     running: Sequence[HomeRun] = ()
     failed: Sequence[HomeRun] = ()
     recent: Sequence[HomeRun] = ()
@@ -108,11 +108,11 @@ def home_view(
         blocks += [request(run, person, button) for run in home.waiting[:MAX_REQUESTS]]
         blocks += _rest(len(home.waiting) - MAX_REQUESTS, "`/responder pending` lists all")
     for title, alerts in ((NOBODY, home.unassigned), ("Your alerts and cases", home.alerts)):
-        total = sum(alerts.counts)
+        total = alerts.counts.total()
         blocks += [{"type": "divider"}, *head(title, total)] if total else []
         blocks += [_alert(alert, person, button) for alert in alerts.shown]
-        left = [number - sum(_counts(one)[n] for one in alerts.shown) for n, number in enumerate(alerts.counts)]
-        blocks += _rest(sum(left), severities(left))
+        left = alerts.counts - sum(map(_counts, alerts.shown), Counter())
+        blocks += _rest(left.total(), severities([left[n] for n in (1, 2, 3, 4)]))
         if total > 1 and title == NOBODY and "manageAlert" in person.permissions:
             blocks.append(actions(several_button(Intent("several_open", ""), button)))
     blocks += in_force
@@ -167,16 +167,16 @@ def _together(run: HomeRun, person: Person) -> list[tuple[Action, RedactedView]]
     return [(one.action, RedactedView(one.subject, person.clearance)) for one in (run, *run.others)]
 
 
-def _counts(alert: HomeAlert) -> Sequence[int]:
-    """How many alerts or cases its line is about, from low to critical."""
-    return alert.counts or [int(alert.subject.severity == n) for n in range(1, 5)]
+def _counts(alert: HomeAlert) -> Counter[int]:
+    """How many alerts or cases its line is about, by severity."""
+    return alert.counts or Counter([alert.subject.severity])
 
 
 def _alert(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
     """Its line, with Assign to me where nobody works on it; of a group how many there are, with Show alerts."""
     view = RedactedView(alert.subject, person.clearance)
-    if sum(_counts(alert)) > 1:
-        return group_line(view, alert.counts, alert.group, alert.raised_at, button)
+    if alert.counts.total() > 1:
+        return group_line(view, [alert.counts[n] for n in (1, 2, 3, 4)], alert.group, alert.raised_at, button)
     case = "case " if alert.subject.kind == "case" else ""
     at = slack_date(alert.raised_at, "{ago}")
     line = f"{runs.sign(view)}{case}{runs.on_what(alert.subject, view, alert.link)} · {at}"
@@ -268,16 +268,15 @@ def in_force_list(shown: Sequence[HomeRun], person: Person, text: str, *, total:
     on = f" on {foreign(text, TEXT_LIMIT)}" if text else ""
     head = f"In force{on}: {count(total, 'measure')}" if total else f"Nothing is in force{on}, as far as you may see."
     blocks: list[Block] = [section(f"*{head}*" if total else head), *measures(shown, person, button)]
-    more = [context(f"and {total - len(shown)} more; type a target to find it")] if total > len(shown) else []
-    return Message(head, (*blocks, *more))
+    return Message(head, (*blocks, *_rest(total - len(shown), "type a target to find it")))
 
 
 def in_home(shown: Sequence[HomeRun], person: Person, *, total: int, button: ButtonIds) -> list[Block]:
     """The first of what is in force, for a Home; nothing if nothing is."""
     if not total:
         return []
-    more = [context(f"and {total - len(shown)} more")] if total > len(shown) else []
-    return [section(f"*In force* ({total})"), *measures(shown, person, button, marks=False), *more, {"type": "divider"}]
+    listed = [section(f"*In force* ({total})"), *measures(shown, person, button, marks=False)]
+    return [*listed, *_rest(total - len(shown), "`/responder active` lists them"), {"type": "divider"}]
 
 
 def measures(shown: Sequence[HomeRun], person: Person, button: ButtonIds, *, marks: bool = True) -> list[Block]:

@@ -83,10 +83,8 @@ def responder_list(
     if not view.is_open:
         return notices.error(notices.withheld_from(clearance, who))
     if refused:
-        for_others = [names.shown(r) for r in split(offered)[1] if not r.refusals and len(r.reasons or []) == 1][
-            :MAX_LINES
-        ]
-        others = [context(f"Others can run {', '.join(for_others)}.")] if for_others else []
+        for_others = [names.shown(r) for r in split(offered)[1] if not r.refusals and len(r.reasons or []) == 1]
+        others = [context(f"Others can run {some_of(for_others, MAX_LINES)}.")] if for_others else []
         return Message(refused, (object_line(view), section(foreign(refused, 500)), *others))
     can, cannot = split(offered)
     on_artifacts, elsewhere = _on_artifacts(offered, by_artifact, view)

@@ -88,8 +88,7 @@ async def refusal(context: Context, request: RunRequest, responder: OfferedRespo
     found = await subjects.documents(context.core, [view.subject.id]) if is_for_alerts else []
     run = f"{context.services.command} run {title(responder)}"
     instead = [f"{run} {alert_id}" for document in found for alert_id in document.alert_ids[:3]]
-    may = {"may_override": may_override, "may_make_case": may_make_case}
-    render = partial(refused, in_force=already, instead=instead, **may)
+    render = partial(refused, in_force=already, instead=instead, may_override=may_override, may_make_case=may_make_case)
     return await responses.with_buttons(context, f"cannot:{view.subject.id}:{responder.id}", render)
 
 

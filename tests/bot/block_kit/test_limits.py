@@ -1,6 +1,7 @@
 """Slack takes every payload, whatever the input: each passes the emulator's checks."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -351,8 +352,8 @@ def test_the_fullest_home_fits() -> None:
     ended = {"end_date": NOW, "report": samples.report(message=samples.HOSTILE)}
     shown = home.Home(
         asked,
-        home.HomeAlerts([home.HomeAlert(subject, NOW, link)] * home.MAX_SHOWN, [0, 0, 60, 0]),
-        home.HomeAlerts([home.HomeAlert(subject, NOW, link)] * home.MAX_SHOWN, [0, 0, 50, 0]),
+        home.HomeAlerts([home.HomeAlert(subject, NOW, link)] * home.MAX_SHOWN, Counter({3: 60})),
+        home.HomeAlerts([home.HomeAlert(subject, NOW, link)] * home.MAX_SHOWN, Counter({3: 50})),
         part(400),
         part(500, status="Failure", **ended),
         part(600, status="Success", **ended),
@@ -370,7 +371,7 @@ def test_the_fullest_home_fits() -> None:
 def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
     subject = Subject.alert(alert)
     told = [home.HomeRun(action, subject, Policy(confirm=alert.title), "https://soc.slack.com/x") for action in actions]
-    mine = home.HomeAlerts([home.HomeAlert(subject, NOW, "https://soc.slack.com/x")] * home.MAX_SHOWN, [0, 0, 12, 0])
+    mine = home.HomeAlerts([home.HomeAlert(subject, NOW, "https://soc.slack.com/x")] * home.MAX_SHOWN, Counter({3: 12}))
     part = len(told) // 3
     ended = [run for run in told[:part] if run.action.end_date]
     shown = home.Home(told[:part], mine, mine, told[part : 2 * part], told[2 * part :], ended)

@@ -58,7 +58,7 @@ async def test_a_run_is_called_what_it_was_on_and_not_by_its_number(tmp_path: Pa
         await env["anna"].command(SOC, f"/responder audit {alert.id}")
         shown = text_of(await env["anna"].sees(modal("started Tell on ")))
         what = "Isolate on LT-0500"
-        assert f' *anna* asked to run {what} for 1 hour; it needs an approval: \\"It beacons\\""' in shown
+        assert f' *anna* asked to run {what} for 1 hour; it needs 1 approval: \\"It beacons\\""' in shown
         assert f' *ben* approved {what} (1 of 1)"' in shown
         assert f", which undoes {what}" in shown
         assert not re.search(rf"through|lt-0500|{run.id}\\b|{undone_by.id}\\b", shown)

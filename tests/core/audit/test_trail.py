@@ -88,8 +88,8 @@ async def test_the_rows_of_a_run_tell_its_story(harness: Harness) -> None:
     reader = AuditReader(harness.database, harness.clock, level_of)
     said = [row.sentence for row in await reader.story(ANNA, harness.alert_id)]
     assert said[0] == (
-        f"anna@example.org asked to run BlockHost_1_0 on {harness.alert_id} as {action.id}; it needs an approval;"
-        " note: it beacons"
+        f"anna@example.org asked to run BlockHost_1_0 on {harness.alert_id} as {action.id}; it needs 1 approval"
+        ': "it beacons"'
     )
     assert f"ben@example.org approved {action.id}, BlockHost_1_0 on {harness.alert_id} (1 of 1)" in said
 
@@ -194,7 +194,7 @@ async def test_the_audit_is_read_with_read_audit_or_as_the_story_of_what_one_may
     for profile, status in statuses.items():
         assert (await core.send("GET", "/api/audit", profile=profile)).status_code == status
     found = (await core.send("GET", f"/api/audit?object={red}", profile="auditor")).json()
-    assert found[0]["sentence"] == f"org-admin@{DOMAIN} was refused POST / on {red}; reason: evidence"
+    assert found[0]["sentence"] == f'org-admin@{DOMAIN} was refused POST / on {red}: "evidence"'
     assert found[0]["texts"] == {"reason": "evidence"}
     acting = {"X-On-Behalf-Of": "analyst"}
     seen = await core.send("GET", f"/api/audit/{amber}", profile="service", headers=acting)

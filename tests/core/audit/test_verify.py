@@ -350,4 +350,4 @@ async def test_csv_is_for_spreadsheets_that_calculate_nothing(database: Database
     lines = [line async for line in found]
     assert lines[0].startswith("number,time,what,by")
     assert ",'=cmd()," in lines[1]
-    assert "enabled the user ~1; reason: x" in lines[1]
+    assert 'enabled the user ~1: ""x""' in lines[1]

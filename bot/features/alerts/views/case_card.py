@@ -87,9 +87,8 @@ def _state(case: Case, tasks: Sequence[Task], view: RedactedView) -> str:
     """`open · owner anna · 1 of 3 tasks done`, `resolved as true positive · ...`."""
     owner = f"owner {person_name(case.owner)}" if case.owner else "no owner"
     done = sum(task.status not in OPEN_TASKS for task in tasks)
-    progress = f"{done} of {count(len(tasks), 'task')} done" if tasks else ""
-    if len(tasks) > MOST_COUNTED:
-        progress = f"{MOST_COUNTED}+ tasks"
+    some = f"{done} of {count(len(tasks), 'task')} done" if tasks else ""
+    progress = some if len(tasks) <= MOST_COUNTED else f"{MOST_COUNTED}+ tasks"
     outcome = view.text(spaced(case.resolution_status or "")).lower() if case.status == "Resolved" else ""
     status = f"{case.status.lower()}{f' as {foreign(outcome, TASK_LIMIT)}' if outcome and view.is_open else ''}"
     return " · ".join(part for part in (status, owner if view.is_open else "", progress) if part)

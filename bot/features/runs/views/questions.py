@@ -330,9 +330,7 @@ def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:
     for name, reason in refused:
         why.setdefault(reason_shown(reason), []).append(name)
     lines = [f"• {some_of(names, REASONS)}: {reason}" for reason, names in why.items()]
-    if len(lines) > REASONS:
-        lines = [*lines[:REASONS], f"and {count(len(lines) - REASONS, 'other reason')}"]
-    return clip("\n".join([head, *lines]), LINES_LIMIT)
+    return clip("\n".join([head, *first_of(lines, REASONS)]), LINES_LIMIT)
 
 
 def with_reasons(

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Literal
 
 from bot.block_kit import ids
-from bot.block_kit.elements import MAX_LINES, button_element, confirmation, listed
+from bot.block_kit.elements import MAX_LINES, button_element, confirmation
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.notices import notice
 from bot.block_kit.subjects import SIGNS, target_data
@@ -16,16 +16,17 @@ from bot.block_kit.text import (
     clip_apart,
     clip_middle,
     code,
-    context,
     core_says,
     defang_indicators,
     escape,
+    first_of,
     foreign,
     foreign_plain,
     people,
     person_name,
     plain,
     readable_name,
+    sections,
     slack_date,
     strip_markup,
     time_ahead,
@@ -636,10 +637,7 @@ def action_list(actions: Sequence[Action], object_id: str, views: Mapping[str, R
         return notice(f"Nothing ran on {object_id} yet.")
     lines = [f"{run_line(a, views[a.object_id]).rstrip('.')} · {a.id}" for a in newest]
     head = summary(newest, total, on=f" on {object_id}")
-    parts = listed(f"*{head}*", lines[:MAX_LINES])
-    if total > len(lines[:MAX_LINES]):
-        parts.append(context(f"and {total - len(lines[:MAX_LINES])} earlier ones."))
-    return Message(head, tuple(parts))
+    return Message(head, tuple(sections([f"*{head}*", *first_of(lines, MAX_LINES, total)])))
 
 
 def run_again_button(
