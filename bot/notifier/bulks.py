@@ -47,8 +47,7 @@ class BulkMessages:
         self._core = core
         self._outbox = outbox
         self._access = access
-        self._recipient = renderer.recipient
-        self._slack_user = renderer.slack_user
+        self._renderer = renderer
         self._as_of: dict[str, int] = {}  # by bulk: the newest event that its message reflects
 
     async def are_current(self, bulk: BulkCounts, documents: Sequence[Document]) -> bool:
@@ -72,15 +71,13 @@ class BulkMessages:
         asked_later = [one for one in destinations if "~" in one]
         destinations = [one for one in destinations if one not in asked_later]
         people = {_user(key) for key in posted if is_person(_user(key))}  # whoever asks in Home has a message too
-        was_asked = bool(asks) or bool(people and people - {await self._slack_user(bulk.created_by)})
+        was_asked = bool(asks) or bool(people and people - {await self._renderer.slack_user(bulk.created_by)})
         if bulk.awaiting:
             channels = [one for one in destinations if not _is_asked(one)]
             asked = [] if was_asked else [one for one in destinations if _is_asked(one)]
-            rung = [one for one in asked if await asking.may_ask(_user(one), one.rpartition(":")[0])]
-            direct = [one for one in rung if is_person(_user(one))]
+            direct, who = await self._rung(asked, asking)
             destinations = [*channels, *direct]
             if has_run and not was_asked:
-                who = await self._named([one for one in rung if one not in direct], direct)
                 replies = [await self._ask(bulk, one, who, asking, is_asked=bool(asked)) for one in channels]
                 asking.remind(f"{BULK}:{bulk.id}", bulk.created_at, bulk.expires_at or bulk.created_at)
         before = [*posted, *(message.key for message in asks)]
@@ -110,16 +107,14 @@ class BulkMessages:
             extensions = [extension for *_, extension in of_request]
             waiting = [one for one in extensions if one.outcome is None]
             if not waiting:
-                user = await self._slack_user(extensions[0].asked_by)
+                user = await self._renderer.slack_user(extensions[0].asked_by)
                 is_news = user and any(one.outcome != "lapsed" for one in extensions)
                 destinations += [f"{self._access.team()}:{request}:{user}"] if is_news else []
                 asks = [key for key in posted if key.startswith(f"{BULK}ask:{bulk.id}:{request}:")]
                 replies += [one for key in asks for one in await self._messages(key, bulk, found)]
             elif request not in known:
                 able = [one for one in asked if request in one.split(":")]
-                rung = [one for one in able if await asking.may_ask(_user(one), one.rpartition(f":{request}:")[0])]
-                direct = [one for one in rung if is_person(_user(one))]
-                who = await self._named([_user(one) for one in rung if one not in direct], direct)
+                direct, who = await self._rung(able, asking)
                 for channel in channels:
                     replies.append(await self._ask(bulk, channel, who, asking, is_asked=bool(able), request=request))
                 destinations += direct
@@ -127,10 +122,13 @@ class BulkMessages:
                 asking.remind(f"{BULK}:{bulk.id}", waiting[0].asked_at, expires_at)
         return destinations, replies
 
-    async def _named(self, groups: Iterable[str], direct: Iterable[str]) -> str:
-        """Those who are asked: mentions of user groups, and the names of those who get a direct message."""
-        readers = [await self._recipient(one.split(":")[0], _user(one)) for one in direct]
-        return mentions(groups, sorted(one.login for one in readers if one))
+    async def _rung(self, asked: Iterable[str], asking: Asking) -> tuple[list[str], str]:
+        """Who of those who are asked gets a direct message; with these the others, who are mentioned; mrkdwn."""
+        team = self._access.team()
+        direct = [one for one in asked if is_person(_user(one)) and await asking.may_ask(_user(one), team)]
+        groups = [_user(one) for one in asked if not is_person(_user(one)) and await asking.may_ask(_user(one))]
+        readers = [await self._renderer.recipient(team, _user(one)) for one in direct]
+        return direct, mentions(groups, sorted(one.login for one in readers if one))
 
     async def _ask(
         self, bulk: BulkCounts, channel: str, who: str, asking: Asking, *, is_asked: bool, request: str = ""
@@ -150,7 +148,7 @@ class BulkMessages:
     async def remind(self, bulk_id: str, asking: Asking) -> list[DesiredMessage]:
         """The message once more for those who were asked, since half of the time is over."""
         posted = [message.key for message in await self._outbox.messages_named(f"{BULK}:{bulk_id}:")]
-        own = await self._slack_user((await self._core.bulk(bulk_id)).created_by)
+        own = await self._renderer.slack_user((await self._core.bulk(bulk_id)).created_by)
         first = [key.rpartition(":") for key in posted if is_person(_user(key)) and ":again:" not in key]
         again = [f"{before}:again:{user}" for before, _, user in first if user != own]
         asked = [key for key in again if await asking.may_ask(_user(key), key.split(":")[2])]
@@ -161,8 +159,8 @@ class BulkMessages:
         found, team, desired = found or await self._runs(bulk.id), self._access.team(), list[DesiredMessage]()
         approvals_ = [run.approval for run, _ in found if run.approval is not None and kind == BULK_UNDONE]
         for login in dict.fromkeys([bulk.created_by, *(login for one in approvals_ for login in one.approved_by)]):
-            user = await self._slack_user(login)
-            person = await self._recipient(team, user) if user else None
+            user = await self._renderer.slack_user(login)
+            person = await self._renderer.recipient(team, user) if user else None
             if person is None:
                 continue
             key = f"{kind}:{bulk.id}:{team}:{user}"
@@ -222,7 +220,7 @@ class BulkMessages:
     ) -> list[DesiredMessage]:
         """The message for one destination, and in a channel the replies in its thread."""
         channel, request, is_progress = _user(key), _request(key), bulks.open_runs(bulk) > 0
-        person = await self._recipient(key.split(":")[2], channel) if is_person(channel) else None
+        person = await self._renderer.recipient(key.split(":")[2], channel) if is_person(channel) else None
         if (is_person(channel) and person is None) or (request and not found):
             return []
 
@@ -244,12 +242,11 @@ class BulkMessages:
         desired = [_naming(message, bulk, views)]
         if person is not None or request:
             return desired
-        late = f"{BULK}late:{bulk.id}:{channel}"
         if not is_progress and bulk.counts:
             end = DesiredMessage(f"{END}:{bulk.id}:{channel}", channel, bulks.ended(bulk, named), thread_of=key)
             desired.append(_naming(end, bulk, views))
         if bulk.not_released or await self._outbox.messages_named(f"{BULK}late:{bulk.id}:"):
-            desired.append(DesiredMessage(late, channel, bulks.late(bulk), thread_of=key))
+            desired.append(DesiredMessage(f"{BULK}late:{bulk.id}:{channel}", channel, bulks.late(bulk), thread_of=key))
         return desired
 
 

@@ -41,10 +41,6 @@ class FeedChanges:
             request_ids=_request_ids(events),
         )
 
-    def has_run_on(self, document: Document) -> bool:
-        """Whether something ran on an alert that was there before: its card is what somebody waits for."""
-        return document.alert is not None and document.id in self.acted_on
-
 
 @dataclass
 class ReadDocument:

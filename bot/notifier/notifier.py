@@ -286,7 +286,8 @@ class Notifier:
         asking.told.update(told for document in documents for told in undone_by_others(document))
         awaited, others = list[Document](), list[Document]()
         for document in documents:
-            (awaited if changes.has_run_on(document) else others).append(document)
+            has_run = document.alert is not None and document.id in changes.acted_on  # its card is waited for
+            (awaited if has_run else others).append(document)
         for document in awaited:
             work = self._of_root(document, changes, grouper, asking, desired)
             desired += await isolated(work, document.id, otherwise=[])

@@ -116,10 +116,10 @@ class Renderer:
         alert = timeline.alert
         if alert is None:
             return []
-        actions, total = timeline.document.actions, timeline.action_count
-        policies = timeline.document.policies
-        subject = Subject.in_document(timeline.document, alert.id) or Subject.alert(alert)
-        render = partial(alert_card, alert, actions, total=total, policies=policies, subject=subject)
+        document, actions = timeline.document, timeline.document.actions
+        total = max(sum(document.action_counts.values()), len(actions))  # on it and its artifacts
+        subject = Subject.in_document(document, alert.id) or Subject.alert(alert)
+        render = partial(alert_card, alert, actions, total=total, policies=document.policies, subject=subject)
         cards = [
             await self.message(thread.key, self._view(subject, thread.channel), thread.channel, render)
             for thread in timeline.threads
@@ -504,7 +504,7 @@ class Renderer:
     async def again(self, message: MessageRecord, timeline: Timeline) -> list[DesiredMessage]:
         """The same message from what the document says now; nothing if that no longer has what it is about."""
         kind, object_id = message.key.split(":")[:2]
-        here = timeline.in_thread_of(message)
+        here = replace(timeline, threads=[Thread(message.channel, message.thread_of or message.key)])
         if kind == "asks":  # no longer shows the worst, which was decided or is not to be seen
             return [await self.counted(message.key, message.counted, None, "")]
         if kind == "alert":

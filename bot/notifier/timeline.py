@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bot.clearance import SHARED, Subject, may_see
 from bot.outbox.models import MessageRecord
@@ -82,10 +82,6 @@ class Timeline:
         parts = {part.id for part in (*document.tasks, *document.logs)} | {part.id for part in artifacts}
         return {document.id, *document.unreadable} | parts | {action.id for action in document.actions}
 
-    def in_thread_of(self, message: MessageRecord) -> "Timeline":
-        """A copy with only the thread of this message."""
-        return replace(self, threads=[Thread(message.channel, message.thread_of or message.key)])
-
     def action(self, action_id: str) -> Action | None:
         """An action of the document; None if it isn't there."""
         return next((action for action in self.document.actions if action.id == action_id), None)
@@ -94,11 +90,6 @@ class Timeline:
         """Whether an action is one of a bulk, or undoes one."""
         undone = self.action(action.undoes) if action.undoes else None
         return bool(action.bulk or (undone is not None and undone.bulk))
-
-    @property
-    def action_count(self) -> int:
-        """How many actions there are in all on an alert and its artifacts."""
-        return max(sum(self.document.action_counts.values()), len(self.document.actions))
 
     def target(self, action: Action) -> Subject:
         """What an action ran on; of what can't be read nothing is shown."""

@@ -165,7 +165,8 @@ async def _run(context: Context, action_id: str) -> tuple[Action, Subject]:
     except ResponderBotError as error:
         if error.code != "not_found":
             raise
-        raise _no_run(context, action_id) from error
+        hint = f"`{context.services.command} actions` and an alert's id lists its runs with their ids."
+        raise ResponderBotError("not_found", f"There is no run {action_id}. {hint}") from error
     return await subjects.of_action(context.core, action)
 
 
@@ -237,25 +238,17 @@ async def _named(context: Context) -> tuple[str, str]:
     return intent.object_id, intent.argument
 
 
-def _no_run(context: Context, action_id: str) -> ResponderBotError:
-    hint = f"`{context.services.command} actions` and an alert's id lists its runs with their ids."
-    return ResponderBotError("not_found", f"There is no run {action_id}. {hint}")
-
-
-def _command(entry: Entry, verb: str, summary: str) -> Command:
-    return Command(entry, f"{verb} ~run", summary, "manageAction")
-
-
 _APPROVE, _DENY = Entry(on_approve, modal_title="Approve"), Entry(on_deny, modal_title="Deny")
+_CANCEL = Entry(on_cancel, Ack.WRITE)
 
 FEATURE = Feature(
     commands={
-        "approve": _command(_APPROVE, "approve", "see what a run would do, and approve it"),
-        "deny": _command(_DENY, "deny", "deny a run that waits for approval"),
-        "cancel": _command(Entry(on_cancel, Ack.WRITE), "cancel", "withdraw what waits, or stop a run"),
+        "approve": Command(_APPROVE, "approve ~run", "see what a run would do, and approve it", "manageAction"),
+        "deny": Command(_DENY, "deny ~run", "deny a run that waits for approval", "manageAction"),
+        "cancel": Command(_CANCEL, "cancel ~run", "withdraw what waits, or stop a run", "manageAction"),
     },
     actions={
-        ids.CANCEL: Entry(on_cancel, Ack.WRITE),
+        ids.CANCEL: _CANCEL,
         ids.APPROVE: _APPROVE,
         ids.DENY: _DENY,
         ids.WITHDRAW: Entry(on_withdraw, modal_title="Withdraw"),

@@ -166,16 +166,12 @@ async def on_deny_view(context: Context) -> Json:
     if not waiting and len(all_waiting) == number:  # else core says why what they may not see is left
         return modals.update(modals.message_view("Not done", notices.notice(views.no_longer_waits(listed, request))))
     if metadata.get("deed") == "Withdraw":
-        return await _withdraw(context, waiting)
+        ends, cancel = {run.id: end.id if end else "" for run, _, end in waiting}, context.core.cancel
+        listed = [one[:2] for one in waiting]
+        done = await _changed(context, "Withdrawn", listed, lambda run: cancel(run.id, extension_id=ends[run.id]))
+        return modals.update(modals.message_view("Withdrawn", done))
     denied = await masked(context, await answered(context.core.deny_bulk(bulk.id, read, reason)), listed)
     return modals.update(modals.message_view("Denied", views.decided(bulk, denied, "denied", listed, request)))
-
-
-async def _withdraw(context: Context, waiting: Sequence[tuple[Action, RedactedView, Extension | None]]) -> Json:
-    ends, listed = {run.id: end.id if end else "" for run, _, end in waiting}, [one[:2] for one in waiting]
-    cancel = context.core.cancel
-    done = await _changed(context, "Withdrawn", listed, lambda run: cancel(run.id, extension_id=ends[run.id]))
-    return modals.update(modals.message_view("Withdrawn", done))
 
 
 async def on_undo_all(context: Context) -> None:

@@ -1,5 +1,6 @@
 """Choose several objects to run on: observables of an alert or case, or alerts."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ from bot.features.runs.targets import MOST, Target, find_targets, offered_on, on
 from bot.features.runs.views import run_form
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
-from core.models import OfferedResponder, parse_id
+from core.models import parse_id
 
 GONE = "None of them is there any more for you to see. Nothing was run."
 
@@ -128,7 +129,7 @@ def responder_view(request: RunRequest, targets: Sequence[Target], on: str) -> d
     Raises ResponderBotError("not_found") if there is none.
     """
     offered = offered_on(targets)
-    counts = {one.id: sum(_can_run(target, one) for target in targets) for one in offered}
+    counts = Counter(here.id for target in targets for here in target.offered if here.can_run)
     runnable = [(one, counts[one.id]) for one in offered if counts[one.id]]
     if not runnable and any(target.view.subject.kind != "alert" for target in targets):
         raise ResponderBotError("not_found", "No responder can run on any of these now.")
@@ -136,11 +137,6 @@ def responder_view(request: RunRequest, targets: Sequence[Target], on: str) -> d
     request = replace(request, targets=tuple(run_target(target.view.subject) for target in targets))
     not_now = responders.not_now([one for one in offered if not counts[one.id]])
     return run_form.responder_view(request, runnable, on, [target.view for target in targets], not_now)
-
-
-def _can_run(target: Target, responder: OfferedResponder) -> bool:
-    here = target.responder(responder.id)
-    return here is not None and here.can_run
 
 
 FEATURE = Feature(

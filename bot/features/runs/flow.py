@@ -61,7 +61,8 @@ async def proceed(
     policy = responder.policy or Policy()
     needs_confirmation = bool(policy.confirm or policy.contains or policy.is_undo or policy.sends_to) and not confirmed
     is_open = not is_complete and (bool(responder.parameters) or responder.is_timed)
-    wants_form = to_choose(request, targets) or is_open or (needs_confirmation and _has_fields(request, responder))
+    has_fields = bool(responder.parameters) or (bool(request.parameters) and not request.again)  # or typed for this run
+    wants_form = to_choose(request, targets) or is_open or (needs_confirmation and has_fields)
     if on or len(request.targets) > 1 or (wants_form and responder.can_run):
         await show_form(context, request, responder, targets, on=on)
         return False
@@ -70,11 +71,6 @@ async def proceed(
         await responses.show(context, run_form.deed(responder, 1), shown)
         return False
     return await start(context, request, context.idempotency_key, responder, view)
-
-
-def _has_fields(request: RunRequest, responder: OfferedResponder) -> bool:
-    """Whether the form is where the inputs are seen: they are declared, or were typed for this run."""
-    return bool(responder.parameters) or (bool(request.parameters) and not request.again)
 
 
 async def refusal(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> Message:

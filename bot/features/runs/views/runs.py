@@ -312,12 +312,7 @@ def on_object(action: Action, view: RedactedView, named: str) -> str:
 
 def targets(action: Action, view: RedactedView, most: int = MAX_TARGETS) -> str:
     """`hostname SRV-FILE02, ip 10[.]20[.]1[.]50`: the artifacts that a run acts on, "" if nobody has declared which."""
-    return target_names(action.target or (), view, most)
-
-
-def target_names(artifacts: Sequence[TargetArtifact], view: RedactedView, most: int = MAX_TARGETS) -> str:
-    """The first artifacts that this view may show, and how many there are beside them; mrkdwn."""
-    shown, others = _first(artifacts, view, most)
+    shown, others = _first(action.target or (), view, most)
     names = clip_apart([f"{one.data_type} {target_data(one, view)}" for one in shown], TARGET_LIMIT)
     return ", ".join([*map(escape, map(clean, names)), *others])
 
