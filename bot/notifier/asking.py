@@ -38,8 +38,8 @@ class Asking:
     async def may_ask(self, who: str, team: str = "", *, about: About = NOTHING, same: str = "") -> bool:
         """Whether a person, user group or channel may be notified once more; else the request is counted for them.
 
-        The worst of those that are counted is kept, where `about` says what it is. Of all with an equal `same` they are
-        notified once.
+        Nothing is counted for a person without their `team`. The worst of what is counted is kept, where `about` says
+        what it is. Of all with an equal `same` they are notified once.
         """
         if self._asked is None:
             stored = json.loads(await self._outbox.asked())
@@ -53,7 +53,7 @@ class Asking:
             return True
         since, number, *worst = found["more"] if self._is_lately(found["more"][0]) else (self._now, 0)
         worst = max(*worst, about, NOTHING, key=lambda one: one[0])  # of equals the one that waits
-        found["more"] = [since, number + 1, worst]
+        found["more"] = [since, number + 1, worst] if team or same else found["more"]
         if team:
             self.counted[f"asks:{since}:{team}:{who}"] = number + 1, worst
         return False

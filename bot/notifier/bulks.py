@@ -66,8 +66,9 @@ class BulkMessages:
         """
         posted = {one.key: one.root_id for one in await self._outbox.messages_named(f"{BULK}:{bulk.id}:")}
         asks = await self._outbox.messages_named(f"{BULK}ask:{bulk.id}:")
+        told_before = [one.key for one in await self._outbox.messages_named(f"{BULK_TOLD}:{bulk.id}:")]
         replies: list[DesiredMessage] = []
-        found = await self._found(bulk, posted)
+        found = await self._found(bulk, [*posted, *told_before])
         asked_later = [one for one in destinations if "~" in one]
         destinations = [one for one in destinations if one not in asked_later]
         people = {_user(key) for key in posted if is_person(_user(key))}  # whoever asks in Home has a message too
@@ -91,7 +92,7 @@ class BulkMessages:
             keys |= {key: None for key in sorted(posted) if has_run or posted[key]}
         rendered = [message for key in keys for message in await self._messages(key, bulk, found)]
         is_news = not bulks.open_runs(bulk) and (was_asked or bool(bulk.outcomes))
-        told = list[DesiredMessage]()
+        told = await self._told_in_part(bulk, found, told_before, asking if has_run else None)
         for kind, is_due in ((BULK_TOLD, is_news), (BULK_UNDONE, bulk.undone)):
             if is_due and (has_run or await self._outbox.messages_named(f"{kind}:{bulk.id}:")):
                 told += await self._told(kind, bulk, found)
@@ -172,6 +173,23 @@ class BulkMessages:
                 desired.append(_naming(told, bulk, listed))
         return desired
 
+    async def _told_in_part(
+        self, bulk: BulkCounts, found: _Runs, posted: Sequence[str], asking: Asking | None = None
+    ) -> list[DesiredMessage]:
+        """What tells who asked that somebody decided on some while others wait: those `posted`, and new ones."""
+        desired, team = list[DesiredMessage](), self._access.team()
+        for request in ("", *bulks.by_request(found)) if found else ():
+            listed = bulks.asked(found, request)
+            user = await self._renderer.slack_user(listed[0][2].asked_by if listed[0][2] else bulk.created_by)
+            key = f"{BULK_TOLD}:{bulk.id}:{team}:{request or bulk.id}:{user}"
+            person = await self._renderer.recipient(team, user) if user else None
+            is_new = asking is not None and bulks.is_decided_in_part(listed)
+            if person is not None and (key in posted or (is_new and asking and await asking.may_ask(user))):
+                views = [(run, RedactedView(subject, person.clearance), end) for run, subject, end in listed]
+                told = DesiredMessage(key, user, bulks.decided_in_part(bulk, views))
+                desired.append(_naming(told, bulk, [one[:2] for one in views]))
+        return desired
+
     async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Runs:
         """Its runs, if its messages may name some; none where they can't be read, so that nothing names them."""
         is_named = bulk.awaiting or bulk.later_ends or "denied" in bulk.outcomes or not bulks.open_runs(bulk)
@@ -210,7 +228,8 @@ class BulkMessages:
                 self._as_of[bulk.id], found = response.as_of, await self._found(bulk, of_bulk[bulk.id])
                 for key in of_bulk[bulk.id]:
                     if (kind := key.partition(":")[0]) in (BULK_TOLD, BULK_UNDONE):
-                        desired += [one for one in await self._told(kind, bulk, found) if one.key == key]
+                        told = [*await self._told(kind, bulk, found), *await self._told_in_part(bulk, found, [key])]
+                        desired += [one for one in told if one.key == key]
                     elif not only_waiting or bulks.waiting(found, _request(key)):
                         desired += await self._messages(key, bulk, found, by_person=by_person)
         return desired

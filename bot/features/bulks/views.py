@@ -72,11 +72,45 @@ def by_request(listed: Iterable[tuple[Action, T]]) -> dict[str, list[tuple[Actio
     return found
 
 
+def asked(listed: Iterable[tuple[Action, T]], request: str) -> Sequence[tuple[Action, T, Extension | None]]:
+    """Those of these runs for which this request asks for more time; without one all."""
+    if request:
+        return by_request(listed).get(request, ())
+    return [(action, of_action, None) for action, of_action in listed]
+
+
 def waiting(listed: Iterable[tuple[Action, T]], request: str = "") -> list[tuple[Action, T, Extension | None]]:
     """Those that wait for approval, or whose later end does for which this request asks."""
-    if request:
-        return [one for one in by_request(listed).get(request, ()) if one[2].outcome is None]
-    return [(action, of_action, None) for action, of_action in listed if runs.awaits_approval(action)]
+    return [one for one in asked(listed, request) if _waits(one[0], one[2])]
+
+
+def is_decided_in_part(listed: Sequence[tuple[Action, Any, Extension | None]]) -> bool:
+    """Whether somebody has decided on some of these, while others wait."""
+    return any(_waits(run, end) for run, _, end in listed) and any(_decided_by(end or run) for run, _, end in listed)
+
+
+def decided_in_part(bulk: BulkCounts, listed: Sequence[tuple[Action, RedactedView, Extension | None]]) -> Message:
+    """Tells who asked who has decided on which of these and why, denials first, and which still wait."""
+    found, of_all = dict[tuple[str, str], list[_Run]](), _of_all([view for _, view, _ in listed])
+    for run, view, end in sorted(listed, key=lambda one: (one[2] or one[0]).outcome != "denied"):
+        if by := _decided_by(end or run):
+            found.setdefault((by, runs.why(end.message if end else runs.reason(run), of_all)), []).append((run, view))
+    what = f"more time for {_name(bulk)}" if listed[0][2] else _name(bulk)
+    said = [f"{by} {what} on {_on(on)}{why}" for (by, why), on in found.items()]
+    if still := [(run, view) for run, view, end in listed if _waits(run, end)]:
+        said.append(f"{_on(still)} still {'waits' if len(still) == 1 else 'wait'}")
+    return notices.notice(f"{approvals.level(max(view.subject.severity for _, view, _ in listed))}: {'; '.join(said)}.")
+
+
+def _waits(action: Action, extension: Extension | None) -> bool:
+    return extension.outcome is None if extension else runs.awaits_approval(action)
+
+
+def _decided_by(of: Action | Extension) -> str:
+    """`lea approved`: who decided on a run, or on a later end of it, as who asked never does; "" for nobody; mrkdwn."""
+    approved_by, needed = (of.approval.approved_by, of.approval.needed) if of.approval else ([], 1)
+    approved = f"{people(approved_by)} approved" if len(approved_by) >= needed else ""
+    return f"{person_name(of.ended_by or '')} denied" if of.outcome == "denied" else approved
 
 
 def progress(

@@ -595,11 +595,17 @@ def inputs_in_brackets(action: Action, view: RedactedView) -> str:
     return f" ({some_of(lines, MAX_INPUTS)})" if lines else ""
 
 
+def reason(action: Action) -> str:
+    """Why a run was denied or withdrawn, as who did that said; foreign text, not escaped."""
+    message = read_report(action).message
+    return message.partition(": ")[2] if state_of(action) in ("denied", "cancelled") else ""
+
+
 def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -> str:
     """The sentence of a report for a mrkdwn field, as far as it may be shown; of what was denied or withdrawn, why."""
     message = read_report(action).message
     if state_of(action) in ("denied", "expired", "cancelled", "stopped"):  # which says itself what became of it
-        message = message.partition(": ")[2] if state_of(action) in ("denied", "cancelled") else ""
+        message = reason(action)
     if action.dispatched_at is None and action.ended_by is None:
         return core_says(view.report(with_names(message, view)), limit)
     return core_says(defang_indicators(view.report(message)[: limit * 4]), limit)  # who wrote it may name a target

@@ -2,14 +2,17 @@
 
 import asyncio
 from collections import Counter
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bot.slack_emulator import SlackEmulator
 from core.client import CoreClient
-from tests.bot.chaos import CHANNELS, SOURCES, installation, start_process
+from core.models import BulkInput, RunTarget
+from tests.bot.chaos import CHANNELS, SOURCES, Installation, installation, start_process
 from tests.bot.people import Person
 from tests.bot.running import ANNA, BEN, LEA, add_people_and_channels
 from tests.bot.storm import LOW, create
@@ -19,15 +22,16 @@ POST = "chat.postMessage"
 HALF = "Half of the time"
 
 
-@pytest.mark.slow
-async def test_each_is_asked_once_and_reminded_once_though_the_bot_is_killed(tmp_path: Path) -> None:
+@asynccontextmanager
+async def installed_at(folder: Path) -> AsyncIterator[tuple[Installation, Callable[[], Awaitable[None]]]]:
+    """A running installation, and what kills its bot and starts it again; a request waits for a minute."""
     emulator = SlackEmulator()
     add_people_and_channels(emulator)
     for channel in CHANNELS:
         emulator.add_channel(channel, name=channel.lower())
     async with emulator, AsyncExitStack() as stack:
-        installed = await installation(tmp_path, emulator)
-        settings = tmp_path / "responder-bot.toml"
+        installed = await installation(folder, emulator)
+        settings = folder / "responder-bot.toml"
         policy = '[responder."Approved_1_0"]\n'
         settings.write_text(settings.read_text().replace(policy, f"{policy}approval_expires_minutes = 1\n"))
         core, bot = await start_process(installed, "core"), await start_process(installed, "bot")
@@ -36,13 +40,19 @@ async def test_each_is_asked_once_and_reminded_once_though_the_bot_is_killed(tmp
         for process in processes:
             await process.up()
         await emulator.wait_connected()
-        never = asyncio.Event()
 
         async def kill_and_start() -> None:
             await processes[-1].kill()
             processes[-1] = await start_process(installed, "bot")
             await processes[-1].up()
 
+        yield installed, kill_and_start
+
+
+@pytest.mark.slow
+async def test_each_is_asked_once_and_reminded_once_though_the_bot_is_killed(tmp_path: Path) -> None:
+    async with installed_at(tmp_path) as (installed, kill_and_start):
+        emulator, never = installed.emulator, asyncio.Event()
         async with (
             Person(emulator.url, emulator.page_token, BEN) as ben,
             Person(emulator.url, emulator.page_token, LEA) as lea,
@@ -76,3 +86,38 @@ async def test_each_is_asked_once_and_reminded_once_though_the_bot_is_killed(tmp
                 assert len(messages) == 2
             told = [n["text"] for n in anna.live_view.notifications]
             assert Counter("Nobody answered" in text for text in told) == {True: 1}
+
+
+@pytest.mark.slow
+async def test_who_asked_for_several_hears_once_of_the_first_decision_though_the_bot_is_killed(tmp_path: Path) -> None:
+    async with installed_at(tmp_path) as (installed, kill_and_start):
+        emulator, held = installed.emulator, asyncio.Event()
+        async with (
+            Person(emulator.url, emulator.page_token, BEN) as ben,
+            Person(emulator.url, emulator.page_token, ANNA) as anna,
+            CoreClient(installed.core_url, installed.keys["bot"]) as client,
+            CoreClient(installed.core_url, installed.keys["lea"]) as own,
+        ):
+            alert_ids = [await create(own, f"Beacon {number}", LOW, SOURCES[0]) for number in range(2)]
+            targets = [RunTarget(object_type="alert", object_id=alert_id) for alert_id in alert_ids]
+            bulk = await client.as_user("anna").run_bulk(BulkInput(responder_id="Approved_1_0", targets=targets))
+            first, second = [one.action.id for one in bulk.actions if one.action]
+            await ben.until(lambda view: "Asked by anna" in str(view.notifications), timeout_s=60)
+
+            def asked(messages: list[dict[str, Any]]) -> bool:
+                return any("lea" in str(anna.live_view.thread(CHANNELS[0], one["ts"])[1:]) for one in messages)
+
+            await anna.until(lambda view: asked(view.messages(CHANNELS[0])), timeout_s=60)
+            emulator.faults.hold(POST, held, 1)
+            await own.approve_bulk(bulk.id, [first])
+            await until(lambda: not emulator.faults.waiting(POST), "a message on its way")
+            await kill_and_start()
+            held.set()
+            await anna.until(lambda view: "lea approved" in str(view.notifications), timeout_s=60)
+            emulator.faults.lose_answer(POST)
+            await own.deny_bulk(bulk.id, [second])
+            await anna.until(lambda view: "1 denied" in str(view.notifications), timeout_s=60)
+            direct = await anna.dm(emulator.bot_user_id)
+            told = [one["text"] for one in await anna.messages(direct) if not one.get("ephemeral")]
+            assert Counter("lea approved" in text for text in told) == {True: 1, False: 1}
+            assert len(anna.live_view.notifications) == 2
