@@ -373,7 +373,7 @@ class Renderer:
 
         def render(*, clearance: int, button: ButtonIds) -> Message:
             shown = approvals.request_line(action, replace(view, clearance=clearance), button=button, link=link)
-            return content(approvals.asked_in_short(action, view), [shown])
+            return content(approvals.push_text(action, view), [shown])
 
         return replace(await self.message(key, view, user, render), root_id=timeline.root_id, counted=number)
 

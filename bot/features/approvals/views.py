@@ -262,19 +262,13 @@ def asks_to_keep(action: Action, extension: Extension, number: int) -> str:
 
 
 def push_text(action: Action, view: RedactedView) -> str:
-    """What a locked phone shows."""
+    """What a locked phone shows: `HIGH: Isolate Host on hostname LT-0777 for 1 hour? ET ... (~12), asked by Anna`."""
     if not runs.awaits_approval(action):
-        what = f"{deed_on(action, view)} · {runs.of_root(view.subject, view)}"
-        return _push(f"{what}, asked by {person_name(action.created_by)}", decision(action).rstrip("."), view)
-    denied_by = person_name(action.denied_before.ended_by or "") if action.denied_before is not None else ""
-    return _push(asked_in_short(action, view), "", view, denied_by=denied_by)
-
-
-def asked_in_short(action: Action, view: RedactedView) -> str:
-    """`HIGH: Isolate Host on hostname LT-0777 for 1 hour? ET MALWARE ... (~12), asked by Anna`; mrkdwn."""
-    override, of = " OVERRIDE" if action.override else "", runs.of_root(replace(view.subject, severity=0), view)
-    asks = f"{level(view.subject.severity)}{override}: {deed_on(action, view)}?"
-    return f"{asks} {of}, asked by {person_name(action.created_by)}"
+        what = f"{decision(action).rstrip('.')}: {deed_on(action, view)} · {runs.of_root(view.subject, view)}"
+        return clip(f"{what}, asked by {person_name(action.created_by)}", MESSAGE_TEXT_LIMIT)
+    denied = [action.denied_before] if action.denied_before is not None else []
+    deed = f"OVERRIDE: {deed_on(action, view)}" if action.override else deed_on(action, view)
+    return _asks_in_short(deed, denied, action.created_by, view)
 
 
 def level(severity: int | None) -> str:
@@ -282,10 +276,16 @@ def level(severity: int | None) -> str:
     return SEVERITY_NAMES[severity].upper() if severity else "Approve or deny"
 
 
-def _push(what: str, decided: str, view: RedactedView, *, denied_by: str = "") -> str:
+def _asks_in_short(deed: str, denied: Sequence[Action | Extension], by: str, view: RedactedView) -> str:
+    """Severity, deed and target come first, since a phone cuts the end."""
     closing = f"{_closed_by(view.subject.closed)}. " if view.subject.closed else ""
-    before = f"Denied before by {denied_by}. " if denied_by else ""
-    return clip(f"{decided}: {what}" if decided else f"{closing}{before}{what}", MESSAGE_TEXT_LIMIT)
+    of = f"{closing}{denied_by(denied)}{runs.of_root(replace(view.subject, severity=0), view)}"
+    return clip(f"{level(view.subject.severity)}: {deed}? {of}, asked by {person_name(by)}", MESSAGE_TEXT_LIMIT)
+
+
+def denied_by(denied: Sequence[Action | Extension], on: str = "") -> str:
+    """`Denied before by mia. `, or `Denied before by mia (hostname LT-0310). `; "" where nobody has; mrkdwn."""
+    return f"Denied before by {people(one.ended_by or '' for one in denied)}{on}. " if denied else ""
 
 
 def deed_on(action: Action, view: RedactedView) -> str:
@@ -488,14 +488,12 @@ def later_end_request(
         shown = section(f"{decided}{runs.why(extension.message, view, REASON_LIMIT)}.{end}")
         if quoted := runs.quoted(extension.message or "", WHY_LIMIT, view):
             what += f" · {quoted}"
-        return Message(_push(what, f"{decided}{then}", view), (shown, context(asked)), is_broadcast)
+        return Message(clip(f"{decided}{then}: {what}", MESSAGE_TEXT_LIMIT), (shown, context(asked)), is_broadcast)
     needs = f"{undo_state.needed([extension])}{f' Approved by {approvers}.' if approvers else ''}"
     asks = f"{who} {later_end(action, extension, view)}".strip()
     blocks: list[Block] = [*sections([asks, *_targets(action, view)]), context(needs)]
     blocks += [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
-    on = f"{run_on(action, view)} · {runs.of_root(replace(subject, severity=0), view)}, asked by {by}"
-    denied_by = people(one.ended_by or "" for one in extension.denials)
-    text = _push(f"{level(subject.severity)}: keep {longer}? {on}", "", view, denied_by=denied_by)
+    text = _asks_in_short(f"keep {run_on(action, view)} {longer}", extension.denials, extension.asked_by, view)
     return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
 
 

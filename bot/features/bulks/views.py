@@ -370,22 +370,19 @@ def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | Non
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
     keep = f"keep {_name(bulk)} on {count(len(ends), 'target')} {undo_state.longer(extension)}"
     if extension.outcome is None:
-        before = [(run, view, end.denials) for run, view, end in ends]
-        happened = [approvals.closed_among([one[:2] for one in seen], is_on_phone=True), _denied_by(before)]
-        asked = f"{approvals.level(_severity(bulk, seen))}: {keep}? {_on([one[:2] for one in ends])}"
-        what = " ".join(filter(None, map(str.strip, [*happened, asked])))
+        before = _denied_by([(run, view, end.denials) for run, view, end in ends])
+        text = _asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, before, extension.asked_by)
         said = context(undo_state.needed([one[2] for one in ends]))
     else:
         decided = _later_decisions(ends)
         said = section(clip("\n".join(decided), questions.LINES_LIMIT))
-        what = f"{' '.join(decided)} That was to {keep}{_up_to(bulk, seen)}"
-    text = clip(f"{what}, asked by {person_name(extension.asked_by)}", MESSAGE_TEXT_LIMIT)
+        text = f"{' '.join(decided)} That was to {keep}{_up_to(bulk, seen)}, asked by {person_name(extension.asked_by)}"
     asks, *rows = _later_rows(ends, seen)
     blocks = [*sections([asks, *first_of(rows, MOST_NAMED, len(ends))]), said]
     able = [run for run, view, end in ends if person and approvals.may_decide(run, person, view.subject, end)]
     if able and extension.outcome is None:
         blocks.append(actions(*approvals.bulk_buttons(bulk.id, extension, button, "Deny all")))
-    return Message(text, tuple(blocks))
+    return Message(clip(text, MESSAGE_TEXT_LIMIT), tuple(blocks))
 
 
 def _later_decisions(ends: Sequence[_End]) -> list[str]:
@@ -400,9 +397,8 @@ def _later_decisions(ends: Sequence[_End]) -> list[str]:
 def _denied_by(asked: Sequence[tuple[Action, RedactedView, Sequence[Action | Extension]]]) -> str:
     """Who denied before what is asked for again, and on which unless on all; mrkdwn."""
     denied = [one for one in asked if one[2]]
-    by = people(one.ended_by or "" for *_, before in denied for one in before)
     which = f" ({_on([one[:2] for one in denied])})" if len(denied) < len(asked) else ""
-    return f"Denied before by {by}{which}. " if denied else ""
+    return approvals.denied_by([one for *_, before in denied for one in before], which)
 
 
 def _later_rows(ends: Sequence[_End], seen: Sequence[_End]) -> list[str]:
@@ -432,14 +428,20 @@ def _said_of_all(texts: Sequence[str]) -> str:
 
 def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> str:
     """What a locked phone shows of a bulk that waits for approval."""
-    on = runs.distinct_targets(waiting, bulk.awaiting) if waiting else ""
-    closed = approvals.closed_among(waiting, is_on_phone=True)
-    before = _denied_by([(*one, [one[0].denied_before] if one[0].denied_before else []) for one in waiting])
     if is_own:
-        return clip(f"{closed}Waits for approval: {_name(bulk)} on {_asked(bulk, on)}", MESSAGE_TEXT_LIMIT)
+        on = runs.distinct_targets(waiting, bulk.awaiting) if waiting else ""
+        return clip(f"Waits for approval: {_name(bulk)} on {_asked(bulk, on)}", MESSAGE_TEXT_LIMIT)
+    before = _denied_by([(*one, [one[0].denied_before] if one[0].denied_before else []) for one in waiting])
     deed = f"{_name(bulk)} on {count(bulk.awaiting, 'target')}{undo_state.lasts(bulk.undo_after_minutes)}"
-    asks = f"{approvals.level(_severity(bulk, waiting))}: {deed}? {f'{on}, asked' if on else 'Asked'}"
-    return clip(f"{closed}{before}{asks} by {person_name(bulk.created_by)}", MESSAGE_TEXT_LIMIT)
+    return _asks_in_short(bulk, waiting, bulk.awaiting, deed, before, bulk.created_by)
+
+
+def _asks_in_short(bulk: BulkCounts, seen: Listed, total: int, deed: str, before: str, by: str) -> str:
+    """Severity, deed and targets come first, since a phone cuts the end."""
+    on = f": {runs.distinct_targets(seen, total)}" if seen else ""
+    asks = f"{approvals.level(_severity(bulk, seen))}: {deed}{on}?"
+    closed = approvals.closed_among(seen, is_on_phone=True)
+    return clip(f"{asks} {closed}{before}Asked by {person_name(by)}", MESSAGE_TEXT_LIMIT)
 
 
 def _asked(bulk: BulkCounts, on: str = "", seen: Listed = ()) -> str:

@@ -274,7 +274,8 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
         again = await env["anna"].sees(modal("How long", "🚫 *Denied before by ben, <!date^", "the &lt;owner&gt;."))
         await env["anna"].submits(again)
-        assert await env["lea"].sees(on_phone("Denied before by ben. HIGH: Isolate on ip 203"))
+        deed = "HIGH: Isolate on ip 203[.]0[.]113[.]7 for 1 hour?"
+        assert await env["lea"].sees(on_phone(f"{deed} Denied before by ben. ET MALWARE"))
         other = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "198.51.100.9"}])
         (waits, _) = await env.client.actions("alert", alert.id)
         async with CoreClient(env.core.url, env.service_key) as bot:
@@ -283,8 +284,9 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         form = await env["anna"].sees(modal("*Runs on 2 targets*"))
         was_denied = f"for HIGH {alert.title} ({alert.id})\\n    ↳ 🚫 *Denied before by lea, <!date^"
         await env["anna"].submits(form)
-        asks = "Denied before by lea (ip 203[.]0[.]113[.]7). HIGH: Isolate on 2 targets for 1 hour? ip "
-        assert (await env["ben"].sees(on_phone("Isolate on 2 targets"))).startswith(asks)
+        asks = "HIGH: Isolate on 2 targets for 1 hour: ip 203[.]0[.]113[.]7, ip 198[.]51[.]100[.]9?"
+        before = "Denied before by lea (ip 203[.]0[.]113[.]7)."
+        assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == f"{asks} {before} Asked by anna"
         request = await env["ben"].sees(direct_message("*Isolate* on 2 targets"))
         await env["ben"].presses("Review", request)
         for shown in (form, request, await env["ben"].sees(modal("asks for it on 2 targets"))):
@@ -329,8 +331,8 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
             await bot.as_user("anna").extend_measure(action.id, at + 45 * MINUTE_MS)
         of = f"HIGH {alert.title} ({alert.id}), asked by anna"
         what = f"Isolate on ip 203[.]0[.]113[.]7 · {of}"
-        on = what.replace("HIGH ", "")
-        asks = f"Alert closed by anna. HIGH: keep for 45 minutes longer? {on}"  # the run closed it
+        deed = "HIGH: keep Isolate on ip 203[.]0[.]113[.]7 for 45 minutes longer?"
+        asks = f"{deed} Alert closed by anna. {of.removeprefix('HIGH ')}"  # the run closed it
         assert await env["ben"].sees(on_phone("HIGH: keep")) == asks
         clock.ahead_ms = 8 * MINUTE_MS
         again = asks.replace("? ", "? Half of the time to decide is over. ")
@@ -398,7 +400,8 @@ async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path
             await bot.as_user("lea").cancel(action.id, extension_id=extension.id)
             await env["lea"].sees(card_of(alert, before, "➖ *More time was withdrawn by lea*"))
             await bot.as_user("anna").extend_measure(action.id, None)  # what was only withdrawn hides no denial
-        await env["ben"].sees(on_phone("Denied before by ben. HIGH: keep with no end? Isolate on", 2))
+        deed = "HIGH: keep Isolate on ip 203[.]0[.]113[.]7 with no end?"
+        await env["ben"].sees(on_phone(f"{deed} Alert closed by anna. Denied before by ben. ET MALWARE"))
         waits = await env["ben"].sees(card_of(alert, "*Keep with no end*", "*anna* asks", before))
         await env["ben"].presses("Keep with no end", waits)
         form = await env["ben"].sees(modal(before))
@@ -507,7 +510,7 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as bot:
             bulk = await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
-            what = "CRITICAL: Isolate on 3 targets for 1 hour? ip 203[.]0[.]113[.]7 (3 runs), asked by anna"
+            what = "CRITICAL: Isolate on 3 targets for 1 hour: ip 203[.]0[.]113[.]7 (3 runs)? Asked by anna"
             assert await env["ben"].sees(on_phone("Isolate on")) == what
             await all_sent(env.bot)
             for channel in (SOC, OPEN):
@@ -635,7 +638,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         undo = await ben.sees(modal("Undo Isolate (4)?", "More time is asked for: that request ends too."))
         await ben.close(undo["id"])
         on = ", ".join(f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0))  # the most severe first
-        push = f"4 of 4 are closed by now. CRITICAL: keep Isolate on 4 targets with no end? {on}, asked by anna"
+        push = f"CRITICAL: keep Isolate on 4 targets with no end: {on}? 4 of 4 are closed by now. Asked by anna"
         for person in (ben, lea):
             assert await person.sees(on_phone("keep Isolate")) == push  # the runs have closed them
         asked = "⏳ *anna* asks to keep *with no end*: *Isolate* on 4 targets"
@@ -671,9 +674,9 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         form = await ask_to_extend("+15 minutes")
         assert text_of(form).count(was_denied) == 1
         await anna.sees(message_in(SOC, f"    ↳ {was_denied}", "on 4 targets. *Review* names each target."))
-        before_again = "4 of 4 are closed by now. Denied before by ben. CRITICAL"
+        before_again = "4 of 4 are closed by now. Denied before by ben. Asked by anna"
         asks = await lea.sees(on_phone("for 15 minutes longer"))
-        assert asks.startswith(f"{before_again}: keep Isolate on ")
+        assert asks == f"CRITICAL: keep Isolate on 4 targets for 15 minutes longer: {on}? {before_again}"
         await lea.sees(direct_message("*anna* asked to keep *with no end*", f"Denied by ben: {on}: one hour is"))
         again = await lea.sees(direct_message("asks to keep *for 15 minutes longer*", " · now it ends"))
         assert text_of(again).count(was_denied) == 1
@@ -793,8 +796,8 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         for live in (single, in_thread):
             await ben.sees(updated(live, place, "the request before is over", without=ids.APPROVE))
         assert "Denied by ben" in text_of(await ben.sees(updated(denied)))
-        ask = "Denied before by ben (ip 203[.]0[.]113[.]1). CRITICAL: keep Isolate on 3 targets "
-        assert ask in await lea.sees(on_phone("3 of 3 are closed by now."))
+        ask = "? 3 of 3 are closed by now. Denied before by ben (ip 203[.]0[.]113[.]1). Asked by anna"
+        assert ask in await lea.sees(on_phone("CRITICAL: keep Isolate on 3 targets "))
         waits = await anna.sees(message_in(SOC, f"• ip 203[.]0[.]113[.]1{was_denied}", "⏳ *anna* asks to keep"))
         assert {"Keep with no end", "Deny all", "Withdraw all"} <= {*labels_of(waits)}
         request = await lea.sees(direct_message("then *with no end*"))
@@ -1021,7 +1024,7 @@ async def test_more_time_for_a_bulk_is_asked_for_again_at_half_and_names_nothing
             await env["anna"].sees(direct_message("2 in force"))
             await bot.as_user("anna").extend_measures(dict.fromkeys(ids_), "the one of 203.0.113.1 beacons")
         on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]0"
-        asks = f"2 of 2 are closed by now. CRITICAL: keep Isolate on 2 targets with no end? {on}, asked by anna"
+        asks = f"CRITICAL: keep Isolate on 2 targets with no end: {on}? 2 of 2 are closed by now. Asked by anna"
         assert await env["ben"].sees(on_phone("keep Isolate")) == asks
         clock.ahead_ms = 31 * MINUTE_MS
         again = await env["ben"].sees(on_phone("Half of the time"))
@@ -1081,7 +1084,7 @@ async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_
         bulk, alerts = await bulk_of(env, "anna", [1, 4, 2, 3, 3])
         on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]3, ip 203[.]0[.]113[.]4 and 2 more"
         push = await env["ben"].sees(on_phone("CRITICAL: "))
-        assert push == f"CRITICAL: Isolate on 5 targets for 1 hour? {on}, asked by anna"
+        assert push == f"CRITICAL: Isolate on 5 targets for 1 hour: {on}? Asked by anna"
         shown = await env["ben"].sees(direct_message("5 wait for approval"))
         lines = [
             f"• {sign} ip `203[.]0[.]113[.]{n}`, for {word} {alerts[n].title} ({alerts[n].id})"
@@ -1198,11 +1201,11 @@ async def test_who_may_not_see_a_target_of_a_bulk_reads_nothing_of_it_in_the_req
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in (red, seen)]
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
-        both = "Isolate on 2 targets for 1 hour? ip 203[.]0[.]113[.]7, ip 203[.]0[.]113[.]9, asked"
+        both = "Isolate on 2 targets for 1 hour: ip 203[.]0[.]113[.]7, ip 203[.]0[.]113[.]9? Asked"
         assert both in await env["lea"].sees(on_phone("CRITICAL: "))
         assert "For few eyes" in text_of(await env["lea"].sees(direct_message("2 wait for approval")))
         push = await env["anna"].sees(on_phone("CRITICAL: "))
-        assert "Isolate on 2 targets for 1 hour? ip 203[.]0[.]113[.]9 and 1 more, asked" in push
+        assert "Isolate on 2 targets for 1 hour: ip 203[.]0[.]113[.]9 and 1 more? Asked" in push
         shown = await env["anna"].sees(direct_message("2 wait for approval"))
         assert "and 1 more" in text_of(shown)
         for hidden in ("For few eyes", "113[.]7", red.id):

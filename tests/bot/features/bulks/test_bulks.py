@@ -487,7 +487,7 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         await start(env, "anna", "isolate", await alerts(env, 2))
         message = await shown(env, "2 wait for approval")
         assert "⏳ *2 targets with no end · up to HIGH*" in text_of(message)
-        await env["ben"].sees(on_phone("HIGH: Isolate on 2 targets with no end? "))
+        await env["ben"].sees(on_phone("HIGH: Isolate on 2 targets with no end: "))
         view = await reviewed(env, "ben", message, "*Isolate with no end?*\\n*anna* asks for it on 2 targets")
         await env["ben"].submits(view)
         await env["ben"].reads("They start now. *Undo all* is on its message.")

@@ -186,7 +186,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     await env["lea"].submits(form, override="The beacon <!channel> spreads")
     asked = await env["ben"].sees(reply_to(card, "🔴 *Override*: *lea* asks to run it although"))
     assert "The beacon &lt;!channel&gt; spreads" in text_of(asked)
-    assert "HIGH OVERRIDE: Report with no end? " in asked["text"]
+    assert "HIGH: OVERRIDE: Report with no end? " in asked["text"]
     assert f"🔴 *Override*: *Report on {alert.id}" in asked["blocks"][0]["text"]["text"]
     await env["ben"].confirms("Approve", asked)
     await env["ben"].reads("administrator")
