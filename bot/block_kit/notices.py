@@ -153,20 +153,14 @@ def changed(has_changed: bool) -> list[Block]:
     return [section(f"⚠️ *{CHANGED}*")] if has_changed else []
 
 
-def reminded(text: str, blocks: Sequence[Block]) -> Message:
-    """The same request once more, at half of the time."""
-    return Message(_at_half(text), (section(f"⏰ *{HALF}*"), *blocks))
+def reminder(asks: str, first: str = "", who: str = "") -> Message:
+    """Tells `who` in a thread, or somebody whose `first` message (its address) has the buttons, how much time is left.
 
-
-def reminder(on: str, who: str) -> Message:
-    """Tells in a thread those who get no direct message that half of the time is over; `on` is what waits."""
-    return Message(_at_half(on), (section(f"{who} ⏰ {HALF}".strip()),))
-
-
-def _at_half(asks: str) -> str:
-    """What a phone shows of it: first the question, as at first, and behind that how much time is left."""
+    A phone shows the question before that, as at first.
+    """
     question, mark, more = asks.partition("? ")
-    return clip(f"{question}{mark.strip()} {HALF} {more}".strip(), MESSAGE_TEXT_LIMIT)
+    text = clip(f"{question}{mark.strip()} {HALF} {more}".strip(), MESSAGE_TEXT_LIMIT)
+    return Message(text, (section(f"{who} ⏰ {clip(text, 2500)}{first and f' *<{first}|Review>*'}".strip()),))
 
 
 def counted(number: int, since: int, command: str, worst: str = "", shown: Sequence[Block] = ()) -> Message:

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bot.block_kit import notices
 from bot.block_kit.text import mentions
 from bot.clearance import CLEAR, SHARED, RedactedView, Subject
 from bot.features.approvals import views as approvals
@@ -253,11 +252,10 @@ class BulkMessages:
         else:
             shown, later = self._shown(bulk, channel), bulks.by_request(found)
             content = bulks.progress(shown, named, later, button=buttons, reader=person)
-        if ":again:" in key and bulks.waiting(found, request):
-            content = notices.reminded(content.text, content.blocks)
         thread = "" if person or not request else bulk_key(bulk.id, channel)
         message = DesiredMessage(key, channel, content, thread, by_person=by_person, buttons=buttons)
         message = replace(message, is_progress=is_progress and not request)
+        message = await self._renderer.in_short(message, key.replace(":again:", ":")) if ":again:" in key else message
         desired = [_naming(message, bulk, views)]
         if person is not None or request:
             return desired

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -212,7 +212,7 @@ class Renderer:
         `team:user`, user groups by their id. Of several later ends, asked for at once, those who are asked, with the id
         of that request: `team:request:user`.
         """
-        timeline, destinations = await self.timeline(document), list[str]()
+        timeline, team, destinations = await self.timeline(document), self._access.team(), list[str]()
         subject, asked = timeline.target(action), self._asked(action, timeline)
         if runs.awaits_approval(action):
             by_root = await self._outbox.alert_groups.channel_alerts([timeline.root_id])
@@ -220,12 +220,11 @@ class Renderer:
             channels = filter(self._access.is_set_up, [*(thread.channel for thread in timeline.threads), *grouped])
             destinations += [channel for channel in dict.fromkeys(channels) if self._view(subject, channel).is_open]
             destinations += [who for who in asked if who.startswith("S")]
-            destinations += [f"{self._access.team()}:{who}" for who in await self._able(asked, action, subject)]
+            destinations += [f"{team}:{who}" for who in await self._able(asked, action, subject)]
         later = undo_state.later_end(action)
         if later is not None and later.request:
-            able, team = await self._able(asked, action, subject, later), self._access.team()
-            destinations += [f"{later.request}:{who}" for who in asked if who.startswith("S")]
-            destinations += [f"{team}:{later.request}:{who}" for who in able]
+            able = [f"{team}:{later.request}:{who}" for who in await self._able(asked, action, subject, later)]
+            destinations += [*(f"{later.request}:{who}" for who in asked if who.startswith("S")), *able]
         return destinations
 
     async def _undo_changed(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
@@ -426,7 +425,7 @@ class Renderer:
 
         def render(*, clearance: int, button: ButtonIds) -> Message:
             view = RedactedView(subject, clearance)
-            return notices.reminder(approvals.push_text(action, view) if view.is_open else "", mentions(who))
+            return notices.reminder(approvals.push_text(action, view) if view.is_open else "", who=mentions(who))
 
         return await self._in_threads(f"remind:{action.id}:{about}", render, subject, timeline)
 
@@ -445,12 +444,19 @@ class Renderer:
         """The request in a direct message; later, who decided, or that its reader can't any more."""
         subject = timeline.target(action)
         can_decide = person is not None and approvals.may_decide(action, person, subject, extension)
-        more: dict[str, Any] = {"can_decide": can_decide, "is_reminder": key.endswith(AGAIN)}
+        render = partial(self._request_render(action, extension, timeline), can_decide=can_decide)
         if extension is None:
-            more |= {"link": await self._link(timeline.root_id), "voter": person.login if person else ""}
-        render = partial(self._request_render(action, extension, timeline), **more)
+            render = partial(render, link=await self._link(timeline.root_id), voter=person.login if person else "")
         view = RedactedView(subject, person.clearance if person else 0)
-        return replace(await self.message(key, view, key.split(":")[3], render), root_id=timeline.root_id)
+        direct = replace(await self.message(key, view, key.split(":")[3], render), root_id=timeline.root_id)
+        return await self.in_short(direct, key.removesuffix(AGAIN)) if key.endswith(AGAIN) else direct
+
+    async def in_short(self, again: DesiredMessage, first: str) -> DesiredMessage:
+        """A reminder of what the message with the key `first` asks, which has the buttons; later, who decided."""
+        posted, text = await self._outbox.message(first), again.message.text
+        link = card_link([posted] if posted else [], self._access.clearance, self._access.workspace_url())
+        asks = any(one in again.payload() for one in (ids.APPROVE, ids.BULK_REVIEW))
+        return replace(again, message=notices.reminder(text, link) if asks else notices.notice(text), buttons=None)
 
     async def _told(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """The direct message to whoever asked for a run: how it was decided, that it failed, or who ended it."""

@@ -462,7 +462,6 @@ def later_end_request(
     who: str = "",
     is_broadcast: bool = False,
     can_decide: bool = True,
-    is_reminder: bool = False,
     is_replaced: bool = False,
 ) -> Message:
     """Who asks that what a run left in force ends later; once that was decided, how.
@@ -494,7 +493,7 @@ def later_end_request(
     blocks: list[Block] = [*sections([asks, *_targets(action, view)]), context(needs)]
     blocks += [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
     text = _asks_in_short(f"keep {run_on(action, view)} {longer}", extension.denials, extension.asked_by, view)
-    return notices.reminded(text, blocks) if is_reminder else Message(text, tuple(blocks), is_broadcast)
+    return Message(text, tuple(blocks), is_broadcast)
 
 
 def later_end_decision(action: Action, extension: Extension) -> str:
@@ -547,7 +546,6 @@ def approval_request(
     link: str = "",
     voter: str | None = None,
     can_decide: bool = True,
-    is_reminder: bool = False,
 ) -> Message:
     """What is asked for and until when; with buttons while it is open.
 
@@ -569,8 +567,7 @@ def approval_request(
         blocks.append(decide if can_decide else context("You can't decide on it any more."))
     elif has_voted(action, voter or "") and undo_state.is_undone(action):
         blocks.append(context(f"{runs.mark(action, view)} {undo_state.undone(action)}"))
-    text = push_text(action, view)
-    return notices.reminded(text, blocks) if is_reminder and waits else Message(text, tuple(blocks), is_broadcast)
+    return Message(push_text(action, view), tuple(blocks), is_broadcast)
 
 
 def not_approved(

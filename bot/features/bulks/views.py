@@ -74,9 +74,7 @@ def by_request(listed: Iterable[tuple[Action, T]]) -> dict[str, list[tuple[Actio
 
 def asked(listed: Iterable[tuple[Action, T]], request: str) -> Sequence[tuple[Action, T, Extension | None]]:
     """Those of these runs for which this request asks for more time; without one all."""
-    if request:
-        return by_request(listed).get(request, ())
-    return [(action, of_action, None) for action, of_action in listed]
+    return by_request(listed).get(request, ()) if request else [(run, of_run, None) for run, of_run in listed]
 
 
 def waiting(listed: Iterable[tuple[Action, T]], request: str = "") -> list[tuple[Action, T, Extension | None]]:
@@ -439,9 +437,8 @@ def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> st
 def _asks_in_short(bulk: BulkCounts, seen: Listed, total: int, deed: str, before: str, by: str) -> str:
     """Severity, deed and targets come first, since a phone cuts the end."""
     on = f": {runs.distinct_targets(seen, total)}" if seen else ""
-    asks = f"{approvals.level(_severity(bulk, seen))}: {deed}{on}?"
-    closed = approvals.closed_among(seen, is_on_phone=True)
-    return clip(f"{asks} {closed}{before}Asked by {person_name(by)}", MESSAGE_TEXT_LIMIT)
+    asks = f"{approvals.level(_severity(bulk, seen))}: {deed}{on}? {approvals.closed_among(seen, is_on_phone=True)}"
+    return clip(f"{asks}{before}Asked by {person_name(by)}", MESSAGE_TEXT_LIMIT)
 
 
 def _asked(bulk: BulkCounts, on: str = "", seen: Listed = ()) -> str:

@@ -118,7 +118,7 @@ async def test_a_user_group_of_the_settings_is_named_instead_and_reminded_in_the
         assert request["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> <@U0EVE> ben: *Isolate on ")
         clock.ahead_ms = 31 * MINUTE_MS
         reminder = await env["anna"].sees(reply_to(card, "Half of the time to decide is over"))
-        assert reminder["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> ⏰ Half of the time")
+        assert reminder["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> ⏰ HIGH: Isolate on ")
         again = await env["ben"].sees(on_phone("for 1 hour? Half of the time to decide is over."))
         assert again.startswith("HIGH: Isolate on ip 203[.]0[.]113[.]7 for")
         await all_sent(env.bot)
@@ -145,7 +145,7 @@ async def test_those_who_were_asked_are_asked_once_more_at_half_of_the_time(tmp_
         alert = await env.create_alert()
         await env["anna"].sees(card_of(alert))
         action = await isolate(env, alert)
-        await env["lea"].sees(direct_message("asks · "))
+        first = await env["lea"].sees(direct_message("asks · "))
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve(action.id)
         await env["lea"].sees(direct_message("approved by ben"))
@@ -155,10 +155,15 @@ async def test_those_who_were_asked_are_asked_once_more_at_half_of_the_time(tmp_
         await env.bot.outbox.finish([RefreshRequest(alert.id)])
         clock.ahead_ms = 31 * MINUTE_MS
         await env["lea"].sees(on_phone("Half of the time to decide is over."))
-        await env["lea"].sees(direct_message("Ends by itself"))
+        reminder = await env["lea"].sees(direct_message("⏰ HIGH: Isolate on ip 203[.]0[.]113[.]7 for 1 hour? Half"))
+        here = await env["lea"].dm(env.emulator.bot_user_id)
+        assert f"/archives/{here}/p{first['ts'].replace('.', '')}|Review>" in text_of(reminder)
+        assert (labels_of(reminder), "Approve" in labels_of(first)) == ([], True)
+        await env["lea"].sees(updated(first, "Ends by itself", ids.APPROVE))
         await env.client.deny(action.id, "a <printer> of 203.0.113.7")
         why = "Denied by admin: a &lt;printer&gt; of 203[.]0[.]113[.]7"
-        await env["lea"].sees(direct_message(why, without="Ends by itself"))
+        await env["lea"].sees(updated(first, why, without="Ends by itself"))
+        await env["lea"].sees(updated(reminder, "Denied by admin: Isolate on", without="⏰"))
         await all_sent(env.bot)
         assert [len([t for t in env[name].phone if "Half" in t]) for name in ("lea", "ben")] == [1, 0]
         assert len([m for m in direct_messages(env["lea"].live_view) if ids.APPROVE in text_of(m)]) == 0
@@ -536,6 +541,7 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         await all_sent(env.bot)
         asked_twice = [m for m in direct_messages(env["ben"].live_view) if "Isolate* on 3 targets" in text_of(m)]
         assert [ids.BULK_REVIEW in text_of(within_limits(m)) for m in asked_twice] == [False, False]
+        assert labels_of(asked_twice[-1]) == []
         assert "Half of the time" not in text_of(asked_twice[-1])
         assert env["ben"].phone[:2] == [what, again]
         assert len([text for text in env["ben"].phone if "<!date" in text]) == 0
