@@ -379,12 +379,12 @@ class CoreClient:
             yield answer
             remaining = [*answer.left, *remaining[len(asked) :]]
 
-    async def alerts_of(self, case: Document) -> list[Document]:
-        """The documents of the first alerts of a case, and of all on which something is in force; none of an alert."""
+    async def alerts_of(self, case: Document, also: Sequence[str] = ()) -> list[Document]:
+        """The documents of the alerts of a case on which something is in force, and of others that it has."""
         if not case.alert_ids:
             return []
-        in_force = [measure.root_id for measure in await self.measures(case=case.id)]
-        pages = self.documents_in_pages([*case.alert_ids, *in_force])
+        in_force = [run_id for measure in await self.measures(case=case.id) for run_id in measure.actions]
+        pages = self.documents_in_pages([*also, *in_force])
         found = [document async for page in pages for document in page.documents]
         return [one for one in found if one.alert is not None and one.alert.case == case.id]
 

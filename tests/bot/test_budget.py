@@ -85,7 +85,7 @@ async def cost_of_a_run(folder: Path, channels: list[str]) -> tuple[Counter[str]
         return counts[1] - counts[0], counts[2] - counts[1], commits
 
 
-async def test_a_change_of_a_cases_alert_that_hides_what_it_hid_costs_one_document_and_no_edit(tmp_path: Path) -> None:
+async def test_a_task_reads_no_alert_of_its_case_and_an_alert_that_hides_no_more_one_document(tmp_path: Path) -> None:
     async with feature_environment(tmp_path) as env:
         alert, card = await env.alert_and_card("anna")
         case_id = (await env.client.create_case_from_alert(alert.id)).id
@@ -94,6 +94,11 @@ async def test_a_change_of_a_cases_alert_that_hides_what_it_hid_costs_one_docume
         await env.client.run({"responderId": "Quarantine_1_0", "objectType": "case", "objectId": case_id})
         await env["anna"].sees(reply_to(card, "Called."))
         await env["anna"].sees(reply_to(card, "Quarantine?", alert.title))
+        await all_followed(env)
+        before = await calls_to_core(env)
+        await env.client.add_task(case_id, {"title": "Restore it"})
+        await env["anna"].sees(reply_to(card, "0 of 2 tasks done"))
+        assert (await calls_to_core(env) - before)[DOCUMENT] == 1  # of what its messages are about
         await all_followed(env)
         before, edits = await calls_to_core(env), edited(env)
         await env.client.request("PATCH", f"/api/alert/{alert.id}", {"title": "Another title"})

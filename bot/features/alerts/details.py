@@ -28,7 +28,7 @@ async def show(context: Context, object_id: str, start: int = 0, channel: str = 
     subjects.require_visible(context, subject)
     if case is not None:
         tasks = await context.core.tasks_of(case.id, MOST_COUNTED + 1)
-        alerts = await context.core.alerts_of(document)
+        alerts = await context.core.alerts_of(document, document.alert_ids)
         render = partial(case_card, case, document, tasks, alerts, clearance=clearance, is_posted=False)
     else:
         alert = subjects.as_alert(context, subject, document)

@@ -21,7 +21,7 @@ async def show(context: Context, object_id: str) -> None:
     """Show the runs on an object to the person; of an alert or a case also those on what belongs to it."""
     subject, document = await subjects.with_document(context.core, object_id)
     is_root = subject.id == document.id
-    documents = [document, *(await context.core.alerts_of(document) if is_root else ())]
+    documents = [document, *(await context.core.alerts_of(document, document.alert_ids) if is_root else ())]
     found = {action.id: action for one in documents for action in one.actions}
     actions = [action for action in found.values() if is_root or action.object_id == subject.id]
     counts = ChainMap(*(one.action_counts for one in documents))
