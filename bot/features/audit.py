@@ -49,8 +49,7 @@ async def on_audit_command(context: Context) -> None:
             on = runs.targets_in_plain(action, view, ON_LIMIT, has_types=False) or runs.target(view)
             ran[action.id] = runs.title(action), on, undo_state.for_how_long(action)
             together += [(action, view)] if action.bulk == object_id else []
-    if together:
-        about = f"{object_id}: {runs.name(together[0][0])} on {runs.distinct_targets(together)}"
+    about = f"{object_id}: {runs.name(together[0][0])} on {runs.distinct_targets(together)}" if together else about
     await responses.show(context, "Audit", story(about, rows, ran, [action.id for action, _ in together]))
 
 

@@ -481,9 +481,7 @@ def head(bulk: BulkCounts, named: Listed = (), *, is_on_phone: bool = False) -> 
 def _whose(bulk: BulkCounts, named: Listed) -> str:
     """`asked by anna, approved by lea and ben, more time by mia`; mrkdwn."""
     approved = f", approved by {_people(bulk.approved_by)}" if bulk.approved_by else ""
-    granted = [by for action, _ in named if undo_state.is_in_force(action) for by in undo_state.granted_by(action)]
-    more_time = f", more time by {people(granted)}" if granted else ""
-    return f"asked by {person_name(bulk.created_by)}{approved}{more_time}"
+    return f"asked by {person_name(bulk.created_by)}{approved}{undo_state.more_time_by(run for run, _ in named)}"
 
 
 def _people(logins: Sequence[str]) -> str:

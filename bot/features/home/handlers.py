@@ -120,8 +120,7 @@ async def _open_alerts(context: Context, assignee: str, most: int) -> HomeAlerts
             key = firsts[document.id]
             counts = Counter(alert.severity for alert in lines[key])
             read[document.id] = HomeAlert(subject, document.alert.date, links[document.id], bool(assignee), key, counts)
-    counts = Counter(alert.severity for alert in alerts)
-    return HomeAlerts([read[alert_id] for alert_id in firsts if alert_id in read], counts)
+    return HomeAlerts([read[one] for one in firsts if one in read], Counter(one.severity for one in alerts))
 
 
 # --- `/responder failed`, `mine` and `pending` ----------------------------------------------------------------------

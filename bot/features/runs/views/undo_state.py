@@ -1,6 +1,6 @@
 """What a run's line says of how it can be undone, or was."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bot.block_kit import modals, notices
 from bot.block_kit.names import NAME_LIMIT
@@ -154,6 +154,12 @@ def granted_by(action: Action) -> Sequence[str]:
     changed = action.undo.changed if action.undo is not None else None
     approved = [one for one in action.extensions if one.outcome == "approved" and changed and one.at == changed.after]
     return approved[0].approval.approved_by if approved else ()
+
+
+def more_time_by(actions: Iterable[Action]) -> str:
+    """`, more time by mia` of those in force; "" for nobody; mrkdwn."""
+    by = people(login for action in actions if is_in_force(action) for login in granted_by(action))
+    return f", more time by {by}" if by else ""
 
 
 def why(undo: Undo, view: RedactedView) -> str:

@@ -849,6 +849,9 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         ):
             told = await env["anna"].sees(message)
         ended = await env["anna"].sees(reply_to(in_channel, *in_force, by))
+        await env["anna"].command(SOC, "/responder mine")
+        mine = await env["anna"].sees(modal(first, " · approved by ben, more time by ben · "))
+        await env["anna"].close(mine["id"])
         await env["anna"].presses("Show each", told)
         each = await env["anna"].sees(modal("3 in force, 1 in force with no end"))
         assert "until" not in text_of(each).partition("•")[0]  # of the rows, the first isn't what ends first
