@@ -36,8 +36,7 @@ async def on_unknown_command(context: Context) -> Json:
         find = "" if find_ids(rest) else f"; {code(f'{command} find {rest}', 100)} finds the id"
         go_on = f"To run a responder, type {run}{find}"
         if verb.lower() in ("undo", "extend"):
-            active = f"{command} active {'' if find_ids(rest) else rest}".strip()
-            go_on = f"{code(active, 100)} lists what is in force, with *Undo* and *Extend*"
+            go_on = f"{code(f'{command} active {rest}', 100)} lists what is in force, with *Undo* and *Extend*"
         if verb.lower() == "close":
             go_on = "*Close* is in the ⋯ menu of an alert's card; a case is closed where it is worked on, not in Slack"
         lines = [f"{lines[0]} {go_on}. {code(f'{command} help', 60)} lists all commands."]

@@ -26,6 +26,10 @@ async def test_mistyped_command_is_answered_in_the_acknowledgement(tmp_path: Pat
                 ("lsit ~1", "Unknown command. Did you mean `/responder list ~1`?"),
                 ("list", "Type `/responder list` and the id, such as /responder list ~12."),
                 ("run Isolate <Host>", "the id, such as /responder run Isolate &lt;Host&gt; ~12."),
+                (
+                    "run Isolate Host LT-0412",
+                    "such as /responder run Isolate Host ~12. `/responder find LT-0412` finds it.",
+                ),
                 ("run ~12", "Run what? `/responder list ~12` shows what can run on ~12."),
                 ("“Alert”", "Unknown command"),
                 (

@@ -15,7 +15,7 @@ from bot.features.alert_groups.views import storm_sentence
 from bot.features.approvals import views as approvals
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
-from bot.features.command_text import normalize
+from bot.features.command_text import find_ids, normalize
 from bot.features.home import views
 from bot.features.home.views import Home, HomeAlert, HomeAlerts, HomeRun
 from bot.features.payload import view_of
@@ -174,9 +174,12 @@ def _visible(listed: Sequence[HomeRun], person: Person) -> tuple[list[HomeRun], 
 
 
 async def on_active_command(context: Context) -> None:
-    """List what is in force, on a target if one is typed."""
+    """List what is in force, on a target or of an alert, a case, a run or a bulk if one is typed."""
     text, person = normalize(context.text), context.person
-    measures = await context.core.measures(target=text)
+    ids_ = find_ids(text)
+    of = {row.object for one in ids_ for row in await context.core.audit(one)}  # with the runs of each
+    measures = await context.core.measures(target="" if ids_ else text)
+    measures = [one for one in measures if not ids_ or of & {*one.actions}]
     found = await runs_of(context, measures[: views.MAX_LISTED])
     active, about = partial(views.in_force_list, found, person, text, total=len(measures)), text[: views.TEXT_LIMIT]
     await responses.show_with_buttons(context, "In force", f"active:{about}", lambda button: active(button=button))

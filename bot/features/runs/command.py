@@ -1,5 +1,6 @@
 """`/responder run NAME ~id`: what a command names, and the inputs that it gives."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -32,6 +33,7 @@ from core.common.errors import ResponderBotError
 from core.models import Artifact, OfferedResponder
 
 USAGE = "run NAME ~id"
+LIKE_TARGET = re.compile(r"\S*[\d.:@]\S*")  # a word that names no responder, such as LT-0412
 
 
 async def on_run_command(context: Context) -> None:
@@ -115,9 +117,7 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
 
 def _one_of(named: Sequence[Artifact], responder: OfferedResponder, targets: subjects.Targets, command: str) -> str:
     """The id of the artifact that is meant, of several with the same data the one that the responder takes."""
-    candidates = [artifact for artifact in named if responder.name in targets.by_artifact.get(artifact.id, ())] or list(
-        named
-    )
+    candidates = [one for one in named if responder.name in targets.by_artifact.get(one.id, ())] or [*named]
     if len(candidates) == 1:
         return candidates[0].id
     each = ", ".join(f"{artifact.data_type} ({artifact.id})" for artifact in candidates[:10])
@@ -126,11 +126,11 @@ def _one_of(named: Sequence[Artifact], responder: OfferedResponder, targets: sub
 
 
 def _usage_error(usage: str, rest: str, command: str) -> str:
-    rest = split_inputs(rest)[0]
-    name, object_id = split_name_and_id(rest)
-    if object_id is None or name:
-        return wrong_usage(usage.replace("NAME", name[:100] or "NAME"), rest, command)
-    return f"Run what? `{command} list {object_id}` shows what can run on {object_id}."
+    name, object_id = split_name_and_id(split_inputs(rest)[0])
+    if object_id is None:
+        named = " ".join(LIKE_TARGET.sub("", name).split())
+        return wrong_usage(usage.replace("NAME", named[:100] or "NAME"), " ".join(LIKE_TARGET.findall(name)), command)
+    return "" if name else f"Run what? `{command} list {object_id}` shows what can run on {object_id}."
 
 
 def _named(name: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
@@ -157,12 +157,9 @@ def is_name(typed: str, offered: Sequence[OfferedResponder]) -> bool:
 def _no_such_responder(
     name: str, offered: Sequence[OfferedResponder], subject: Subject, command: str
 ) -> ResponderBotError:
-    meant = closest(name, offered)
-    hint = (
-        f"Did you mean `{command} run {names.example(meant)} {subject.id}`?"
-        if meant
-        else f"{command} list {subject.id} shows what there is."
-    )
+    hint = f"{command} list {subject.id} shows what there is."
+    if meant := closest(name, offered):
+        hint = f"Did you mean `{command} run {names.example(meant)} {subject.id}`?"
     return ResponderBotError("not_found", f"There is no responder {name[:100]!r}. {hint}")
 
 

@@ -226,7 +226,7 @@ async def test_who_types_undo_or_extend_reads_where_their_buttons_are(env: Featu
     for verb in ("undo", "Extend"):
         await env["anna"].command(SOC, f"/responder {verb} ~46")
         told = await env["anna"].reads(
-            f"`{verb}`. `/responder active` lists what is in force, with *Undo* and *Extend*."
+            f"`{verb}`. `/responder active ~46` lists what is in force, with *Undo* and *Extend*."
         )
         assert "run a responder" not in text_of(told)
 

@@ -42,6 +42,12 @@ async def test_what_is_in_force_is_listed_and_found_by_its_target(env: FeatureEn
     await env["anna"].sees(modal("Nothing is in force on 203.0.113.99"))
     await env["anna"].command(SOC, "/responder active 203[.]0[.]113[.]7")
     await env["anna"].sees(modal("1 measure"))
+    (run,), quiet = await env.client.actions("alert", alert.id), await env.create_alert(sourceRef="quiet")
+    for object_id in (alert.id, run.id):
+        await env["anna"].command(SOC, f"/responder active {object_id}")
+        await env["anna"].sees(modal(f"*In force on {object_id}: 1 measure*"))
+    await env["anna"].command(SOC, f"/responder active {quiet.id}")
+    await env["anna"].sees(modal(f"Nothing is in force on {quiet.id}"))
     await env["eve"].command(SOC, "/responder active")
     assert ids.MARK_ENDED not in text_of(await env["eve"].sees(modal("*In force: ")))
 
