@@ -19,7 +19,6 @@ from bot.features.payload import view_of
 from bot.features.runs import choose
 from bot.features.runs.targets import MOST, find_targets
 from bot.features.runs.views.request import RunRequest
-from bot.features.runs.views.run_form import SEVERAL_TITLE
 from bot.message import Intent
 from bot.outbox.alert_groups import AlertGroup
 from bot.outbox.models import RefreshRequest, card_key
@@ -290,7 +289,7 @@ _HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]
 FEATURE = Feature(
     actions={
         ids.GROUP_ALERTS: Entry(on_group_button, modal_title="Alerts"),
-        ids.GROUP_RUN: Entry(on_group_button, modal_title=SEVERAL_TITLE),
+        ids.GROUP_RUN: Entry(on_group_button, modal_title="Run on all"),
         ids.GROUP_READ: Entry(on_group_button, modal_title=close_views.ALL),
         ids.SEVERAL_ASSIGN: Entry(on_assign_several_button),
         ids.SEVERAL_CLOSE: Entry(on_close_several_button),

@@ -21,7 +21,6 @@ from bot.features.retries import answered, until_answered
 from bot.features.runs.flow import UNKNOWN, masked, told
 from bot.features.runs.targets import within
 from bot.features.runs.views import runs, undo_state
-from bot.features.runs.views.run_form import SEVERAL_TITLE as TITLE
 from bot.features.undos.handlers import UNKNOWN_TIME
 from bot.message import ButtonIds, Message
 from bot.outbox.models import BULK, BULK_TOLD, RefreshRequest, bulk_key
@@ -303,7 +302,7 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
 FEATURE = Feature(
     actions={
         ids.BULK_RETRY: Entry(on_retry, modal_title=RETRY_TITLE),
-        ids.BULK_DETAILS: Entry(on_details, modal_title=TITLE),
+        ids.BULK_DETAILS: Entry(on_details, modal_title="Show each"),
         ids.BULK_REVIEW: Entry(on_review, modal_title=REVIEW_TITLE),
         ids.BULK_DENY: Entry(on_deny_button, modal_title="Deny"),
         ids.BULK_UNDO: Entry(on_undo_all, modal_title=UNDO_TITLE),

@@ -239,7 +239,7 @@ def responder_options(
     room = MAX_OPTIONS if left <= MAX_OPTIONS else MAX_OPTIONS - 1
     shown = []
     for group in groups:
-        options = [_option(r, group.about(r), group.target) for r, _ in group.entries[:room]]
+        options = [option(r, group.about(r), group.target) for r, _ in group.entries[:room]]
         room, left = room - len(options), left - len(options)
         if options:
             shown.append({"label": plain(foreign_plain(group.label, OPTION_LIMIT)), "options": options})
@@ -306,19 +306,20 @@ def _with(target: str, responders: Sequence[OfferedResponder]) -> list[tuple[Off
     return [(r, f"{target}\n{' '.join([*names.typed_names(r), r.description]).casefold()}") for r in ordered]
 
 
-def _option(responder: OfferedResponder, about: str, target: str) -> dict[str, Any]:
-    option: dict[str, Any] = {
+def option(responder: OfferedResponder, about: str, target: str = "") -> dict[str, Any]:
+    """A responder as an entry of a menu, with what is said of it below; foreign texts, not escaped."""
+    entry: dict[str, Any] = {
         "text": plain(foreign_plain(names.title(responder), OPTION_LIMIT)),
         "value": target + option_value(responder),
     }
     if about.strip():
-        option["description"] = plain(foreign_plain(about, OPTION_LIMIT))
-    return option
+        entry["description"] = plain(foreign_plain(about, OPTION_LIMIT))
+    return entry
 
 
 def responder_option(responder: OfferedResponder) -> dict[str, Any]:
     """A responder that can run, as an entry of a menu."""
-    return _option(responder, _about_option(responder), "")
+    return option(responder, _about_option(responder))
 
 
 def _about_option(responder: OfferedResponder, view: RedactedView | None = None, *, is_whole: bool = False) -> str:

@@ -26,7 +26,7 @@ from bot.features.runs.views.request import RunRequest, time_field, why_field
 from bot.message import Block
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedResponder, Policy
 
-TITLE, SEVERAL_TITLE = "What should run?", "Run on several"
+TITLE, SEVERAL_TITLE = "What should run?", "Select several"
 MOST_NAMED = 5  # of several, where nobody decides yet
 ACTS_ON_LIMIT = 500  # characters of what an alert says of its first observable, with that
 RESPONDER = "responder"  # the menu of responders for several objects
@@ -65,7 +65,7 @@ def start_view(
 
 
 def targets_view(request: RunRequest, of: str, options: Sequence[Block], most: int) -> dict[str, Any]:
-    """Asks for the objects, and its title says from what (`of`): one of these options, or what a search finds.
+    """Asks for the objects `of` this: some of these options, or what a search finds.
 
     None is chosen beforehand; one entry stands for all the options.
     """
@@ -84,10 +84,8 @@ def targets_view(request: RunRequest, of: str, options: Sequence[Block], most: i
     label = of if options or request.targets else f"{of}; typing searches all, closed ones too"
     menu = modals.input_block("targets", label, element)
     then = "run a responder" if request.targets else "assign or close them, or run a responder"
-    view = _modal(
-        request, [menu, context(f"At most {most}. Then: {then}. Nothing happens yet.")], "Next", is_several=True
-    )
-    return {**view, "title": plain(foreign_plain(of, VIEW_TITLE_LIMIT))}
+    blocks = [menu, context(f"At most {most}. Then: {then}. Nothing happens yet.")]
+    return _modal(request, blocks, "Next", several=SEVERAL_TITLE)
 
 
 def responder_view(
@@ -104,14 +102,7 @@ def responder_view(
     total = len(request.targets)
     each = [(view, foreign(_observable(view, is_whole=True), ACTS_ON_LIMIT)) for view in views]
     on_so_many = [(one, f"on {number} of {total}" if number < total else "on each") for one, number in offered]
-    options = [
-        {
-            "text": plain(foreign_plain(names.title(responder), OPTION_LIMIT)),
-            "value": option_value(responder),
-            "description": plain(responders.needs(responder, on_each)),
-        }
-        for responder, on_each in on_so_many[:MAX_OPTIONS]
-    ]
+    options = [responders.option(one, responders.needs(one, on_each)) for one, on_each in on_so_many[:MAX_OPTIONS]]
     blocks = questions.listed(f"*{on}*", each, MOST_NAMED)
     if all(target.object_type == "alert" for target in request.targets):
         assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
@@ -119,7 +110,7 @@ def responder_view(
     if options:
         blocks.append(_responder_menu(options))
     blocks += [context(not_now)] if not_now else []
-    return _modal(request, blocks, "Next" if options else "", is_several=True)
+    return _modal(request, blocks, "Next" if options else "", several=f"Selected ({total})")
 
 
 def form_view(
@@ -173,7 +164,7 @@ def form_of_several(
     end = f" ({len(each.ready)})"
     submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(end))}{end}" if each.ready else ""
     blocks = [*([_responder_menu(menu, responder)] if menu else []), *shown]
-    return _modal(request, blocks, submit, responder, is_several=True)
+    return _modal(request, blocks, submit, responder, several=SEVERAL_TITLE)
 
 
 def _responder_menu(options: Sequence[Block], responder: OfferedResponder | None = None) -> Block:
@@ -243,9 +234,10 @@ def _modal(
     submit: str,
     responder: OfferedResponder | None = None,
     *,
-    is_several: bool = False,
+    several: str = "",
 ) -> dict[str, Any]:
-    title, callback_id = (SEVERAL_TITLE, ids.SEVERAL_VIEW) if is_several else (TITLE, ids.START_VIEW)
+    """`several`: what one that is for several objects is called before it is known what runs on them."""
+    title, callback_id = (several, ids.SEVERAL_VIEW) if several else (TITLE, ids.START_VIEW)
     title = deed(responder, len(request.targets)) if responder is not None else title
     return modals.modal(title, blocks, callback_id=callback_id, submit=submit, metadata=request.metadata())
 

@@ -20,14 +20,14 @@ async def selected(env: FeatureEnvironment) -> dict[str, Any]:
     found = await env["anna"].sees(modal("Select several"))
     await env["anna"].presses("Select several", found)
     form = await env["anna"].sees(modal("Nothing happens yet."))
-    assert form["title"]["text"] == "Alerts found"
+    assert form["title"]["text"] == "Select several"
     element = form["blocks"][0]["element"]
     every, *each = element["options"]
     assert (every["text"]["text"], len(each)) == ("All 20 of them", 20)
     assert {one["description"]["text"] for one in each} == {"🟠 HIGH · ip 203[.]0[.]113[.]7"}
     assert "initial_options" not in element
     await env["anna"].submits(form, targets=[every["value"]])
-    return await env["anna"].sees(modal("*20 targets*"))
+    return await env["anna"].sees(modal("Selected (20)"))
 
 
 async def test_twenty_different_alerts_are_closed_in_six_clicks(env: FeatureEnvironment) -> None:
@@ -59,7 +59,7 @@ async def test_the_home_selects_among_all_open_alerts(env: FeatureEnvironment) -
     await env["anna"].presses("Select several", home)
     form = await env["anna"].sees(modal("Open alerts; typing searches all, closed ones too"))
     assert "Then: assign or close them, or run a responder. Nothing happens yet." in text_of(form)
-    assert form["title"]["text"] == "Open alerts"
+    assert form["title"]["text"] == "Select several"
     values = [option["value"] for group in await env["anna"].searches(form) for option in group["options"]]
     assert sorted(values) == sorted(alert.id for alert in alerts)
 
@@ -73,11 +73,11 @@ async def test_several_of_a_group_are_chosen_among_those_that_the_person_may_see
         page = await anna.sees(modal("1 to 6 of 6"))
         await anna.presses("Select several", page)
         form = await anna.sees(modal("Alerts of this group"))
-        assert form["title"]["text"] == "Alerts of this group"
+        assert form["title"]["text"] == "Select several"
         element = form["blocks"][0]["element"]
         assert {option["value"] for option in element["options"][1:]} == set(alert_ids)
         await anna.submits(form, targets=alert_ids[:2])
-        chosen = await anna.sees(modal("*2 targets*"))
+        chosen = await anna.sees(modal("Selected (2)"))
         await anna.presses("Close ...", chosen)
         asks = await anna.sees(modal("2 alerts: 2 low."))
         await anna.submits(asks, reason="A drill")

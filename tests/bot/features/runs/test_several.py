@@ -17,7 +17,7 @@ async def offered(person: Person, form: dict[str, Any], typed: str = "") -> list
 
 async def choose_responder(person: Person, title: str) -> str:
     """Choose a responder for what was chosen; its description. The same form then asks for the rest."""
-    form = await person.sees(modal("Run on several", '"Responder"'))
+    form = await person.sees(modal("Selected (", '"Responder"'))
     await person.chooses(title, form, "Responder")
     (option,) = [one for one in field_of(form, "responder")["element"]["options"] if one["text"]["text"] == title]
     return str(option["description"]["text"])
