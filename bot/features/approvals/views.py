@@ -134,7 +134,7 @@ def _asked(
 
     Without it, while it waits, what follows once it is approved, and what that changes of what is in force already.
     """
-    then = [undo_state.planned(action), *already(action, view, now_ms)] if runs.awaits_approval(action) else []
+    then = [undo_state.planned((action, view)), *already(action, view, now_ms)] if runs.awaits_approval(action) else []
     return [
         *sections(
             [
@@ -429,7 +429,7 @@ def approved(action: Action, view: RedactedView, link: str) -> Message:
     then = f"needs {count(missing, 'more approval')}" if missing else "starts now"
     text = f"You approved {run_on(action, view)}; it {then}."
     see = f" <{link}|Its card> shows how it goes." if link else " Its card shows how it goes."
-    return Message(text, (section(text), context(undo_state.planned(action) + see)))
+    return Message(text, (section(text), context(undo_state.planned((action, view)) + see)))
 
 
 def run_on(action: Action, view: RedactedView) -> str:
@@ -520,7 +520,7 @@ def deny_view(
     if extension is not None:
         of_targets = _targets(action, view)
         asks = sections([later_end(action, extension, view), *of_targets, f"{if_so} {undo_state.ends(action)}."])
-        asked_by, title = extension.asked_by, f"{deed} a later end?"
+        asked_by, title = extension.asked_by, f"{deed} more time?"
     of = extension.id if extension is not None else ""
     about = {"id": action.id, "extension": of, "in_home": is_in_home, "deed": deed}
     return deny_form(title, asks, "" if asked_by == login else asked_by, about, callback_id=ids.DENY_VIEW, submit=deed)

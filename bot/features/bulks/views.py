@@ -10,6 +10,7 @@ from bot.block_kit.elements import actions, button_element, pages
 from bot.block_kit.text import (
     DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
+    OPTION_LIMIT,
     clip,
     clip_apart,
     context,
@@ -50,7 +51,7 @@ INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longes
 MOST_NAMED = 10  # objects in the direct message to who decides
 TICKED = "decide"  # the fields of what somebody decides on
 SAID_LIMIT = questions.LINES_LIMIT // 2  # characters
-TARGET_LIMIT, TICKED_LIMIT = 1000, 52  # characters; what is ticked has its id behind it
+TARGET_LIMIT = 1000  # characters
 REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
 
 _Run = tuple[Action, RedactedView]
@@ -584,43 +585,38 @@ def review_view(
 ) -> dict[str, Any]:
     """Asks to approve what waits of it, with each object, the inputs, how long it lasts and what it does.
 
-    They decide on those that they tick, above the objects. With a `request` to let it last longer, as that asks.
+    They decide on those that they tick. With a `request` to let it last longer, as that asks.
     `hidden` others they may not see, and don't decide on; `why_not`: why they decide on none, where the `deed` of who
     asked is *Withdraw*. The metadata has the runs and a digest of what is shown; `has_changed`: somebody has read
     something else before.
     """
     waits, ends = [action for action, _ in waiting], by_request(waiting).get(request, [])
     total, ids_ = len(waits), [end.id for *_, end in ends] or [action.id for action in waits]
-    keeps = "Keep with no end" if ends and ends[0][2].at is None else "Keep longer"
-    label = keeps if ends else names.in_view(bulk.title)
-    shown = _asks("", bulk, waiting, ends, now_ms) if waits else [section(f"*{_name(bulk)}*")]
-    if waits and not ends:
-        lines = approvals.input_lines(waits[0], _of_all([view for _, view in waiting]), INPUT_LIMIT)
-        shown += [section(part) for part in notices.parts("\n".join(lines)) if lines]
-        shown += [section(undo_state.planned(waits[0], is_bulk=True)), *approvals.effect(responder)]
+    asks, *rows = _asks("", bulk, waiting, ends, now_ms) if waits else [f"*{_name(bulk)}*"]
+    of_all = _of_all([view for _, view in waiting]) if waits and not ends else None
+    lines = approvals.input_lines(waits[0], of_all, INPUT_LIMIT) if of_all else []
+    more = [*approvals.effect(responder), *map(section, notices.parts("\n".join(lines)) if lines else ())]
+    needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))
+    able = approvals.named_approvers(responder.policy if responder is not None else None)
     if hidden:
-        shown.append(context(f"{count(hidden, 'more target')} that you may not see: somebody else decides."))
-    more: list[Block] = [context(why_not)]
-    if may_decide := not why_not:
-        policy = responder.policy if responder is not None else None
-        needs = undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits)
-        more = [context(*filter(None, [needs, approvals.named_approvers(policy)]))]
+        more.append(context(f"{count(hidden, 'more target')} that you may not see: somebody else decides."))
     decide = list[Block]()
-    if waits and (may_decide or deed == "Withdraw"):
+    label = names.in_view(undo_state.keep(ends[0][2]) if ends else bulk.title)
+    if not why_not and total > 1:
+        options, rows = _options(ids_, waiting, rows)
+        decide = modals.ticked_fields(TICKED, f"{label} only on the ticked; the rest goes on waiting", options)
+    shown = [section(asks), *more, *sections(rows), *decide]
+    if waits and (not why_not or deed == "Withdraw"):
+        deny = f"Withdraw all {total}" if why_not else f"Deny{' the ticked' if decide else ''}"
         value = button(Intent("bulk_deny", bulk.id, request))
-        decide = [actions(button_element("Deny" if may_decide else f"Withdraw all {total}", ids.BULK_DENY, value))]
-    if may_decide and total > 1:
-        targets = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], TICKED_LIMIT)
-        named = [f"{on} ({view.subject.root_id})" for on, (_, view) in zip(targets, waiting, strict=True)]
-        options = [*zip(ids_, named, [runs.said_in_short(*one) for one in waiting], strict=True)]
-        ticked = modals.ticked_fields(TICKED, "Decide on; the rest goes on waiting", options)
-        decide = [*decide, *ticked] if len(ticked) > 1 else [*ticked, *decide]
+        decide = [actions(button_element(deny, ids.BULK_DENY, value)), *decide]
+    blocks = [section(asks), context(*filter(None, [needs, able])), *more, *sections(rows), *decide]
     about = {"id": bulk.id, "runs": ids_, "request": request, "shown": approvals.digest(shown)}
     return modals.modal(
         names.in_view(label, "?"),
-        [*notices.changed(has_changed), shown[0], *decide, *shown[1:], *more],
+        [*notices.changed(has_changed), *blocks],
         callback_id=ids.BULK_APPROVE_VIEW,
-        submit=label if may_decide else "",
+        submit="" if why_not else label,
         metadata=json.dumps(about),
         close="Not now",
     )
@@ -633,9 +629,11 @@ def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = 
     title, submit = deed, f"{deed} {count(len(waiting), 'run')}"
     if ends:
         asked_by, ids_ = ends[0][2].asked_by, [end.id for *_, end in ends]
-        title, submit = f"{deed} a later end?", f"{deed} more time ({len(ends)})"
+        title, submit = f"{deed} more time?", f"{deed} more time ({len(ends)})"
     about = {"id": bulk.id, "runs": ids_, "request": request, "deed": deed}
-    asks, reader = _asks(f"{deed} ", bulk, waiting, ends), asked_by if deed == "Deny" else ""
+    question, *rows = _asks(f"{deed} ", bulk, waiting, ends)
+    asks = [section(question), *sections(rows)]
+    reader = asked_by if deed == "Deny" else ""
     return approvals.deny_form(title, asks, reader, about, callback_id=ids.BULK_DENY_VIEW, submit=submit)
 
 
@@ -650,8 +648,8 @@ def _note(waiting: Listed) -> str:
     return approvals.note(waiting[0][0], _of_all([view for _, view in waiting])) if waiting else ""
 
 
-def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End], now_ms: int | None = None) -> list[Block]:
-    """The question and who asks; each target, whether that is closed, and what is in force there already.
+def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End], now_ms: int | None = None) -> list[str]:
+    """The question, who asks and what follows; each target, whether that is closed, and what is in force there already.
 
     The question of a Review has no number, which would not follow the ticks below it. With `ends` what is in force,
     until when, and until when it is to be.
@@ -659,16 +657,29 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End], no
     if ends:
         then = undo_state.ONLY_UNDO if ends[0][2].at is None else ""
         stays = f"it {undo_state.ends(ends[0][0])}" if len(ends) == 1 else "each ends as it does now"
-        if_so = f"If you {verb.lower()}it, {stays}." if verb else then
         asks, *rows = _later_rows(ends, ends)
-        return [section(asks), *sections(filter(None, [*rows, if_so]))]
+        return ["\n".join(filter(None, [asks, f"If you {verb.lower()}it, {stays}." if verb else then])), *rows]
     on, lasts = f" on {count(len(waiting), 'target')}", undo_state.for_how_long(waiting[0][0]) if waiting else ""
     what, asked = (f"{verb}{_name(bulk)}{on}", "") if verb else (f"{_name(bulk)}{lasts}", f" for it{on}")
     asks = f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks{asked}{_note(waiting)}"
     different = {runs.acts_on(run) for run, _ in waiting}
     alike = f"\n⚠️ Only {count(len(different), 'different target')} among them."
-    asks = f"{asks}{alike if len(different) < len(waiting) else ''}"
-    return [section(asks), *sections(_row(*one, REVIEW_TARGETS, now_ms) for one in waiting)]
+    then = "" if verb else f"\n{undo_state.planned(*waiting, is_bulk=True)}"
+    asks = f"{asks}{alike if len(different) < len(waiting) else ''}{then}"
+    return [asks, *(_row(*one, REVIEW_TARGETS, now_ms) for one in waiting)]
+
+
+def _options(ids_: Sequence[str], waiting: Listed, rows: Sequence[str]) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """The options of these targets, with what their alerts say of them, and what of their rows has no room there."""
+    options, left = list[tuple[str, str, str]](), list[str]()
+    all_called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], OPTION_LIMIT)
+    for id_, one, row, name in zip(ids_, waiting, rows, all_called, strict=True):
+        text, below, has_room = runs.in_option(*one, name)
+        options.append((id_, text, below))
+        said = row.removeprefix(_target_line(*one, REVIEW_TARGETS)) if has_room else row
+        called = f"• {runs.distinct_targets([one])} ({one[1].subject.root_id or one[1].subject.id})"
+        left.append(f"{called}{said}" if has_room and said else said)
+    return options, [*filter(None, left)]
 
 
 def _row(action: Action, view: RedactedView, most: int, now_ms: int | None = None) -> str:
@@ -681,7 +692,7 @@ def _target_line(action: Action | None, view: RedactedView, most: int) -> str:
     if action is not None:
         acts_on = ", ".join(runs.target_lines(action.target or (), view, most))
         acts_on = acts_on or approvals.observables_in_short(action, view)
-    return questions.target_line(view, acts_on)
+    return f"• {questions.named(view, acts_on)}"
 
 
 def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, request: str) -> Message:

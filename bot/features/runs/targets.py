@@ -22,7 +22,7 @@ MOST_NAMED = 10  # artifacts in a sentence
 MOST_WAITING = 500
 MOST_LEFT = 3  # of what is in force, and of what waits
 SEARCH = "/api/connector/engine/action/_search"
-T = TypeVar("T", Measure, Action)
+T = TypeVar("T", bound=Measure | Action)
 
 
 @dataclass(frozen=True)
@@ -75,27 +75,32 @@ def within(document: Document, object_ids: Sequence[str]) -> Sequence[str]:
 
 def offered_on(targets: Iterable[Target]) -> Sequence[OfferedResponder]:
     """The responders for these objects, each as it is where it can run, if it can anywhere."""
-    every = sorted(
-        (responder for target in targets for responder in target.offered), key=lambda responder: responder.can_run
-    )
-    return list({responder.id: responder for responder in every}.values())
+    every = sorted((one for target in targets for one in target.offered), key=lambda one: one.can_run)
+    return list({one.id: one for one in every}.values())
 
 
 async def on_each(
     context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target], on: str = ""
 ) -> questions.OnEach:
     """What the question, or the form, before runs on several objects shows of each; `on` says on how many."""
-    ready, refused, acted_on = list[tuple[RedactedView, str]](), list[tuple[str, str]](), acting(request, targets)
+    ready, refused = list[tuple[RedactedView, str]](), list[tuple[str, str]]()
+    of, found = _acted_on(request, responder, targets), await ends_or_stays(context, request, responder, targets)
+    in_force, choices = dict[str, Sequence[Measure | Action]](), to_choose(request, targets)
+    undecided = {one.view.subject.id for one in choices}
     for target in targets:
-        here, object_id = target.responder(request.responder_id), target.view.subject.id
+        here, view, id_ = target.responder(request.responder_id), target.view, target.view.subject.id
+        on_it = _acting_on({id_: of[id_]}, found)  # what was denied is said of its own object alone
+        in_force[id_] = [
+            one for one in on_it if one.object_id == id_ or isinstance(one, Measure) or one.outcome is None
+        ]
+        lines = runs.target_lines(of[id_], view) if here is not None and id_ not in undecided else []
         if here is not None and here.can_run and not here.open_run:
-            ready.append((target.view, acted_on.get(object_id, "")))
+            ready.append((view, ", ".join(lines)))
         else:
             why_not = f"{names.title(responder)} doesn't take it"
-            name = questions.named(target.view, acted_on.get(object_id, ""))
-            refused.append((name, why_not if here is None else here.open_run or reasons(here, target.view)))
-    found = await ends_or_stays(context, request, responder, targets)
-    return questions.OnEach(on or on_so_many(len(targets), len(request.targets)), ready, refused, found)
+            why_not = why_not if here is None else here.open_run or reasons(here, view)
+            refused.append((questions.named(view, ", ".join(lines)), why_not))
+    return questions.OnEach(on or on_so_many(len(targets), len(request.targets)), ready, refused, in_force)
 
 
 # --- what a run is to act on ----------------------------------------------------------------------------------------
@@ -114,17 +119,6 @@ def to_choose(request: RunRequest, targets: Sequence[Target], responder_id: str 
             protected = {reason.partition(" is protected")[0] for reason in responder.reasons or ()}
             choices.append(acts_on.Choice(target.view, responder.target, protected))
     return choices
-
-
-def acting(request: RunRequest, targets: Sequence[Target]) -> Mapping[str, str]:
-    """What the run on each object acts on, by its id, where that is known; mrkdwn."""
-    wanted, found = {one.object_id: one for one in request.targets}, dict[str, str]()
-    undecided = {one.view.subject.id for one in to_choose(request, targets)}
-    for target in targets:
-        here, object_id = target.responder(request.responder_id), target.view.subject.id
-        if here is not None and object_id not in undecided:
-            found[object_id] = ", ".join(runs.target_lines(acts_on.chosen(wanted[object_id], here), target.view))
-    return found
 
 
 def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str, title: str) -> RunRequest:
@@ -178,11 +172,18 @@ async def ends_or_stays(
     context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]
 ) -> Sequence[Measure | Action]:
     """What is in force that the run would undo or repeat, or waits for approval, as far as this person may see it."""
-    of = {target.view.subject.id: target.responder(responder.id) or responder for target in targets}
-    on = {one.object_id: acts_on.chosen(one, of[one.object_id]) for one in request.targets if one.object_id in of}
+    on = _acted_on(request, responder, targets)
     if (responder.policy or Policy()).is_undo:
         return [*await in_force_on(context, on, responder.name), *await waiting_on(context, on, responder.name)]
     return await stays(context, on, responder)
+
+
+def _acted_on(
+    request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]
+) -> Mapping[str, Sequence[TargetArtifact]]:
+    """What the run on each object acts on, by its id."""
+    of = {target.view.subject.id: target.responder(responder.id) or responder for target in targets}
+    return {one.object_id: acts_on.chosen(one, of[one.object_id]) for one in request.targets if one.object_id in of}
 
 
 async def in_force_on(

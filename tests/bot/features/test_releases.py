@@ -231,18 +231,26 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         other = await env.create_alert(sourceRef="third", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
         await env["lea"].command(SOC, f"/responder run isolate {second.id} {other.id}")
         both = await env["lea"].sees(modal(already))
+        row, unless = (
+            f"({second.id})\\n    ↳ {already}",
+            "nds by itself (Tell), unless it is contained longer already; ",
+        )
         assert "*Runs on 2 targets*" in text_of(both)
+        assert row in text_of(both)
+        assert f"With a time, it e{unless}*Undo all* ends it earlier." in text_of(both)
         await env["lea"].submits(both, undo_after="15 minutes")
         by = f" by anna ({measure.actions[-1]}). "
-        row = f"({second.id})\\n    ↳ {already}"
         message = await env["ben"].sees(direct_message("*Isolate* on 2 targets", row, f"{by}Of both, the later end"))
         review = await reviewed(env, "ben", message, row)
-        assert f"{by}This would end earlier, so it changes nothing.\\n•" in text_of(review)
+        head, _, ticks = text_of(review).partition('"Deny the ticked"')
+        assert f"{by}This would end earlier, so it changes nothing." in head
+        assert f"asks for it on 2 targets\\nE{unless}*Undo all* ends it earlier." in head
+        assert ("203[.]0[.]113[.]9" in head, "203[.]0[.]113[.]9" in ticks) == (False, True)  # it is named once
         await env["ben"].close(review["id"])
         await env["lea"].confirms("Withdraw all", await env["lea"].sees(message_in(SOC, "2 wait")))
         await env["lea"].sees(message_in(SOC, "nothing was run, 2 withdrawn"))
         await env["lea"].command(SOC, f"/responder run isolate {second.id}")
-        form = await env["lea"].sees(modal("How long", already, without="Runs on"))
+        form = await env["lea"].sees(modal("How long", already, f"it e{unless}*Undo now*", without="Runs on"))
         assert f" by anna ({measure.actions[-1]}). Of both, the later end counts." in text_of(form)
         assert "UTC;" not in text_of(form)
         await env["lea"].submits(form, undo_after="15 minutes")
@@ -250,6 +258,7 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         request = await env["ben"].sees(reply_to(card, "asks · "))
         for asked in (request, await env["ben"].sees(direct_message("asks · ", second.id))):
             assert already in text_of(asked)
+            assert f"E{unless}*Undo now*" in text_of(asked)
             assert changes_nothing in text_of(asked)
         elsewhere = await env["ben"].sees(card_of(second, channel=OPEN))
         (in_open,) = [m for m in env["ben"].live_view.thread(OPEN, elsewhere["ts"]) if "asks · " in text_of(m)]

@@ -1,7 +1,7 @@
 """Questions before something runs: confirmation, and what to do if it already runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -65,10 +65,10 @@ def confirm(
     blocks: list[Block] = [
         *on_what(request, responder, view),
         *policy_words(responder.policy or Policy()),
-        *(in_force_lines(in_force, responder, view) or nothing_known(responder)),
+        *sections(in_force_lines(in_force, responder, view) or nothing_known(responder)),
         *_inputs(request, responder, view),
         *notes(responder, view),
-        *effect(responder, request),
+        *effect(responder, request, in_force),
     ]
     value = button(intent_of("run", request, view))
     run = button_element(deed(request, responder, DEED_LIMIT), ids.RUN, value, style=style(responder))
@@ -79,7 +79,7 @@ def confirm(
 
 @dataclass(frozen=True)
 class OnEach:
-    """What runs on which of several objects (`on` says how many there are), and what it ends or repeats there.
+    """What runs on which of several objects (`on` says how many there are), and what it ends or repeats on each.
 
     `refused` are `named`, with why, foreign text.
     """
@@ -87,7 +87,7 @@ class OnEach:
     on: str
     ready: Named
     refused: Sequence[tuple[str, str]] = ()
-    in_force: Sequence[Measure | Action] = ()
+    in_force: Mapping[str, Sequence[Measure | Action]] = field(default_factory=dict)
 
 
 def on_each(responder: OfferedResponder, each: OnEach, fields: Sequence[Block] = ()) -> list[Block]:
@@ -95,10 +95,10 @@ def on_each(responder: OfferedResponder, each: OnEach, fields: Sequence[Block] =
     policy = responder.policy or Policy()
     blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{each.on}*"), *policy_words(policy), *fields]
     if each.ready:
-        denied = {one.object_id: one for one in each.in_force if isinstance(one, Action) and one.outcome == "denied"}
-        others = [one for one in each.in_force if one not in denied.values()]
-        blocks += listed(f"*Runs on {count(len(each.ready), 'target')}*", each.ready, denied=denied)
-        blocks += in_force_lines(others, responder, each.ready[0][0]) or nothing_known(responder)
+        views = {view.subject.id: view for view, _ in each.ready}
+        said = {one: in_force_lines(each.in_force.get(one, ()), responder, view) for one, view in views.items()}
+        blocks += listed(f"*Runs on {count(len(each.ready), 'target')}*", each.ready, said=said)
+        blocks += [] if any(said.values()) else sections(nothing_known(responder))
     if each.refused:
         head = f"*Will be refused on {count(len(each.refused), 'target')}*"
         blocks.append(section(why_refused(head, each.refused)))
@@ -107,7 +107,7 @@ def on_each(responder: OfferedResponder, each: OnEach, fields: Sequence[Block] =
     return blocks
 
 
-def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponder, view: RedactedView) -> list[Block]:
+def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponder, view: RedactedView) -> list[str]:
     """What the run would undo, whose it is, until when, who hears of it; what waits, was denied, or is repeated."""
     lines, policy = [], responder.policy or Policy()
     for one in found:
@@ -126,13 +126,13 @@ def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponde
             lines += undo_state.all_ended([one], view)
             if (longer := undo_state.later_end(one)) is not None:
                 lines.append(f"⏳ {person_name(longer.asked_by)} asks for more time. That request ends too.")
-    return sections(lines)
+    return lines
 
 
-def nothing_known(responder: OfferedResponder) -> list[Block]:
+def nothing_known(responder: OfferedResponder) -> list[str]:
     """What a run that undoes says if it finds nothing in force: somebody else may have contained the target."""
     is_undo = responder.policy is not None and responder.policy.is_undo
-    return [section("⚠️ responder-bot knows of nothing that this would end.")] if is_undo else []
+    return ["⚠️ responder-bot knows of nothing that this would end."] if is_undo else []
 
 
 def _inputs(request: RunRequest, responder: OfferedResponder, view: RedactedView) -> list[Block]:
@@ -156,7 +156,7 @@ def approvals_needed(request: RunRequest, responder: OfferedResponder) -> int:
     return policy.approval + (request.override_reason is not None)
 
 
-def _lasts(policy: Policy, minutes: int | None) -> str:
+def _lasts(policy: Policy, minutes: int | None, unless: str) -> str:
     """How long what a run does lasts, as it is requested; "" for a run that undoes something."""
     if not policy.undo:
         if policy.sends_to is not None:
@@ -164,7 +164,7 @@ def _lasts(policy: Policy, minutes: int | None) -> str:
         return "" if policy.is_undo else "No button ends it earlier." if policy.contains else "No button undoes it."
     minutes = policy.undo_after_minutes if minutes is None else minutes
     until = f"ends after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody undoes it"
-    return f"It {until}, by {_undo_name(policy)}."
+    return f"It {until}, by {_undo_name(policy)}{unless if minutes else ''}."
 
 
 def _undo_name(policy: Policy) -> str:
@@ -190,9 +190,17 @@ def subject_line(view: RedactedView) -> str:
 
 
 def effect(
-    responder: OfferedResponder, request: RunRequest, *, is_form: bool = False, is_several: bool = False
+    responder: OfferedResponder,
+    request: RunRequest,
+    in_force: Sequence[Measure | Action] = (),
+    *,
+    is_form: bool = False,
+    is_several: bool = False,
 ) -> list[Block]:
-    """When the run, or each of several, starts, how long it lasts, and what takes it back; a form may ask how long."""
+    """When the run, or each of several, starts, how long it lasts, and what takes it back; a form may ask how long.
+
+    `in_force` is what is there already.
+    """
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
     if policy.sends_to == [] and not number:
@@ -206,9 +214,10 @@ def effect(
     if number:
         able = undo_state.approval_by(responder.approvers or policy.approve_by or ())
         begins = f"{starts} after {count(number, 'approval')}{able}{by}; until then {withdraw}."
-    lasts = _lasts(policy, request.undo_after_minutes)
+    unless = undo_state.unless_longer(in_force)
+    lasts = _lasts(policy, request.undo_after_minutes, unless)
     if is_form and responder.is_timed:
-        lasts = f"With a time, it ends by itself ({_undo_name(policy)}); *{undo}* ends it earlier."
+        lasts = f"With a time, it ends by itself ({_undo_name(policy)}){unless}; *{undo}* ends it earlier."
     return [context(f"{begins} {lasts}".rstrip())]
 
 
@@ -250,13 +259,10 @@ def open_run(
 ) -> list[Block]:
     """Who started the same run before, or asked for it, what opens that for `review`, and what both act on."""
     began = "asked for" if runs.awaits_approval(running) else "started"
+    is_now = "waits" if running.status == "Waiting" else "runs"
     by = f"{person_name(running.created_by)} {began} it {slack_date(running.start_date)} ({runs.state(running)})"
-    said = f"*{names.shown(responder)}* {already(running)} on {_target(view)}. {by}. Nothing new was started."
+    said = f"*{names.shown(responder)}* already {is_now} on {_target(view)}. {by}. Nothing new was started."
     return [section(said), *review, *sections(acts_on.lines(request.targets[0], responder, view))]
-
-
-def already(running: Action) -> str:
-    return f"already {'waits' if running.status == 'Waiting' else 'runs'}"
 
 
 def cannot_run(
@@ -294,26 +300,21 @@ def ambiguous_name(typed: str, responders: list[OfferedResponder], subject: Subj
     return Message(asks, (section("\n".join([asks, *first_of(lines, 10)])),))
 
 
-def listed(head: str, each: Named, most: int = 0, denied: Mapping[str, Action] = MappingProxyType({})) -> list[Block]:
+def listed(
+    head: str, each: Named, most: int = 0, said: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> list[Block]:
     """The most severe first; all of them where somebody decides by them, else the first `most`.
 
-    Below an object (by id) the run on it that was `denied` before.
+    Below an object (by id) what is `said` of it.
     """
-    lines = list[str]()
-    for view, acts_on_ in sorted(each, key=lambda one: -one[0].subject.severity):
-        before = denied.get(view.subject.id)
-        lines.append(with_said(target_line(view, acts_on_), runs.denied_line(before, view) if before else ""))
+    worst_first = sorted(each, key=lambda one: -one[0].subject.severity)
+    lines = [with_said(f"• {named(view, on)}", *said.get(view.subject.id, ())) for view, on in worst_first]
     return sections([head, *first_of(lines, most or len(each))])
 
 
 def with_said(row: str, *said: str) -> str:
     """A row, with what is said of it alone indented below it."""
     return "\n    ↳ ".join([row, *(line for text in said for line in text.splitlines())])
-
-
-def target_line(view: RedactedView, acts_on: str) -> str:
-    """A line of its own for it."""
-    return f"• {named(view, acts_on)}"
 
 
 def named(view: RedactedView, acts_on: str = "") -> str:

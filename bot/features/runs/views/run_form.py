@@ -152,11 +152,11 @@ def form_of_several(
 
     `menu` are the options of the responders among which this one was chosen.
     """
-    key = inputs.key_of(responder)
+    key, found = inputs.key_of(responder), [one for of_one in each.in_force.values() for one in of_one]
     fields = [
         *time_field(key, responder),
-        *questions.effect(responder, request, is_form=True, is_several=True),
-        *acts_on.field(to_choose, key, _ended(each.in_force, responder)),
+        *questions.effect(responder, request, found, is_form=True, is_several=True),
+        *acts_on.field(to_choose, key, _ended(found, responder)),
         *inputs.fields(form, key),
         *why_field(request, responder),
     ]
@@ -193,9 +193,9 @@ def _asks(
     return [
         *questions.policy_words(responder.policy or Policy()),
         *sections(undo_state.already(one, view, "").rstrip() for one in ended),
-        *questions.in_force_lines(() if ended else in_force, responder, view),
+        *sections(questions.in_force_lines(() if ended else in_force, responder, view)),
         *time_field(key, responder),
-        *questions.effect(responder, request, is_form=True),
+        *questions.effect(responder, request, in_force, is_form=True),
         *acts_on.field(to_choose, key, ended),
         *questions.notes(responder, view, is_choosing=bool(to_choose) and len(request.targets) == 1),
         *inputs.fields(form, key),

@@ -225,7 +225,7 @@ def confirm_dialog(repeated: Action, view: RedactedView, policy: str) -> dict[st
     on = f"On {target_in_plain(repeated, view, 100)}. "
     values = ", ".join(f"{name}: {text[:60]}" for name, text in inputs(repeated, view))
     values = f"Inputs: {foreign_plain(values, 80)}. " if values else ""
-    lasts = f"{undo_state.planned(repeated, in_short=True)} " if repeated.undo is not None else ""
+    lasts = f"{undo_state.planned((repeated, view), in_short=True)} " if repeated.undo is not None else ""
     text = foreign_plain(on + lasts + values + strip_markup(policy), 300)
     style: Literal["", "danger"] = "danger" if repeated.undo is not None else ""
     name = foreign_plain(title(repeated), CONFIRM_LIMIT)
@@ -273,17 +273,28 @@ def target_in_plain(action: Action, view: RedactedView, limit: int) -> str:
 
 
 def called_in_plain(action: Action, view: RedactedView, limit: int) -> str:
-    """`hostname SRV-FILE02`: what a run acts on, else the artifact, or the title of the object; not escaped."""
-    is_artifact = view.subject.kind == "case_artifact"
+    """`hostname SRV-FILE02`: what a run acts on, else the artifact, or the title of the object; not escaped.
+
+    Without its type where an option has no room for both.
+    """
+    is_artifact, kind = view.subject.kind == "case_artifact", action.target[0].data_type if action.target else ""
     named = target(view) if is_artifact else targets_in_plain(action, view, limit) or view.title()
-    return foreign_plain(named, limit)
+    return foreign_plain(named if len(named) <= OPTION_LIMIT else named.removeprefix(f"{kind} "), limit)
 
 
-def said_in_short(action: Action, view: RedactedView) -> str:
-    """`🟠 HIGH · Host inside`: how severe its object is, and what that says of its targets; mrkdwn."""
-    said = [view.text(one.message) for one in _first(action.target or (), view, MAX_TARGETS)[0] if one.message]
-    level = f"{sign(view)}{SEVERITY_NAMES[view.subject.severity].upper()}"
-    return foreign(" · ".join(filter(None, [level, *said])) or view.title(), OPTION_LIMIT)
+def in_option(action: Action, view: RedactedView, name: str) -> tuple[str, str, bool]:
+    """A target of this `name` in the two texts of an option, the second mrkdwn, and whether all fits into these.
+
+    `hostname LT-0198 · Host inside` and `🟠 HIGH · ET MALWARE ... (~12)`: what its alert says of it, and the alert.
+    """
+    targets_, is_artifact = action.target or (), view.subject.kind == "case_artifact"
+    said = clean(view.text(targets_[0].message or "")) if targets_ else ""
+    text = f"{name} · {said}" if said and len(name) + len(said) < OPTION_LIMIT - 2 else name
+    about = said if said not in text else view.parent_title() if is_artifact else view.title()
+    level, root_id = SEVERITY_NAMES[view.subject.severity].upper(), view.subject.root_id or view.subject.id
+    below = clip_middle(f"{sign(view)}{level} · {about} ({root_id})", OPTION_LIMIT)
+    has_room = (is_artifact or len(targets_) == 1) and "…" not in name and said in f"{text} {below}"
+    return text, foreign(below, OPTION_LIMIT), has_room
 
 
 def targets_in_plain(action: Action, view: RedactedView, limit: int, *, has_types: bool = True) -> str:

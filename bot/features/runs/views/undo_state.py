@@ -88,9 +88,9 @@ def lasts(after_minutes: int | None) -> str:
     return "" if after_minutes is None else f" for {minutes(after_minutes)}" if after_minutes else " with no end"
 
 
-def planned(action: Action, *, in_short: bool = False, is_bulk: bool = False) -> str:
-    """How long what a run does will last, and how it is taken back; mrkdwn."""
-    undo = action.undo
+def planned(*asked: tuple[Action, RedactedView], in_short: bool = False, is_bulk: bool = False) -> str:
+    """How long what a run does, or each of several, will last, and how it is taken back; mrkdwn."""
+    action, undo = asked[0][0], asked[0][0].undo
     if action.undoes:
         return f"It ends what {action.undoes} did."
     if undo is None:
@@ -101,8 +101,15 @@ def planned(action: Action, *, in_short: bool = False, is_bulk: bool = False) ->
     if in_short:
         return f"Ends after {minutes(undo.after_minutes)}." if undo.after_minutes else "Lasts until somebody undoes it."
     if undo.after_minutes:
-        return f"Ends by itself ({by}); *{'Undo all' if is_bulk else 'Undo now'}* ends it earlier."
+        unless = unless_longer(one for of in asked for one in in_force_already(*of))
+        return f"Ends by itself ({by}){unless}; *{'Undo all' if is_bulk else 'Undo now'}* ends it earlier."
     return f"Until somebody presses *{'Undo all' if is_bulk else 'Undo'}*, which runs {by}."
+
+
+def unless_longer(found: Iterable[Measure | Action]) -> str:
+    """What an end is said with where something is in force already."""
+    is_contained = any(isinstance(one, Measure) and one.state != "asked" for one in found)
+    return ", unless it is contained longer already" if is_contained else ""
 
 
 def title(undo: Undo) -> str:

@@ -287,7 +287,7 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
             await bot.as_user("lea").deny(waits.id, "known <noise>")
         await env["anna"].command(SOC, f"/responder run isolate {alert.id} {other.id}")
         form = await env["anna"].sees(modal("*Runs on 2 targets*"))
-        was_denied = f"for HIGH {alert.title} ({alert.id})\\n    ↳ 🚫 *Denied before by lea, <!date^"
+        was_denied = f"({alert.id})\\n    ↳ 🚫 *Denied before by lea, <!date^"
         await env["anna"].submits(form)
         asks = "HIGH: Isolate on 2 targets for 1 hour: ip 203[.]0[.]113[.]7, ip 198[.]51[.]100[.]9?"
         before = "Denied before by lea (ip 203[.]0[.]113[.]7)."
@@ -459,7 +459,7 @@ async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reaso
         forms = []
         for name in ("anna", "lea"):
             await env[name].command(SOC, f"/responder cancel {action.id}")
-            forms.append(await env[name].sees(modal("Withdraw a later end?", "*anna* asks")))
+            forms.append(await env[name].sees(modal("Withdraw more time?", "*anna* asks")))
         await env["lea"].submits(forms[1], reason="The host is <clean>")
         why = "Withdrawn by lea: The host is &lt;clean&gt;. Its end stayed"
         await env["anna"].sees(direct_message(why))
@@ -660,8 +660,8 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         review = await ben.sees(modal(" on 4 targets"))
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end?", "Keep with no end")
         assert text_of(review).count("; then *with no end*") == text_of(review).count("Then only *Undo* ends it.") * 4
-        form = await ben.confirms("Deny", review, reason="one hour is <enough>.")
-        assert (form["title"]["text"], form["submit"]["text"]) == ("Deny a later end?", "Deny more time (4)")
+        form = await ben.confirms("Deny the ticked", review, reason="one hour is <enough>.")
+        assert (form["title"]["text"], form["submit"]["text"]) == ("Deny more time?", "Deny more time (4)")
         assert "If you deny it, each ends as it does now." in text_of(form)
         assert "anna reads it" in text_of(form)
         await ben.sees(modal(f"You denied more time for Isolate on 🔴 CRITICAL {on}."))
@@ -689,7 +689,8 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await lea.presses("Review", again)
         review = await lea.sees(modal(" on 4 targets"))
         assert text_of(review).count("More time was denied by ben") == 1
-        await lea.presses("Keep longer", review)
+        assert review["title"]["text"] == "Keep 15 minutes longer?"
+        await lea.presses("Keep 15 minutes longer", review)
         await lea.sees(modal(f"You approved more time for Isolate on 🔴 CRITICAL {on}."))
         await anna.sees(on_phone(f"Approved by lea: {on}. That was to keep Isolate on 4 targets for 15 minutes longer"))
         await all_sent(env.bot)
@@ -809,10 +810,10 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         request = await lea.sees(direct_message("then *with no end*"))
         await lea.presses("Keep with no end", request)
         review = await lea.sees(modal("Keep with no end?"))
-        await lea.presses("Deny", review)
-        deny = await lea.sees(modal("Deny a later end?"))
+        await lea.presses("Deny the ticked", review)
+        deny = await lea.sees(modal("Deny more time?"))
         for shown in (request, review, deny):
-            assert was_denied in text_of(shown).partition(row)[2].partition("\\n•")[0]
+            assert was_denied in text_of(shown).partition(f"({alerts[1].id}) · now")[2].partition("\\n•")[0]
             assert text_of(shown).count("🚫") == 1
         await lea.presses("Withdraw all", waits)
         await lea.reads("anna asked for it, and withdraws it. *Deny all* decides against it.")
@@ -1049,7 +1050,7 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         await bulk_of(env, "anna", [3, 3])
         await env["ben"].presses("Review", await env["ben"].sees(direct_message("2 wait for approval")))
         review = await env["ben"].sees(modal("asks for it on 2 targets"))
-        await env["ben"].presses("Deny", review)
+        await env["ben"].presses("Deny the ticked", review)
         deny = await env["ben"].sees(modal("*Deny Isolate on 2 targets?*"))
         await expire(env)
         over = "nothing was run, 2 not approved in time"

@@ -268,8 +268,8 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         late = await reviewed(env, "lea", message, " on 3 targets")
         view = await reviewed(env, "ben", message, " on 3 targets")
         assert view["title"]["text"] == "Contain?"  # a modal can't count what is ticked
-        assert "Decide on; the rest goes on waiting" in text_of(view)
-        form = await env["ben"].confirms("Deny", view, reason="Wrong <hosts>")
+        assert "Contain only on the ticked; the rest goes on waiting" in text_of(view)
+        form = await env["ben"].confirms("Deny the ticked", view, reason="Wrong <hosts>")
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
         assert "*Deny Contain on 3 targets?*\\n*anna* asks" in text_of(form)
         await env["ben"].reads("You denied 3 runs: Contain on ")
@@ -330,6 +330,7 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
     async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
         ips = [{"dataType": "ip", "data": f"203.0.113.{n}"} for n in range(12)]
         ips[11]["message"] = "The healthy <backup> of everything that anybody has, which nobody may touch"
+        said = "The healthy &lt;backup&gt; of everything that anybody has, which nobody may touch"
         *others, backup = [(await alerts(env, 1, artifacts=[ip]))[0] for ip in ips]
         question = await asked(env, "anna", "isolate", [*others, backup])
         assert text_of(question).index('"Note"') < text_of(question).index(
@@ -338,30 +339,39 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         await env["anna"].submits(question)
         message = await shown(env, "12 wait for approval")
         review = await reviewed(env, "ben", message, " on 12 targets")
-        assert text_of(review).index('"Deny"') < text_of(review).index("• 🟠 ip `203[.]0[.]113[.]0`")
         fields = filled_in(review)
         assert [*map(len, fields.values())] == [10, 2]  # all are ticked
-        (healthy,) = [text for text in fields["decide10"] if backup in text]
-        assert healthy == f"ip 203[.]0[.]113[.]11 ({backup})"
+        healthy = "ip 203[.]0[.]113[.]11"
         boxes = [one for block in review["blocks"] if block["type"] == "input" for one in block["element"]["options"]]
         ticks = {one["text"]["text"]: one["description"]["text"] for one in boxes}
         assert ticks[healthy].startswith("🟠 HIGH · The healthy &lt;backup&gt; of everything")
-        assert {*ticks.values()} == {ticks[healthy], "🟠 HIGH"}
+        title = "ET MALWARE Beacon to known C2"
+        assert {*ticks.values()} == {ticks[healthy], *(f"🟠 HIGH · {title} ({one})" for one in others)}
+        # All else that is decided on comes before, and each target once: what an option has no room for is in a row.
+        order = (
+            "answer by ",
+            f"• 🟠 ip `203[.]0[.]113[.]11` · {said}",
+            '"Deny the ticked"',
+            '"Isolate only on the ticked',
+        )
+        where = [text_of(review).index(words) for words in (*order, '"ip 203[.]0[.]113[.]0"')]
+        assert where == sorted(where)
+        assert text_of(review).count("• ") == 1
         assert "*Isolate?*\\n*anna* asks for it on 12 targets" in text_of(review)  # a modal can't count what is ticked
         nothing = await env["ben"].submits(review, decide=[], decide10=[])
         assert nothing["errors"] == {"decide": "Tick at least one."}
-        await env["ben"].presses("Deny", review)
+        await env["ben"].presses("Deny the ticked", review)
         await env["ben"].reads("Nothing was ticked, so nothing was denied.")
 
         review = await reviewed(env, "ben", message, " on 12 targets")
         await env["ben"].fills_in(review, decide=[], decide10=[healthy])
-        form = await env["ben"].confirms("Deny", review, reason="Healthy backup")
+        form = await env["ben"].confirms("Deny the ticked", review, reason="Healthy backup")
         assert "*Deny Isolate on 1 target?*" in text_of(form)
         assert others[0] not in text_of(form)
         message = await shown(env, "11 wait for approval, 1 denied")
 
         review = await reviewed(env, "ben", message, " on 11 targets")
-        assert others[10] in filled_in(review)["decide10"][0]
+        assert filled_in(review)["decide10"] == ["ip 203[.]0[.]113[.]10"]
         await env["ben"].submits(review, decide10=[])
         done = text_of(await env["ben"].reads("You approved 10 runs: Isolate on "))
         left = "ip 203[.]0[.]113[.]10, for HIGH ET MALWARE Beacon to known C2"
@@ -424,8 +434,10 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
             [run.undo.at or 0 for one in alert_ids for run in await env.client.actions("alert", one) if run.undo]
         )
         assert f"🔒 *Shun* on 3 targets: 3 in force until <!date^{last // 1000}^" in text_of(message)
+        await env["anna"].command(SOC, f"/responder active {action.bulk}")
+        await env["anna"].sees(modal(f"*In force on {action.bulk}: 3 measures*"))
         await env["anna"].presses("Show each", message)
-        each = await env["anna"].sees(modal("Undo now"))
+        each = await env["anna"].sees(modal("Undo now", without="In force on"))
         assert text_of(each).count('"Undo now"') == 3
         await env["anna"].confirms("Undo now", each, beside=alert_ids[2])
         await shown(env, "2 in force until")
@@ -692,8 +704,10 @@ async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: P
         await env["anna"].presses("Ask to isolate (2)", question)
         message = await shown(env, "2 wait for approval")
         view = await reviewed(env, "ben", message, " on 2 targets")
-        assert "\\n".join(lines) in text_of(view)
-        form = await env["ben"].confirms("Deny", view)
+        assert [*filled_in(view)["decide"]] == ["ip 203[.]0[.]113[.]7"] * 2
+        first, last = f'"🔴 CRITICAL · {title} ({critical})"', f'"🟠 HIGH · {title} ({high})"'
+        assert text_of(view).index(first) < text_of(view).index(last)
+        form = await env["ben"].confirms("Deny the ticked", view)
         assert "\\n".join(lines) in text_of(form)
 
 
