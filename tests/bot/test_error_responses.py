@@ -38,7 +38,7 @@ async def test_mistyped_command_is_answered_in_the_acknowledgement(tmp_path: Pat
                     ' `/responder find LT-1` finds the id. `/responder help` lists all commands."',
                 ),
                 ("rnu Isolate Host ~30", "Did you mean `/responder run Isolate Host ~30`?"),
-                ("close ~26", "*Close* is in the \\u22ef menu of the alert's card. `/responder help` lists"),
+                ("close ~26", "*Close* is in the \\u22ef menu of an alert's card; a case is closed where"),
                 ("undo LT-0610", "`/responder active LT-0610` lists what is in force, with *Undo* and"),
                 ("release LT-0610", "such as /responder release ~12. `/responder active LT-0610` finds it."),
                 ("isolate ~12 LT-1", "type `/responder run isolate ~12 LT-1`. `/responder help` lists"),
