@@ -9,6 +9,8 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, settings
 
 from tests import statements
+
+ROOT = Path(__file__).parent
 
 for name in ("http_proxy", "https_proxy", "all_proxy"):  # all is on the loopback; clients of tests don't know that
     os.environ.pop(name, None)
@@ -86,11 +90,24 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("TEST_STORE=postgresql finds no PostgreSQL; add `--group postgresql` to `uv run`.")
 
 
+def import_own_share(config: pytest.Config) -> None:
+    """Import in each worker other test modules first: in a fresh clone all would compile the same one at a time."""
+    worker = getattr(config, "workerinput", None)
+    if worker is None or config.args != config.getini("testpaths"):
+        return
+    ignored = [ROOT / folder for folder in collect_ignore]
+    files = [file for file in sorted(ROOT.rglob("test_*.py")) if not any(file.is_relative_to(path) for path in ignored)]
+    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+        with suppress(Exception):  # collecting tells
+            import_module(".".join(file.relative_to(ROOT.parent).with_suffix("").parts))
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Collect without looking for garbage, and don't look through what is there by then ever after."""
     gc.disable()
     try:
+        import_own_share(session.config)
         return (yield)
     finally:
         gc.freeze()
