@@ -16,7 +16,6 @@ MOST_WAITING = 50  # new alerts of a channel, most of what Slack takes in a minu
 FEW_WAITING = 10  # new alerts of a channel: below that, a digest counts no others, and its own follow
 FOLLOWERS = 20  # alerts of a digest that get cards of their own at once
 CRITICAL_ALIKE = 10  # so many critical alerts that say the same have cards of their own
-EVERY_S = 3.0  # how often news changes the cards of groups
 CLOSE_S = 0.15  # new alerts that come closer together than this are gathered:
 GATHER_S = 0.05  # core holds back those that come alone for so long, so that they are rendered together
 

@@ -21,7 +21,7 @@ from bot.outbox.alert_groups import is_group
 from bot.outbox.models import BULK, FOR_PERSON, LOG, LOST, DesiredMessage, card_key, digest, is_bulk
 from bot.outbox.outbox import MessageOutbox
 from bot.outbox.store import REFRESH_MS
-from bot.storms import CLOSE_S, EVERY_S, GATHER_S
+from bot.storms import CLOSE_S, GATHER_S
 from core.common.errors import ResponderBotError
 from core.common.tasks import Backoff, cancel_and_wait, repeat
 from core.models import Document, EventPage, parse_id
@@ -138,7 +138,7 @@ class Notifier:
                     requested = asyncio.create_task(self._outbox.refresh_requested())
                 if self._groups_at is not None and loop.time() >= self._groups_at:
                     is_left = await self._group_cards.render_changed()
-                    self._groups_at = loop.time() + EVERY_S if is_left else None
+                    self._groups_at = loop.time() + self._outbox.update_every_s if is_left else None
                 if changed.done():
                     self._channels.changed.clear()
                     changed = asyncio.create_task(self._channels.changed.wait())
@@ -153,7 +153,7 @@ class Notifier:
                     held.add(events)
                     self.problem = ""
                     # `erase` or another replica may have changed a group, which is no event.
-                    self._groups_at = self._groups_at or loop.time() + EVERY_S
+                    self._groups_at = self._groups_at or loop.time() + self._outbox.update_every_s
                     is_storm = loop.time() - alerts_at < CLOSE_S
                     if has_new_alerts(events):
                         alerts_at = loop.time()
@@ -334,7 +334,7 @@ class Notifier:
         """Render cards of groups that this page changed: at once what is urgent, the rest soon."""
         if grouper.changes.ranks:
             await self._group_cards.render_urgent()
-            self._groups_at = self._groups_at or asyncio.get_running_loop().time() + EVERY_S
+            self._groups_at = self._groups_at or asyncio.get_running_loop().time() + self._outbox.update_every_s
 
     async def _read_again_what_is_stale(self, held: HeldEvents) -> None:
         """Messages may have been rendered from newer documents meanwhile, and must not go back."""

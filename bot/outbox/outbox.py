@@ -28,7 +28,6 @@ from core.common.clock import Clock, boot_ms
 from core.common.database import Reads, Row, Transaction
 from core.common.database.probe import Probe, ProbeResult
 
-UPDATE_EVERY_MS = 3_000  # events update a message at most this often, progress and the rest counted apart
 POLL_S = 0.2  # how soon a request of another replica is seen
 
 
@@ -65,9 +64,9 @@ class MessageOutbox:
         self.inbox = Inbox(stores.inbox, clock_ms, self.replicas)
         self.alert_groups = AlertGroups(store)
         self._refresh_requested = asyncio.Event()
-        self.sender = Sender(
-            store, slack, clock_ms, rate_limiter or RateLimiter(), guard or ClearanceGuard(), self.replicas
-        )
+        rate_limiter = rate_limiter or RateLimiter()
+        self.update_every_s = rate_limiter.update_every_s
+        self.sender = Sender(store, slack, clock_ms, rate_limiter, guard or ClearanceGuard(), self.replicas)
 
     async def release(self) -> None:
         """Let another replica lead, and carry out what this one has left, at once."""
@@ -171,7 +170,7 @@ class MessageOutbox:
     ) -> None:
         """`also` runs first. Raises ResponderBotError("conflict") if another replica leads."""
         now = self._clock()
-        rows = [(message, _row(message, now)) for message in map(_without_secrets, desired)]
+        rows = [(message, _row(message, now, self.update_every_s)) for message in map(_without_secrets, desired)]
 
         def work(tx: Transaction) -> None:
             self.replicas.refuse_others(tx)
@@ -339,7 +338,7 @@ def _without_secrets(desired: DesiredMessage) -> DesiredMessage:
     return replace(desired, message=NOT_SHOWN, file=None, buttons=None) if desired.is_secret else desired
 
 
-def _row(desired: DesiredMessage, now: int) -> dict[str, Any]:
+def _row(desired: DesiredMessage, now: int, update_every_s: float) -> dict[str, Any]:
     payload, view = desired.payload(), desired.view
     return {
         **vars(desired),
@@ -349,7 +348,7 @@ def _row(desired: DesiredMessage, now: int) -> dict[str, Any]:
         "rank": desired.rank,
         "post_rank": desired.post_rank,
         "now": now,
-        "update_every_ms": UPDATE_EVERY_MS,
+        "update_every_ms": int(update_every_s * 1000),
         "clearance": view.clearance if view else SHARED,
         "about": f"{view.subject.kind} {view.subject.id}" if view else "",
         "fingerprint": (desired.fingerprint or view.fingerprint) if view else "",

@@ -158,7 +158,7 @@ async def running_bot(
                 settings,
                 as_service,
                 clock_ms=clock_ms,
-                rate_limiter=rate_limiter or RateLimiter(**UNLIMITED),
+                rate_limiter=rate_limiter or RateLimiter(**UNLIMITED, update_every_s=0.2),
                 boot_ms=boot_ms,
             )
         )

@@ -1,5 +1,6 @@
 """How fast the bot may call Slack: Slack's published limits, and what its 429 responses ask for."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from bot.outbox.models import OTHER, WITHHOLDING
@@ -28,15 +29,22 @@ class _Bucket:
 class RateLimiter:
     """Token buckets in memory; after a restart the first 429 says how long to wait. All times are in ms."""
 
-    def __init__(self, *, post_burst: float = 3.0, posts_per_s: float = 0.95, updates_a_minute: float = 50.0) -> None:
-        self._post_burst = post_burst
-        self._posts_per_s = posts_per_s
+    def __init__(
+        self,
+        *,
+        post_burst: float = 3.0,
+        posts_per_s: float = 0.95,
+        updates_a_minute: float = 50.0,
+        update_every_s: float = 3.0,
+    ) -> None:
+        self.update_every_s = update_every_s
+        """How often events update a message at most, progress and the rest counted apart; so do cards of groups."""
         # A burst and what refills within a minute are together no more than Slack takes in any minute.
         burst = updates_a_minute * BURST_SHARE
         self._tier_3 = {
             method: _Bucket(burst, (updates_a_minute - burst) / 60) for method in ("chat.update", "files.delete")
         }
-        self._posts: dict[str, _Bucket] = {}
+        self._posts: defaultdict[str, _Bucket] = defaultdict(lambda: _Bucket(post_burst, posts_per_s))
         self._blocked_until: dict[str, int] = {}
 
     def wait_ms(self, method: str, channel: str, now: int, *, rank: int, ahead: int = 0) -> int:
@@ -63,8 +71,4 @@ class RateLimiter:
         self._blocked_until = {name: until + by_ms for name, until in self._blocked_until.items()}
 
     def _bucket(self, method: str, channel: str) -> _Bucket:
-        if method in self._tier_3:
-            return self._tier_3[method]
-        if channel not in self._posts:
-            self._posts[channel] = _Bucket(self._post_burst, self._posts_per_s)
-        return self._posts[channel]
+        return self._tier_3[method] if method in self._tier_3 else self._posts[channel]
