@@ -45,6 +45,7 @@ CHANNELS: Sequence[Mapping[str, Any]] = (
 NO_CARDS = ({**CHANNELS[0], "alerts": {"severity_at_least": 4}},)
 """Where the alerts of tests are too low for a card."""
 UNLIMITED = {"post_burst": 1000.0, "posts_per_s": 1000.0, "updates_a_minute": 60_000.0}
+AT_ONCE = {**UNLIMITED, "update_every_s": 0.2}
 
 ALERT: Mapping[str, Any] = {
     "type": "siem",
@@ -158,7 +159,7 @@ async def running_bot(
                 settings,
                 as_service,
                 clock_ms=clock_ms,
-                rate_limiter=rate_limiter or RateLimiter(**UNLIMITED, update_every_s=0.2),
+                rate_limiter=rate_limiter or RateLimiter(**AT_ONCE),
                 boot_ms=boot_ms,
             )
         )

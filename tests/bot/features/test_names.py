@@ -25,7 +25,7 @@ async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_t
         assert f"asked by {KAI}" in request["text"]
         await env["ben"].command(SOC, f"/responder audit {alert.id}")
         story = text_of(await env["ben"].reads("Audit of"))
-        assert f"{KAI} asked to run Isolate on {alert.id}" in story
+        assert f"*{KAI}* asked to run Isolate on {alert.id}" in story
         assert f"*Audit of {alert.id}: HIGH {alert.title} ({alert.id})*" in story
         assert "_1_0" not in story
         assert "kai" not in text_of(request).replace(KAI, "")

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from bot.app import Bot, running
 from bot.clearance import MASK, SHARED, may_see
+from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common.clock import now_ms
@@ -29,7 +30,7 @@ from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import write_responders
 from tests.bot.outbox.harness import ManualClock, all_sent, until, until_read
 from tests.bot.people import Person, card_of
-from tests.bot.running import ANNA, BEN, OPEN, RED, SOC, BotEnvironment, running_bot
+from tests.bot.running import ANNA, AT_ONCE, BEN, OPEN, RED, SOC, BotEnvironment, running_bot
 from tests.responder_folders import write_responder
 
 TITLE, OBSERVED, LOGGED = "Zebra beacons", "198.51.100.77", "Okapi was here"
@@ -46,21 +47,6 @@ report = {"success": True, "full": {"message": "It got " + ", ".join(titles)}, "
 (job / "output" / "output.json").write_text(json.dumps(report))
 '''
 ROUTED = (SOC, OPEN, RED)
-
-
-class QuickClock:
-    """Ten times as fast as the real one: an update that is due in 3 s is sent after 0.3 s."""
-
-    started = 0
-
-    def __call__(self) -> int:
-        return self.started + (now_ms() - self.started) * 10
-
-
-@pytest.fixture(autouse=True)
-def quick_clock_starts() -> None:
-    """With the test: minutes after the import it would be an hour ahead of core's, and approvals have expired."""
-    QuickClock.started = now_ms()
 
 
 @dataclass
@@ -191,7 +177,7 @@ async def posted_alert(folder: Path, **more: Any) -> AsyncIterator[PostedAlert]:
     policies = write_responders(folder)
     write_responder(folder / "responders", "Echo", ECHO, dataTypeList=["ip", "thehive:alert", "thehive:case"])
     engine = EngineSection(name="local", responders=(folder / "responders",))
-    parts = {"clock_ms": QuickClock(), "engine": (engine,), "responder": policies, **more}
+    parts = {"engine": (engine,), "responder": policies, **more}
     async with running_bot(folder, **parts) as scene:
         made = PostedAlert(scene, await scene.person(ANNA), await scene.person(BEN))
         await made.begin()
@@ -204,7 +190,7 @@ async def another_bot(scene: BotEnvironment, settings: BotSettings) -> AsyncIter
     await scene.bot.close()
     async with (
         CoreClient(scene.core.url, scene.service_key) as core,
-        running(settings, core, clock_ms=QuickClock()) as bot,
+        running(settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**AT_ONCE)) as bot,
     ):
         await bot.leading.wait()
         yield bot
@@ -531,20 +517,21 @@ BOT = """
 import asyncio, sys
 from pathlib import Path
 from bot.app import running
+from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.common.database import Dialect
 
-async def main(started, text):
+async def main(text):
     settings = BotSettings.model_validate_json(text)
     async with CoreClient(settings.bot.core_url, settings.bot.core_api_key) as core:
-        async with running(settings, core, clock_ms=lambda: started + (now_ms() - started) * 10) as bot:
+        async with running(settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(update_every_s=0.2)) as bot:
             await bot.leading.wait()
             print("leads", flush=True)
             await asyncio.Event().wait()
 
-asyncio.run(main(int(sys.argv[1]), sys.stdin.read()))
+asyncio.run(main(sys.stdin.read()))
 """
 
 
@@ -579,7 +566,6 @@ async def bot_process(settings: BotSettings) -> asyncio.subprocess.Process:
         sys.executable,
         "-c",
         BOT,
-        str(QuickClock.started),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
