@@ -334,7 +334,7 @@ class MessageOutbox:
 
 
 def _without_secrets(desired: DesiredMessage) -> DesiredMessage:
-    """What a shared channel shows of a message that stands there since before it was shared."""
+    """What a shared channel shows of a message that was posted before it was shared."""
     return replace(desired, message=NOT_SHOWN, file=None, buttons=None) if desired.is_secret else desired
 
 
