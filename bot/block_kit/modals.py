@@ -178,8 +178,8 @@ def labels(view: View) -> dict[str, str]:
 
 def options(view: View, block_id: str) -> Sequence[Block]:
     """The options of a menu, as it was shown; empty for one that searches."""
-    element = next((mapping(block.get("element")) for block in _blocks(view) if block.get("block_id") == block_id), {})
-    shown = element.get("options")
+    block = next((block for block in _blocks(view) if block.get("block_id") == block_id), {})
+    shown = mapping(block.get("element") or block.get("accessory")).get("options")
     return [option for option in shown if isinstance(option, Mapping)] if isinstance(shown, list) else []
 
 

@@ -10,6 +10,7 @@ from bot.block_kit.elements import actions, button_element
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import object_line
 from bot.block_kit.text import (
+    VIEW_TITLE_LIMIT,
     clip,
     clip_middle,
     code,
@@ -140,7 +141,7 @@ def _inputs(request: RunRequest, responder: OfferedResponder, view: RedactedView
     return [section(clip("\n".join(["*Inputs*", *(f"• {line}" for line in lines)]), LINES_LIMIT))] if lines else []
 
 
-def deed(request: RunRequest, responder: OfferedResponder, limit: int) -> str:
+def deed(request: RunRequest, responder: OfferedResponder, limit: int = VIEW_TITLE_LIMIT) -> str:
     """The label of the button that starts the run, or asks for it."""
     return names.deed(responder, approvals_needed(request, responder), limit)
 

@@ -61,7 +61,7 @@ def start_view(
             blocks += _asks(request, responder, view, form or inputs.Form(()), to_choose, in_force)
     elif not choices:
         blocks.append(actions(button_element("Run on several alerts", ids.SEVERAL_ALERTS)))
-    return _modal(request, blocks, _deed(request, responder) if responder is not None else "Next", responder)
+    return _modal(request, blocks, questions.deed(request, responder) if responder is not None else "Next", responder)
 
 
 def targets_view(request: RunRequest, of: str, options: Sequence[Block], most: int) -> dict[str, Any]:
@@ -107,8 +107,7 @@ def responder_view(
     if all(target.object_type == "alert" for target in request.targets):
         assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
         blocks.append(actions(assign, button_element("Close ...", ids.SEVERAL_CLOSE)))
-    if options:
-        blocks.append(_responder_menu(options))
+    blocks += [_responder_menu(options)] if options else []
     blocks += [context(not_now)] if not_now else []
     return _modal(request, blocks, "Next" if options else "", several=f"Selected ({total})")
 
@@ -128,7 +127,7 @@ def form_view(
     `running` is an open run of the responder beside which it would run, which `review` opens, `in_force` what it would
     repeat.
     """
-    blocks, submit = questions.on_what(request, responder, view), _deed(request, responder)
+    blocks, submit = questions.on_what(request, responder, view), questions.deed(request, responder)
     if running is not None:
         blocks = questions.open_run(request, running, responder, view, review)
         submit = questions.anyway(request, responder)
@@ -163,21 +162,22 @@ def form_of_several(
     shown = questions.on_each(responder, each, fields if each.ready else ())
     end = f" ({len(each.ready)})"
     submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(end))}{end}" if each.ready else ""
-    blocks = [*([_responder_menu(menu, responder)] if menu else []), *shown]
+    blocks = [*([_responder_menu(menu, responder, is_field=bool(submit))] if menu else []), *shown]
     return _modal(request, blocks, submit, responder, several=SEVERAL_TITLE)
 
 
-def _responder_menu(options: Sequence[Block], responder: OfferedResponder | None = None) -> Block:
-    """The menu of responders for several objects, which tells at once what was chosen."""
+def _responder_menu(options: Sequence[Block], of: OfferedResponder | None = None, *, is_field: bool = True) -> Block:
+    """The menu of responders for several objects, which tells at once what was chosen, such as the one `of` this form.
+
+    It is no field in a modal without submit, where Slack refuses one.
+    """
     element: dict[str, Any] = {"type": "static_select", "action_id": ids.START_RESPONDER, "options": list(options)}
-    chosen = option_value(responder) if responder is not None else ""
+    chosen = option_value(of) if of is not None else ""
     if initial := next((one for one in options if one["value"] == chosen), None):
         element["initial_option"] = initial
+    if not is_field:
+        return {**section("*Responder*"), "block_id": RESPONDER, "accessory": element}
     return {**modals.input_block(RESPONDER, "Responder", element), "dispatch_action": True}
-
-
-def _deed(request: RunRequest, responder: OfferedResponder) -> str:
-    return questions.deed(request, responder, VIEW_TITLE_LIMIT)
 
 
 def _asks(

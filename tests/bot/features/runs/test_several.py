@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.bot.features.bulks.bulk import alerts, asked, shown
+from tests.bot.features.bulks.bulk import alerts, asked, shown, start
 from tests.bot.features.environment import feature_environment
 from tests.bot.people import Person, card_of, field_of, modal, text_of
 from tests.bot.running import SOC
@@ -154,3 +154,19 @@ async def test_what_was_found_can_be_run_on_and_a_command_asks_for_the_inputs(tm
         await env["eve"].presses("Select several", found)
         await env["eve"].reads("You can't run responders")
         assert await asked(env, "anna", "tell", alert_ids)
+
+
+async def test_a_responder_that_is_refused_on_all_says_why_and_another_can_be_chosen(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path) as env:
+        alert_ids = await alerts(env, 2)
+        await start(env, "anna", "isolate", alert_ids)
+        await shown(env, "2 wait for approval")
+        await env["anna"].command(SOC, "/responder find beacon")
+        await env["anna"].presses("Select several", await env["anna"].sees(modal("Select several")))
+        await env["anna"].submits(await env["anna"].sees(modal("All 2 of them")), targets=alert_ids)
+        await choose_responder(env["anna"], "Isolate")
+        refused = await env["anna"].sees(modal("*Will be refused on 2 targets*", "already waiting for approval since"))
+        assert refused["submit"] is None
+        await env["anna"].chooses("Fail", refused, "Responder")
+        await run_all(env["anna"], "Fail (2)", "*Runs on 2 targets*")
+        await shown(env, "0 of 2 succeeded, 2 failed")
