@@ -178,8 +178,7 @@ def _how_far(row: Row, on: str = "") -> str:
     does, then = "running", "stop that, or wait for its end"
     if row["awaits_approval"]:
         does, then = "waiting for approval", "approve, deny or withdraw that first"
-    by = row["created_by"].partition("@")[0]
-    return f"already {does}{on} since {time_text(row['created_at'])}, started by {by}; {then}"
+    return f"already {does}{on} since {time_text(row['created_at'])}, started by {row['created_by']}; {then}"
 
 
 def require_idle(reads: Reads, target: Target, responder_name: str) -> None:

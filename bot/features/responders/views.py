@@ -133,7 +133,7 @@ def _can_line(responder: OfferedResponder, view: RedactedView, in_force: Sequenc
     told = [note for note in told if not in_force or LATER_COUNTS not in note]
     notes = [view.text(with_names(reason, view, is_described=True)) for reason in told]
     lines = [" · ".join(parts), *in_force]
-    return "\n    ◦ ".join([*lines, *(in_own_time(foreign(defang_indicators(note), 400)) for note in notes)])
+    return "\n    ◦ ".join([*lines, *(in_own_time(foreign(defang_indicators(said(note)), 400)) for note in notes)])
 
 
 def reasons(responder: OfferedResponder, view: RedactedView) -> str:

@@ -7,7 +7,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.names import SlackNames
 from core.client import CoreClient
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import card_of, reply_to, text_of
+from tests.bot.people import card_of, modal, reply_to, text_of
 from tests.bot.running import SOC
 
 KAI = "Kai (night shift)"
@@ -23,6 +23,12 @@ async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_t
         await kai.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
         request = await env["ben"].sees(reply_to(card, f"*{KAI}* asks · "))
         assert f"asked by {KAI}" in request["text"]
+        await env["ben"].command(SOC, f"/responder list {alert.id}")
+        listed = text_of(await env["ben"].sees(modal("already waiting for approval since <!date^")))
+        other = await env.create_alert(sourceRef="other")
+        await env["ben"].command(SOC, f"/responder run isolate {alert.id} {other.id}")
+        refused = text_of(await env["ben"].sees(modal("*Will be refused on 1 target*")))
+        assert all(f", started by {KAI}; approve, deny or withdraw that first" in text for text in (listed, refused))
         await env["ben"].command(SOC, f"/responder audit {alert.id}")
         story = text_of(await env["ben"].reads("Audit of"))
         assert f"*{KAI}* asked to run Isolate on {alert.id}" in story

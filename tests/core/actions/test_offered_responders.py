@@ -158,7 +158,11 @@ async def test_a_run_that_waits_for_approval_is_told_apart_from_one_that_runs(co
     await made(core, f"{ENGINE}/action", run)
     explained = await offered(core, "alert", alert["id"], "?explain=true")
     open_run = next(one for one in explained if one["name"] == "Everywhere_1_0")["openRun"]
-    since, by, then = "since [-0-9]{10} [:0-9]{5} UTC", "started by org-admin", "approve, deny or withdraw that first"
+    since, by, then = (
+        "since [-0-9]{10} [:0-9]{5} UTC",
+        "started by org-admin@responder-bot.local",
+        "approve, deny or withdraw that first",
+    )
     assert re.fullmatch(f"already waiting for approval {since}, {by}; {then}", open_run)
 
 
