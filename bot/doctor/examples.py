@@ -66,7 +66,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "approval": approvals.approval_request(waiting, subject, **request),
         "direct approval": approvals.approval_request(waiting, subject, policy=None, link=LINK, voter="ben", **request),
         "end of a run": replies.end_reply(done, subject, **seen),
-        "failed run": replies.end_reply(failed, subject, policy=Policy(confirm=CONFIRM), **seen),
+        "failed run": replies.end_reply(failed, subject, **seen),
         "task log": replies.task_log_card(log, [done], subject, **seen),
         "question": questions.confirm(_asked(alert), _responder(), RedactedView(subject, 2), button=seen["button"]),
     }
@@ -74,7 +74,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "time of a run": undos.extend_view(timed, RedactedView(subject, 2), Policy(undo="Release_1_0"), now_ms),
         "App Home": home.home_view(
             home.Home(
-                [home.HomeRun(waiting, subject, Policy(confirm=CONFIRM), LINK)],
+                [home.HomeRun(waiting, subject, LINK)],
                 home.HomeAlerts([home.HomeAlert(subject, now_ms, LINK)], Counter([3])),
                 home.HomeAlerts([home.HomeAlert(subject, now_ms, LINK)], Counter([3])),
                 [home.HomeRun(_action("~17", "InProgress", now_ms), subject)],

@@ -119,7 +119,7 @@ class Renderer:
         document, actions = timeline.document, timeline.document.actions
         total = max(sum(document.action_counts.values()), len(actions))  # on it and its artifacts
         subject = Subject.in_document(document, alert.id) or Subject.alert(alert)
-        render = partial(alert_card, alert, actions, total=total, policies=document.policies, subject=subject)
+        render = partial(alert_card, alert, actions, total=total, subject=subject)
         cards = [
             await self.message(thread.key, self._view(subject, thread.channel), thread.channel, render)
             for thread in timeline.threads
@@ -464,8 +464,7 @@ class Renderer:
         is_own = state in ("cancelled", "stopped") and not by_others
         if is_own or not (action.approval is not None or state == "failed" or by_others):
             return []
-        link, policy = await self._link(timeline.root_id), timeline.document.policies.get(action.responder_name)
-        render = partial(replies.told, action, subject, link=link, policy=policy)
+        render = partial(replies.told, action, subject, link=await self._link(timeline.root_id))
         return await self._to_requester(f"told:{action.id}", action.created_by, "", render, timeline)
 
     async def _to_requester(
@@ -561,8 +560,7 @@ class Renderer:
         return card_link(await self._outbox.cards(root_id), self._access.clearance, self._access.workspace_url())
 
     async def _end_replies(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        policy = timeline.document.policies.get(action.responder_name)
-        render = partial(replies.end_reply, action, subject, policy=policy)
+        render = partial(replies.end_reply, action, subject)
         file = partial(replies.report_file, action, subject)
         return await self._in_threads(f"end:{action.id}", render, subject, timeline, file)
 

@@ -574,5 +574,5 @@ def not_approved(
     action: Action, view: RedactedView, reason: str, responder: OfferedResponder | None, button: ButtonIds
 ) -> Message:
     """Says why core ended a run that somebody wanted to approve, and offers to ask again if `responder` can run."""
-    again = run_again_button(action, view, button, responder.policy) if responder and responder.can_run else None
+    again = run_again_button(action, view, button) if responder and responder.can_run else None
     return Message(reason, (section(core_says(reason, 1500)), *([actions(again)] if again else [])))

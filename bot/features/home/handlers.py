@@ -1,7 +1,7 @@
 """The App Home, published when it is opened and after what is decided in it, and the lists over all alerts."""
 
 import asyncio
-from collections import ChainMap, Counter
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,7 @@ from bot.outbox.replicas import summary
 from core.client import ListedState
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
-from core.models import Action, BulkCounts, Measure, Person, Policy, SlackUsers
+from core.models import Action, BulkCounts, Measure, Person, SlackUsers
 
 MANY = 500
 MOST_DECIDERS = 10  # that core names (core/docs/http-interface.md); beyond them it may be anybody
@@ -220,7 +220,7 @@ async def on_mark_ended_view(context: Context) -> Json:
     return modals.update(modals.message_view("Done", notices.notice(f"{heading(action, shown)} is marked as ended.")))
 
 
-# --- runs that a search found, with what is shown beside them: what they ran on, the policy, the titles, the card ----
+# --- runs that a search found, with what is shown beside them: what they ran on, the titles, the card ----
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,6 @@ class FoundRuns:
 
     links: Mapping[str, str]  # by root, to its card
     subjects: Mapping[str, Subject]  # by action
-    policies: Mapping[str, Policy]  # by responder
     titled: Mapping[str, Action]  # by id: the same with the titles of responder and inputs
     deciders: Mapping[str, Sequence[SlackUsers]]  # by action that waits: who may decide, at most MOST_DECIDERS
     bulks: Mapping[str, BulkCounts]
@@ -243,17 +242,16 @@ class FoundRuns:
         bulks = {bulk.id: bulk for page in pages for bulk in page.bulks}
         by_action = {action.id: document for document in documents for action in document.actions}
         subjects_by_action = {one.id: Subject.of_action(by_action.get(one.id), one) for one in actions}
-        policies = ChainMap(*(one.policies for one in documents))
         titled = {action.id: action for document in documents for action in document.actions}
         deciders = {id_: may_decide for document in documents for id_, may_decide in document.may_decide.items()}
         links = await subjects.card_links(context, list({one.root_id for one in subjects_by_action.values()}))
-        return FoundRuns(links, subjects_by_action, policies, titled, deciders, bulks)
+        return FoundRuns(links, subjects_by_action, titled, deciders, bulks)
 
     def run(self, action: Action) -> HomeRun:
         """The action with what is shown beside it."""
-        subject, policy = self.subjects[action.id], self.policies.get(action.responder_name)
+        subject = self.subjects[action.id]
         titled = names.titled_as(action, self.titled.get(action.id))
-        return HomeRun(titled, subject, policy, self.links[subject.root_id], self.bulks.get(action.bulk or ""))
+        return HomeRun(titled, subject, self.links[subject.root_id], self.bulks.get(action.bulk or ""))
 
     def to_decide(self, person: Person, actions: Sequence[Action]) -> list[HomeRun]:
         """Those of these that this person may approve or deny, or whose later end.

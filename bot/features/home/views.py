@@ -25,7 +25,7 @@ from bot.features.runs.views.runs import run_again_button
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
-from core.models import TLP_NAMES, Action, BulkCounts, Person, Policy
+from core.models import TLP_NAMES, Action, BulkCounts, Person
 
 MAX_SHOWN = 8  # of each part
 MAX_REQUESTS = 3  # so that the worst alert is on a phone's first screen
@@ -40,11 +40,10 @@ TEXT_LIMIT = 100
 
 @dataclass(frozen=True)
 class HomeRun:
-    """A run with what it runs on, the policy of its responder, and the address of its card."""
+    """A run with what it runs on, and the address of its card."""
 
     action: Action
     subject: Subject
-    policy: Policy | None = None
     link: str = ""
     bulk: BulkCounts | None = None
     others: Sequence["HomeRun"] = ()  # of the same bulk
@@ -206,7 +205,7 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, *, has_undo: bool
     if "manageAction" not in person.permissions:
         return section(line)
     undo = undos.buttons(run.action, view, button)[-1:] if has_undo and undo_state.is_in_force(run.action) else []
-    found = undo or filter(None, [run_again_button(run.action, view, button, run.policy)])
+    found = undo or filter(None, [run_again_button(run.action, view, button)])
     return section(line, accessory=next(iter(found), None))
 
 

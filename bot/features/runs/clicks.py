@@ -65,7 +65,7 @@ async def on_run_button(context: Context) -> None:
 
 
 async def on_run_again_button(context: Context) -> None:
-    """Run the same responder on the same object again, after confirmation if its policy wants one."""
+    """Run the same responder on the same object again, after its form or question."""
     intent = await responses.clicked_intent(context)
     previous = await context.core.action(intent.object_id)
     request = replace(RunRequest.again_of(previous), channel=context.channel)
@@ -79,11 +79,11 @@ async def on_run_again_button(context: Context) -> None:
         )
     target = run_target(view.subject)  # an observable that was merged has another id by now
     values, said = {} if responder.parameters else runs.given_inputs(previous), runs.said_again(previous, view)
+    if previous.undo is not None and responder.policy is not None and responder.policy.undo:
+        said["undo_after_minutes"] = previous.undo.after_minutes or 0
     request = replace(request, targets=(target,), responder_id=responder.id, parameters=values, **said)
     request = with_target_again(request, previous, responder)
-    # Slack sends the click of a button with a confirm dialog only after the person confirmed.
-    confirmed = intent.argument == "confirmed"
-    started = await flow.proceed(context, request, responder, targets, confirmed=confirmed)
+    started = await flow.proceed(context, request, responder, targets)
     if started and is_home(context):
         await context.services.publish_home(context)
 

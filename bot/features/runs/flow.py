@@ -46,12 +46,11 @@ async def proceed(
     *,
     on: str = "",
     is_complete: bool = False,
-    confirmed: bool = False,
 ) -> bool:
     """Start the run, or show what comes before it: why it can't run, its inputs, a question. True if it started.
 
-    `is_complete`: the inputs are those that the person wants to give. `confirmed`: they were asked already. `on` says
-    on which of several objects, also if only one of them is visible.
+    `is_complete`: the inputs are those that the person wants to give. `on` says on which of several objects, also
+    if only one of them is visible.
     """
     responses.require_permission(context, "manageAction")
     view = targets[0].view
@@ -59,7 +58,8 @@ async def proceed(
         await responses.show(context, CANNOT, await refusal(context, request, responder, view))
         return False
     policy = responder.policy or Policy()
-    needs_confirmation = bool(policy.confirm or policy.contains or policy.is_undo or policy.sends_to) and not confirmed
+    is_repeated = bool(request.again and request.parameters)  # with inputs that somebody else may have given
+    needs_confirmation = bool(policy.confirm or policy.contains or policy.is_undo or policy.sends_to or is_repeated)
     is_open = not is_complete and (bool(responder.parameters) or responder.is_timed)
     has_fields = bool(responder.parameters) or (bool(request.parameters) and not request.again)  # or typed for this run
     wants_form = to_choose(request, targets) or is_open or (needs_confirmation and has_fields)

@@ -56,7 +56,6 @@ def test_a_card_of_any_alert_fits(alert: Alert, actions: list[Action], clearance
 
 def test_a_card_with_many_runs_that_wait_for_approval_stays_far_below_12000_characters() -> None:
     """Above that Slack refuses a message with `msg_blocks_too_long`, which it documents nowhere."""
-    policies = {"CloseFalsePositive": Policy(confirm=samples.HOSTILE, approval=1)}
     inputs = json.dumps({f"{n}{samples.HOSTILE}": samples.HOSTILE for n in range(20)})
     alert = samples.alert(
         title=samples.HOSTILE,
@@ -67,7 +66,7 @@ def test_a_card_with_many_runs_that_wait_for_approval_stays_far_below_12000_char
     )
     actions = [samples.awaiting(number=40 + n, parameters=inputs) for n in range(20)]
     actions += [samples.ended(number=80 + n, message=samples.HOSTILE, parameters=inputs) for n in range(20)]
-    card = alert_card(alert, actions, clearance=3, button=button, policies=policies)
+    card = alert_card(alert, actions, clearance=3, button=button)
     fine(card)
     payload = card.payload()
     blocks = payload["blocks"]
@@ -101,7 +100,6 @@ def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fi
 def test_replies_of_any_action_fit(action: Action, alert: Alert, clearance: int) -> None:
     subject = Subject.alert(alert)
     fine(replies.end_reply(action, subject, clearance=clearance, button=button))
-    fine(replies.end_reply(action, subject, clearance=clearance, button=button, policy=Policy(confirm=alert.title)))
     fine(replies.told(action, subject, clearance=clearance, button=button))
     fine(replies.undone([(action, subject)] * 2, samples.HOSTILE, clearance=clearance, button=button))
     fine(approvals.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW))
@@ -345,10 +343,10 @@ def test_the_fullest_home_fits() -> None:
 
     def part(start: int, **more: Any) -> list[home.HomeRun]:
         actions = [samples.action(start + n, parameters=samples.FULL, **more) for n in range(60)]
-        return [home.HomeRun(action, subject, Policy(confirm=samples.HOSTILE), link) for action in actions]
+        return [home.HomeRun(action, subject, link) for action in actions]
 
-    asked = [home.HomeRun(samples.awaiting(number=n, parameters=samples.FULL, created_by="ben@x"), subject,
-                          Policy(confirm=samples.HOSTILE), link) for n in range(300, 360)]  # fmt: skip
+    asked = [home.HomeRun(samples.awaiting(number=n, parameters=samples.FULL, created_by="ben@x"), subject, link)
+             for n in range(300, 360)]  # fmt: skip
     ended = {"end_date": NOW, "report": samples.report(message=samples.HOSTILE)}
     shown = home.Home(
         asked,
@@ -370,7 +368,7 @@ def test_the_fullest_home_fits() -> None:
 @given(st.lists(samples.actions(), max_size=14, unique_by=lambda a: a.id), samples.alerts(NO_MARKS))
 def test_any_home_fits(actions: list[Action], alert: Alert) -> None:
     subject = Subject.alert(alert)
-    told = [home.HomeRun(action, subject, Policy(confirm=alert.title), "https://soc.slack.com/x") for action in actions]
+    told = [home.HomeRun(action, subject, "https://soc.slack.com/x") for action in actions]
     mine = home.HomeAlerts([home.HomeAlert(subject, NOW, "https://soc.slack.com/x")] * home.MAX_SHOWN, Counter({3: 12}))
     part = len(told) // 3
     ended = [run for run in told[:part] if run.action.end_date]

@@ -1,7 +1,7 @@
 """The card of an alert: one message that is kept current, with a line for each run."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, filterfalse
 from typing import Any
 
@@ -30,7 +30,7 @@ from bot.features.runs.views import reports, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
-from core.models import SEVERITY_NAMES, Action, Alert, Policy
+from core.models import SEVERITY_NAMES, Action, Alert
 
 MAX_RUNS = 15  # lines
 MAX_ENDED = 3  # of these
@@ -54,13 +54,11 @@ def alert_card(
     total: int = 0,
     clearance: int,
     button: ButtonIds,
-    policies: Mapping[str, Policy] | None = None,
     subject: Subject | None = None,
 ) -> Message:
     """The card as this clearance may see it; `total` counts all runs, if `actions` are only the newest.
 
-    `policies` are those of the responders, by name: who approves reads there what a run does. `subject` is the alert
-    with what its case gives it.
+    `subject` is the alert with what its case gives it.
     """
     view = RedactedView(subject or Subject.alert(alert), clearance)
     newest = runs.newest_first([action for action in actions if not view.of(action.object_id).is_secret])
@@ -70,9 +68,7 @@ def alert_card(
         if newest:
             blocks.append(context(runs.withheld_line(newest, max(total, len(newest)))))
         return Message(_push_notification(view, newest), tuple(blocks))
-    urgent, more = run_lines(
-        newest, view.of, button, alert.id, total=total, policies=policies or {}, is_folded=is_folded(alert)
-    )
+    urgent, more = run_lines(newest, view.of, button, alert.id, total=total, is_folded=is_folded(alert))
     blocks = [_title(alert, view, newest, button), *urgent]
     if is_folded(alert):
         blocks.append(context(_facts(alert, view, newest, total)))
@@ -224,7 +220,6 @@ def run_lines(
     button: ButtonIds,
     root_id: str,
     *,
-    policies: Mapping[str, Policy],
     total: int = 0,
     is_folded: bool = False,
 ) -> tuple[list[Block], list[Block]]:
@@ -246,7 +241,7 @@ def run_lines(
     characters = 0
     for number, group in enumerate(groups):
         view = targets[group[0].object_id]
-        run_blocks = _runs(group, view, button, policies, can_repeat=not is_folded)
+        run_blocks = _runs(group, view, button, can_repeat=not is_folded)
         characters += len(json.dumps(run_blocks, ensure_ascii=False))
         if number >= MAX_RUNS or characters > MAX_RUN_CHARACTERS:
             rest = [*chain(*groups[number:]), *earlier]
@@ -298,13 +293,11 @@ def _runs(
     group: Sequence[Action],
     view: RedactedView,
     button: ButtonIds,
-    policies: Mapping[str, Policy],
     *,
     can_repeat: bool,
 ) -> list[Block]:
     """An open run, or ended ones of one responder that ended alike, newest first; `view` is of the newest's object."""
     action, block_id = group[0], f"run:{group[0].id}"
-    policy = policies.get(action.responder_name)
     text = runs.run_line(action, view) if len(group) == 1 else runs.group_line(group, view)
     if len(group) == 1 and undo_state.is_in_force(action):
         text = runs.in_force_line(action, view)
@@ -319,7 +312,7 @@ def _runs(
             return [{**section(text), "block_id": block_id, "accessory": undo_buttons[0]}]
         return [{**section(text), "block_id": block_id}, actions(*undo_buttons)]
     if not runs.is_open(action):
-        again = runs.run_again_button(action, view, button, policy) if can_repeat else None
+        again = runs.run_again_button(action, view, button) if can_repeat else None
         if again is None:
             return [{**context(text), "block_id": block_id}]
         return [{**section(text), "block_id": block_id, "accessory": again}]

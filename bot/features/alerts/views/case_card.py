@@ -60,8 +60,7 @@ def case_card(
     push = clip(f"Case {runs.of_root(view.subject, view)}: {_state(case, tasks, view)}", MESSAGE_TEXT_LIMIT)
     if not view.is_open:
         return Message(push, (headline(view), context(runs.withheld_line(newest, total))))
-    policies = ChainMap(*(one.policies for one in documents))
-    urgent, more = run_lines(newest, view_of, button, case.id, total=total, policies=policies)
+    urgent, more = run_lines(newest, view_of, button, case.id, total=total)
     closed = runs.closed_by(view.subject.closed, view) if view.subject.closed is not None else ""
     lines = filter(None, [headline(view)["text"]["text"], f"case · {_state(case, tasks, view)}", closed])
     blocks: list[Block] = [section("\n".join(lines)), *urgent]

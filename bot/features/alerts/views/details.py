@@ -44,7 +44,7 @@ def alert_in_full(
     if not view.is_open:
         return notices.error(notices.withheld_from(clearance))
     newest, total = runs.newest_first(document.actions), sum(document.action_counts.values())
-    urgent, more = run_lines(newest, view.of, button, alert.id, total=total, policies=document.policies)
+    urgent, more = run_lines(newest, view.of, button, alert.id, total=total)
     blocks: list[Block] = [headline(view)]
     if not start:
         blocks += urgent

@@ -28,7 +28,7 @@ from bot.features.runs.views.runs import run_again_button
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Message
 from core.common.words import count
-from core.models import SEVERITY_NAMES, Action, Log, Policy
+from core.models import SEVERITY_NAMES, Action, Log
 
 MAX_REPORT_LINES = 24  # less than a screen, without a file
 FIRST_REPORT_LINES = 8  # of a longer one
@@ -45,12 +45,8 @@ def end_reply(
     *,
     clearance: int,
     button: ButtonIds,
-    policy: Policy | None = None,
 ) -> Message:
-    """The reply at an action's end: the result, labels, changes, the report's first lines, and how it is undone.
-
-    `policy` is that of its responder.
-    """
+    """The reply at an action's end: the result, labels, changes, the report's first lines, and how it is undone."""
     view = RedactedView(subject, clearance)
     report = read_report(action)
     blocks: list[Block] = [section(_headline(action, view))]
@@ -62,7 +58,7 @@ def end_reply(
     undo = undo_state.summary(action, view).removeprefix(" · ")
     if undo and not undo_state.is_undone(action):  # which the first line says
         blocks.append(context(undo[:1].upper() + undo[1:]))
-    again = run_again_button(action, view, button, policy)
+    again = run_again_button(action, view, button)
     if buttons := [again] if again else undos.buttons(action, view, button):
         blocks.append(actions(*buttons))
     return Message(_push_text(action, view), tuple(blocks))
@@ -163,7 +159,6 @@ def told(
     clearance: int,
     button: ButtonIds,
     link: str = "",
-    policy: Policy | None = None,
 ) -> Message:
     """The direct message to whoever asked for a run, at its end: who decided, how it went, and what they can do."""
     view = RedactedView(subject, clearance)
@@ -183,7 +178,7 @@ def told(
     head = heads.get(state, f"{approvers} approved: *{deed}*, {now}.")
     if (result := runs.result_text(action, view, 1000)) and state in ("denied", "cancelled", "failed"):
         head += f"\n>{result}".replace("\n", "\n>").replace("\n>>", "\n>")
-    again = run_again_button(action, view, button, policy)
+    again = run_again_button(action, view, button)
     buttons = [again] if again else undos.buttons(action, view, button)
     blocks = [section(head), context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")]
     now = "in force" if undo_state.is_in_force(action) else "done"

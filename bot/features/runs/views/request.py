@@ -14,7 +14,17 @@ from bot.clearance import RedactedView
 from bot.features.runs.views import inputs, runs, undo_state
 from bot.message import Block
 from core.common.errors import ResponderBotError
-from core.models import OBJECT_TYPES, Action, BulkInput, Kind, OfferedResponder, OverrideInput, RunInput, RunTarget
+from core.models import (
+    OBJECT_TYPES,
+    Action,
+    BulkInput,
+    Kind,
+    OfferedResponder,
+    OverrideInput,
+    Policy,
+    RunInput,
+    RunTarget,
+)
 from core.models.inputs import NOTE_LIMIT
 
 _TIMES = {"duration", "minutes", "hours", "days", "time", "until", "for", "undo_after", "undo_after_minutes"}
@@ -146,9 +156,9 @@ _ADAPTER = TypeAdapter(RunRequest)
 # --- the options of any run, beside its inputs ----------------------------------------------------------------------
 
 
-def time_field(key: str, responder: OfferedResponder) -> list[Block]:
-    """How long the run lasts; that of another `key` is another field."""
-    return undo_state.time_field(_undo_block(key), responder.policy) if responder.policy is not None else []
+def time_field(key: str, responder: OfferedResponder, minutes: int | None) -> list[Block]:
+    """How long the run lasts, at first as asked for before; that of another `key` is another field."""
+    return undo_state.time_field(_undo_block(key), responder.policy or Policy(), minutes)
 
 
 def why_field(request: RunRequest, responder: OfferedResponder) -> list[Block]:

@@ -153,7 +153,7 @@ def form_of_several(
     """
     key, found = inputs.key_of(responder), [one for of_one in each.in_force.values() for one in of_one]
     fields = [
-        *time_field(key, responder),
+        *time_field(key, responder, request.undo_after_minutes),
         *questions.effect(responder, request, found, is_form=True, is_several=True),
         *acts_on.field(to_choose, key, _ended(found, responder)),
         *inputs.fields(form, key),
@@ -194,7 +194,7 @@ def _asks(
         *questions.policy_words(responder.policy or Policy()),
         *sections(undo_state.already(one, view, "").rstrip() for one in ended),
         *sections(questions.in_force_lines(() if ended else in_force, responder, view)),
-        *time_field(key, responder),
+        *time_field(key, responder, request.undo_after_minutes),
         *questions.effect(responder, request, in_force, is_form=True),
         *acts_on.field(to_choose, key, ended),
         *questions.notes(responder, view, is_choosing=bool(to_choose) and len(request.targets) == 1),

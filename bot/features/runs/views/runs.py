@@ -28,7 +28,6 @@ from bot.block_kit.text import (
     readable_name,
     sections,
     slack_date,
-    strip_markup,
     time_ahead,
 )
 from bot.clearance import MASK, SHARED, Closing, RedactedView, Subject, may_see, withheld
@@ -46,7 +45,6 @@ from core.models import (
     InputTitle,
     Outcome,
     Parameter,
-    Policy,
     TargetArtifact,
 )
 from core.models.inputs import NOTE_LIMIT
@@ -70,7 +68,6 @@ WORDS: Mapping[str, str] = {
 }  # the others are called as they are
 WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
 RESULT_LIMIT = 300
-CONFIRM_LIMIT = 30  # of a dialog's button, in Slack
 TARGET_LIMIT = 600  # which has room for the longest host name
 TITLE_LIMIT = 200
 INPUT_LIMIT = 120
@@ -218,18 +215,6 @@ def end_button(
     head = foreign_plain(f"Stop {title(action)}?", 100) if view.is_open else "Stop the run?"
     dialog, value = confirmation(head, text, "Stop", "Let it run", style="danger"), button(Intent("cancel", action.id))
     return button_element("Stop", ids.CANCEL, value, of=action.id, style="danger", confirm=dialog, about=about)
-
-
-def confirm_dialog(repeated: Action, view: RedactedView, policy: str) -> dict[str, Any]:
-    """Slack's confirmation dialog for a button that repeats a run: target, time, inputs, and the policy's text."""
-    on = f"On {target_in_plain(repeated, view, 100)}. "
-    values = ", ".join(f"{name}: {text[:60]}" for name, text in inputs(repeated, view))
-    values = f"Inputs: {foreign_plain(values, 80)}. " if values else ""
-    lasts = f"{undo_state.planned((repeated, view), in_short=True)} " if repeated.undo is not None else ""
-    text = foreign_plain(on + lasts + values + strip_markup(policy), 300)
-    style: Literal["", "danger"] = "danger" if repeated.undo is not None else ""
-    name = foreign_plain(title(repeated), CONFIRM_LIMIT)
-    return confirmation(foreign_plain(f"{title(repeated)}?", 100), text, name, style=style)
 
 
 def target(view: RedactedView) -> str:
@@ -652,23 +637,14 @@ def action_list(actions: Sequence[Action], object_id: str, views: Mapping[str, R
     return Message(head, tuple(sections([f"*{head}*", *first_of(lines, MAX_LINES, total)])))
 
 
-def run_again_button(
-    action: Action, view: RedactedView, button: ButtonIds, policy: Policy | None
-) -> dict[str, Any] | None:
-    """Repeats the run with its inputs, after the question of its policy.
-
-    None where nobody would want that, and where the run is withheld.
-    """
+def run_again_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[str, Any] | None:
+    """Repeats the run with its inputs; None where nobody would want that, and where the run is withheld."""
     if state_of(action) not in WORTH_REPEATING or not view.is_open:
         return None
-    confirm = policy.confirm if policy is not None else ""
-    # A form asks for declared ones.
-    asks = not action.inputs and (confirm or given_inputs(action) or action.undo is not None)
     return button_element(
         "Ask again" if was_not_started(action) else "Run again",
         ids.RUN_AGAIN,
-        button(Intent("run_again", action.id, "confirmed" if confirm else "")),
+        button(Intent("run_again", action.id)),
         of=action.id,
-        confirm=confirm_dialog(action, view, confirm) if asks else None,
         about=f"{title(action)} on {target_in_plain(action, view, OPTION_LIMIT)}",
     )

@@ -189,16 +189,17 @@ NEVER = "0"  # the option of a run that lasts until somebody undoes it
 _STEPS = (15, 30, 60, 240, 480, 1440, 4320, 10080)  # minutes
 
 
-def time_field(block_id: str, policy: Policy) -> list[Block]:
-    """A menu of how long a run lasts, as the settings allow; none for a responder without undo."""
+def time_field(block_id: str, policy: Policy, asked: int | None = None) -> list[Block]:
+    """A menu of how long a run lasts, first as `asked` if the settings allow it; none for a responder without undo."""
     if not policy.undo:
         return []
     longest = policy.undo_after_minutes
     is_free = not longest or bool(policy.allow_permanent)
-    steps = sorted({*_STEPS, *((longest,) if longest else ())})
+    steps = sorted({*_STEPS, *((longest,) if longest else ()), *((asked,) if asked else ())})
     options = [(str(step), minutes(step)) for step in steps if is_free or step <= (longest or 0)]
     options += [(NEVER, "Until somebody undoes it")] if is_free else []
-    return [modals.choice_field(block_id, "How long", options, str(longest or NEVER))]
+    initial = str(asked) if str(asked) in dict(options) else str(longest or NEVER)
+    return [modals.choice_field(block_id, "How long", options, initial)]
 
 
 def longer_field(policy: Policy, ends: Sequence[int], now_ms: int) -> list[Block]:

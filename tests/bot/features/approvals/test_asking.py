@@ -33,6 +33,7 @@ from tests.bot.features.environment import FeatureEnvironment
 from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.people import (
     app_home,
+    button_of,
     card_of,
     direct_message,
     direct_messages,
@@ -243,14 +244,20 @@ def test_what_asks_goes_after_critical_cards_and_before_what_happens() -> None:
 async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: Path) -> None:
     async with asking(tmp_path, audited=False) as env:
         alert = await env.create_alert()
-        await isolate(env, alert)
+        await env["anna"].command(SOC, f'/responder run isolate {alert.id} note="It beacons."')
+        await env["anna"].submits(await env["anna"].sees(modal("How long")), undo_after="15 minutes")
         await env["ben"].sees(direct_message("asks · "))
         await expire(env)
         told = await env["anna"].sees(direct_message("Nobody answered"))
-        assert told["text"].startswith("Nobody answered: Isolate on ip 203[.]0[.]113[.]7 for 1 hour was not run. HIGH")
-        assert "Ask again" in text_of(told)
-        await env["anna"].confirms("Ask again", told)
-        assert await env["ben"].sees(on_phone("HIGH: Isolate on", 2))
+        was_not_run = "Nobody answered: Isolate on ip 203[.]0[.]113[.]7 for 15 minutes was not run. HIGH"
+        assert told["text"].startswith(was_not_run)
+        assert "confirm" not in button_of(told, "Ask again")  # the form alone asks
+        form = await env["anna"].confirms("Ask again", told)
+        assert form["submit"]["text"] == "Ask to isolate"
+        assert filled_in(form) == {"undo_after": "15 minutes", "note": "It beacons."}
+        assert "🟠 *HIGH*" in text_of(form)
+        assert "Starts after 1 approval" in text_of(form)
+        assert await env["ben"].sees(on_phone("HIGH: Isolate on ip 203[.]0[.]113[.]7 for 15 minutes?", 2))
 
 
 async def expire(env: FeatureEnvironment) -> None:

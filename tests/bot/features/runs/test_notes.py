@@ -46,6 +46,7 @@ async def test_run_again_leaves_out_what_the_person_may_not_see(env: FeatureEnvi
     await env["anna"].reads("or you may not see all of them. Nothing was run.")
     assert len(await env.client.actions("alert", alert.id)) == 2
     await env["ben"].presses("Run again", failed)
+    await env["ben"].presses("Fail", await env["ben"].sees(modal("• to: evil[.]example")))
     await env["ben"].sees(reply_to(card, number=3))
     assert json.loads((await env.ended_run(alert)).parameters or "") == {"to": "evil.example"}
 

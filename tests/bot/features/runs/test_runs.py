@@ -11,7 +11,7 @@ from bot.slack_emulator import EmulatorView
 from bot.slack_emulator.elements import all_blocks
 from core.models import Alert
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import button_of, card_of, ephemeral, menu_block, modal, no_modal, reply_to, text_of
+from tests.bot.people import card_of, ephemeral, menu_block, modal, no_modal, reply_to, text_of
 from tests.bot.running import SOC
 
 
@@ -94,8 +94,9 @@ async def test_run_again_keeps_the_inputs_also_past_a_question(env: FeatureEnvir
     await env.client.run({**body, "parameters": given})
     first = await env.ended_run(alert)
     failed = await env["ben"].sees(reply_to(card))
-    assert "boss@responder-bot.local" in button_of(failed, "Run again")["confirm"]["text"]["text"]
     await env["ben"].presses("Run again", failed)
+    question = await env["ben"].sees(modal("boss[@]responder-bot[.]local", "Starts at once, without approval"))
+    await env["ben"].presses("Fail", question)
     await env["ben"].sees(reply_to(card, number=2))
     second = await env.ended_run(alert)
     assert (second.id != first.id, json.loads(second.parameters or "")) == (True, given)
@@ -110,6 +111,7 @@ async def test_run_anyway_keeps_the_inputs_of_the_run_that_is_repeated(env: Feat
     failed = await env["ben"].sees(reply_to(card))
     await env.client.run(body)
     await env["ben"].presses("Run again", failed)
+    await env["ben"].presses("Stall", await env["ben"].sees(modal("boss")))
     told = await env["ben"].sees(modal("already"))
     await env["ben"].presses("Run anyway", told)
     await env["ben"].sees(lambda s: len(lines_of("Stall", s, alert.id)) == 3)

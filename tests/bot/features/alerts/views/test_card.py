@@ -8,7 +8,7 @@ from bot.block_kit.subjects import safe_link
 from bot.block_kit.text import person_name
 from bot.features.alerts.views.card import alert_card
 from bot.message import Intent
-from core.models import Action, Approval, Policy, Undo
+from core.models import Action, Approval, Undo
 from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, card, ended, intents_in, texts_of
 
 
@@ -245,16 +245,9 @@ def test_a_run_that_waits_for_approval_says_how_many_it_needs_and_when_it_expire
 
 def test_a_run_that_waits_for_approval_shows_inputs_with_approve_and_deny() -> None:
     asked = awaiting(parameters='{"minutes": 60, "reason": "lateral movement"}')
-    shown = alert_card(
-        alert(),
-        [asked],
-        clearance=2,
-        button=button,
-        policies={"CloseFalsePositive": Policy(confirm="Cuts the host off.", approval=1)},
-    )
+    shown = alert_card(alert(), [asked], clearance=2, button=button)
     line = texts_of(shown)[1]
     assert line.startswith("⏳ *Close False Positive* (minutes: 60, reason: lateral movement) needs 1 approval")
-    assert "Cuts the host off." not in line
     offered = [e["text"]["text"] for e in shown.blocks[2]["elements"]]
     assert offered == ["Approve", "Deny", "Withdraw"]
 
