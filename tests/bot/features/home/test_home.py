@@ -26,10 +26,9 @@ async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -
         assert "🔴 CRITICAL <" in shown
         await anna.presses("Show alerts", home, beside="one group")
         await anna.sees(modal("of 75 alerts, worst first"))
-        for number in range(6):
-            await env.post_alert(
-                title=f"Beacon {number}", severity=4 - number // 5, sourceRef=f"beacon {number}", tlp=2
-            )
+        for name in ("Qakbot", "Emotet", "Dridex", "IcedID", "Ursnif"):
+            await env.post_alert(title=f"{name} calls home", severity=4, sourceRef=name, tlp=2)
+        await env.post_alert(title="Lumma calls home", severity=3, sourceRef="Lumma", tlp=2)
         await env.post_alert(title="Port scan", severity=1, sourceRef="scan", tlp=2)
         await anna.open_home()
         shown = text_of(await anna.sees(app_home("(83)")))
