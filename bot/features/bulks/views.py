@@ -517,12 +517,12 @@ def _result(bulk: BulkCounts, named: Listed = (), *, is_on_phone: bool) -> str:
 
 
 def _until(bulk: BulkCounts, named: Listed) -> str:
-    """` until 14:30`, or where that differs, until when which of `named` are; mrkdwn."""
+    """` until 14:30`, the first of ends within a minute, or else until when which of `named` are; mrkdwn."""
     first, last = bulk.first_release_at or 0, bulk.release_at or 0
     timed = [(undo.at, one) for one in named if (undo := one[0].undo) and undo.status == "available" and undo.at]
     if last - first < MINUTE_MS:
         on = runs.distinct_targets([one for _, one in timed]) if bulk.endless else ""
-        return f" until {slack_date(last)}{f' ({on})' if on else ''}"
+        return f" until {slack_date(first)}{f' ({on})' if on else ''}"
     ends = dict[int, list[_Run]]()
     for at, one in sorted(timed, key=lambda of: of[0]):
         ends.setdefault(next((end for end in ends if at - end < MINUTE_MS), at), []).append(one)

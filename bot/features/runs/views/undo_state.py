@@ -205,15 +205,16 @@ def time_field(block_id: str, policy: Policy, asked: int | None = None) -> list[
 def longer_field(policy: Policy, ends: Sequence[int], now_ms: int) -> list[Block]:
     """How much longer runs last that end at these times, each from then or from now on; none if nothing is allowed.
 
-    Nothing is chosen. Each option says until when that is, of several the last.
+    Nothing is chosen. Each option says until when that is: of ends within a minute the first, of others the last.
     """
     longest, last = policy.undo_after_minutes, max([*ends, now_ms])
     is_free = not longest or bool(policy.allow_permanent)
     most = (longest or 0) + (now_ms - last) // MINUTE_MS
     steps = _STEPS if is_free else sorted({step for step in (*_STEPS, most) if 0 < step <= most})
-    differ = last - max(min([last, *ends]), now_ms) >= MINUTE_MS
-    label, until = ("How much longer, each from its own end", "last:") if differ else ("How much longer", "until")
-    options = [(str(step), f"+{minutes(step)}", f"{until} {slack_date(last + step * MINUTE_MS)}") for step in steps]
+    label, until, at = "How much longer", "until", max(min([last, *ends]), now_ms)
+    if last - at >= MINUTE_MS:
+        label, until, at = f"{label}, each from its own end", "last:", last
+    options = [(str(step), f"+{minutes(step)}", f"{until} {slack_date(at + step * MINUTE_MS)}") for step in steps]
     options += [(NEVER, "Until somebody undoes it", ONLY_UNDO)] if is_free else []
     return [modals.radio_field("longer", label, options)] if options else []
 
@@ -310,11 +311,9 @@ def undone_since(action: Action, view: RedactedView) -> str:
 
 def _also(action: Action, view: RedactedView) -> str:
     """`, also for ~20 until 17:00`: what else contains its target, and nothing that its levels may withhold later."""
-    own, lines = {(one.kind, one.data) for one in action.target or ()}, list[str]()
-    for one in in_force_already(action, view):
-        if one.state != "starting" and own >= {(target.kind, target.data) for target in one.target or ()}:
-            lines.append(f", also for {one.root_id} {until(one.until, one.since)}")
-    return "".join(lines)
+    own, found = {(one.kind, one.data) for one in action.target or ()}, in_force_already(action, view)
+    also = [one for one in found if own >= {(target.kind, target.data) for target in one.target or ()}]
+    return "".join(f", also for {one.root_id} {until(one.until, one.since)}" for one in also if one.state != "starting")
 
 
 def change_of_second(measure: Measure, lasts: int | None, now_ms: int | None) -> str:

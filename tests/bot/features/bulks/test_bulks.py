@@ -429,11 +429,13 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         assert "With a time, it ends by itself (Tell); *Undo all* ends it earlier." in text_of(question)
         await env["anna"].presses("Shun (3)", question)
         message = await shown(env, "3 in force until")
-        (*_, action) = [run for one in alert_ids for run in await env.client.actions("alert", one)]
-        last = max(
-            [run.undo.at or 0 for one in alert_ids for run in await env.client.actions("alert", one) if run.undo]
-        )
-        assert f"🔒 *Shun* on 3 targets: 3 in force until <!date^{last // 1000}^" in text_of(message)
+        ran = [run for one in alert_ids for run in await env.client.actions("alert", one)]
+        action, ends = ran[-1], sorted(run.undo.at or 0 for run in ran if run.undo)
+        until = f"🔒 *Shun* on 3 targets: 3 in force until <!date^{ends[0] // 1000}^"
+        assert until in text_of(message)
+        await env.client.extend_measure(ran[0].id, ends[-1] + 50_000)  # the others end before that
+        await env["anna"].command(SOC, "/responder mine")
+        await env["anna"].reads(until)
         await env["anna"].command(SOC, f"/responder active {action.bulk}")
         await env["anna"].sees(modal(f"*In force on {action.bulk}: 3 measures*"))
         await env["anna"].presses("Show each", message)
@@ -449,11 +451,12 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         await env["anna"].presses("Extend all", message)
         form = await env["anna"].sees(modal("on 2 targets"))
         assert "The settings allow" not in text_of(form)
+        assert f'"until <!date^{ends[0] // 1000 + 15 * 60}^' in text_of(form)
         await env["anna"].submits(form, longer="15")
         refused = await env["anna"].sees(modal("More time on 2 targets."))
         assert "Refused" not in text_of(refused)
         timed = [run.undo for one in alert_ids[:2] for run in await env.client.actions("alert", one) if run.undo]
-        assert all(undo.changed and undo.at and undo.at > last for undo in timed)
+        assert all(undo.changed and undo.at and undo.at > ends[-1] + 60_000 for undo in timed)
         message = await shown(env, "2 in force until")
         view = await env["ben"].confirms("Undo all", message)
         assert (view["title"]["text"], view["submit"]["text"]) == ("Undo Shun (2)?", "Tell (2)")
