@@ -161,15 +161,14 @@ class Subject:
         return next(iter(parts), None)
 
     @staticmethod
-    def of_action(document: Document | None, action: Action) -> "Subject":
-        """What an action of a document ran on; nothing of it is shown where that can't be read."""
-        subject = Subject.in_document(document, action.object_id) if document is not None else None
-        return subject or Subject.unknown(action)
+    def of_action(action: Action, *documents: Document) -> "Subject":
+        """What an action of one of these documents ran on; nothing of it is shown where that can't be read."""
+        unknown = Subject(kind_of(action.object_type), action.object_id, "", RED, RED, root_id=action.object_id)
+        return (Subject.in_documents(documents, action.object_id) or unknown).acted_on(action)
 
-    @staticmethod
-    def unknown(action: Action) -> "Subject":
-        """What an action ran on when that can't be read: nothing of it is shown."""
-        return Subject(kind_of(action.object_type), action.object_id, "", RED, RED, root_id=action.object_id)
+    def acted_on(self, action: Action) -> "Subject":
+        """The same for a run on it, which counts as high as all that it acts on; core checks the same."""
+        return replace(self, tlp=max([self.tlp, *(one.tlp for one in action.target or ())]))
 
 
 def artifact_title(artifact: Artifact) -> str:
@@ -231,11 +230,11 @@ class RedactedView:
         is_shown = self.is_open and may_see(self.clearance, subject.parent_tlp)
         return self.text(subject.parent_title) if is_shown else withheld(subject.parent_tlp)
 
-    def of(self, object_id: str) -> "RedactedView":
-        """What this clearance may see of this subject, or of the artifact of this alert that an action ran on."""
-        part = self.subject.part(object_id)
-        unknown = Subject("case_artifact", object_id, "", RED, RED, root_id=self.subject.root_id, parent_tlp=RED)
-        return RedactedView(part or unknown, self.clearance)
+    def of(self, action: Action) -> "RedactedView":
+        """What this clearance may see of what an action ran on: this subject, or an artifact of this alert."""
+        part, root_id = self.subject.part(action.object_id), self.subject.root_id
+        unknown = Subject("case_artifact", action.object_id, "", RED, RED, root_id=root_id, parent_tlp=RED)
+        return RedactedView((part or unknown).acted_on(action), self.clearance)
 
     def link(self) -> str:
         """The subject's link; "" if a hidden artifact is in it, also percent-encoded."""

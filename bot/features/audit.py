@@ -45,7 +45,7 @@ async def on_audit_command(context: Context) -> None:
         if (subject := Subject.in_document(document, document.id)) is not None:
             about = f"{object_id}: {runs.of_root(subject, RedactedView(subject, clearance))}"
         for action in document.actions:  # also for what people call its responders
-            view = RedactedView(Subject.of_action(document, action), clearance)
+            view = RedactedView(Subject.of_action(action, document), clearance)
             on = runs.targets_in_plain(action, view, ON_LIMIT, has_types=False) or runs.target(view)
             ran[action.id] = runs.title(action), on, undo_state.for_how_long(action)
             together += [(action, view)] if action.bulk == object_id else []

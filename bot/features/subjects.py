@@ -115,8 +115,8 @@ async def of_action(core: CoreClient, action: Action) -> tuple[Action, Subject]:
     """The action with its responder's title, and what it ran on: if that was deleted, something that shows nothing."""
     for document in (await core.documents([action.id])).documents:
         in_document = next((candidate for candidate in document.actions if candidate.id == action.id), None)
-        return titled_as(action, in_document), Subject.of_action(document, action)
-    return action, Subject.unknown(action)
+        return titled_as(action, in_document), Subject.of_action(action, document)
+    return action, Subject.of_action(action)
 
 
 async def responder(core: CoreClient, subject: Subject, name: str) -> OfferedResponder | None:

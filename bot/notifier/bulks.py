@@ -202,7 +202,7 @@ class BulkMessages:
         async for response in self._core.documents_in_pages(ids):
             for document in response.documents:
                 for action in document.actions:
-                    subject = Subject.of_action(document, action)
+                    subject = Subject.of_action(action, document)
                     earlier = found.get(action.id)  # in an alert and in its case: the higher level counts
                     if action.id in ids and (earlier is None or earlier[1].clearance < subject.clearance):
                         found[action.id] = action, subject
@@ -287,7 +287,7 @@ def _is_current(message: MessageRecord, bulk: BulkCounts, document: Document) ->
     """
     if document.alert is None or document.alert.case:
         return False
-    on_it = ((run, Subject.of_action(document, run)) for run in document.actions if run.bulk == bulk.id)
+    on_it = ((run, Subject.of_action(run, document)) for run in document.actions if run.bulk == bulk.id)
     now = _withheld((run, RedactedView(subject, message.clearance)) for run, subject in on_it)
     return now == [one for one in message.fingerprint.split() if one.startswith(f"{document.id}:")]
 

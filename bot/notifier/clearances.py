@@ -138,11 +138,11 @@ def _is_current(message: MessageRecord, timeline: Timeline, clearance: int, *, o
     What asks for a decision says too what became of its alert, and the card of a case what is in force on its alerts.
     """
     kind, action_id = message.key.split(":")[:2]
-    action = timeline.action(action_id) if kind in ("approval", "extension", "ask") else None
+    action, about = timeline.action(action_id), message.about.partition(" ")[2]
     is_asked = action is not None and (runs.awaits_approval(action) or undo_state.later_end(action) is not None)
-    if not only_masks and (kind == "case" or is_asked):
+    if not only_masks and (kind == "case" or (is_asked and kind in ("approval", "extension", "ask"))):
         return False
-    subject = Subject.in_document(timeline.document, message.about.partition(" ")[2])
+    subject = timeline.target(action) if action else Subject.in_document(timeline.document, about)
     return subject is not None and RedactedView(subject, clearance).fingerprint == message.fingerprint
 
 

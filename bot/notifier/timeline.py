@@ -93,7 +93,7 @@ class Timeline:
 
     def target(self, action: Action) -> Subject:
         """What an action ran on; of what can't be read nothing is shown."""
-        return Subject.of_action(self.document, action)
+        return Subject.of_action(action, self.document)
 
 
 def ids_in(message: MessageRecord) -> set[str]:

@@ -95,10 +95,10 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     """Every payload about this alert for this clearance."""
     actions = [action.model_copy(update={"artifacts": alert.artifacts}) for action in actions]
     subject, view = Subject.alert(alert), RedactedView(Subject.alert(alert), clearance)
-    targets = {action.id: subject.part(action.object_id) or Subject.unknown(action) for action in actions}
+    targets = {action.id: subject.part(action.object_id) or Subject.of_action(action) for action in actions}
     by_artifact = {artifact.id: [make.responder().name] for artifact in alert.artifacts}
     person = Person(login="anna@x", profile="analyst", permissions=["manageAction"], clearance=clearance)
-    views = {a.object_id: RedactedView(targets[a.id], clearance) for a in actions}
+    views = {a.id: RedactedView(targets[a.id], clearance) for a in actions}
     told = [home.HomeRun(action, targets[action.id]) for action in actions]
     mine = home.HomeAlerts([home.HomeAlert(subject, NOW)], Counter([3]))
     offered = [make.responder(), refusing(alert)]
@@ -401,7 +401,7 @@ def test_titles_are_escaped_wherever_they_are_shown() -> None:
 
 
 def test_an_object_that_cannot_be_read_counts_as_red() -> None:
-    assert Subject.unknown(make.action(object_type="Log")).tlp == 3
+    assert Subject.of_action(make.action(object_type="Log")).tlp == 3
     assert withheld(3) == "details withheld (TLP:RED)"
 
 

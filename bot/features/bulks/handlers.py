@@ -292,7 +292,7 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
         for key in [key for key in by_id if key in known]:
             target, action = by_id[key], actions.get(key)
             subject = Subject.in_document(document, action.object_id if action else target.object_id)
-            view = RedactedView(subject, clearance) if subject is not None else None
+            view = RedactedView(subject.acted_on(action) if action else subject, clearance) if subject else None
             if view is not None and view.is_open:
                 shown[key] = ShownTarget(target, view, action)
     found = [shown[key] for key in by_id if key in shown]

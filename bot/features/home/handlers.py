@@ -240,8 +240,8 @@ class FoundRuns:
         pages = [page async for page in context.core.documents_in_pages(ids)]
         documents = [document for page in pages for document in page.documents]
         bulks = {bulk.id: bulk for page in pages for bulk in page.bulks}
-        by_action = {action.id: document for document in documents for action in document.actions}
-        subjects_by_action = {one.id: Subject.of_action(by_action.get(one.id), one) for one in actions}
+        by_action = {action.id: [document] for document in documents for action in document.actions}
+        subjects_by_action = {one.id: Subject.of_action(one, *by_action.get(one.id, ())) for one in actions}
         titled = {action.id: action for document in documents for action in document.actions}
         deciders = {id_: may_decide for document in documents for id_, may_decide in document.may_decide.items()}
         links = await subjects.card_links(context, list({one.root_id for one in subjects_by_action.values()}))

@@ -26,12 +26,8 @@ async def show(context: Context, object_id: str) -> None:
     actions = [action for action in found.values() if is_root or action.object_id == subject.id]
     counts = ChainMap(*(one.action_counts for one in documents))
     total = sum(counts.values()) if is_root else counts.get(subject.id, 0)
-    views = {
-        action.object_id: RedactedView(
-            Subject.in_documents(documents, action.object_id) or Subject.unknown(action), own_clearance(context)
-        )
-        for action in actions
-    }
+    clearance = own_clearance(context)
+    views = {action.id: RedactedView(Subject.of_action(action, *documents), clearance) for action in actions}
     shown = action_list(actions, subject.id, views, total=max(total, len(actions)))
     await responses.show(context, f"What ran on {subject.id}", shown)
 

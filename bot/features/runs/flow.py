@@ -181,7 +181,7 @@ async def _of_action(context: Context, action: Action) -> tuple[Action, Subject]
     try:
         return await subjects.of_action(context.core, action)
     except ResponderBotError:
-        return action, Subject.unknown(action)
+        return action, Subject.of_action(action)
 
 
 def open_action(error: ResponderBotError) -> Action | None:

@@ -89,7 +89,7 @@ def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fi
     fine(card)
     fine(
         runs.action_list(
-            actions, alert.id, {a.object_id: RedactedView(Subject.alert(alert), 3) for a in actions}, total=len(actions)
+            actions, alert.id, {a.id: RedactedView(Subject.alert(alert), 3) for a in actions}, total=len(actions)
         )
     )
     fine(details.alert_in_full(alert, samples.document(alert, *actions), clearance=3, button=button))

@@ -36,6 +36,7 @@ ALERT = {
     "tags": ["c2"],
     "artifacts": [{"dataType": "ip", "data": "203.0.113.7"}],
 }
+CLEAR: Mapping[str, Any] = {"tlp": 0, "artifacts": [{"dataType": "ip", "data": "203.0.113.7", "tlp": 0}]}
 SCRIPT = '''"""Waits for the pipe `go` if it is configured, then writes the configured output."""
 import sys
 job = sys.argv[1]

@@ -1,12 +1,15 @@
 """What a person may not see they can't act on, and are told so calmly wherever they try."""
 
+from pathlib import Path
+
 import pytest
 
 from bot.block_kit import ids
 from core.models import RunInput
-from tests.bot.features.environment import FeatureEnvironment
-from tests.bot.people import card_of, modal, text_of
-from tests.bot.running import SOC
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.outbox.harness import all_sent
+from tests.bot.people import card_of, modal, replies, reply_to, text_of
+from tests.bot.running import OPEN, SOC
 
 ABOVE = "You may see up to TLP:AMBER. Ben or lea can open this."
 
@@ -69,3 +72,26 @@ async def test_no_command_tells_of_a_run_or_decides_on_it_once_its_root_is_above
     waiting = await env.client.action(action.id)
     assert waiting.approval is not None
     assert (waiting.status, waiting.approval.votes) == ("Waiting", [])
+
+
+@pytest.mark.parametrize("shared", [[], [OPEN]])
+async def test_a_run_on_a_withheld_host_is_not_taken_for_one_on_the_host_that_its_card_shows(
+    tmp_path: Path, shared: list[str]
+) -> None:
+    hosts = [{"dataType": "hostname", "data": data, "tlp": tlp} for data, tlp in (("LT-0701", 0), ("SECRET-DC-01", 2))]
+    isolate = {"target": "hostname", "undo": "Tell_1_0", "undo_after_minutes": 60}
+    async with feature_environment(tmp_path, {"Isolate": isolate}, shared=shared) as env:
+        alert, card = await env.alert_and_card("ben", tlp=0, artifacts=hosts)
+        await env["anna"].command(OPEN, f'/responder run isolate {alert.id} target=SECRET-DC-01 note="our DC"')
+        await env["anna"].submits(await env["anna"].sees(modal("SECRET-DC-01", "our DC")))
+        request = await env["ben"].sees(reply_to(card, "asks · "))
+        await env["ben"].confirms("Approve", request)
+        await env["ben"].sees(reply_to(card, "*Isolate* done on hostname SECRET-DC-01", "Note: our DC"))
+        await env["ben"].sees(card_of(alert, "*Isolate* on hostname SECRET-DC-01 is in force until"))
+        await all_sent(env.bot)
+        seen = await env["uma"].sees(card_of(alert, channel=OPEN))
+        shown = [seen, *replies(env["uma"].live_view, seen, OPEN)]
+        for words in ("Isolate", "our DC", "SECRET", "in force", "LT-0701"):
+            assert words not in "".join(map(text_of, shown))
+        told = [["withheld (TLP:AMBER)" in text_of(one), "A run on" in text_of(one)] for one in shown]
+        assert told == ([[False, False]] if shared else [[True, False], [True, True], [True, True]])

@@ -11,7 +11,7 @@ from core.common.clock import now_ms
 from tests import stores
 from tests.bot.features.approvals.asking import ISOLATE, isolate
 from tests.bot.features.bulks.bulk import reviewed, shown, start
-from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.features.environment import CLEAR, FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import all_sent
 from tests.bot.people import card_of, direct_message, message_in, modal, reply_to, text_of, updated
 from tests.bot.running import OPEN, SOC
@@ -225,7 +225,7 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         await isolated(env)
         (measure,) = await env.client.measures()
         already = f"🔒 `203[.]0[.]113[.]7` is contained already until <!date^{(measure.until or 0) // 1000}^{{time}}|"
-        second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again", tlp=0)
+        second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again", **CLEAR)
         ((entry, *_), *_) = [group["options"] for group in await env["lea"].searches(card, "Isolate")]
         assert entry["description"]["text"].startswith("203[.]0[.]113[.]7 · 🔒 contained already")
         other = await env.create_alert(sourceRef="third", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
@@ -293,7 +293,7 @@ async def test_who_asks_reads_who_asked_to_contain_the_same_before(tmp_path: Pat
 async def test_who_decides_reads_who_also_asked_to_contain_the_same_until_that_waits_no_longer(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Isolate": ISOLATE}) as env:
         first, of_first = await env.alert_and_card("lea", title="Beacon")
-        written = [{"dataType": "ip", "data": "::ffff:203.0.113.7"}]
+        written = [{"dataType": "ip", "data": "::ffff:203.0.113.7", "tlp": 0}]
         second, of_second = await env.alert_and_card("lea", sourceRef="2", title="Again", tlp=0, artifacts=written)
         await isolate(env, first, by="anna")
         alone = await env["lea"].sees(reply_to(of_first, "asks · "))
@@ -316,7 +316,7 @@ async def test_who_decides_reads_who_also_asked_to_contain_the_same_until_that_w
 async def test_what_waits_says_once_its_host_is_released_or_not_asked_for_by_others_any_more(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         _, first = await isolated(env)
-        second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again", tlp=0)
+        second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again", **CLEAR)
         third = await env.create_alert(sourceRef="third")
         other = await isolate(env, third, by="anna")
         await isolate(env, second, by="lea")

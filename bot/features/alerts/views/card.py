@@ -61,7 +61,7 @@ def alert_card(
     `subject` is the alert with what its case gives it.
     """
     view = RedactedView(subject or Subject.alert(alert), clearance)
-    newest = runs.newest_first([action for action in actions if not view.of(action.object_id).is_secret])
+    newest = runs.newest_first([action for action in actions if not view.of(action).is_secret])
     total -= len(actions) - len(newest)
     if not view.is_open:
         blocks = [headline(view, "press Details"), _controls(alert, view, button)]
@@ -168,7 +168,7 @@ def _by(login: str, at: int, view: RedactedView, newest: Sequence[Action]) -> st
     # Core applies a run's operations in the transaction that ends it: with its end date, by its requester.
     ended = (a for a in newest if a.end_date == at and a.created_by == login)
     run = next((a for a in ended if reports.applied_operations(a) & CHANGES_ALERT), None)
-    return f"{person} ({runs.name(run)})" if run is not None and view.of(run.object_id).is_open else person
+    return f"{person} ({runs.name(run)})" if run is not None and view.of(run).is_open else person
 
 
 def _controls(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
@@ -216,7 +216,7 @@ def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:
 
 def run_lines(
     newest: Sequence[Action],
-    view_of: Callable[[str], RedactedView],
+    view_of: Callable[[Action], RedactedView],
     button: ButtonIds,
     root_id: str,
     *,
@@ -225,10 +225,10 @@ def run_lines(
 ) -> tuple[list[Block], list[Block]]:
     """First what waits for a decision or is in force; then other open runs, ended ones, and how many are withheld.
 
-    `view_of` gives what may be seen of what a run is on, by its id; `root_id` is the alert or case.
+    `view_of` gives what may be seen of what a run is on; `root_id` is the alert or case.
     """
-    targets = {object_id: view_of(object_id) for object_id in {action.object_id for action in newest}}
-    shown = [action for action in newest if targets[action.object_id].is_open]
+    targets = {action.id: view_of(action) for action in newest}
+    shown = [action for action in newest if targets[action.id].is_open]
     lines = [*([action] for action in filter(runs.is_open, shown)), *_ended(list(filterfalse(runs.is_open, shown)))]
     waiting, in_force, running, over = ([line for line in lines if _place(line[0]) == place] for place in range(4))
     if is_folded:  # the line of facts counts the others
@@ -240,7 +240,7 @@ def run_lines(
     blocks: tuple[list[Block], list[Block]] = ([], [])
     characters = 0
     for number, group in enumerate(groups):
-        view = targets[group[0].object_id]
+        view = targets[group[0].id]
         run_blocks = _runs(group, view, button, can_repeat=not is_folded)
         characters += len(json.dumps(run_blocks, ensure_ascii=False))
         if number >= MAX_RUNS or characters > MAX_RUN_CHARACTERS:
@@ -254,7 +254,7 @@ def run_lines(
             blocks[1].append(context(f"{count(further, 'earlier run')}: `/responder actions {root_id}` shows all."))
     hidden = [action for action in newest if action not in shown]
     if hidden:
-        above = max(targets[action.object_id].subject.tlp for action in hidden)
+        above = max(targets[action.id].subject.tlp for action in hidden)
         blocks[1].append(context(f"{runs.withheld_line(hidden, len(hidden))}, {withheld(above)}"))
     return blocks
 
@@ -340,5 +340,5 @@ def _push_notification(view: RedactedView, newest: Sequence[Action]) -> str:
     text = f"{word} {subject.id}: {foreign(view.title(), TITLE_LIMIT)}"
     if newest:
         shown = next((action for action in newest if runs.awaits_approval(action)), newest[0])
-        text += f" · {runs.plain_line(shown, view.of(shown.object_id))}"
+        text += f" · {runs.plain_line(shown, view.of(shown))}"
     return clip(text, MESSAGE_TEXT_LIMIT)

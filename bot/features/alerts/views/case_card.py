@@ -2,7 +2,6 @@
 
 from collections import ChainMap
 from collections.abc import Sequence
-from dataclasses import replace
 
 from bot.block_kit import ids
 from bot.block_kit.elements import button_element, overflow
@@ -47,14 +46,13 @@ def case_card(
     """
     documents = (document, *alerts)
 
-    def view_of(object_id: str) -> RedactedView:
-        own = RedactedView(Subject.case(case), clearance)
-        subject = Subject.in_documents(documents, object_id)
-        return replace(own, subject=subject) if subject is not None else own.of(object_id)
+    def view_of(action: Action) -> RedactedView:
+        return RedactedView(Subject.of_action(action, *documents), clearance)
 
-    view, counts = view_of(case.id), ChainMap(*(one.action_counts for one in documents))
+    view = RedactedView(Subject.in_documents(documents, case.id) or Subject.case(case), clearance)
+    counts = ChainMap(*(one.action_counts for one in documents))
     found = {action.id: action for one in documents for action in one.actions if not is_posted or _is_now(action, one)}
-    newest = runs.newest_first([one for one in found.values() if not view_of(one.object_id).is_secret])
+    newest = runs.newest_first([one for one in found.values() if not view_of(one).is_secret])
     beside = sum(one.object_id != case.id for one in newest)
     total = max(counts.get(case.id, 0) + beside if is_posted else sum(counts.values()), len(newest))
     push = clip(f"Case {runs.of_root(view.subject, view)}: {_state(case, tasks, view)}", MESSAGE_TEXT_LIMIT)

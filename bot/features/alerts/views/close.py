@@ -60,7 +60,7 @@ def left_open(document: Document, clearance: int) -> list[str]:
     """What is in force on an alert and what waits for approval, one line each, as far as it may be shown."""
     lines = list[str]()
     for action in document.actions:
-        view = RedactedView(Subject.of_action(document, action), clearance)
+        view = RedactedView(Subject.of_action(action, document), clearance)
         own = [
             f"🔒 *{approvals.run_on(part, view)}* is {undo_state.in_force(part, view)}"
             for part, _ in undo_state.in_force_by_target(action)

@@ -628,11 +628,11 @@ def summary(actions: Sequence[Action], total: int, noun: str = "run", on: str = 
 
 
 def action_list(actions: Sequence[Action], object_id: str, views: Mapping[str, RedactedView], *, total: int) -> Message:
-    """What ran on an object, newest first: the open and the newest of `total` actions, `views` by what each ran on."""
+    """What ran on an object, newest first: the open and the newest of `total` actions, `views` by run."""
     newest = newest_first(actions)
     if not newest:
         return notice(f"Nothing ran on {object_id} yet.")
-    lines = [f"{run_line(a, views[a.object_id]).rstrip('.')} · {a.id}" for a in newest]
+    lines = [f"{run_line(a, views[a.id]).rstrip('.')} · {a.id}" for a in newest]
     head = summary(newest, total, on=f" on {object_id}")
     return Message(head, tuple(sections([f"*{head}*", *first_of(lines, MAX_LINES, total)])))
 

@@ -29,7 +29,7 @@ from tests import stores
 from tests.bot import samples
 from tests.bot.features.approvals.asking import ISOLATE, asking, isolate
 from tests.bot.features.bulks.bulk import shown as bulk_shown
-from tests.bot.features.environment import FeatureEnvironment
+from tests.bot.features.environment import CLEAR, FeatureEnvironment
 from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.people import (
     app_home,
@@ -518,7 +518,7 @@ async def test_who_can_t_decide_any_more_reads_it_in_the_message(tmp_path: Path)
 async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_half_of_the_time(tmp_path: Path) -> None:
     clock = ManualClock()
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, clock_ms=clock) as env:
-        alerts = [await env.create_alert(sourceRef=str(n), tlp=0, severity=s) for n, s in enumerate((2, 4, 3))]
+        alerts = [await env.create_alert(sourceRef=str(n), severity=s, **CLEAR) for n, s in enumerate((2, 4, 3))]
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as bot:
             bulk = await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
@@ -1233,7 +1233,9 @@ async def test_who_may_not_see_a_target_of_a_bulk_reads_nothing_of_it_in_the_req
 async def test_a_shared_channel_does_not_read_how_severe_a_hidden_alert_of_a_bulk_is(tmp_path: Path) -> None:
     shared = {**CHANNELS[0], "id": "C0SHARED", "clearance": "clear"}
     async with asking(tmp_path, channels=[CHANNELS[0], shared], shared=("C0SHARED",)) as env:
-        alerts = [await env.create_alert(sourceRef=str(tlp), severity=2 + tlp, tlp=tlp) for tlp in (0, 2)]
+        alerts = [
+            await env.create_alert(sourceRef=str(tlp), severity=2 + tlp, **{**CLEAR, "tlp": tlp}) for tlp in (0, 2)
+        ]
         await env["ben"].sees(card_of(alerts[0], channel="C0SHARED"))
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as bot:

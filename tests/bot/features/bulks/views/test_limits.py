@@ -161,7 +161,8 @@ def test_the_longest_input_and_both_ends_of_a_long_object_are_read_by_who_approv
     action = samples.awaiting(parameters=json.dumps({"text": "& 1.1.1.1 " * 1630 + "the end"}))
     long = "https://portal.example/" + "a" * 300 + ".the-end"
     url = samples.alert(id="~1", artifacts=[samples.artifact(data_type="url", data=long, tlp=0)])
-    view = RedactedView(Subject.alert(url), 2).of(url.artifacts[0].id)
+    on_url = samples.action(object_id=url.artifacts[0].id, object_type="Artifact")
+    view = RedactedView(Subject.alert(url), 2).of(on_url)
     review = bulks.review_view(bulk(), [(action, view)], 0, "", None, NOW, button=button)
     fine_view(review)
     assert "the end" in json.dumps(review)

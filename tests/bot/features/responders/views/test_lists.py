@@ -72,8 +72,8 @@ def test_details_offer_what_can_be_done_with_an_alert_as_it_is() -> None:
 
 
 def test_what_ran_counts_the_open_ones() -> None:
-    views = {"~12": RedactedView(Subject.alert(alert()), 2)}
-    ran = action_list([awaiting(), ended(number=41)], "~12", views, total=2)
+    actions, view = [awaiting(), ended(number=41)], RedactedView(Subject.alert(alert()), 2)
+    ran = action_list(actions, "~12", {action.id: view for action in actions}, total=2)
     assert ran.text == "2 runs on ~12, 1 of them open"
 
 
