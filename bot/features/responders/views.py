@@ -94,7 +94,7 @@ def responder_list(
     idle = [r for r in can if _kind(r) == 2 and not in_force.get(r.name)]
     now = [_can_line(r, view, in_force.get(r.name, ())) for r in can if r not in idle]
     blocks += listed(f"*Can run ({len(now)})*", now)
-    if not can:
+    if not offered:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
     blocks += listed(f"*On its observables ({len(on_artifacts)})*", on_artifacts)
     why_not = [f"• *{names.shown(r)}*: {shown_reasons(r, view, 300)}" for r in cannot]

@@ -27,6 +27,18 @@ async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnviro
     assert "TLP" in shown.partition("*Secret*")[2]
 
 
+async def test_list_of_one_name_says_only_of_that_what_cannot_run(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert()
+    await env["anna"].command(SOC, f"/responder list {alert.id} isoalte")
+    lists_all = f"`/responder list {alert.id}` lists all."
+    none_called = f"No responder that runs on {alert.id} is called isoalte."
+    await env["anna"].reads(f"{none_called} Did you mean Isolate? {lists_all}")
+    await env["anna"].command(SOC, f"/responder list {alert.id} <zzz>")
+    await env["anna"].reads(f"No responder that runs on {alert.id} is called &lt;zzz&gt;. {lists_all}")
+    await env["anna"].command(SOC, f"/responder list {alert.id} secret")
+    assert "Nothing can run" not in text_of(await env["anna"].sees(modal("*Can't run (1)*", "• *Secret*: ")))
+
+
 async def test_list_is_in_the_order_of_the_menu_what_contains_first_and_on_which_target(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Isolate": {"undo": "Tell_1_0", "target": "ip"}}) as env:
         alert, card = await env.alert_and_card("anna")
