@@ -129,11 +129,11 @@ def _can_line(responder: OfferedResponder, view: RedactedView, in_force: Sequenc
     about = _about_option(responder, None if view.subject.kind == "case_artifact" else view, is_whole=True)
     parts = [f"• *{names.shown(responder)}*{f': {foreign(about, LINE_LIMIT)}' if about else ''}"]
     parts += [f"asks for {count(len(responder.parameters), 'input')}"] if responder.parameters else []
-    told = [*filter(None, [responder.open_run]), *(responder.reasons or ())]
+    told = [*filter(None, [said(responder.open_run or "")]), *(responder.reasons or ())]
     told = [note for note in told if not in_force or LATER_COUNTS not in note]
     notes = [view.text(with_names(reason, view, is_described=True)) for reason in told]
     lines = [" · ".join(parts), *in_force]
-    return "\n    ◦ ".join([*lines, *(in_own_time(foreign(defang_indicators(said(note)), 400)) for note in notes)])
+    return "\n    ◦ ".join([*lines, *(in_own_time(foreign(defang_indicators(note), 400)) for note in notes)])
 
 
 def reasons(responder: OfferedResponder, view: RedactedView) -> str:
