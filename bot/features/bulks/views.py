@@ -377,7 +377,7 @@ def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | Non
         said = section(clip("\n".join(decided), questions.LINES_LIMIT))
         text = f"{' '.join(decided)} That was to {keep}{_up_to(bulk, seen)}, asked by {person_name(extension.asked_by)}"
     asks, *rows = _later_rows(ends, seen)
-    blocks = [*sections([asks, *first_of(rows, MOST_NAMED, len(ends))]), said]
+    blocks = [*sections([f"{asks}{_note((), ends)}", *first_of(rows, MOST_NAMED, len(ends))]), said]
     able = [run for run, view, end in ends if person and approvals.may_decide(run, person, view.subject, end)]
     if able and extension.outcome is None:
         blocks.append(actions(*approvals.bulk_buttons(bulk.id, extension, button, "Deny all")))
@@ -401,14 +401,12 @@ def _denied_by(asked: Sequence[tuple[Action, RedactedView, Sequence[Action | Ext
 
 
 def _later_rows(ends: Sequence[_End], seen: Sequence[_End]) -> list[str]:
-    """Who asks to keep what, until when, and why; each target that was `seen`, with its end now and then; mrkdwn."""
+    """Who asks to keep what, and until when; each target that was `seen`, with its end now and then; mrkdwn."""
     action, _, extension = ends[0]
     is_asked = extension.outcome is None
     closed = approvals.closed_among([one[:2] for one in ends]) if is_asked else ""
-    why = _said_of_all([runs.quoted(end.note or "", NOTE_LIMIT, view) for _, view, end in ends])
     before = _said_of_all([runs.denied_before(end, view) if is_asked else "" for _, view, end in ends])
-    asks = approvals.asks_to_keep(action, extension, len(ends))
-    rows = [f"{closed}{before}{asks}{f' · {why}' if why else ''}"]
+    rows = [f"{closed}{before}{approvals.asks_to_keep(action, extension, len(ends))}"]
     for run, view, end in seen:
         denied = "" if before or not is_asked else runs.denied_before(end, view)
         then = f"; then *{undo_state.until(end.at, end.asked_at)}*" if is_asked else ""
@@ -583,7 +581,7 @@ def review_view(
     deed: str = "Deny",
     has_changed: bool = False,
 ) -> dict[str, Any]:
-    """Asks to approve what waits of it, with each object, the inputs, how long it lasts and what it does.
+    """Asks to approve what waits of it: each object first, then how long it lasts, what it does and the inputs.
 
     They decide on those that they tick. With a `request` to let it last longer, as that asks.
     `hidden` others they may not see, and don't decide on; `why_not`: why they decide on none, where the `deed` of who
@@ -592,29 +590,37 @@ def review_view(
     """
     waits, ends = [action for action, _ in waiting], by_request(waiting).get(request, [])
     total, ids_ = len(waits), [end.id for *_, end in ends] or [action.id for action in waits]
-    asks, *rows = _asks("", bulk, waiting, ends, now_ms) if waits else [f"*{_name(bulk)}*"]
-    of_all = _of_all([view for _, view in waiting]) if waits and not ends else None
-    lines = approvals.input_lines(waits[0], of_all, INPUT_LIMIT) if of_all else []
-    more = [*approvals.effect(responder), *map(section, notices.parts("\n".join(lines)) if lines else ())]
-    needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))
-    able = approvals.named_approvers(responder.policy if responder is not None else None)
-    if hidden:
-        more.append(context(f"{count(hidden, 'more target')} that you may not see: somebody else decides."))
-    decide = list[Block]()
     label = names.in_view(undo_state.keep(ends[0][2]) if ends else bulk.title)
+    title = names.in_view(label, "?" if ends or total < 2 else f" ({total})?")
+    asks, *rows = _asks("", bulk, waiting, ends, now_ms) if waits else [f"*{_name(bulk)}*"]
+    asks = asks if ends or bulk.title in title else f"*{_name(bulk)}?*\n{asks}"
+    needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))
+    shown = list[Block]([section(asks)])
     if not why_not and total > 1:
         options, rows = _options(ids_, waiting, rows)
-        decide = modals.ticked_fields(TICKED, f"{label} only on the ticked; the rest goes on waiting", options)
-    shown = [section(asks), *more, *sections(rows), *decide]
-    if waits and (not why_not or deed == "Withdraw"):
-        deny = f"Withdraw all {total}" if why_not else f"Deny{' the ticked' if decide else ''}"
-        value = button(Intent("bulk_deny", bulk.id, request))
-        decide = [actions(button_element(deny, ids.BULK_DENY, value)), *decide]
-    blocks = [section(asks), context(*filter(None, [needs, able])), *more, *sections(rows), *decide]
+        shown += modals.ticked_fields(TICKED, f"{label} only on the ticked; the rest goes on waiting", options)
+    then, lines = undo_state.ONLY_UNDO if ends and ends[0][2].at is None else "", list[str]()
+    if waits and not ends:
+        then = undo_state.planned(*waiting, is_bulk=True)
+        lines = approvals.input_lines(waits[0], _of_all([view for _, view in waiting]), INPUT_LIMIT)
+    given = "\n".join(filter(None, [*lines, _note(waiting, ends).replace(" · ", "Note: ", 1)]))
+    shown += [*sections(rows), *map(section, filter(None, [then])), *approvals.effect(responder)]
+    shown += map(section, notices.parts(given) if given else ())
+    others = f"{count(hidden, 'more target')} that you may not see: somebody else decides." if hidden else ""
+    able = approvals.named_approvers(responder.policy if responder is not None else None)
+    shown += map(context, filter(None, [others, able]))
+    deny = f"Withdraw all {total}" if why_not else "Deny the ticked" if total > 1 else "Deny"
+    decide = button_element(deny, ids.BULK_DENY, button(Intent("bulk_deny", bulk.id, request)))
+    more = [actions(decide)] if waits and (not why_not or deed == "Withdraw") else []
     about = {"id": bulk.id, "runs": ids_, "request": request, "shown": approvals.digest(shown)}
     return modals.modal(
-        names.in_view(label, "?"),
-        [*notices.changed(has_changed), *blocks],
+        title,
+        [
+            *notices.changed(has_changed),
+            section(f"{asks}\n{why_not}" if why_not else f"{asks} · {needs}"),
+            *shown[1:],
+            *more,
+        ],
         callback_id=ids.BULK_APPROVE_VIEW,
         submit="" if why_not else label,
         metadata=json.dumps(about),
@@ -644,29 +650,29 @@ def _of_all(views: Sequence[RedactedView]) -> RedactedView:
     return replace(highest, subject=replace(highest.subject, others=tuple(others.values())))
 
 
-def _note(waiting: Listed) -> str:
+def _note(waiting: Listed, ends: Sequence[_End] = ()) -> str:
+    """` · "ransomware"`: why these runs are asked for, or the `ends` of theirs, where it is the same of all; mrkdwn."""
+    if ends:
+        why = _said_of_all([runs.quoted(end.note or "", NOTE_LIMIT, view) for _, view, end in ends])
+        return f" · {why}" if why else ""
     return approvals.note(waiting[0][0], _of_all([view for _, view in waiting])) if waiting else ""
 
 
 def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End], now_ms: int | None = None) -> list[str]:
-    """The question, who asks and what follows; each target, whether that is closed, and what is in force there already.
+    """Who asks for what; each target, whether that is closed, and what is in force there already.
 
-    The question of a Review has no number, which would not follow the ticks below it. With `ends` what is in force,
-    until when, and until when it is to be.
+    With `ends` what is in force, until when, and until when it is to be.
     """
     if ends:
-        then = undo_state.ONLY_UNDO if ends[0][2].at is None else ""
         stays = f"it {undo_state.ends(ends[0][0])}" if len(ends) == 1 else "each ends as it does now"
         asks, *rows = _later_rows(ends, ends)
-        return ["\n".join(filter(None, [asks, f"If you {verb.lower()}it, {stays}." if verb else then])), *rows]
+        return [f"{asks}{_note((), ends)}\nIf you {verb.lower()}it, {stays}." if verb else asks, *rows]
     on, lasts = f" on {count(len(waiting), 'target')}", undo_state.for_how_long(waiting[0][0]) if waiting else ""
-    what, asked = (f"{verb}{_name(bulk)}{on}", "") if verb else (f"{_name(bulk)}{lasts}", f" for it{on}")
-    asks = f"{approvals.closed_among(waiting)}*{what}?*\n*{person_name(bulk.created_by)}* asks{asked}{_note(waiting)}"
-    different = {runs.acts_on(run) for run, _ in waiting}
-    alike = f"\n⚠️ Only {count(len(different), 'different target')} among them."
-    then = "" if verb else f"\n{undo_state.planned(*waiting, is_bulk=True)}"
-    asks = f"{asks}{alike if len(different) < len(waiting) else ''}{then}"
-    return [asks, *(_row(*one, REVIEW_TARGETS, now_ms) for one in waiting)]
+    different = len({runs.acts_on(run) for run, _ in waiting})
+    alike = f"⚠️ Only {count(different, 'different target')} among them.\n" if different < len(waiting) else ""
+    by = f"*{person_name(bulk.created_by)}* asks"
+    asks = f"*{verb}{_name(bulk)}{on}?*\n{by}{_note(waiting)}" if verb else f"{by} for it{on}{lasts}"
+    return [f"{approvals.closed_among(waiting)}{alike}{asks}", *(_row(*one, REVIEW_TARGETS, now_ms) for one in waiting)]
 
 
 def _options(ids_: Sequence[str], waiting: Listed, rows: Sequence[str]) -> tuple[list[tuple[str, str, str]], list[str]]:
@@ -675,8 +681,12 @@ def _options(ids_: Sequence[str], waiting: Listed, rows: Sequence[str]) -> tuple
     all_called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], OPTION_LIMIT)
     for id_, one, row, name in zip(ids_, waiting, rows, all_called, strict=True):
         text, below, has_room = runs.in_option(*one, name)
-        options.append((id_, text, below))
         said = row.removeprefix(_target_line(*one, REVIEW_TARGETS)) if has_room else row
+        if (denied := one[0].denied_before) and said == questions.with_said("", runs.denied_line(denied, one[1])):
+            warning = f"🚫 denied by {person_name(denied.ended_by or '')}: {runs.result_text(denied, one[1])}"
+            warned = runs.in_option(*one, name, warning)[1]
+            below, said = (warned, "") if warning in warned else (below, said)
+        options.append((id_, text, below))
         called = f"• {runs.distinct_targets([one])} ({one[1].subject.root_id or one[1].subject.id})"
         left.append(f"{called}{said}" if has_room and said else said)
     return options, [*filter(None, left)]

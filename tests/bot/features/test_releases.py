@@ -242,10 +242,10 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         by = f" by anna ({measure.actions[-1]}). "
         message = await env["ben"].sees(direct_message("*Isolate* on 2 targets", row, f"{by}Of both, the later end"))
         review = await reviewed(env, "ben", message, row)
-        head, _, ticks = text_of(review).partition('"Deny the ticked"')
-        assert f"{by}This would end earlier, so it changes nothing." in head
-        assert f"asks for it on 2 targets\\nE{unless}*Undo all* ends it earlier." in head
-        assert ("203[.]0[.]113[.]9" in head, "203[.]0[.]113[.]9" in ticks) == (False, True)  # it is named once
+        ticks, _, rows = text_of(review).partition("• ")
+        assert f"{by}This would end earlier, so it changes nothing." in rows
+        assert f"E{unless}*Undo all* ends it earlier." in rows
+        assert ("203[.]0[.]113[.]9" in rows, "203[.]0[.]113[.]9" in ticks) == (False, True)  # it is named once
         await env["ben"].close(review["id"])
         await env["lea"].confirms("Withdraw all", await env["lea"].sees(message_in(SOC, "2 wait")))
         await env["lea"].sees(message_in(SOC, "nothing was run, 2 withdrawn"))
@@ -375,7 +375,7 @@ async def test_who_reviews_a_bulk_reads_of_which_host_it_is_in_force_already(tmp
         message = await shown(env, "3 wait for approval")
         await env["ben"].presses("Review", message)
         review = await env["ben"].sees(modal("asks for it on 3 targets"))
-        assert "on 3 targets\\n⚠️ Only 2 different targets among them." in text_of(review)
+        assert "⚠️ Only 2 different targets among them.\\n*lea* asks for it on 3 targets for " in text_of(review)
         assert text_of(review).count("🔒 `203[.]0[.]113[.]7` is contained already until <!date^") == 2
         assert "`203[.]0[.]113[.]9` is contained" not in text_of(review)
 

@@ -92,9 +92,9 @@ class OnEach:
 
 
 def on_each(responder: OfferedResponder, each: OnEach, fields: Sequence[Block] = ()) -> list[Block]:
-    """What the policy says, the fields, each object on which it runs, and those that core will refuse."""
+    """Each object on which it runs, and those that core will refuse, above the fields: who asks has read them."""
     policy = responder.policy or Policy()
-    blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{each.on}*"), *policy_words(policy), *fields]
+    blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{each.on}*")]
     if each.ready:
         views = {view.subject.id: view for view, _ in each.ready}
         said = {one: in_force_lines(each.in_force.get(one, ()), responder, view) for one, view in views.items()}
@@ -105,7 +105,7 @@ def on_each(responder: OfferedResponder, each: OnEach, fields: Sequence[Block] =
         blocks.append(section(why_refused(head, each.refused)))
     if limits := [rate for rate in policy.rate or () if int(rate.partition("/")[0]) < len(each.ready)]:
         blocks.append(section(f"⚠️ More than its limit of {' and '.join(limits)}: the others are refused."))
-    return blocks
+    return [*blocks, *fields]
 
 
 def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponder, view: RedactedView) -> list[str]:

@@ -147,15 +147,16 @@ def form_of_several(
     to_choose: Sequence[acts_on.Choice] = (),
     menu: Sequence[Block] = (),
 ) -> dict[str, Any]:
-    """Asks for what all the runs get, and what to act on of `to_choose`, above the objects; to submit it confirms them.
+    """Asks for what all the runs get, and what to act on of `to_choose`, below the objects; to submit it confirms them.
 
     `menu` are the options of the responders among which this one was chosen.
     """
     key, found = inputs.key_of(responder), [one for of_one in each.in_force.values() for one in of_one]
     fields = [
+        *acts_on.field(to_choose, key, _ended(found, responder)),
         *time_field(key, responder, request.undo_after_minutes),
         *questions.effect(responder, request, found, is_form=True, is_several=True),
-        *acts_on.field(to_choose, key, _ended(found, responder)),
+        *questions.policy_words(responder.policy or Policy()),
         *inputs.fields(form, key),
         *why_field(request, responder),
     ]

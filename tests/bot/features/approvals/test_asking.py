@@ -301,9 +301,12 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == f"{asks} {before} Asked by anna"
         request = await env["ben"].sees(direct_message("*Isolate* on 2 targets"))
         await env["ben"].presses("Review", request)
-        for shown in (form, request, await env["ben"].sees(modal("asks for it on 2 targets"))):
+        review = await env["ben"].sees(modal("asks for it on 2 targets"))
+        for shown in (form, request):
             assert "known &lt;noise&gt;" in text_of(shown).partition(was_denied)[2].partition("\\n•")[0]
             assert text_of(shown).count("🚫") == 1
+        assert f'"🟠 HIGH · 🚫 denied by lea: known &lt;noise&gt; ({alert.id})"' in text_of(review)
+        assert "• " not in text_of(review)  # no target is named twice
         two = [{"dataType": "ip", "data": f"198.51.100.{number}"} for number in (7, 8)]
         several = await env.create_alert(sourceRef="several", artifacts=two)
         body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": several.id}

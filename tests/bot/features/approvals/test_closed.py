@@ -122,7 +122,7 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         assert WHY.removesuffix("\\n") in row
         await env["ben"].submits(view)
         again = await env["ben"].sees(modal(CHANGED))
-        assert "⚠️ *1 of 3 are closed by now*\\n*Contain?*\\n*anna* asks for it on 3 targets" in text_of(again)
+        assert "⚠️ *1 of 3 are closed by now*\\n*anna* asks for it on 3 targets" in text_of(again)
         assert f"{line}{row}\\n•" in text_of(again)
         await env["ben"].open_home()
         await env["ben"].sees(app_home("*1 of 3 are closed"))

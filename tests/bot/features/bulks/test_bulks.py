@@ -215,9 +215,8 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         await env["ben"].reads("*Ban an address on 12 targets?* · anna")
 
         view = await reviewed(env, "ben", message, "*anna* asks for it on 12 targets")
-        assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address?", "Ban an address")
+        assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address (12)?", "Ban an address")
         text = text_of(view)
-        assert "*Ban an address?*\\n*anna* asks for it on 12 targets" in text
         for words in (
             "Reason: C2 &lt;seen&gt;",
             "Which list: inbound",
@@ -267,7 +266,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         message = await shown(env, "3 wait for approval")
         late = await reviewed(env, "lea", message, " on 3 targets")
         view = await reviewed(env, "ben", message, " on 3 targets")
-        assert view["title"]["text"] == "Contain?"  # a modal can't count what is ticked
+        assert view["title"]["text"] == "Contain (3)?"
         assert "Contain only on the ticked; the rest goes on waiting" in text_of(view)
         form = await env["ben"].confirms("Deny the ticked", view, reason="Wrong <hosts>")
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
@@ -333,9 +332,9 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         said = "The healthy &lt;backup&gt; of everything that anybody has, which nobody may touch"
         *others, backup = [(await alerts(env, 1, artifacts=[ip]))[0] for ip in ips]
         question = await asked(env, "anna", "isolate", [*others, backup])
-        assert text_of(question).index('"Note"') < text_of(question).index(
-            "*Runs on 12 targets*"
-        )  # nobody scrolls to it
+        in_form = ("*Runs on 12 targets*", f"({backup})", '"Note"')  # nobody asks without having seen each
+        where = [text_of(question).index(words) for words in in_form]
+        assert where == sorted(where)
         await env["anna"].submits(question)
         message = await shown(env, "12 wait for approval")
         review = await reviewed(env, "ben", message, " on 12 targets")
@@ -347,17 +346,19 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         assert ticks[healthy].startswith("🟠 HIGH · The healthy &lt;backup&gt; of everything")
         title = "ET MALWARE Beacon to known C2"
         assert {*ticks.values()} == {ticks[healthy], *(f"🟠 HIGH · {title} ({one})" for one in others)}
-        # All else that is decided on comes before, and each target once: what an option has no room for is in a row.
+        # All targets come first, each once: what an option has no room for is in a row.
         order = (
-            "answer by ",
-            f"• 🟠 ip `203[.]0[.]113[.]11` · {said}",
-            '"Deny the ticked"',
+            "*anna* asks for it on 12 targets · 1 approval, answer by ",
             '"Isolate only on the ticked',
+            '"ip 203[.]0[.]113[.]0"',
+            f"• 🟠 ip `203[.]0[.]113[.]11` · {said}",
+            "No button ends it earlier.",
+            '"Deny the ticked"',
         )
-        where = [text_of(review).index(words) for words in (*order, '"ip 203[.]0[.]113[.]0"')]
+        where = [text_of(review).index(words) for words in order]
         assert where == sorted(where)
         assert text_of(review).count("• ") == 1
-        assert "*Isolate?*\\n*anna* asks for it on 12 targets" in text_of(review)  # a modal can't count what is ticked
+        assert review["title"]["text"] == "Isolate (12)?"
         nothing = await env["ben"].submits(review, decide=[], decide10=[])
         assert nothing["errors"] == {"decide": "Tick at least one."}
         await env["ben"].presses("Deny the ticked", review)
@@ -503,7 +504,7 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         message = await shown(env, "2 wait for approval")
         assert "⏳ *2 targets with no end · up to HIGH*" in text_of(message)
         await env["ben"].sees(on_phone("HIGH: Isolate on 2 targets with no end: "))
-        view = await reviewed(env, "ben", message, "*Isolate with no end?*\\n*anna* asks for it on 2 targets")
+        view = await reviewed(env, "ben", message, "*anna* asks for it on 2 targets with no end · 1 approval")
         await env["ben"].submits(view)
         await env["ben"].reads("They start now. *Undo all* is on its message.")
         told = await env["anna"].sees(on_phone("2 in force"))
@@ -535,7 +536,8 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         await env["ben"].command(SOC, f"/responder deny {backup.id}")
         await env["ben"].submits(await env["ben"].sees(modal("will not run")), reason="Healthy backup")
         review = await reviewed(env, "ben", message, " on 2 targets")
-        assert '*anna* asks for it on 2 targets · \\"It &lt;beacons&gt;\\"' in text_of(review)
+        assert "*anna* asks for it on 2 targets for 1 hour · 1 approval, answer by " in text_of(review)
+        assert text_of(review).partition("Ends by itself")[2].count('Note: \\"It &lt;beacons&gt;\\"') == 1
         assert "• Note" not in text_of(review)
         assert "Ends by itself (Tell); *Undo all* ends it earlier." in text_of(review)
         await env["ben"].submits(review)
