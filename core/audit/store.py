@@ -59,13 +59,20 @@ def page(reads: Reads, after: int, last: int | None, limit: int) -> list[Row]:
 
 
 def of_object(reads: Reads, object: str, after: int, limit: int) -> list[Row]:
-    """As `page`, those about an object and what belongs to it, of a bulk those about its runs."""
-    about = ("object = :object", "root = :object", "object IN (SELECT '~' || id FROM action WHERE bulk_id = :bulk)")
+    """As `page`, those about an object and what belongs to it: alerts of a case, runs of a bulk or on an observable."""
+    alerts = "IN (SELECT '~' || id FROM object WHERE case_id = :object)"
+    in_ = (
+        "SELECT alert_id FROM alert_artifact WHERE artifact_id = :id UNION SELECT parent_id FROM object WHERE id = :id"
+    )
+    runs = ("bulk_id = :id", "object_id = :id", f"root_id IN ({in_}) AND doc LIKE :target")
+    about = ["object = :object", "root = :object", f"object {alerts}", f"root {alerts}"]
+    about += [f"object IN (SELECT '~' || id FROM action WHERE {of})" for of in runs]
+    values = {"object": object, "id": parse_id(object) or 0, "after": after, "limit": limit}
     part = "SELECT number FROM (SELECT number FROM audit WHERE {} AND number > :after ORDER BY 1 LIMIT :limit) AS part"
     return reads.rows(
         f"SELECT {_ROW} FROM audit WHERE number IN ({' UNION '.join(map(part.format, about))})"
         " ORDER BY number LIMIT :limit",
-        {"object": object, "bulk": parse_id(object) or 0, "after": after, "limit": limit},
+        {**values, "target": f'%{{"id":"{object}"%'},
     )
 
 

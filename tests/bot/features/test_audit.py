@@ -64,6 +64,29 @@ async def test_a_run_is_called_what_it_was_on_and_not_by_its_number(tmp_path: Pa
         assert not re.search(rf"through|lt-0500|{run.id}\\b|{undone_by.id}\\b", shown)
 
 
+async def test_what_ran_on_alerts_of_a_case_belongs_to_it_and_to_the_observable_it_acted_on(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"target": "hostname"}}) as env:
+        (host, other), red = [{"dataType": "hostname", "data": f"LT-050{n}"} for n in range(2)], "LT-0509"
+        alert = await env.create_alert(artifacts=[host, other])
+        hidden = await env.create_alert(sourceRef="red", tlp=3, artifacts=[{"dataType": "hostname", "data": red}])
+        body = {"responderId": "Isolate_1_0", "objectType": "alert"}
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            for named in (alert.artifacts[0].id, alert.artifacts[1].id):
+                await bot.as_user("lea").run({**body, "objectId": alert.id, "target": [named], "onlyIfIdle": False})
+            await bot.as_user("lea").run({**body, "objectId": hidden.id})
+        for in_case in (False, True):
+            if in_case:
+                case = await env.client.create_case_from_alert(alert.id)
+                await env.client.merge_alerts([hidden.id], case.id)
+                await env["anna"].command(SOC, f"/responder audit {case.id}")
+                shown = text_of(await env["anna"].sees(modal(f"Audit of {case.id}", "asked to run Isolate on LT-0500")))
+                assert "asked to run Isolate on LT-0501" in shown
+                assert red not in shown
+            await env["anna"].command(SOC, f"/responder audit {alert.artifacts[1].id}")
+            shown = text_of(await env["anna"].sees(modal(f"Audit of {alert.artifacts[1].id}", "on LT-0501")))
+            assert "Isolate on LT-0500" not in shown
+
+
 async def test_of_a_bulk_one_reads_who_decided_on_which_targets_and_why_but_not_on_what_one_may_not_see(
     tmp_path: Path,
 ) -> None:
