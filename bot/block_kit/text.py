@@ -46,17 +46,18 @@ _HOST = re.compile(r"(?:[\w-]{1,64} )?[\w+-]{1,20}(?:://|\[://\])[^/?#]*")  # it
 
 
 def clip_middle(text: str, limit: int) -> str:
-    """As `clip`, but keeps both ends, by which people tell hashes apart, and the host of a URL if it fits."""
-    if len(text) <= limit:
-        return text
-    start = max(limit - 1 - (limit - 1) // 3, _end_of_host(text, limit))
-    return f"{text[:start]}…{text[start + 1 - limit :]}"
+    """As `clip`, but keeps both ends, by which people tell hashes apart, and the host of a URL, at least its end."""
+    end = _end_of_host(text)
+    start = max(limit - 1 - (limit - 1) // 3, end)
+    if end >= limit - 2:  # the end of a host says whose it is, before all else
+        start, text = limit // 3, clip(text, max(limit, end + 1))
+    return text if len(text) <= limit else f"{text[:start]}…{text[start + 1 - limit :]}"
 
 
-def _end_of_host(text: str, limit: int) -> int:
-    """How many characters a URL with its host takes, if a few of its path fit behind them; else 0."""
+def _end_of_host(text: str) -> int:
+    """How many characters a URL with its host takes; 0 for what is none."""
     host = _HOST.match(text)
-    return host.end() if host and host.end() < limit - 2 else 0
+    return host.end() if host else 0
 
 
 def clip_apart(texts: Sequence[str], limit: int) -> list[str]:
@@ -67,13 +68,14 @@ def clip_apart(texts: Sequence[str], limit: int) -> list[str]:
         letters = zip(*(texts[n] for n in alike), strict=False)
         at = next((max(0, n - 3) for n, there in enumerate(letters) if len({*there}) > 1), None)
         for n in alike if at is not None else ():
-            start = max(limit // 4, _end_of_host(texts[n], limit))
+            start = max(limit // 4, _end_of_host(texts[n]))
             if limit - start > 6:  # else they get a number
                 shown[n] = f"{texts[n][:start]}…{clip_middle(texts[n][at:], limit - start - 1)}"
     seen = dict[str, str]()
     for n, text in enumerate(texts):
         if seen.setdefault(shown[n], text) != text:
-            shown[n] = seen.setdefault(clip(f"{n + 1}: {shown[n]}", limit), text)
+            number = f"{n + 1}: "
+            shown[n] = f"{number}{clip_middle(text, limit - len(number))}"
     return shown
 
 

@@ -13,7 +13,6 @@ from bot.block_kit.elements import MAX_LINES, MAX_OPTIONS, button_element, liste
 from bot.block_kit.subjects import by_ioc, menu_row, object_line, target_data
 from bot.block_kit.text import (
     OPTION_LIMIT,
-    clip,
     clip_apart,
     clip_middle,
     code,
@@ -260,8 +259,8 @@ def _groups(
     can, cannot = split(offered)
     subject = view.subject
     is_artifact = subject.kind == "case_artifact"
-    label = view.title() if is_artifact else f"{OBJECT_TYPES[subject.kind]} {subject.id}"
-    own = refanged(label).casefold()
+    name = view.title() if is_artifact else f"{OBJECT_TYPES[subject.kind]} {subject.id}"
+    label, own = clip_middle(name, URL_LIMIT), refanged(name).casefold()
     if is_artifact:  # as in the menu of its alert; whoever chooses one is led to the case
         can += [r for r in cannot if r.lacks == ["case"] and len(r.reasons or ()) == 1]
     groups = _by_kind(label, _with(own, can), view=None if is_artifact else view)
@@ -296,9 +295,7 @@ def _by_kind(
     """What contains, what looks something up or tells somebody, and what undoes."""
     about, heads = partial(_about_option, view=view), (f"{CONTAIN}{label}", label, f"Undo · {label}")
     of_kinds = [[entry for entry in entries if _kind(entry[0]) == kind] for kind in range(len(heads))]
-    return [
-        _Entries(clip(head, OPTION_LIMIT), of, target, about) for head, of in zip(heads, of_kinds, strict=True) if of
-    ]
+    return [_Entries(head, of, target, about) for head, of in zip(heads, of_kinds, strict=True) if of]
 
 
 def _with(target: str, responders: Sequence[OfferedResponder]) -> list[tuple[OfferedResponder, str]]:

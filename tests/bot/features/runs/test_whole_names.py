@@ -107,6 +107,16 @@ def test_no_two_texts_are_cut_to_the_same() -> None:
     assert clip_apart(["short", ENCRYPTING], 75)[0] == "short"
 
 
+async def test_a_menu_keeps_the_end_of_a_host_that_is_too_long_for_its_heading(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Shun": {"target": "url"}}) as env:
+        host = f"login.your-bank.example.{'very-long.' * 6}of-the-evil.example"
+        urls = [{"dataType": "url", "data": f"https://{host}/payload-{n}.bin"} for n in (1, 2)]
+        card = await env["anna"].sees(card_of(await env.create_alert(artifacts=urls)))
+        labels = [group["label"]["text"] for group in await env["anna"].searches(card, beside="payload-1")]
+        shown = "url hxxps[://]login[.…y-long[.]very-long[.]of-the-evil[.]example…"
+        assert labels == [f"Contain · {shown}", f"Undo · {shown}", shown]
+
+
 @pytest.mark.parametrize("scheme", ["hxxps[://]", "https://"])
 def test_a_url_shows_its_host_in_full(scheme: str) -> None:
     host = "login.bank.example.with-a-long-name-of.evil.example"
