@@ -123,14 +123,15 @@ async def on_approve_view(context: Context) -> Json:
     view = subjects.require_visible(context, subject)
     shown = await _approve_view(context, action, view, extension, is_in_home=is_in_home, has_changed=True)
     message = await _no_longer_open(context, action, subject) if extension is None else None
+    title = "Approved" if message is None else "Not done"
     if message is None and shown["private_metadata"] != submitted.get("private_metadata"):
         return modals.update(shown)
     if extension is not None:
         message = await _approve_later_end(context, action, extension, view)
     elif message is None:
-        message = await _approve(context, action, subject)
+        title, message = await _approve(context, action, subject)
     await responses.refresh_cards(context, subject, is_in_home=is_in_home)
-    return modals.update(modals.message_view("Approve", message))
+    return modals.update(modals.message_view(title, message))
 
 
 async def _approve_later_end(context: Context, action: Action, extension: Extension, view: RedactedView) -> Message:
@@ -141,8 +142,8 @@ async def _approve_later_end(context: Context, action: Action, extension: Extens
     return notices.notice(f"You approved more time for {runs.heading(action, view)}. {then}")
 
 
-async def _approve(context: Context, action: Action, subject: Subject) -> Message:
-    """Have core store the vote, and say what it did; core refuses the requester, and people without the permission."""
+async def _approve(context: Context, action: Action, subject: Subject) -> tuple[str, Message]:
+    """Have core store the vote; returns the title of what says so, and that. Core refuses who may not."""
     try:
         voted = await answered(context.core.approve(action.id))
     except ResponderBotError as error:
@@ -152,10 +153,10 @@ async def _approve(context: Context, action: Action, subject: Subject) -> Messag
         message = await _no_longer_open(context, now, subject, error.message)
         if message is None:
             raise
-        return message
+        return "Not done", message
     links = await subjects.card_links(context, [subject.root_id])
     view = RedactedView(subject, own_clearance(context))
-    return views.approved(names.titled_as(voted, action), view, links[subject.root_id])
+    return "Approved", views.approved(names.titled_as(voted, action), view, links[subject.root_id])
 
 
 async def _run(context: Context, action_id: str) -> tuple[Action, Subject]:

@@ -718,7 +718,8 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, re
     text += f" Still wait for approval: {waiting}." if waiting else ""
     if done and verb == "approved" and not request:
         undo = "" if bulk.undo_after_minutes is None else " *Undo all* is on its message."
-        text += f"{'' if waiting else ' They start now.'}{undo}"
+        starts = " It starts now." if len(done) == 1 else " They start now."
+        text += f"{'' if waiting else starts}{undo}"
     return questions.with_reasons(text, "*Not decided*", refused, rows=_later_rows(ends, ends)[1:] if ends else ())
 
 

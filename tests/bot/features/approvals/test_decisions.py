@@ -23,7 +23,8 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     await env["eve"].presses("Approve", request)
     await env["eve"].reads("You can't run responders.")
     await env["ben"].confirms("Approve", request)
-    await env["ben"].reads(f"You approved Isolate on {alert.id}; it starts now.")
+    receipt = await env["ben"].reads(f"You approved Isolate on {alert.id}; it starts now.")
+    assert receipt["title"]["text"] == "Approved"
     decided = await env["anna"].sees(reply_to(card, "Approved by ben."))
     assert ids.APPROVE not in text_of(decided)
     assert (await env.ended_run(alert)).status == "Success"
@@ -308,7 +309,7 @@ async def test_who_approves_what_has_changed_is_offered_to_ask_again(env: Featur
     await change(env, alert, second)
     await env["ben"].confirms("Approve", request)
     refused = await env["ben"].reads(f"was removed from {alert.id} since this was asked for, so it did not run")
-    assert "Ask again" in text_of(refused)
+    assert (refused["title"]["text"], "Ask again" in text_of(refused)) == ("Not done", True)
     assert "Ask again" in text_of(await env["anna"].sees(card_of(alert, "Ask again")))
     await env["ben"].presses("Ask again", refused)
     await env["ben"].reads("needs 1 approval, answer by")

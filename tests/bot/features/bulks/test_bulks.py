@@ -316,6 +316,7 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         assert view["title"]["text"] == "Contain?"
         await env["anna"].submits(view)
         done = text_of(await env["anna"].reads("You approved 1 run: Contain on "))
+        assert "It starts now." in done
         assert "It was not among those that were decided, so it goes on waiting." in done
         assert "For few eyes" not in done
         await shown(env, "1 waits for approval, 1 of 2 succeeded")
