@@ -125,6 +125,31 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         assert await env.client.measures() == []
 
 
+async def test_a_target_that_two_runs_for_one_alert_contain_is_one_row_of_its_card(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        _, first = await isolated(env)
+        (earlier,) = await env.client.actions("alert", first)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            again = await bot.as_user("lea").run(
+                {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": first}
+            )
+            await bot.as_user("ben").approve(again.id)
+        while (later := await env.client.action(again.id, wait_s=10)).end_date is None:
+            pass
+        assert later.undo is not None
+        assert earlier.undo is not None
+        on = f"in force until <!date^{(later.undo.at or 0) // 1000}^"
+        also = f", also by another run until <!date^{(earlier.undo.at or 0) // 1000}^"
+        card = await env["lea"].sees(card_of(first, on, also))
+        text = text_of(card)
+        assert (text.count("in force until"), text.count('"Undo now"'), text.count(f"for {first}")) == (1, 1, 0)
+        form = await env["lea"].confirms("Undo now", card)
+        assert "🔓 It ends *Isolate*" in text_of(form)
+        assert "⚠️ It also ends *Isolate*" in text_of(form)
+        await env["lea"].sees(card_of(first, "🔓 *Tell*", without="in force"))
+        assert await env.client.measures() == []
+
+
 async def test_one_undo_of_three_containments_rings_each_person_once(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         _, first = await isolated(env)

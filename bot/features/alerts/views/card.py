@@ -1,7 +1,8 @@
 """The card of an alert: one message that is kept current, with a line for each run."""
 
 import json
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Hashable, Sequence
 from itertools import chain, filterfalse
 from typing import Any
 
@@ -231,6 +232,8 @@ def run_lines(
     shown = [action for action in newest if targets[action.id].is_open]
     lines = [*([action] for action in filter(runs.is_open, shown)), *_ended(list(filterfalse(runs.is_open, shown)))]
     waiting, in_force, running, over = ([line for line in lines if _place(line[0]) == place] for place in range(4))
+    last = {_ends_with(line[0]): line for line in sorted(in_force, key=lambda line: _until(line[0]))}
+    in_force = [line for line in in_force if line in last.values()]
     if is_folded:  # the line of facts counts the others
         success = next((group for group in over if runs.state_of(group[0]) == "succeeded"), None)
         over = [] if in_force else [group for n, group in enumerate(over) if n == 0 or group is success]
@@ -264,6 +267,18 @@ def _place(action: Action) -> int:
     if runs.is_open(action):
         return 0 if runs.awaits_approval(action) else 2
     return 1 if undo_state.is_in_force(action) else 3
+
+
+def _ends_with(action: Action) -> Hashable:
+    """What one undo ends: runs on the same target, and a card shows the one that ends last, if that says as much."""
+    undo, is_unknown = action.undo, action.measure is not None and action.measure.state == "unknown"
+    if undo is None or undo.status != "available" or undo.extension is not None or is_unknown:
+        return action.id
+    return undo.responder, runs.acts_on(action)
+
+
+def _until(action: Action) -> tuple[float, int]:
+    return (action.undo.at if action.undo is not None else 0) or math.inf, action.number
 
 
 def _ended(ended: Sequence[Action]) -> list[list[Action]]:
@@ -328,8 +343,7 @@ def _in_force(action: Action, part: str, view: RedactedView, button: ButtonIds) 
     extension = action.undo.extension if action.undo is not None else None
     if extension is not None and extension.targets[:1] == [part]:
         line["text"] = section(f"{line['text']['text']}{runs.waiting_end(action, view)}")["text"]
-        waits = extension.outcome is None
-        shown_buttons[:0] = runs.waiting_buttons(action, view, button, extension) if waits else []
+        shown_buttons[:0] = [] if extension.outcome else runs.waiting_buttons(action, view, button, extension)
     return [line, actions(*shown_buttons)] if shown_buttons else [line]
 
 

@@ -310,10 +310,15 @@ def undone_since(action: Action, view: RedactedView) -> str:
 
 
 def _also(action: Action, view: RedactedView) -> str:
-    """`, also for ~20 until 17:00`: what else contains its target, and nothing that its levels may withhold later."""
-    own, found = {(one.kind, one.data) for one in action.target or ()}, in_force_already(action, view)
+    """`, also for ~20 until 17:00`: what else contains its target, and nothing that its levels may withhold later.
+
+    For the alert or case of the view it is `, also by another run until 17:00`.
+    """
+    own, of = {(one.kind, one.data) for one in action.target or ()}, view.subject.root_id or view.subject.id
+    found = [one for one in in_force_already(action, view) if one.state != "starting"]
     also = [one for one in found if own >= {(target.kind, target.data) for target in one.target or ()}]
-    return "".join(f", also for {one.root_id} {until(one.until, one.since)}" for one in also if one.state != "starting")
+    on = [(one, "by another run" if one.root_id == of else f"for {one.root_id}") for one in also]
+    return "".join(f", also {what} {until(one.until, one.since)}" for one, what in on)
 
 
 def change_of_second(measure: Measure, lasts: int | None, now_ms: int | None) -> str:

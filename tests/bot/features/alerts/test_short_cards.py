@@ -39,7 +39,7 @@ async def test_runs_that_were_undone_share_a_line_that_says_so(tmp_path: Path) -
             run = await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
             await env.ended_run(alert)
         card = await env["anna"].sees(card_of(alert, f"action_undo:{run.id}"))
-        assert text_of(card).count("is in force until somebody undoes it") == 3
+        assert text_of(card).count("is in force until somebody undoes it") == 1
         await env["anna"].confirms("Undo", card, beside=f"action_undo:{run.id}")
         await env["anna"].sees(card_of(alert, "🔓 *Tell*"))
         await env.client.mark_alert_unread(alert.id)
