@@ -232,9 +232,8 @@ class RedactedView:
 
     def of(self, action: Action) -> "RedactedView":
         """What this clearance may see of what an action ran on: this subject, or an artifact of this alert."""
-        part, root_id = self.subject.part(action.object_id), self.subject.root_id
-        unknown = Subject("case_artifact", action.object_id, "", RED, RED, root_id=root_id, parent_tlp=RED)
-        return RedactedView((part or unknown).acted_on(action), self.clearance)
+        part = self.subject.part(action.object_id)
+        return RedactedView(part.acted_on(action) if part else Subject.of_action(action), self.clearance)
 
     def link(self) -> str:
         """The subject's link; "" if a hidden artifact is in it, also percent-encoded."""

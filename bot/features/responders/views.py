@@ -236,12 +236,13 @@ def responder_options(
     ]
     left = sum(len(group.entries) for group in groups)
     room = MAX_OPTIONS if left <= MAX_OPTIONS else MAX_OPTIONS - 1
-    shown = []
+    by_label = dict[str, list[dict[str, Any]]]()
     for group in groups:
         options = [option(r, group.about(r), group.target) for r, _ in group.entries[:room]]
         room, left = room - len(options), left - len(options)
         if options:
-            shown.append({"label": plain(foreign_plain(group.label, OPTION_LIMIT)), "options": options})
+            by_label.setdefault(foreign_plain(group.label, OPTION_LIMIT), []).extend(options)
+    shown = [{"label": plain(label), "options": options} for label, options in by_label.items()]
     if left:
         more = message_option("Type a responder, an address or a data type to find them.")
         shown.append({"label": plain(f"{left} more"), **more})
