@@ -42,7 +42,8 @@ async def on_audit_command(context: Context) -> None:
     about, clearance, ran = object_id, own_clearance(context), dict[str, Ran]()
     together = list[tuple[Action, RedactedView]]()
     for document in await subjects.documents(context.core, [object_id, *(row.object for row in rows)]):
-        if (subject := Subject.in_document(document, document.id)) is not None:
+        # Its own title comes before those of what belongs to it.
+        if object_id in (document.id, about) and (subject := Subject.in_document(document, document.id)) is not None:
             about = f"{object_id}: {runs.of_root(subject, RedactedView(subject, clearance))}"
         for action in document.actions:  # also for what people call its responders
             view = RedactedView(Subject.of_action(action, document), clearance)
