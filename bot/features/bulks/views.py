@@ -94,11 +94,11 @@ def decided_in_part(bulk: BulkCounts, listed: Sequence[tuple[Action, RedactedVie
     for run, view, end in sorted(listed, key=lambda one: (one[2] or one[0]).outcome != "denied"):
         if by := _decided_by(end or run):
             found.setdefault((by, runs.why(end.message if end else runs.reason(run), of_all)), []).append((run, view))
-    what = f"more time for {_name(bulk)}" if listed[0][2] else _name(bulk)
-    said = [f"{by} {what} on {_on(on)}{why}" for (by, why), on in found.items()]
+    more, lasts = ("more time for ", "") if listed[0][2] else ("", undo_state.lasts(bulk.undo_after_minutes))
+    said = [f"{by}: {more}{_name(bulk)} on {_on(on)}{lasts}{why}" for (by, why), on in found.items()]
     if still := [(run, view) for run, view, end in listed if _waits(run, end)]:
         said.append(f"{_on(still)} still {'waits' if len(still) == 1 else 'wait'}")
-    return notices.notice(f"{approvals.level(max(view.subject.severity for _, view, _ in listed))}: {'; '.join(said)}.")
+    return notices.notice(f"{'; '.join(said)}.")
 
 
 def _waits(action: Action, extension: Extension | None) -> bool:
@@ -106,10 +106,10 @@ def _waits(action: Action, extension: Extension | None) -> bool:
 
 
 def _decided_by(of: Action | Extension) -> str:
-    """`lea approved`: who decided on a run, or on a later end of it, as who asked never does; "" for nobody; mrkdwn."""
+    """`Approved by lea`: who decided on a run or a later end of it, as who asked never does; "" for nobody; mrkdwn."""
     approved_by, needed = (of.approval.approved_by, of.approval.needed) if of.approval else ([], 1)
-    approved = f"{people(approved_by)} approved" if len(approved_by) >= needed else ""
-    return f"{person_name(of.ended_by or '')} denied" if of.outcome == "denied" else approved
+    approved = f"Approved by {people(approved_by)}" if len(approved_by) >= needed else ""
+    return f"Denied by {person_name(of.ended_by or '')}" if of.outcome == "denied" else approved
 
 
 def progress(

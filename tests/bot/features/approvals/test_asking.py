@@ -721,20 +721,22 @@ async def test_who_asked_for_a_bulk_is_rung_at_the_first_decision_of_a_part_and_
             await bot.as_user("anna").cancel(last)  # her own decision is no news to her
             await anna.sees(message_in(SOC, "3 wait for approval"))
             await bot.as_user("lea").approve_bulk(bulk.id, [first])
-            approved = f"lea approved Isolate on {hosts[0]}"
-            push = await anna.sees(on_phone("lea approved"))
-            assert push == f"CRITICAL: {approved}; {hosts[1]}, {hosts[2]} still wait."
+            approved = f"Approved by lea: Isolate on {hosts[0]} for 1 hour"
+            push = await anna.sees(on_phone("Approved by lea"))
+            assert push == f"{approved}; {hosts[1]}, {hosts[2]} still wait."
             told = await anna.sees(direct_message(push))
             assert labels_of(told) == []
             await bot.as_user("ben").deny_bulk(bulk.id, [second], f"the laptop of {alerts[1].id}.")
-            denied = f"ben denied Isolate on {hosts[1]}: the laptop of {alerts[1].id}"
+            denied = f"Denied by ben: Isolate on {hosts[1]} for 1 hour: the laptop of {alerts[1].id}"
             await anna.sees(updated(told, f"{denied}; {approved}; {hosts[2]} still waits."))
             await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
-            hidden = await anna.sees(updated(told, "ben denied Isolate on 1 target", without="laptop"))
+            hidden = await anna.sees(updated(told, "Denied by ben: Isolate on 1 target for 1 hour", without="laptop"))
             assert "113[.]1" not in str(hidden)
             await bot.as_user("lea").approve_bulk(bulk.id, [third])
             await anna.sees(on_phone("1 withdrawn, 1 denied, 2 in force"))
-        over = await anna.sees(updated(told, f"lea approved Isolate on {hosts[0]}, {hosts[2]}.", without="wait"))
+        over = await anna.sees(
+            updated(told, f"Approved by lea: Isolate on {hosts[0]}, {hosts[2]} for 1 hour.", without="wait")
+        )
         assert "113[.]1" not in str(over)
         await all_sent(env.bot)
         assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [2, 1, 1]
@@ -754,11 +756,11 @@ async def test_who_asked_for_more_time_for_a_bulk_is_rung_at_the_first_decision_
             await env["ben"].sees(direct_message("asks to keep *with no end*"))
             await bot.as_user("ben").deny_bulk(bulk.id, ends[:1], "It <prints>.")
             hosts = [f"ip 203[.]0[.]113[.]{number}" for number in range(3)]
-            denied = f"ben denied more time for Isolate on {hosts[0]}: It &lt;prints&gt;"
-            assert await env["lea"].sees(on_phone(denied)) == f"CRITICAL: {denied}; {hosts[1]}, {hosts[2]} still wait."
+            denied = f"Denied by ben: more time for Isolate on {hosts[0]}: It &lt;prints&gt;"
+            assert await env["lea"].sees(on_phone(denied)) == f"{denied}; {hosts[1]}, {hosts[2]} still wait."
             await bot.as_user("ben").approve_bulk(bulk.id, ends[1:])
         await env["lea"].sees(on_phone("That was to keep Isolate on 3 targets with no end"))
-        kept = f"ben approved more time for Isolate on {hosts[1]}, {hosts[2]}."
+        kept = f"Approved by ben: more time for Isolate on {hosts[1]}, {hosts[2]}."
         await env["lea"].sees(direct_message(f"{denied}; {kept}"))
         await all_sent(env.bot)
         assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [1, 2, 2]
@@ -773,7 +775,7 @@ async def test_first_decisions_ring_no_phone_more_than_ten_times_in_ten_minutes(
             await isolate(env, await env.create_alert(), by="lea")
         await env["anna"].sees(direct_message("1 more request for approval*", "Beacon"))
         await all_sent(env.bot)
-        assert len([text for text in env["anna"].phone if "ben denied" in text]) == AT_MOST
+        assert len([text for text in env["anna"].phone if "Denied by ben" in text]) == AT_MOST
 
 
 async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_and_takes_its_place(
