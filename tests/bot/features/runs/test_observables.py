@@ -52,7 +52,7 @@ async def test_an_address_is_blocked_in_three_clicks_and_keeps_its_history_in_a_
     await anna.chooses("Block Address", card, beside=SHOWN)  # the second
     form = await env["anna"].sees(modal(SHOWN))
     assert filled_in(form)["minutes"] == "60"
-    assert alert.title in text_of(form)
+    assert f"of 🟠 HIGH {alert.title} ({alert.id})" in text_of(form)
     await anna.submits(form)  # the third
     line = f"✅ *Block Address* on {DEFANGED} (Minutes: 60) done"
     await env["anna"].sees(card_of(alert, line))
