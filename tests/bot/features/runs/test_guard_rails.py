@@ -171,7 +171,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
             refused
         )
         assert "the limit of 1 run in 1 hour is reached; an administrator" in text_of(refused)
-        assert "; free again <!date^" in text_of(refused)  # in each reader's time
+        assert f"can't run on {alert.id}: free again <!date^" in text_of(refused)  # in each reader's time
         assert "free again at" not in text_of(refused)
         assert f"Nothing was run.\\n🔒 {alert.id} is contained already with no end by anna ({ran.id})." in text_of(
             refused
