@@ -4,9 +4,9 @@ import re
 from collections.abc import Container, Mapping, Sequence
 
 from bot.block_kit.elements import MAX_LINES
-from bot.block_kit.notices import notice
 from bot.block_kit.text import (
     VERSION,
+    clip_apart,
     defang_indicators,
     foreign,
     in_own_time,
@@ -60,8 +60,6 @@ def story(about: str, rows: Sequence[AuditRow], ran: Mapping[str, Ran], together
     What somebody decided alike on several that ran `together` is one line.
     """
     title, alike = f"*Audit of {about}*", dict[object, list[AuditRow]]()
-    if not rows:
-        return notice(f"{title}\nNothing was decided on it yet, as far as you may see.")
     asked = {row.row.get("extension"): row for row in rows if row.what == "extension.requested"}
     for row in rows:
         same = _said(row, {run_id: what for run_id, (what, *_) in ran.items()}, _lasts(row, ran, asked))
@@ -70,9 +68,10 @@ def story(about: str, rows: Sequence[AuditRow], ran: Mapping[str, Ran], together
     lines = list[str]()
     for first, *others in list(alike.values())[-MAX_LINES:]:
         targets = {one.object: ran[one.object][1] for one in (first, *others) if one.object in ran}
-        on = some_of([*targets.values()], runs.MAX_FULL_TARGETS)
+        on = some_of(clip_apart([*targets.values()], ON_LIMIT // (5 if others else 1)), runs.MAX_FULL_TARGETS)
         named = {one: f"{what} on {on if one == first.object else target}" for one, (what, target, _) in ran.items()}
-        lines.append(f"{slack_date(first.at)} {_said(first, named, _lasts(first, ran, asked))}")
+        said = _said(first, named, _lasts(first, ran, asked))
+        lines.append(f"{slack_date(first.at)} " + (said.replace(': "', ':\n"', 1) if others else said))
     return Message(title, tuple(map(section, [title, *lines])))
 
 

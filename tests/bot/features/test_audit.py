@@ -112,6 +112,23 @@ async def test_of_a_bulk_one_reads_who_decided_on_which_targets_and_why_but_not_
         assert runs[0].id not in shown
 
 
+def test_long_names_of_a_bulk_are_short_and_stay_apart_and_the_reason_has_its_line() -> None:
+    ran = {f"~{n}": ("Isolate", f"SRV-{'FINANCE-' * 9}{end}", "") for n, end in enumerate(("PROD", "BACKUP"), 3)}
+    rows = [
+        AuditRow(
+            number=n, hash="", at=0, what="run.denied", by="lea", object=run,
+            sentence=f'lea denied {run}, Isolate_1_0 on ~1: "Known noise"',
+            row={"object": run, "responder": "Isolate_1_0", "on": "~1"}, texts={},
+        )
+        for n, run in enumerate(ran)
+    ]  # fmt: skip
+    shown = text_of(story("~2", rows, ran, ran).payload()).partition("denied Isolate on ")[2]
+    line, _, reason = shown.partition(":\\n")
+    assert [name.endswith(end) for name, end in zip(line.split(", "), ("PROD", "BACKUP"), strict=True)] == [True, True]
+    assert len(line) < 100
+    assert reason.startswith('\\"Known noise\\"')
+
+
 def test_times_of_a_sentence_are_the_readers() -> None:
     sentence = "anna@x.example asked to move the end of ~3, Isolate_1_0 on ~1, from no end to 2026-11-29 04:56:21 UTC"
     doc: dict[str, object] = {"by": "anna@x.example", "object": "~3", "responder": "Isolate_1_0"}
