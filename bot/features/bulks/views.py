@@ -139,9 +139,9 @@ def progress(
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
-        asks = f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*: *Review* names each."
-        blocks.append(section(f"{asks}{by_when}{_note(waiting)}"))
         rows = [_row(action, view, runs.MAX_TARGETS) for action, view in waiting]
+        asks = f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*{'' if rows else ': *Review* names each'}."
+        blocks.append(section(f"{asks}{by_when}{_note(waiting)}"))
         blocks += sections(first_of(rows, MOST_NAMED, bulk.awaiting)) if rows else []
         decide = approvals.bulk_buttons(bulk.id, None, button, "Withdraw all")
         elements += decide if is_for_requester else decide[:1]
@@ -446,8 +446,8 @@ def _asked(bulk: BulkCounts, on: str = "", seen: Listed = ()) -> str:
 
 
 def _up_to(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> str:
-    severity = _severity(bulk, seen)
-    return f" · up to {SEVERITY_NAMES[severity].upper()}" if severity else ""
+    severity, is_one = _severity(bulk, seen), max(len(seen), bulk.awaiting or bulk.total) == 1
+    return f" · {'' if is_one else 'up to '}{SEVERITY_NAMES[severity].upper()}" if severity else ""
 
 
 def _on(listed: Listed) -> str:

@@ -319,7 +319,7 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         assert "It starts now." in done
         assert "It was not among those that were decided, so it goes on waiting." in done
         assert "For few eyes" not in done
-        await shown(env, "1 waits for approval, 1 of 2 succeeded")
+        assert "⏳ *1 target · HIGH*: " in text_of(await shown(env, "1 waits for approval, 1 of 2 succeeded"))
         assert (await env.client.actions("alert", red))[0].status == "Waiting"
         view = await reviewed(env, "lea", message, " on 1 target")
         await env["lea"].confirms("Deny", view)
@@ -532,8 +532,11 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         await start(env, "anna", 'isolate note="It <beacons>"', alert_ids)
         message = await shown(env, "3 wait for approval")
         direct = await env["ben"].dm(env.emulator.bot_user_id)
-        assert "beacons" in text_of(await env["ben"].sees(message_in(direct, "3 wait for approval")))
+        request = text_of(await env["ben"].sees(message_in(direct, "3 wait for approval")))
+        assert "beacons" in request
+        assert "names each" not in request  # as this does itself
         assert "beacons" not in text_of(message)
+        assert "⏳ *3 targets for 1 hour · up to HIGH*: *Review* names each." in text_of(message)
         (backup,) = await env.client.actions("alert", alert_ids[1])
         await env["ben"].command(SOC, f"/responder deny {backup.id}")
         await env["ben"].submits(await env["ben"].sees(modal("will not run")), reason="Healthy backup")
