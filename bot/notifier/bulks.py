@@ -255,7 +255,9 @@ class BulkMessages:
         thread = "" if person or not request else bulk_key(bulk.id, channel)
         message = DesiredMessage(key, channel, content, thread, by_person=by_person, buttons=buttons)
         message = replace(message, is_progress=is_progress and not request)
-        message = await self._renderer.in_short(message, key.replace(":again:", ":")) if ":again:" in key else message
+        if ":again:" in key:
+            said = () if request else content.blocks[:1]
+            message = await self._renderer.in_short(message, key.replace(":again:", ":"), said)
         desired = [_naming(message, bulk, views)]
         if person is not None or request:
             return desired

@@ -17,7 +17,7 @@ from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs, undo_state
 from bot.features.undos import views as undos
-from bot.message import ButtonIds, Message
+from bot.message import Block, ButtonIds, Message
 from bot.notifier.asking import NOTHING, Asking, asked_in
 from bot.notifier.isolation import CORE_UNAVAILABLE
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
@@ -451,12 +451,16 @@ class Renderer:
         direct = replace(await self.message(key, view, key.split(":")[3], render), root_id=timeline.root_id)
         return await self.in_short(direct, key.removesuffix(AGAIN)) if key.endswith(AGAIN) else direct
 
-    async def in_short(self, again: DesiredMessage, first: str) -> DesiredMessage:
-        """A reminder of what the message with the key `first` asks, which has the buttons; later, who decided."""
+    async def in_short(self, again: DesiredMessage, first: str, said: tuple[Block, ...] = ()) -> DesiredMessage:
+        """A reminder of what the message with the key `first` asks, which has the buttons; later, what was decided.
+
+        That is `said` if there is more to say than on a phone.
+        """
         posted, text = await self._outbox.message(first), again.message.text
         link = card_link([posted] if posted else [], self._access.clearance, self._access.workspace_url())
         asks = any(one in again.payload() for one in (ids.APPROVE, ids.BULK_REVIEW))
-        return replace(again, message=notices.reminder(text, link) if asks else notices.notice(text), buttons=None)
+        decided = Message(text, said) if said else notices.notice(text)
+        return replace(again, message=notices.reminder(text, link) if asks else decided, buttons=None)
 
     async def _told(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """The direct message to whoever asked for a run: how it was decided, that it failed, or who ended it."""

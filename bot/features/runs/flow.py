@@ -260,25 +260,26 @@ async def told(context: Context, response: BulkAnswer) -> tuple[str, Message]:
 async def masked(
     context: Context, response: BulkAnswer, listed: Sequence[tuple[Action, RedactedView]] = ()
 ) -> BulkAnswer:
-    """The answer with each object called as this person reads it, with its target where its run is `listed`.
+    """The answer, the most severe first, with each object as this person reads it, with the target of a `listed` run.
 
     What they may not see is masked in core's reasons, such as an artifact that is protected.
     """
     refused = [entry.object_id for entry in response.actions if entry.action is None]
-    found = await find_targets(context, refused, responders=False)
-    views = {object_id: target.view for object_id, target in found.items()}
-    called = {object_id: questions.named(view) for object_id, view in views.items()}
+    views = {one: target.view for one, target in (await find_targets(context, refused, responders=False)).items()}
     decided = {entry.action.id for entry in response.actions if entry.action}
     left = defaultdict[str, list[tuple[Action, RedactedView]]](list)
     for run, view in listed:
         if run.id not in decided and (runs.awaits_approval(run) or undo_state.later_end(run)):
             left[run.object_id].append((run, view))
     acts_on = {on: runs.distinct_targets(of) if of[0][0].target else "" for on, of in left.items()}
-    called |= {on: questions.named(of[0][1], acts_on[on]) for on, of in left.items()}
+    views |= {on: of[0][1] for on, of in left.items()}
+    called = {object_id: questions.named(view, acts_on.get(object_id, "")) for object_id, view in views.items()}
 
     def shown(entry: BulkEntry) -> BulkEntry:
         view, name = views.get(entry.object_id), called.get(entry.object_id, entry.object_id)
         message = view.text(with_names(entry.message or "", view)) if view is not None else entry.message
         return entry.model_copy(update={"object_id": name, "message": message})
 
-    return response.model_copy(update={"actions": [*map(shown, response.actions)]})
+    worst = {on: -view.subject.severity for on, view in views.items()}
+    entries = sorted(response.actions, key=lambda entry: worst.get(entry.object_id, 0))
+    return response.model_copy(update={"actions": [*map(shown, entries)]})

@@ -87,7 +87,7 @@ async def on_each(
     of, found = _acted_on(request, responder, targets), await ends_or_stays(context, request, responder, targets)
     in_force, choices = dict[str, Sequence[Measure | Action]](), to_choose(request, targets)
     undecided = {one.view.subject.id for one in choices}
-    for target in targets:
+    for target in sorted(targets, key=lambda one: -one.view.subject.severity):
         here, view, id_ = target.responder(request.responder_id), target.view, target.view.subject.id
         on_it = _acting_on({id_: of[id_]}, found)  # what was denied is said of its own object alone
         in_force[id_] = [
@@ -97,8 +97,7 @@ async def on_each(
         if here is not None and here.can_run and not here.open_run:
             ready.append((view, ", ".join(lines)))
         else:
-            why_not = f"{names.title(responder)} doesn't take it"
-            why_not = why_not if here is None else here.open_run or reasons(here, view)
+            why_not = (here.open_run or reasons(here, view)) if here else f"{names.title(responder)} doesn't take it"
             refused.append((questions.named(view, ", ".join(lines)), why_not))
     return questions.OnEach(on or on_so_many(len(targets), len(request.targets)), ready, refused, in_force)
 

@@ -94,8 +94,12 @@ async def test_of_a_bulk_one_reads_who_decided_on_which_targets_and_why_but_not_
     async with feature_environment(tmp_path, {"Isolate": {"target": "hostname"}}) as env:
         hosts = [f"LT-050{n}" for n in range(4)]
         ids = [
-            (await env.create_alert(sourceRef=host, tlp=tlp, artifacts=[{"dataType": "hostname", "data": host}])).id
-            for host, tlp in zip(hosts, (2, 2, 2, 3), strict=True)
+            (
+                await env.create_alert(
+                    sourceRef=host, tlp=tlp, severity=level, artifacts=[{"dataType": "hostname", "data": host}]
+                )
+            ).id
+            for host, tlp, level in zip(hosts, (2, 2, 2, 3), (2, 3, 4, 4), strict=True)
         ]
         await start(env, "ben", "isolate", ids)
         runs = [(await env.client.actions("alert", one))[0] for one in ids]
@@ -105,7 +109,7 @@ async def test_of_a_bulk_one_reads_who_decided_on_which_targets_and_why_but_not_
             await bot.as_user("lea").approve_bulk(bulk, [run.id for run in (runs[0], *runs[2:])])
         await env["anna"].command(SOC, f"/responder audit {bulk}")
         shown = text_of(await env["anna"].sees(modal("*lea* approved")))
-        assert f"*Audit of {bulk}: Isolate on hostname LT-0500, hostname LT-0501, hostname LT-0502*" in shown
+        assert f"*Audit of {bulk}: Isolate on hostname LT-0502, hostname LT-0501, hostname LT-0500*" in shown
         assert ' *lea* denied Isolate on LT-0501: \\"Healthy backup\\""' in shown
         assert ' *lea* approved Isolate on LT-0500, LT-0502 (1 of 1)"' in shown
         assert "LT-0503" not in shown

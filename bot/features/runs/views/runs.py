@@ -340,15 +340,14 @@ def _first(
 
 def first_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0) -> str:
     """`🟠 HIGH hostname LT-0777, hostname LT-0778 and 2 more`: what runs act on, the most severe first; mrkdwn."""
-    severities = [view.subject.severity if view.is_open else 0 for _, view in listed]
-    severity = max(severities, default=0)
-    worst_first = [one for _, one in sorted(zip(severities, listed, strict=True), key=lambda one: -one[0])]
+    severity = max((view.subject.severity for _, view in listed if view.is_open), default=0)
     sign = f"{SIGNS[severity]} {SEVERITY_NAMES[severity].upper()} " if severity else ""
-    return f"{sign}{distinct_targets(worst_first, total)}"
+    return f"{sign}{distinct_targets(listed, total)}"
 
 
 def distinct_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0) -> str:
-    """`hostname LT-0901 (2 runs), hostname LT-0902 and 2 more`, of `total` if that is more; mrkdwn."""
+    """`hostname LT-0901 (2 runs), hostname LT-0902 and 2 more`, the worst first, of `total` if that is more; mrkdwn."""
+    listed = sorted(listed, key=lambda one: -one[1].subject.severity if one[1].is_open else 0)
     whole = [on_target(*one).removeprefix(" on ") or foreign(target_in_full(one[1]), MESSAGE_LIMIT) for one in listed]
     on = Counter(zip(whole, [acts_on(run) for run, _ in listed], strict=True))
     named = [f"{name} ({number} runs)" if number > 1 else name for (name, _), number in on.items()]

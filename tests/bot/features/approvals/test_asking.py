@@ -537,6 +537,8 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
             assert await env["ben"].sees(on_phone("Half of the time")) == again
             await bot.as_user("ben").approve_bulk(bulk.id, [entry.action.id for entry in bulk.actions if entry.action])
         over = await env["anna"].sees(on_phone("3 in force"))
+        until = "3 in force until <!date^"
+        await env["ben"].sees(lambda view: [until in text_of(m) for m in direct_messages(view)].count(True) == 2)
         on = "ip 203[.]0[.]113[.]7 (3 runs) for 1 hour · up to CRITICAL"
         assert over == f"Approved by ben: Isolate on {on}: 3 in force."
         (told,) = [m for m in direct_messages(env["anna"].live_view) if "3 in force" in text_of(m)]

@@ -754,3 +754,14 @@ async def test_the_receipt_names_the_target_that_goes_on_waiting(tmp_path: Path)
         await env["ben"].submits(review, decide=[second])
         _, left = text_of(await env["ben"].reads("You approved 1 run")).split("Not decided")
         assert ("203[.]0[.]113[.]1" in left, "203[.]0[.]113[.]2" in left) == (True, False)
+
+
+async def test_the_receipt_names_the_most_severe_first_among_what_goes_on_waiting(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
+        on = {level: [{"dataType": "ip", "data": f"203.0.113.{level}"}] for level in (2, 3, 4)}
+        ids_ = [one for level in on for one in await alerts(env, 1, severity=level, artifacts=on[level])]
+        await start(env, "anna", "isolate", ids_)
+        review = await reviewed(env, "ben", await shown(env, "3 wait for approval"), " on 3 targets")
+        await env["ben"].submits(review, decide=["ip 203[.]0[.]113[.]4"])
+        _, left = text_of(await env["ben"].reads("You approved 1 run")).split("Not decided")
+        assert 0 < left.index(f"({ids_[1]})") < left.index(f"({ids_[0]})")
