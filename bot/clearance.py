@@ -71,6 +71,7 @@ class Subject:
     case_tlp: int = CLEAR  # of an alert's case, which runs on its artifacts get
     others: tuple[Artifact, ...] = field(default=(), repr=False)  # of its case, which texts about it may repeat
     closed: Closing | None = None  # that its alert or case is closed
+    alert_ids: tuple[str, ...] = ()  # of its case
 
     @property
     def clearance(self) -> int:
@@ -140,7 +141,7 @@ class Subject:
             number = f"case {document.case.case_id}"  # its texts may repeat what alerts have that aren't read
             subject = replace(subject, title=number if object_id == document.id else subject.title, parent_title=number)
         others = (*document.artifacts, *document.other_artifacts, *document.alert_artifacts)
-        return replace(subject, others=others)
+        return replace(subject, others=others, alert_ids=tuple(document.alert_ids))
 
     @staticmethod
     def in_documents(documents: Sequence[Document], object_id: str) -> "Subject | None":

@@ -143,7 +143,8 @@ def reasons(responder: OfferedResponder, view: RedactedView) -> str:
     refusals = responder.refusals or ()
     lifts = dict.fromkeys(refusal.lift for refusal in refusals)
     sentences = [*(refusal.message for refusal in refusals), *lifts, *(responder.reasons or ())]
-    sentences = [_on_kinds(responder) if reason.startswith(NOT_ITS_KIND) else reason for reason in sentences]
+    on_kinds = _on_kinds(responder, view.subject)
+    sentences = [on_kinds if reason.startswith(NOT_ITS_KIND) else reason for reason in sentences]
     return view.text(with_names(said("; ".join(sentences)), view)) or "it gives no reason"
 
 
@@ -165,8 +166,16 @@ def not_now(offered: Sequence[OfferedResponder]) -> str:
     return f"Not now: {some_of(said_of, MAX_TITLES)}." if said_of else ""
 
 
-def _on_kinds(responder: OfferedResponder) -> str:
+def is_for_alerts(responder: OfferedResponder, subject: Subject) -> bool:
+    """Whether it runs not on this case, or what is in it, but on its alerts."""
+    is_other = any(reason.startswith(NOT_ITS_KIND) for reason in responder.reasons or ())
+    return bool(subject.alert_ids) and is_other and "thehive:alert" in responder.data_type_list
+
+
+def _on_kinds(responder: OfferedResponder, subject: Subject) -> str:
     """What it runs on, such as `only on its ip`, and so not on this object."""
+    if is_for_alerts(responder, subject):
+        return f"only on an alert of the case: {' or '.join(subject.alert_ids[:3])}"
     names = {f"thehive:{kind}": name for kind, name in OBJECT_TYPES.items()}
     kinds = [names.get(kind, kind) for kind in responder.data_type_list]
     return f"only on its {', '.join(kinds[:3])}{' and more' if len(kinds) > 3 else ''}"
@@ -281,7 +290,9 @@ def _groups(
         responders = [r.model_copy(update={"reasons": None}) for r in responders]  # which are of what it acts on here
         groups += _by_kind(heading, _with(target, responders), f"{artifact.id}:")
     if is_artifact:  # nobody who asks about an address needs to know why it can't take a domain
+        of_alerts = [r for r in cannot if _kind(r) == 0 and is_for_alerts(r, subject)]
         cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
+        cannot += [r for r in of_alerts if r not in cannot]
     cannot = [r for r in cannot if r.name not in elsewhere]
     groups.sort(key=lambda group: not group.label.startswith(CONTAIN))
     return [*groups, _Entries(CANNOT, _with(own, cannot), "", partial(reasons, view=view))]

@@ -15,7 +15,7 @@ from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
 from bot.features.payload import clicked_element, is_ephemeral, is_in_modal
-from bot.features.responders.views import shown_reasons, with_names
+from bot.features.responders.views import is_for_alerts, shown_reasons, with_names
 from bot.features.retries import until_answered
 from bot.features.runs import parameters
 from bot.features.runs.targets import (
@@ -79,11 +79,8 @@ async def refusal(context: Context, request: RunRequest, responder: OfferedRespo
     may_make_case = responder.lacks == ["case"] and "manageCase" in context.person.permissions
     refused = partial(questions.cannot_run, request, responder, view, shown_reasons(responder, view, 1500))
     already = await in_force_already(context, acts_on.by_object(request.targets, responder), responder)
-    kinds = responder.data_type_list
-    is_for_alerts = view.subject.kind == "case" and "thehive:alert" in kinds and "thehive:case" not in kinds
-    found = await subjects.documents(context.core, [view.subject.id]) if is_for_alerts else []
-    run = f"{context.services.command} run {title(responder)}"
-    instead = [f"{run} {alert_id}" for document in found for alert_id in document.alert_ids[:3]]
+    run, of_case = f"{context.services.command} run {title(responder)}", is_for_alerts(responder, view.subject)
+    instead = [f"{run} {alert_id}" for alert_id in view.subject.alert_ids[:3] if of_case]
     render = partial(refused, in_force=already, instead=instead, may_override=may_override, may_make_case=may_make_case)
     return await responses.with_buttons(context, f"cannot:{view.subject.id}:{responder.id}", render)
 

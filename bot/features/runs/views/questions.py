@@ -284,7 +284,7 @@ def cannot_run(
     """
     name = names.shown(responder)
     text = f"*{name}* can't run on {_target(view)}: {reason}. Nothing was run."
-    text += f" On an alert of the case: {' or '.join(code(one, 200) for one in instead)}." if instead else ""
+    text += f" Type {' or '.join(code(one, 200) for one in instead)}." if instead else ""
     blocks = sections([text, *first_of([undo_state.already(one, view, "").rstrip() for one in in_force], REASONS)])
     if may_override:
         value = button(intent_of("form", replace(request, parameters={}, override_reason=""), view))

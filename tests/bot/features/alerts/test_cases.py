@@ -109,16 +109,24 @@ async def test_the_card_of_a_case_says_nothing_of_an_alert_above_a_lowered_clear
         await env["anna"].sees(updated(posted, f"({case_id})", without="Shun"))
 
 
-async def test_what_runs_on_alerts_alone_says_how_to_run_it_for_a_case(env: FeatureEnvironment) -> None:
-    alert, _ = await env.alert_and_card("anna")
-    case_id = (await env.client.create_case_from_alert(alert.id)).id
-    merged, card = await env.alert_and_card("anna", sourceRef="merged")
-    await env.client.merge_alerts([merged.id], case_id)
-    await env["anna"].sees(updated(card, f"*in case {case_id}*"))
-    await env["anna"].command(SOC, f"/responder run shun {case_id}")
-    refused = await env["anna"].sees(modal("*Shun* can't run on", "only on its Alert. Nothing was run."))
-    on_either = f"`/responder run Shun {alert.id}` or `/responder run Shun {merged.id}`"
-    assert f"On an alert of the case: {on_either}." in text_of(refused)
+async def test_what_runs_on_alerts_alone_says_how_to_run_it_for_a_case(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0"}}) as env:
+        alert, _ = await env.alert_and_card("anna")
+        case_id = (await env.client.create_case_from_alert(alert.id)).id
+        merged, card = await env.alert_and_card("anna", sourceRef="merged")
+        await env.client.merge_alerts([merged.id], case_id)
+        await env["anna"].sees(updated(card, f"*in case {case_id}*"))
+        await env["anna"].command(SOC, f"/responder run shun {case_id}")
+        only = f"only on an alert of the case: {alert.id} or {merged.id}"
+        refused = await env["anna"].sees(modal("*Shun* can't run on", f"{only}. Nothing was run."))
+        on_either = f"`/responder run Shun {alert.id}` or `/responder run Shun {merged.id}`"
+        assert f"Nothing was run. Type {on_either}." in text_of(refused)
+        for on in (case_id, alert.artifacts[0].id):
+            await env["anna"].command(SOC, f"/responder list {on}")
+            listed = await env["anna"].sees(modal(f"• *Shun*: {only}"))
+            options = [one for group in await env["anna"].searches(listed) for one in group["options"]]
+            (shun,) = [one for one in options if one["text"]["text"] == "Shun"]
+            assert shun["description"]["text"] == only
 
 
 async def test_home_masks_what_a_case_hides_in_its_title(env: FeatureEnvironment) -> None:
