@@ -1,21 +1,16 @@
 """The options of the searchable menu of responders, when it is opened and while somebody types."""
 
-from collections.abc import Sequence
-
 from bot.block_kit import ids, notices
 from bot.block_kit.elements import message_option
-from bot.clearance import RedactedView, Subject
+from bot.clearance import RedactedView
 from bot.features import subjects
 from bot.features.authorization import own_clearance, who_else_may_see, why_not_run
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import view_of
 from bot.features.responders.views import acting_through, responder_options
-from bot.features.runs.targets import ended_or_repeated
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder
-
-IDLE = "Nothing is known to be in force that it ends"
 
 
 async def on_responder_options(context: Context) -> Json:
@@ -48,18 +43,10 @@ async def _options(context: Context, object_id: str) -> Json:
         return message_option(why_not)
     through = list[OfferedResponder]()
     if view.subject.kind == "case_artifact" and view.subject.root_id != object_id:
-        root, of_root = await subjects.offered(context.core, view.subject.root_id)
-        through = acting_through(await _said(context, root, of_root), object_id) if root.kind == "alert" else []
-    offered, typed = await _said(context, view.subject, targets.offered), str(context.payload.get("value") or "")
-    return responder_options(offered, targets.by_artifact, view, typed, through)
-
-
-async def _said(context: Context, subject: Subject, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
-    """The responders; of what undoes with that nothing is known to be in force that it would end, if that is so."""
-    undoing = [one for one in offered if one.can_run and one.target and one.policy and one.policy.is_undo]
-    measures = await context.core.measures() if undoing else []
-    idle = {one.name for one in undoing if not ended_or_repeated(one, subject, measures)}
-    return [one.model_copy(update={"description": IDLE}) if one.name in idle else one for one in offered]
+        root, offered = await subjects.offered(context.core, view.subject.root_id)
+        through = acting_through(offered, object_id) if root.kind == "alert" else []
+    typed = str(context.payload.get("value") or "")
+    return responder_options(targets.offered, targets.by_artifact, view, typed, through)
 
 
 FEATURE = Feature(
