@@ -77,7 +77,7 @@ def wrong_usage(usage: str, rest: str, command: str) -> str:
     usage = usage.partition(" [")[0]
     what, example = ("the run's id", usage.replace("~run", "~20")) if "~run" in usage else ("the id", usage)
     how = "active" if verb == "release" else "find"  # what is in force there, with *Undo*
-    find = f" `{command} {how} {typed}` finds it." if (typed := rest.strip()[:100]) and usage.endswith(" ~id") else ""
+    find = f" Try `{command} {how} {typed}`." if (typed := rest.strip()[:100]) and usage.endswith(" ~id") else ""
     return f"Which one? Type `{command} {verb}` and {what}, such as {command} {example.replace('~id', '~12')}.{find}"
 
 

@@ -28,7 +28,7 @@ async def test_mistyped_command_is_answered_in_the_acknowledgement(tmp_path: Pat
                 ("run Isolate <Host>", "the id, such as /responder run Isolate &lt;Host&gt; ~12."),
                 (
                     "run Isolate Host LT-0412",
-                    "such as /responder run Isolate Host ~12. `/responder find LT-0412` finds it.",
+                    "such as /responder run Isolate Host ~12. Try `/responder find LT-0412`.",
                 ),
                 ("run ~12", "Run what? `/responder list ~12` shows what can run on ~12."),
                 ("“Alert”", "Unknown command"),
@@ -40,7 +40,7 @@ async def test_mistyped_command_is_answered_in_the_acknowledgement(tmp_path: Pat
                 ("rnu Isolate Host ~30", "Did you mean `/responder run Isolate Host ~30`?"),
                 ("close ~26", "*Close* is in the \\u22ef menu of an alert's card; a case is closed where"),
                 ("undo LT-0610", "`/responder active LT-0610` lists what is in force, with *Undo* and"),
-                ("release LT-0610", "such as /responder release ~12. `/responder active LT-0610` finds it."),
+                ("release LT-0610", "such as /responder release ~12. Try `/responder active LT-0610`."),
                 ("isolate ~12 LT-1", "type `/responder run isolate ~12 LT-1`. `/responder help` lists"),
             )
         ):

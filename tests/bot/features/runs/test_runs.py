@@ -220,7 +220,7 @@ async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvi
     for typed, words in {
         "lsit ~1": "Did you mean",
         "list": "Type `/responder list` and the id, such as /responder list ~12.",
-        "list LT-0198": "such as /responder list ~12. `/responder find LT-0198` finds it.",
+        "list LT-0198": "such as /responder list ~12. Try `/responder find LT-0198`.",
         "list ~999": "Nothing has the id ~999",
         f"run Tel1_1_0 {alert.id}": f"Did you mean `/responder run Tell {alert.id}`?",
         f"run isloate {alert.id}": f"Did you mean `/responder run Isolate {alert.id}`?",
