@@ -291,10 +291,10 @@ class CoreClient:
         return await self._ask(list[AuditRow], "GET", f"/api/audit/{_quoted(object_id)}")
 
     async def measures(
-        self, *, target: str = "", by: str = "", responder: str = "", alert: str = "", case: str = ""
+        self, *, target: str = "", by: str = "", responder: str = "", of: Iterable[str] = ()
     ) -> list[Measure]:
-        """What is in force: on this target, by this person, of this responder, alert and case."""
-        wanted = {"target": target, "by": by, "responder": responder, "alert": alert, "case": case}
+        """What is in force: on this target, by this person, of this responder, and of one of these ids."""
+        wanted = {"target": target, "by": by, "responder": responder, "of": ",".join(of)}
         params = {name: value for name, value in wanted.items() if value}
         return await self._ask(list[Measure], "GET", f"{_ENGINE}/measure", params=params)
 
@@ -383,7 +383,7 @@ class CoreClient:
         """The documents of the alerts of a case on which something is in force, and of others that it has."""
         if not case.alert_ids:
             return []
-        in_force = [run_id for measure in await self.measures(case=case.id) for run_id in measure.actions]
+        in_force = [run_id for measure in await self.measures(of=[case.id]) for run_id in measure.actions]
         pages = self.documents_in_pages([*also, *in_force])
         found = [document async for page in pages for document in page.documents]
         return [one for one in found if one.alert is not None and one.alert.case == case.id]

@@ -36,8 +36,8 @@ class MeasureFilter(NamedTuple):
     """Who asked for them: a login or its first part."""
     responder: str = ""
     """Its name or id."""
-    alert: str = ""
-    case: str = ""
+    of: str = ""
+    """The ids of alerts, cases, runs and bulks, with commas: what is of one of them."""
 
 
 class _Seen(NamedTuple):
@@ -61,9 +61,9 @@ class Measures(Service):
 
         Raises ResponderBotError("bad_request") for an id that is none.
         """
-        for key, text in (("alert", wanted.alert), ("case", wanted.case)):
-            if text and parse_id(text) is None:
-                raise bad_request(f"`{key}` must be an id such as ~12")
+        of = {parse_id(text.strip()) for text in wanted.of.split(",")} if wanted.of else None
+        if of is not None and None in of:
+            raise bad_request("`of` must be ids such as ~12,~13")
         digests = _digests_of(wanted.target)
 
         def read(reads: Reads) -> list[Measure]:
@@ -72,7 +72,8 @@ class Measures(Service):
                 if wanted.target and group[0]["target_kind"] != in_force.OBJECT and group[0]["digest"] not in digests:
                     continue
                 seen = _seen(reads, caller, group)
-                if seen and self._is_wanted(reads, wanted, seen, digests):
+                of_one = of is None or any(of & _roots_of(reads, each.row) for each in seen)
+                if seen and of_one and self._is_wanted(wanted, seen, digests):
                     found.append((seen, _shown(group, seen, self._registry)))
             severities = objects.severities(reads, (each.row["root_id"] for seen, _ in found for each in seen))
 
@@ -202,7 +203,7 @@ class Measures(Service):
             clearance.require(tx, caller, one["action_id"], "change a measure")
         return groups
 
-    def _is_wanted(self, reads: Reads, wanted: MeasureFilter, seen: Sequence[_Seen], digests: Set[str]) -> bool:
+    def _is_wanted(self, wanted: MeasureFilter, seen: Sequence[_Seen], digests: Set[str]) -> bool:
         rows = [each.row for each in seen]
         if wanted.target and seen[0].one["target_kind"] == in_force.OBJECT:
             possible = (artifact for row in rows for artifact in targets.stored_artifacts(row))
@@ -212,11 +213,7 @@ class Measures(Service):
             "created_by": wanted.by and self._guards.login(wanted.by),
             "responder_name": wanted.responder and self._registry.name(wanted.responder),
         }
-        if not all(any(row[column] == name for row in rows) for column, name in asked.items() if name):
-            return False
-        return all(
-            any(parse_id(text) in _roots_of(reads, row) for row in rows) for text in (wanted.alert, wanted.case) if text
-        )
+        return all(any(row[column] == name for row in rows) for column, name in asked.items() if name)
 
 
 def _missing() -> ResponderBotError:
@@ -250,8 +247,8 @@ def _digests_of(text: str) -> set[str]:
 
 
 def _roots_of(reads: Reads, row: Row) -> set[int]:
-    """The alerts and cases that the object of a run belongs to."""
-    found = {row["root_id"], row["object_id"]}
+    """A run, its bulk, its object, and the alerts and cases that this belongs to."""
+    found = {row["id"], row["bulk_id"], row["root_id"], row["object_id"]}
     if row["kind"] == "case_artifact":
         found |= set(objects.alerts_with(reads, row["object_id"]))
     for number in list(found):

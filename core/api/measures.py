@@ -27,8 +27,7 @@ def endpoints(measures: Measures) -> list[Endpoint]:
             "target": "what it acts on or may act on",
             "by": "the login of who asked for it",
             "responder": "the responder's name or id",
-            "alert": "the id of an alert",
-            "case": "the id of a case",
+            "of": "the ids of alerts, cases, runs and bulks, with commas",
         },
     )
     async def list_measures(request: Request) -> Response:

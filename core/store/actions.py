@@ -16,7 +16,7 @@ OPEN = "status IN ('Waiting', 'InProgress')"
 _COLUMNS = (
     "id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status, created_by, acted_through,"
     " created_at, dispatched_at, owner, host_id, engine_job_id, cancelled_by, parameters, secret_names,"
-    " awaits_approval, undoes, run_id, request_id, doc"
+    " awaits_approval, bulk_id, undoes, run_id, request_id, doc"
 )
 
 

@@ -49,7 +49,7 @@ async def on_unassign_command(context: Context) -> None:
 async def on_release_command(context: Context) -> None:
     """Show what is in force on the alert with Undo, beside Unassign; unassign it if nothing is."""
     _, alert_id = subjects.require_id(context, "release ~id")
-    if await context.core.measures(alert=alert_id):
+    if await context.core.measures(of=[alert_id]):
         note = "Nothing was changed: *Undo* ends what is in force, *Unassign* leaves the alert."
         await details.show(context, alert_id, note=note)
     else:

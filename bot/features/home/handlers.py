@@ -177,9 +177,7 @@ async def on_active_command(context: Context) -> None:
     """List what is in force, on a target or of an alert, a case, a run or a bulk if one is typed."""
     text, person = normalize(context.text), context.person
     ids_ = find_ids(text)
-    of = {row.object for one in ids_ for row in await context.core.audit(one)}  # with the runs of each
-    measures = await context.core.measures(target="" if ids_ else text)
-    measures = [one for one in measures if not ids_ or of & {*one.actions}]
+    measures = await context.core.measures(target="" if ids_ else text, of=ids_)
     found = await runs_of(context, measures[: views.MAX_LISTED])
     active, about = partial(views.in_force_list, found, person, text, total=len(measures)), text[: views.TEXT_LIMIT]
     await responses.show_with_buttons(context, "In force", f"active:{about}", lambda button: active(button=button))

@@ -255,10 +255,9 @@ async def stays(
         denied = await _denied_before(context, acted_on, responder)
         waiting = (await waiting_on(context, acted_on, policy.undo))[:MOST_LEFT] if policy.undo else []
         return [*denied, *await in_force_already(context, acted_on, responder), *waiting]
-    measures, waiting = await context.core.measures(), await context.core.newest_actions("waiting", limit=MOST_WAITING)
-    here = [one for one in measures if object_id in {run.root_id for run in (one, *one.others)}]
+    waiting = await context.core.newest_actions("waiting", limit=MOST_WAITING)
     waits = [one for one in waiting if one.object_id == object_id and runs.awaits_approval(one)]
-    return [*here[:MOST_LEFT], *waits[:MOST_LEFT]]
+    return [*(await context.core.measures(of=[object_id]))[:MOST_LEFT], *waits[:MOST_LEFT]]
 
 
 async def _denied_before(

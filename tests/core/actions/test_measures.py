@@ -398,7 +398,7 @@ async def test_what_a_killed_core_left_is_in_the_register_of_the_next(tmp_path: 
         await core.ended(action.id)
         await core.kill()
     async with core_process(setup) as core, core_process(setup, "second") as second:
-        (measure,) = await core.client().measures(alert=alert, responder="Block_1_0", by=action.created_by)
+        (measure,) = await core.client().measures(of=[alert], responder="Block_1_0", by=action.created_by)
         assert (measure.state, measure.actions) == ("in_force", [action.id])
         path = f"/api/connector/engine/measure/{measure.id}/undo"
         answers = await asyncio.gather(*(one.send("POST", path, {}) for one in (core, second)))
@@ -544,13 +544,14 @@ async def test_what_is_found_by_target_person_responder_alert_and_case(tmp_path:
             ({"by": "ben@example.org"}, 0),
             ({"responder": BLOCK}, 2),
             ({"responder": "r-release"}, 0),
-            ({"alert": harness.alert_id}, 1),
-            ({"case": case.id}, 1),
-            ({"case": case.id, "target": "10.0.0.5"}, 0),
-            ({"alert": "~999"}, 0),
+            ({"of": harness.alert_id}, 1),
+            ({"of": case.id}, 1),
+            ({"of": case.id, "target": "10.0.0.5"}, 0),
+            ({"of": "~999"}, 0),
+            ({"of": f"~999,{harness.alert_id}"}, 1),
         ):
             assert len(await listed(harness, **wanted)) == count, wanted
-        assert (await refused(listed(harness, alert="x"))).code == "bad_request"
+        assert (await refused(listed(harness, of="~1,x"))).code == "bad_request"
 
 
 async def test_what_a_run_may_act_on_is_found_too(tmp_path: Path) -> None:
@@ -609,7 +610,7 @@ async def test_over_http_rights_and_bodies_are_checked(tmp_path: Path) -> None:
         for path, body, _ in cases[:3]:
             assert (await core.send("POST", f"{base}/{path}", body, profile="read-only")).status_code == 403
         assert (await core.send("GET", f"{base}?target=x&by=anna", profile="read-only")).json() == []
-        assert (await core.send("GET", f"{base}?alert=x")).status_code == 400
+        assert (await core.send("GET", f"{base}?of=x")).status_code == 400
         assert 'responder_bot_measures{state="unknown"} 0.0' in (await core.send("GET", "/metrics")).text
 
 
@@ -626,7 +627,7 @@ async def test_what_two_alerts_share_is_listed_for_who_may_see_one_of_them(tmp_p
         assert (measure.id, measure.actions, measure.object_id) == (left_by(own), [own.id], green)
         assert (measure.until, measure.target) == (whole.until, own.target)
         assert [text for text in (amber, hidden.id, "insider") if f'"{text}"' in measure.model_dump_json()] == []
-        assert await measures.listed(in_slack, MeasureFilter(alert=amber)) == []
+        assert await measures.listed(in_slack, MeasureFilter(of=amber)) == []
         for change in (
             measures.extend(in_slack, measure.id, End(harness.clock() + 90 * MINUTE_MS)),
             measures.shorten(in_slack, measure.id, End(harness.clock() + MINUTE_MS)),

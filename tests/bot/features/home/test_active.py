@@ -48,6 +48,9 @@ async def test_what_is_in_force_is_listed_and_found_by_its_target(env: FeatureEn
         await env["anna"].sees(modal(f"*In force on {object_id}: 1 measure*"))
     await env["anna"].command(SOC, f"/responder active {quiet.id}")
     await env["anna"].sees(modal(f"Nothing is in force on {quiet.id}"))
+    async with CoreClient(env.core.url, env.service_key) as bot:
+        audit = await bot.as_user("lea").audit(alert.id)  # which says who has read it
+    assert [row.by.split("@")[0] for row in audit if row.what == "audit.read"] == ["lea"]
     await env["eve"].command(SOC, "/responder active")
     assert ids.MARK_ENDED not in text_of(await env["eve"].sees(modal("*In force: ")))
 
