@@ -10,22 +10,15 @@ from core.models import parse_id
 
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
     """Add a row: `number, at, what, object, root, hash, doc`."""
-    tx.run(
-        "INSERT INTO audit (number, at, what, object, root, hash, doc)"
-        " VALUES (:number, :at, :what, :object, :root, :hash, :doc)",
-        values,
-    )
+    tx.insert("audit", values)
 
 
 def insert_texts(tx: Transaction, number: int, texts: Mapping[str, tuple[str, str]]) -> None:
     """Add the texts of a row: salt and text by name."""
-    tx.run_all(
-        "INSERT INTO audit_text (number, name, salt, text) VALUES (:number, :name, :salt, :text)",
-        [
-            {"number": number, "name": name, "salt": salt, "text": json.dumps(text)}
-            for name, (salt, text) in texts.items()
-        ],
+    rows = (
+        {"number": number, "name": name, "salt": salt, "text": json.dumps(text)} for name, (salt, text) in texts.items()
     )
+    tx.insert("audit_text", *rows)
 
 
 def last(reads: Reads) -> Row | None:
@@ -41,10 +34,7 @@ def settings(reads: Reads, host: str) -> dict[str, str]:
 
 def set_settings(tx: Transaction, host: str, digests: Mapping[str, str]) -> None:
     tx.run("DELETE FROM setting WHERE host = :host", {"host": host})
-    tx.run_all(
-        "INSERT INTO setting (host, name, digest) VALUES (:host, :name, :digest)",
-        [{"host": host, "name": name, "digest": digest} for name, digest in digests.items()],
-    )
+    tx.insert("setting", *({"host": host, "name": name, "digest": digest} for name, digest in digests.items()))
 
 
 _ROW = "number, at, hash, doc"

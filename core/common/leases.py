@@ -61,9 +61,7 @@ class Leases:
     def take(self, tx: Transaction, holder: str, host: str, **more: object) -> None:
         """Take a lease; `more` is what the table has beside COLUMNS."""
         about = {"holder": holder, "host": host, "version": own_version(), "started_at": self._started_at}
-        values = {**about, "lease_until": self._clock() + self._length_ms, **more}
-        names = ", ".join(values)
-        tx.run(f"INSERT INTO {self._table} ({names}) VALUES (:{names.replace(', ', ', :')})", values)
+        tx.insert(self._table, {**about, "lease_until": self._clock() + self._length_ms, **more})
 
     def renew(self, tx: Transaction) -> Row | None:
         """Renew the lease. Returns its row; None if it was lost."""

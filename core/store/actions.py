@@ -20,27 +20,10 @@ _COLUMNS = (
 )
 
 
-NEW: Mapping[str, Any] = {
-    **dict.fromkeys(("acted_through", "whole_parameters", "bulk_id", "undoes")),
-    **{"secret_names": "[]", "request_id": "", "awaits_approval": 0},
-}
-
-
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Record an action. `values` has each parameter of the statement, but for those of NEW that are as there.
-
-    `owner` holds it only if its lease still stands.
-    """
-    tx.run(
-        "INSERT INTO action (id, kind, object_id, root_id, responder_name, engine_name, engine_responder_id, status,"
-        " created_by, acted_through, created_at, owner, engine_job_id, parameters, secret_names,"
-        " whole_parameters, awaits_approval, bulk_id, undoes, target, run_id, request_id, doc)"
-        " VALUES (:id, :kind, :object_id, :root_id, :responder_name, :engine_name, :engine_responder_id, :status,"
-        " :created_by, :acted_through, :created_at, (SELECT holder FROM owner WHERE holder = :owner), :engine_job_id,"
-        " :parameters, :secret_names, :whole_parameters, :awaits_approval, :bulk_id, :undoes, :target,"
-        " :run_id, :request_id, :doc)",
-        {**NEW, **values},
-    )
+    """Record an action, given as values by column; `owner` holds it only if its lease still stands."""
+    places = {name: f":{name}" for name in values} | {"owner": "(SELECT holder FROM owner WHERE holder = :owner)"}
+    tx.run(f"INSERT INTO action ({', '.join(places)}) VALUES ({', '.join(places.values())})", values)
 
 
 def find(reads: Reads, action_id: int) -> Row | None:
@@ -148,10 +131,7 @@ def denied_on(reads: Reads, row: Row) -> list[str]:
 
 def add_targets(tx: Transaction, action_id: int, digests: Iterable[str]) -> None:
     """Record what an action is to act on, where a rate or an approval asks for it."""
-    tx.run_all(
-        "INSERT INTO action_target (target, action_id) VALUES (:target, :id)",
-        [{"target": digest, "id": action_id} for digest in digests],
-    )
+    tx.insert("action_target", *({"target": digest, "action_id": action_id} for digest in digests))
 
 
 def targets_of(reads: Reads, action_id: int) -> set[str]:
@@ -297,10 +277,7 @@ def outcomes(reads: Reads, action_id: int) -> str | None:
 
 
 def insert_report(tx: Transaction, action_id: int, at: int, report: str) -> None:
-    tx.run(
-        "INSERT INTO ending (action_id, at, report, outcomes) VALUES (:id, :at, :report, '[]')",
-        {"id": action_id, "at": at, "report": report},
-    )
+    tx.insert("ending", {"action_id": action_id, "at": at, "report": report, "outcomes": "[]"})
 
 
 def set_outcomes(tx: Transaction, action_id: int, outcomes: str) -> None:
@@ -423,12 +400,8 @@ def remembered(reads: Reads, login: str, key: str, body: str, now: int) -> int |
 
 def remember(tx: Transaction, login: str, key: str, body: str, action_id: int, now: int) -> None:
     """Store an Idempotency-Key, in place of an expired one, and a digest of the body, which may hold secrets."""
-    tx.run(
-        "INSERT INTO idempotency (login, key, digest, action_id, created_at)"
-        " VALUES (:login, :key, :digest, :action_id, :now) ON CONFLICT (login, key) DO UPDATE"
-        " SET digest = excluded.digest, action_id = excluded.action_id, created_at = excluded.created_at",
-        {"login": login, "key": key, "digest": digest_of(body), "action_id": action_id, "now": now},
-    )
+    values = {"digest": digest_of(body), "action_id": action_id, "created_at": now}
+    tx.put("idempotency", ("login", "key"), {"login": login, "key": key, **values})
 
 
 def digest_of(body: str) -> str:

@@ -45,11 +45,7 @@ class StoredApproval:
 
 def insert(tx: Transaction, approval: StoredApproval) -> None:
     due.put(tx, "approval", approval.id, approval.expires_at, approval.asked_at)
-    tx.run(
-        "INSERT INTO approval (id, action_id, asked_by, asked_at, needed, expires_at, is_waiting, ends_at, votes)"
-        " VALUES (:id, :action_id, :asked_by, :asked_at, :needed, :expires_at, 1, :ends_at, '[]')",
-        {name: getattr(approval, name) for name in _COLUMNS.split(", ")[:6]} | {"ends_at": approval.ends_at},
-    )
+    tx.insert("approval", {**vars(approval), "is_waiting": 1, "votes": "[]"})
 
 
 def find(reads: Reads, number: int | None) -> StoredApproval | None:

@@ -10,15 +10,11 @@ def save(tx: Transaction, object_id: int, artifacts: Iterable[Artifact]) -> None
     """Record the files of an alert's artifacts, or of an artifact of a case; mark the others as dropped."""
     now = {artifact.attachment.id for artifact in artifacts if artifact.attachment is not None}
     before = set(files_of(tx, object_id))
-    values = [{"file": file_id, "object": object_id} for file_id in before ^ now]
-    tx.run_all(
-        "INSERT INTO file_reference (file_id, object_id) VALUES (:file, :object)",
-        [reference for reference in values if reference["file"] in now],
-    )
-    for reference in values:
-        if reference["file"] in before:
-            tx.run("DELETE FROM file_reference WHERE file_id = :file AND object_id = :object", reference)
-            tx.run("INSERT INTO dropped_file (file_id) VALUES (:file) ON CONFLICT DO NOTHING", reference)
+    tx.insert("file_reference", *({"file_id": file_id, "object_id": object_id} for file_id in now - before))
+    for file_id in before - now:
+        values = {"file": file_id, "object": object_id}
+        tx.run("DELETE FROM file_reference WHERE file_id = :file AND object_id = :object", values)
+        tx.insert("dropped_file", {"file_id": file_id}, otherwise="DO NOTHING")
 
 
 def files_of(reads: Reads, object_id: int) -> list[str]:

@@ -44,7 +44,7 @@ def changed(tx: Transaction, now: int) -> int:
 def hold(tx: Transaction, made_at: int) -> None:
     """Have the lists wait until somebody has looked at them; `made_at` is the time of the backup (ms)."""
     tx.run("DELETE FROM blocklist_hold")
-    tx.run("INSERT INTO blocklist_hold (made_at) VALUES (:made_at)", {"made_at": made_at})
+    tx.insert("blocklist_hold", {"made_at": made_at})
 
 
 def held_since(reads: Reads) -> int | None:
@@ -74,20 +74,14 @@ def has_read(tx: Transaction, login: str, name: str, version: int, at: int) -> i
     """Note that a reader has a version of a list; returns the version that it had, 0 for none."""
     key = {"login": login, "list": name}
     row = tx.row("SELECT version FROM blocklist_reader WHERE login = :login AND list = :list", key)
-    tx.run(
-        "INSERT INTO blocklist_reader (login, list, version, at) VALUES (:login, :list, :version, :at)"
-        " ON CONFLICT (login, list) DO UPDATE SET version = :version, at = :at",
-        {**key, "version": version, "at": at},
-    )
+    tx.put("blocklist_reader", key.keys(), {**key, "version": version, "at": at})
     return 0 if row is None else int(row["version"])
 
 
 def add_entries(tx: Transaction, action_id: int, names: Iterable[str], now: int) -> None:
     """Note that an action is on these lists."""
-    tx.run_all(
-        "INSERT INTO blocklist_entry (action_id, list, version) VALUES (:id, :list, :version)",
-        [{"id": action_id, "list": name, "version": changed(tx, now)} for name in sorted(names)],
-    )
+    for name in sorted(names):
+        tx.insert("blocklist_entry", {"action_id": action_id, "list": name, "version": changed(tx, now)})
 
 
 def end_entries(tx: Transaction, action_id: int, left: Iterable[str], now: int) -> None:

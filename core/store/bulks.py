@@ -13,12 +13,8 @@ _LATER_END = "(SELECT id FROM approval WHERE action_id = action.id AND id <> act
 
 
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Store a bulk. `values` has a key for each parameter of the statement."""
-    tx.run(
-        "INSERT INTO bulk (id, created_by, created_at, responder_name, request, targets, total, refused)"
-        " VALUES (:id, :created_by, :created_at, :responder_name, :request, :targets, :total, :refused)",
-        values,
-    )
+    """Store a bulk: `id, created_by, created_at, responder_name, request, targets, total, refused`."""
+    tx.insert("bulk", values)
 
 
 def find(reads: Reads, bulk_id: int) -> Row | None:

@@ -11,12 +11,8 @@ Kind = Literal["undo", "approval"]
 def put(tx: Transaction, kind: Kind, number: int, at: int, now: int, *, tries: int = 0) -> None:
     """Have core handle this subject at this time, and at no other; `tries`: how often that was refused."""
     (row,) = sequences.take(tx, "due")
-    tx.run(
-        "INSERT INTO due (number, kind, id, at, wait, tries) VALUES (:row, :kind, :id, :at, :wait, :tries)"
-        " ON CONFLICT (kind, id) DO UPDATE SET number = excluded.number, at = excluded.at, wait = excluded.wait,"
-        " tries = excluded.tries, is_damaged = 0",
-        {"row": row, "kind": kind, "id": number, "at": at, "wait": at - now, "tries": tries},
-    )
+    values = {"number": row, "at": at, "wait": at - now, "tries": tries, "is_damaged": 0}
+    tx.put("due", ("kind", "id"), {"kind": kind, "id": number, **values})
 
 
 def drop(tx: Transaction, kind: Kind, number: int) -> None:

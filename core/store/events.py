@@ -23,11 +23,8 @@ def record(
     change = {"at": at, "type": type, "object_type": object_type, "root_id": root_id}
     shared = {**change, "user": user, "request_id": logs.request_id() if request_id is None else request_id}
     numbers = sequences.take(tx, "event", len(object_ids)) if object_ids else ()
-    tx.run_all(
-        'INSERT INTO event (seq, at, type, object_type, object_id, root_id, "user", request_id)'
-        " VALUES (:seq, :at, :type, :object_type, :object_id, :root_id, :user, :request_id)",
-        ({**shared, "seq": seq, "object_id": object_id} for seq, object_id in zip(numbers, object_ids, strict=True)),
-    )
+    named = zip(numbers, object_ids, strict=True)
+    tx.insert("event", *({**shared, "seq": seq, "object_id": object_id} for seq, object_id in named))
 
 
 def after(reads: Reads, seq: int, limit: int) -> list[Row]:

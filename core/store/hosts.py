@@ -56,12 +56,9 @@ def find_again(tx: Transaction, host_id: str) -> None:
 
 def add_lost(tx: Transaction, host_id: str, host: str, at: int, ended: int) -> None:
     """Record that a host was lost, and that so many actions ended with it."""
-    tx.run(
-        "INSERT INTO lost_host (host_id, host, at, ended) VALUES (:host_id, :host, :at, :ended)"
-        " ON CONFLICT (host_id) DO UPDATE SET host = excluded.host, at = excluded.at,"
-        " ended = lost_host.ended + excluded.ended",
-        {"host_id": host_id, "host": host, "at": at, "ended": ended},
-    )
+    added = "host = excluded.host, at = excluded.at, ended = lost_host.ended + excluded.ended"
+    values = {"host_id": host_id, "host": host, "at": at, "ended": ended}
+    tx.insert("lost_host", values, otherwise=f"(host_id) DO UPDATE SET {added}")
 
 
 def lost(reads: Reads) -> list[Row]:
@@ -86,13 +83,7 @@ def forget_lost(tx: Transaction, before: int) -> None:
 
 def save_catalogue(tx: Transaction, values: Mapping[str, Any]) -> None:
     """Store the catalogue of an engine of a host: `host_id, engine, host, up, capacity, doc, at`."""
-    tx.run(
-        "INSERT INTO host_catalogue (host_id, engine, host, up, capacity, doc, at)"
-        " VALUES (:host_id, :engine, :host, :up, :capacity, :doc, :at)"
-        " ON CONFLICT (host_id, engine) DO UPDATE SET host = excluded.host, up = excluded.up,"
-        " capacity = excluded.capacity, doc = excluded.doc, at = excluded.at",
-        values,
-    )
+    tx.put("host_catalogue", ("host_id", "engine"), values)
 
 
 def begin_catalogues(tx: Transaction, host_id: str, doc: str) -> None:

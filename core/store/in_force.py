@@ -26,12 +26,7 @@ def insert(tx: Transaction, rows: Iterable[tuple[Mapping[str, Any], Look | None]
 
     `id, action_id, responder, undone_by, artifact, target_kind, target, digest, since`.
     """
-    tx.run_all(
-        "INSERT INTO in_force (id, action_id, responder, undone_by, artifact, target_kind, target, digest, look,"
-        " look_folded, look_label, state, since) VALUES (:id, :action_id, :responder, :undone_by, :artifact,"
-        " :target_kind, :target, :digest, :look, :look_folded, :look_label, 'starting', :since)",
-        [{**row, **_looks(look)} for row, look in rows],
-    )
+    tx.insert("in_force", *({**row, **_looks(look), "state": "starting"} for row, look in rows))
 
 
 def _looks(look: Look | None) -> Mapping[str, str | None]:

@@ -56,16 +56,11 @@ def insert(
 
 def insert_all(tx: Transaction, kind: str, new: Collection[NewObject], *, parent_id: int | None = None) -> None:
     """Insert objects of one kind and one parent. Raises as `insert` does."""
-    rows = [
+    rows = (
         {"id": item.id, "kind": kind, "parent_id": parent_id, "unique_key": item.unique_key, "doc": item.doc}
         for item in new
-    ]
-    inserted = tx.run_all(
-        "INSERT INTO object (id, kind, parent_id, unique_key, doc)"
-        " VALUES (:id, :kind, :parent_id, :unique_key, :doc) ON CONFLICT DO NOTHING",
-        rows,
     )
-    if inserted < len(rows):
+    if tx.insert("object", *rows, otherwise="DO NOTHING") < len(new):
         raise ResponderBotError("exists", "That name is taken; choose another.")
 
 
@@ -174,10 +169,8 @@ def by_unique_keys(reads: Reads, kind: str, unique_keys: Iterable[str]) -> dict[
 
 def insert_alert_artifacts(tx: Transaction, alert_id: int, artifact_ids: Iterable[int]) -> None:
     """Record which alert has these artifacts, which are stored in it."""
-    tx.run_all(
-        "INSERT INTO alert_artifact (id, alert_id, artifact_id) VALUES (:id, :alert, :id)",
-        ({"id": number, "alert": alert_id} for number in artifact_ids),
-    )
+    rows = ({"id": number, "alert_id": alert_id, "artifact_id": number} for number in artifact_ids)
+    tx.insert("alert_artifact", *rows)
 
 
 def replace_artifacts(tx: Transaction, ids: Mapping[int, int]) -> None:

@@ -22,12 +22,8 @@ _USER_OF_KEY = (
 
 def insert(tx: Transaction, login: str, profile: str, clearance: int, created_at: int) -> None:
     """Insert a user. Raises ResponderBotError("exists") if the login is taken."""
-    inserted = tx.run(
-        'INSERT INTO "user" (login, profile, clearance, disabled, created_at)'
-        " VALUES (:login, :profile, :clearance, 0, :created_at) ON CONFLICT DO NOTHING",
-        {"login": login, "profile": profile, "clearance": clearance, "created_at": created_at},
-    )
-    if not inserted:
+    values = {"login": login, "profile": profile, "clearance": clearance, "disabled": 0, "created_at": created_at}
+    if not tx.insert("user", values, otherwise="DO NOTHING"):
         raise ResponderBotError(
             "exists", f"There is a user {login} already; `responder-bot user key {login}` gives a new key."
         )
@@ -111,10 +107,7 @@ def link(tx: Transaction, team: str, slack_user: str, login: str) -> None:
             f"The Slack id {slack_user} is linked to {linked['login']} already;"
             f" `responder-bot user unlink {linked['login']}` first.",
         )
-    tx.run(
-        "INSERT INTO slack_link (team, slack_user, login) VALUES (:team, :slack_user, :login)",
-        {"team": team, "slack_user": slack_user, "login": login},
-    )
+    tx.insert("slack_link", {"team": team, "slack_user": slack_user, "login": login})
 
 
 def unlink(tx: Transaction, login: str) -> int:
@@ -162,13 +155,7 @@ def insert_key(tx: Transaction, values: Mapping[str, Any]) -> None:
 
     Raises ResponderBotError("exists") if the user has one with this name.
     """
-    inserted = tx.run(
-        "INSERT INTO api_key (hash, login, name, prefix, created_at, expires_at, clearance, addresses, made_by)"
-        " VALUES (:hash, :login, :name, :prefix, :created_at, :expires_at, :clearance, :addresses, :made_by)"
-        " ON CONFLICT DO NOTHING",
-        {"expires_at": None, "clearance": None, "addresses": "[]", "made_by": "[]", **values},
-    )
-    if not inserted:
+    if not tx.insert("api_key", {"addresses": "[]", **values}, otherwise="DO NOTHING"):
         name, login = values["name"], values["login"]
         sentence = f"{login} has a key {name} already; `responder-bot key revoke {login} {name}` first."
         raise ResponderBotError("exists", sentence)
@@ -223,15 +210,8 @@ def addresses_of_key(row: Row) -> Sequence[str]:
 
 
 def set_members(tx: Transaction, group: str, logins: Iterable[str]) -> None:
-    values = {"name": group, "logins": json.dumps(list(logins))}
-    tx.run(
-        "DELETE FROM group_member WHERE name = :name AND login NOT IN (SELECT value FROM json_each(:logins))", values
-    )
-    tx.run(
-        "INSERT INTO group_member (name, login) SELECT :name, value FROM json_each(:logins) WHERE TRUE"
-        " ON CONFLICT DO NOTHING",
-        values,
-    )
+    tx.run("DELETE FROM group_member WHERE name = :name", {"name": group})
+    tx.insert("group_member", *({"name": group, "login": login} for login in logins))
 
 
 def members_of(reads: Reads, group: str) -> list[str]:

@@ -9,10 +9,7 @@ COUNTS = ("created", "repeated", "resolved", "skipped", "unreadable")
 
 def add_missing(tx: Transaction, names: Iterable[str], now: int) -> None:
     """Begin to count what comes from these sources."""
-    tx.run_all(
-        "INSERT INTO source (name, since) VALUES (:name, :now) ON CONFLICT DO NOTHING",
-        [{"name": name, "now": now} for name in names],
-    )
+    tx.insert("source", *({"name": name, "since": now} for name in names), otherwise="DO NOTHING")
 
 
 def count(tx: Transaction, name: str, now: int, counts: Mapping[str, int]) -> int | None:
@@ -39,10 +36,7 @@ def list_all(reads: Reads) -> list[Row]:
 
 def add_repeated(tx: Transaction, alert_id: int, login: str, now: int) -> None:
     """Have `take_repeated` give this alert."""
-    tx.run(
-        "INSERT INTO repeated_alert (alert_id, login, since) VALUES (:id, :login, :now) ON CONFLICT DO NOTHING",
-        {"id": alert_id, "login": login, "now": now},
-    )
+    tx.insert("repeated_alert", {"alert_id": alert_id, "login": login, "since": now}, otherwise="DO NOTHING")
 
 
 def has_repeated(reads: Reads, before: int) -> bool:

@@ -74,20 +74,15 @@ def _indexed_tags(alert: Alert) -> set[str]:
 
 
 def _insert_tags(tx: Transaction, number: int, tags: Iterable[str]) -> None:
-    tx.run_all(
-        "INSERT INTO alert_tag (tag, alert_id) VALUES (:tag, :id) ON CONFLICT DO NOTHING",
-        [{"tag": tag, "id": number} for tag in sorted(tags)],
-    )
+    tx.insert("alert_tag", *({"tag": tag, "alert_id": number} for tag in sorted(tags)), otherwise="DO NOTHING")
 
 
 def _insert_words(tx: Transaction, number: int, rows: Iterable[tuple[int, int, str]]) -> None:
-    tx.run_all(
-        'INSERT INTO object_text (id, object_id, level, "until", words) VALUES (:id, :object, :level, :until, :words)',
-        [
-            {"id": number * 4 + level, "object": number, "level": level, "until": until, "words": words}
-            for level, until, words in rows
-        ],
+    values = (
+        {"id": number * 4 + level, "object_id": number, "level": level, "until": until, "words": words}
+        for level, until, words in rows
     )
+    tx.insert("object_text", *values)
 
 
 def forget(tx: Transaction, alert_id: int) -> None:

@@ -1,6 +1,6 @@
 """The interface of a database, which `sqlite` and `postgresql` implement."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -53,6 +53,22 @@ class Transaction(Reads, Protocol):
 
     def run_all(self, sql: str, params: Iterable[Params]) -> int:
         """Run a statement once for each set of parameters, and return the number of rows that it changed in all."""
+
+    def insert(self, table: str, *rows: Params, otherwise: str = "") -> int:
+        """Insert rows, each given as its values by column, and return how many; `otherwise` follows ON CONFLICT.
+
+        The rows have the same columns, whose names no request gives.
+        """
+        if not rows:
+            return 0
+        columns, values = ", ".join(f'"{name}"' for name in rows[0]), ", ".join(f":{name}" for name in rows[0])
+        conflict = f" ON CONFLICT {otherwise}" if otherwise else ""
+        return self.run_all(f'INSERT INTO "{table}" ({columns}) VALUES ({values}){conflict}', rows)  # noqa: S608
+
+    def put(self, table: str, key: Collection[str], row: Params) -> None:
+        """Insert a row, or replace these columns of the one with its key."""
+        others = ", ".join(f'"{name}" = excluded."{name}"' for name in row if name not in key)
+        self.insert(table, row, otherwise=f"({', '.join(key)}) DO UPDATE SET {others}")
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Roll back what is written within when it raises; the rest of the transaction stays."""

@@ -185,10 +185,8 @@ def _clear(tx: Transaction, by_name: Mapping[str, Table]) -> None:
 
 
 def _insert(tx: Transaction, table: Table, rows: list[dict[str, Any]]) -> None:
-    places = ", ".join(f":{column}" for column in table.columns)
-    sql = f'INSERT INTO "{table.name}" ({_quoted(table.columns)}) VALUES ({places})'
     try:
-        tx.run_all(sql, rows)
+        tx.insert(table.name, *rows)
     except Exception as error:
         if tx.is_in_doubt(error):
             raise

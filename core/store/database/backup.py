@@ -200,10 +200,7 @@ def resume(tx: Transaction, copied_at: int, now: int) -> None:
     sequences.skip_to(tx, "event", event)
     sequences.skip_to(tx, "id", _next_free(sequences.last(tx, "id"), now - copied_at))
     tx.run("DELETE FROM owner")
-    tx.run(
-        "INSERT INTO restore (at, made_at, last_event, next_event) VALUES (:at, :made_at, :last_event, :next_event)",
-        {"at": now, "made_at": copied_at, "last_event": last_event, "next_event": event},
-    )
+    tx.insert("restore", {"at": now, "made_at": copied_at, "last_event": last_event, "next_event": event})
     tx.run("DELETE FROM backup")
 
 

@@ -12,7 +12,7 @@ from psycopg.adapt import Dumper
 from psycopg.postgres import types as known_types
 from psycopg.pq import TransactionStatus
 
-from core.common.database.base import AtEnd, Note, Params, Reads, Row
+from core.common.database.base import AtEnd, Note, Params, Reads, Row, Transaction
 from core.common.database.postgresql.errors import is_in_doubt
 
 Cursor = psycopg.Cursor[dict[str, Any]]
@@ -134,7 +134,7 @@ class PostgresqlReads(Reads):
             self.changed += max(cursor.rowcount, 0)
 
 
-class PostgresqlTransaction(PostgresqlReads):
+class PostgresqlTransaction(PostgresqlReads, Transaction):
     """The statements of a transaction that is open on this connection."""
 
     def __init__(self, connection: Connection) -> None:

@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from core.common.database.base import AtEnd, Note, Params, Reads, Row
+from core.common.database.base import AtEnd, Note, Params, Row, Transaction
 
 
-class SqliteTransaction(Reads):
+class SqliteTransaction(Transaction):
     """The statements of a transaction that is open on this connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
