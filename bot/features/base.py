@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from bot.features.command_text import wrong_usage
 from bot.message import Message
 from bot.outbox.models import RefreshRequest
 from core.common.errors import ResponderBotError
@@ -83,6 +82,7 @@ class Context:
     thread_ts: str
     refresh_requests: list[RefreshRequest]  # stored once the handler has ended
     core_problem: str  # "", or a sentence where core didn't answer who this is; see Entry.works_without_core
+    asks: bool = False  # before each run, as its alert was found and not named
 
     @property
     def person(self) -> Person:
@@ -126,8 +126,6 @@ class Command:
     usage: str
     summary: str
     permission: Permission | None = None
-    usage_error: Callable[[str, str, str], str] = wrong_usage
-    """Given its usage, the text after the verb and the slash command's name, what is wrong with the text, or ""."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ _TOKEN = re.compile(r"[\w-]+=(?:\"(?:\\\"|[^\"])*\"|'[^']*')(?=\s|$)|\"[^\"]*\"|
 _INPUT_NAME = re.compile(r"[A-Za-z][\w-]{0,63}")
 _ID = re.compile(r"~?(\d{1,18})")
 _ID_IN_TEXT = re.compile(r"(?:~|%7[Ee])(\d{1,18})(?!\d)")
+_LIKE_TARGET = re.compile(r"(?<!\S)(?!\S+_\d+_\d+(?!\S))\S*[\d.:@]\S*")  # names no responder, such as LT-0412
 _ID_IN_LINK = re.compile(r"/(?:alert|case|log|task)s?/~?(\d{1,18})(?=[/?#;,.)]|$)")
 
 MAX_PARTS = 12  # of a name: words and numbers
@@ -67,18 +68,30 @@ def split_name_and_id(text: str) -> tuple[str, str | None]:
 
 
 def wrong_usage(usage: str, rest: str, command: str) -> str:
-    """Which id is missing behind a verb with this usage, or what else it doesn't take, in a sentence; "" if neither."""
+    """What is missing behind a verb with this usage, or what else it doesn't take, in a sentence; "" if neither."""
     verb, _, takes = usage.partition(" ")
-    name, object_id = split_name_and_id(rest)
+    name, object_id = split_name_and_id(split_inputs(rest)[0] if verb == "run" else rest)
+    if takes == "TEXT" and not rest.strip():
+        return f"Find what? Type `{command} find` and a text, such as {command} find 203.0.113.7."
     if "~" not in usage or object_id is not None:
+        if takes == "NAME ~id" and not name:
+            return f"Run what? `{command} list {object_id}` shows what can run on {object_id}."
         extra = {"": rest, "~id": name, "~run": name}.get(takes, "")
         right = f"{command} {verb} {takes and object_id}".strip()
         return extra and f"Nothing was done: `{verb}` doesn't take {extra[:100]!r}. Type `{right}` alone."
-    usage = usage.partition(" [")[0]
-    what, example = ("the run's id", usage.replace("~run", "~20")) if "~run" in usage else ("the id", usage)
-    how = "active" if verb == "release" else "find"  # what is in force there, with *Undo*
-    find = f" Try `{command} {how} {typed}`." if (typed := rest.strip()[:100]) and usage.endswith(" ~id") else ""
-    return f"Which one? Type `{command} {verb}` and {what}, such as {command} {example.replace('~id', '~12')}.{find}"
+    lists = f"`{command} find` and a host, an address or a word lists alerts with their ids"
+    if "~run" in usage:
+        lists = f"`{command} pending` lists what waits, and `{command} mine` your runs, with their buttons"
+    return f"Which one? Type `{command} {usage.partition(' [')[0]}`; {lists}."
+
+
+def instead_of_id(usage: str, rest: str) -> tuple[str, str]:
+    """What is typed where a verb with this usage wants the id of an alert, such as a host, and its other words."""
+    name, object_id = split_name_and_id(split_inputs(rest)[0])
+    if "~id" not in usage or object_id is not None:
+        return "", name
+    found = _LIKE_TARGET.findall(name) or ([] if "NAME ~id" in usage else [name])
+    return " ".join(found), " ".join(word for word in name.split() if word not in found)
 
 
 def split_name_and_ids(text: str) -> tuple[str, list[str]]:

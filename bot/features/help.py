@@ -8,7 +8,7 @@ from bot.block_kit.text import code, foreign, said
 from bot.clearance import tlp_name
 from bot.features.authorization import DIRECT_MESSAGE, who_gives_rights
 from bot.features.base import Ack, Check, Command, Context, Entry, Feature, Json
-from bot.features.command_text import closest_match, find_ids, normalize
+from bot.features.command_text import closest_match, wrong_usage
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.models import Person
@@ -25,21 +25,20 @@ async def on_help_button(context: Context) -> None:
 
 
 async def on_unknown_command(context: Context) -> Json:
-    """Acknowledge an unknown verb with the closest one and the list of all."""
+    """Acknowledge an unknown verb with the closest one, or the list of all."""
     command = context.services.command
-    verb, _, rest = normalize(context.text).partition(" ")
+    verb, _, rest = context.text.partition(" ")
     meant = closest_match(verb.lower(), context.services.commands)
-    suggestion = f"Did you mean {code(f'{command} {meant} {rest}'.strip(), 100)}?" if meant else ""
-    lines = [f"Unknown command. {suggestion}" if meant else f"Unknown command {code(verb, 60)}."]
-    if rest and not meant and context.linked:
-        run = code(f"{command} run {verb} {rest if find_ids(rest) else '~id'}", 100)
-        find = "" if find_ids(rest) else f"; {code(f'{command} find {rest}', 100)} finds the id"
-        go_on = f"To run a responder, type {run}{find}"
+    lines, lists = [f"Unknown command {code(verb, 60)}."], f"{code(f'{command} help', 60)} lists all commands."
+    if meant:
+        lines = [f"Unknown command. Did you mean {code(f'{command} {meant} {rest}'.strip(), 100)}? {lists}"]
+    elif rest and context.linked:
+        go_on = f"To run a responder, type {code(f'{command} run {verb} {rest}', 100)}"
         if verb.lower() in ("undo", "extend"):
             go_on = f"{code(f'{command} active {rest}', 100)} lists what is in force, with *Undo* and *Extend*"
         if verb.lower() == "close":
             go_on = "*Close* is in the ⋯ menu of an alert's card; a case is closed where it is worked on, not in Slack"
-        lines = [f"{lines[0]} {go_on}. {code(f'{command} help', 60)} lists all commands."]
+        lines = [f"{lines[0]} {go_on}. {lists}"]
     else:
         lines += await _help(context)
     return notices.acknowledgement(notices.notice("\n".join(lines)))
@@ -47,9 +46,9 @@ async def on_unknown_command(context: Context) -> Json:
 
 async def on_mistyped_command(context: Context) -> Json:
     """Acknowledge a verb without what it needs with what to type."""
-    verb, _, rest = normalize(context.text).partition(" ")
+    verb, _, rest = context.text.partition(" ")
     command = context.services.commands[verb.lower()]
-    return notices.acknowledgement(notices.error(command.usage_error(command.usage, rest, context.services.command)))
+    return notices.acknowledgement(notices.error(wrong_usage(command.usage, rest, context.services.command)))
 
 
 async def _help(context: Context) -> list[str]:

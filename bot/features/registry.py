@@ -10,7 +10,7 @@ from bot.features.approvals import handlers as approvals
 from bot.features.base import Command, Entry, Feature
 from bot.features.bulks import handlers as bulks
 from bot.features.cases import handlers as cases
-from bot.features.command_text import normalize
+from bot.features.command_text import instead_of_id, normalize, wrong_usage
 from bot.features.home import handlers as home
 from bot.features.runs import actions, choose, clicks, command, form, listing, menu
 from bot.features.undos import handlers as undos
@@ -73,6 +73,6 @@ def command_for(text: str) -> tuple[Entry, str]:
     command = COMMANDS.get(verb.lower())
     if command is None:
         return help.UNKNOWN, normalized
-    if not command.entry.is_public and command.usage_error(command.usage, rest, ""):
-        return help.MISTYPED, normalized
+    if not command.entry.is_public and wrong_usage(command.usage, rest, ""):
+        return (find.WITHOUT_ID if instead_of_id(command.usage, rest)[0] else help.MISTYPED), normalized
     return command.entry, rest

@@ -24,23 +24,18 @@ async def test_mistyped_command_is_answered_in_the_acknowledgement(tmp_path: Pat
         for number, (typed, words) in enumerate(
             (
                 ("lsit ~1", "Unknown command. Did you mean `/responder list ~1`?"),
-                ("list", "Type `/responder list` and the id, such as /responder list ~12."),
-                ("run Isolate <Host>", "the id, such as /responder run Isolate &lt;Host&gt; ~12."),
-                (
-                    "run Isolate Host LT-0412",
-                    "such as /responder run Isolate Host ~12. Try `/responder find LT-0412`.",
-                ),
+                ("list", "Which one? Type `/responder list ~id`; `/responder find` and a host"),
+                ("run Isolate <Host>", "Which one? Type `/responder run NAME ~id`; "),
                 ("run ~12", "Run what? `/responder list ~12` shows what can run on ~12."),
                 ("“Alert”", "Unknown command"),
                 (
                     "isolate LT-1",
-                    "Unknown command `isolate`. To run a responder, type `/responder run isolate ~id`;"
-                    ' `/responder find LT-1` finds the id. `/responder help` lists all commands."',
+                    "Unknown command `isolate`. To run a responder, type `/responder run isolate LT-1`."
+                    ' `/responder help` lists all commands."',
                 ),
-                ("rnu Isolate Host ~30", "Did you mean `/responder run Isolate Host ~30`?"),
+                ("rnu Isolate Host ~30", 'Host ~30`? `/responder help` lists all commands.", "blocks"'),
                 ("close ~26", "*Close* is in the \\u22ef menu of an alert's card; a case is closed where"),
                 ("undo LT-0610", "`/responder active LT-0610` lists what is in force, with *Undo* and"),
-                ("release LT-0610", "such as /responder release ~12. Try `/responder active LT-0610`."),
                 ("isolate ~12 LT-1", "type `/responder run isolate ~12 LT-1`. `/responder help` lists"),
             )
         ):

@@ -1,34 +1,57 @@
 """`/responder find TEXT`: the alerts that have a text in what this person may see of them."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
+from bot.block_kit import names
+from bot.block_kit.text import code
 from bot.features import responses, subjects
 from bot.features.alerts.views.details import found_alerts
 from bot.features.authorization import own_clearance
-from bot.features.base import Command, Context, Entry, Feature
+from bot.features.base import Ack, Command, Context, Entry, Feature
+from bot.features.command_text import instead_of_id
+from bot.features.responders.matching import closest
+from core.models import Alert
 
-USAGE = "find TEXT"
 MOST = 200
 
 
 async def on_find_command(context: Context) -> None:
     """List the newest alerts with all of these words; those of a group share a line."""
-    clearance = own_clearance(context)
-    alerts = await subjects.search(context.core, context.text, clearance, MOST + 1)
-    lines = await subjects.by_group(context, alerts[:MOST])
-    found = partial(found_alerts, lines, context.text, clearance=clearance, channel=context.channel)
-    about, more = f"find:{context.text[:200]}", len(alerts) > MOST
+    alerts = await subjects.search(context.core, context.text, own_clearance(context), MOST + 1)
+    await _show(context, context.text, alerts)
+
+
+async def on_command_without_id(context: Context) -> None:
+    """List the alerts that have what was typed where the verb wants an id, the open ones if there are any.
+
+    If it is one, show it where the verb only reads, and ask whether to run on it.
+    """
+    verb, _, rest = context.text.partition(" ")
+    command, is_run, slash = context.services.commands[verb.lower()], verb.lower() == "run", context.services.command
+    typed, name = instead_of_id(command.usage, rest)
+    found = await subjects.search(context.core, typed, own_clearance(context), MOST)
+    still_open = [alert for alert in found if alert.status != "Ignored"]
+    only = still_open[0].id if len(still_open) == 1 else ""
+    if only and (name if is_run else command.entry.ack is Ack.READ):
+        await command.entry.handler(replace(context, text=f"{rest if is_run else name} {only}", asks=True))
+        return
+    if is_run and found:
+        meant = closest(name, (await subjects.targets(context.core, found[0].id)).offered)
+        name = names.example(meant) if meant is not None else name or "NAME"
+    then = f"Type {code(' '.join([slash, verb.lower(), *name.split(), only or '~id']), 200)}."
+    await _show(context, typed, still_open or found, f" {then}" if found else f" Try a part of it with `{slash} find`.")
+
+
+async def _show(context: Context, text: str, alerts: Sequence[Alert], then: str = "") -> None:
+    lines, more = await subjects.by_group(context, alerts[:MOST]), len(alerts) > MOST
+    found = partial(found_alerts, lines, text, then, clearance=own_clearance(context), channel=context.channel)
+    about = f"find:{text[:200]}"
     await responses.show_with_buttons(context, "Alerts found", about, lambda button: found(button=button, more=more))
 
 
-def _usage_error(_usage: str, rest: str, command: str) -> str:
-    return "" if rest.strip() else f"Find what? Type `{command} find` and a text, such as {command} find 203.0.113.7."
+WITHOUT_ID = Entry(on_command_without_id)
 
 
-FEATURE = Feature(
-    commands={
-        "find": Command(
-            Entry(on_find_command), USAGE, "alerts with a text, an address or a tag", usage_error=_usage_error
-        )
-    }
-)
+FEATURE = Feature(commands={"find": Command(Entry(on_find_command), "find TEXT", "alerts with a text, address or tag")})

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from bot.block_kit import names
 from bot.features.command_text import closest_match, match_names
+from core.common.errors import ResponderBotError
 from core.models import OfferedResponder
 
 
@@ -17,3 +18,13 @@ def closest(typed: str, offered: Sequence[OfferedResponder]) -> OfferedResponder
     """The responder that was probably meant; None if none is called anything like it."""
     meant = closest_match(typed, [known for r in offered for known in names.typed_names(r)])
     return next((r for r in offered if meant in names.typed_names(r)), None)
+
+
+def none_called(
+    typed: str, offered: Sequence[OfferedResponder], object_id: str, command: str, verb: str
+) -> ResponderBotError:
+    """Says that no responder is called so, and which was probably meant."""
+    meant = closest(typed, offered)
+    hint = f"Did you mean `{command} {verb} {names.example(meant)} {object_id}`? " if meant is not None else ""
+    sentence = f"There is no responder {typed[:100]!r} for {object_id}. {hint}`{command} list {object_id}` lists all."
+    return ResponderBotError("not_found", sentence)

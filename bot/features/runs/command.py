@@ -1,22 +1,13 @@
 """`/responder run NAME ~id`: what a command names, and the inputs that it gives."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bot.block_kit import names
-from bot.clearance import Subject
 from bot.features import responses, subjects
 from bot.features.base import Ack, Command, Context, Entry, Feature
-from bot.features.command_text import (
-    find_ids,
-    same_name,
-    split_inputs,
-    split_name_and_id,
-    split_name_and_ids,
-    wrong_usage,
-)
-from bot.features.responders.matching import closest, matching
+from bot.features.command_text import find_ids, same_name, split_inputs, split_name_and_ids
+from bot.features.responders.matching import closest, matching, none_called
 from bot.features.runs import flow
 from bot.features.runs.targets import (
     MOST,
@@ -33,7 +24,6 @@ from core.common.errors import ResponderBotError
 from core.models import Artifact, OfferedResponder
 
 USAGE = "run NAME ~id"
-LIKE_TARGET = re.compile(r"\S*[\d.:@]\S*")  # a word that names no responder, such as LT-0412
 
 
 async def on_run_command(context: Context) -> None:
@@ -62,9 +52,13 @@ async def on_run_command(context: Context) -> None:
             raise refusal
         responders, typed["target"] = _before_target(name, targets.offered)
         if not responders:
-            raise _no_such_responder(name, targets.offered, targets.subject, command)
+            raise none_called(name, targets.offered, object_id, command, "run")
     subject, responder = targets.subject, responders[0]
-    if named:
+    fits = {one.id for one in responder.target.artifacts} if responder.can_run and responder.target is not None else ()
+    acts_on = [one.id for one in named if one.id in fits and responder.name not in targets.by_artifact.get(one.id, ())]
+    if acts_on:  # through their alert
+        typed["target"] = ",".join(acts_on)
+    elif named:
         subject, offered = await subjects.offered(context.core, _one_of(named, responder, targets, command))
         view = subjects.require_visible(context, subject)
         responder = next((r for r in offered if r.id == responder.id), responder)
@@ -102,7 +96,7 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
     offered = offered_on(targets)
     responders = _named(name, offered)
     if not responders:
-        raise _no_such_responder(name, offered, targets[0].view.subject, context.services.command)
+        raise none_called(name, offered, object_ids[0], context.services.command, "run")
     if len(responders) > 1:
         which = ", ".join(names.title(item) for item in responders[:10])
         raise ResponderBotError("bad_request", f"{name[:100]!r} may be {which}. Type more of the name.")
@@ -123,14 +117,6 @@ def _one_of(named: Sequence[Artifact], responder: OfferedResponder, targets: sub
     each = ", ".join(f"{artifact.data_type} ({artifact.id})" for artifact in candidates[:10])
     example = f"{command} run {names.example(responder)} {candidates[0].id}"
     raise ResponderBotError("bad_request", f"{len(candidates)} observables have this data: {each}. Type `{example}`.")
-
-
-def _usage_error(usage: str, rest: str, command: str) -> str:
-    name, object_id = split_name_and_id(split_inputs(rest)[0])
-    if object_id is None:
-        named = " ".join(LIKE_TARGET.sub("", name).split())
-        return wrong_usage(usage.replace("NAME", named[:100] or "NAME"), " ".join(LIKE_TARGET.findall(name)), command)
-    return "" if name else f"Run what? `{command} list {object_id}` shows what can run on {object_id}."
 
 
 def _named(name: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
@@ -154,15 +140,6 @@ def is_name(typed: str, offered: Sequence[OfferedResponder]) -> bool:
     return any(same_name(typed, known) for r in offered for known in (r.id, *names.typed_names(r)))
 
 
-def _no_such_responder(
-    name: str, offered: Sequence[OfferedResponder], subject: Subject, command: str
-) -> ResponderBotError:
-    hint = f"{command} list {subject.id} shows what there is."
-    if meant := closest(name, offered):
-        hint = f"Did you mean `{command} run {names.example(meant)} {subject.id}`?"
-    return ResponderBotError("not_found", f"There is no responder {name[:100]!r}. {hint}")
-
-
 FEATURE = Feature(
     commands={
         "run": Command(
@@ -170,7 +147,6 @@ FEATURE = Feature(
             USAGE,
             "run a responder, on each of several ids too; a part of its name will do",
             "manageAction",
-            usage_error=_usage_error,
         )
     }
 )

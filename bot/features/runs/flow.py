@@ -58,7 +58,7 @@ async def proceed(
         await responses.show(context, CANNOT, await refusal(context, request, responder, view))
         return False
     policy = responder.policy or Policy()
-    is_repeated = bool(request.again and request.parameters)  # with inputs that somebody else may have given
+    is_repeated = bool(request.again and request.parameters) or context.asks  # with inputs that others may have given
     needs_confirmation = bool(policy.confirm or policy.contains or policy.is_undo or policy.sends_to or is_repeated)
     is_open = not is_complete and (bool(responder.parameters) or responder.is_timed)
     has_fields = bool(responder.parameters) or (bool(request.parameters) and not request.again)  # or typed for this run

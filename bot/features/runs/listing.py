@@ -1,18 +1,15 @@
 """`/responder list ~id`: what can run on an object, and why the rest can't."""
 
 from functools import partial
-from typing import NoReturn
 
-from bot.block_kit import names
 from bot.clearance import RedactedView
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance, who_else_may_see, why_not_run
 from bot.features.base import Command, Context, Entry, Feature
-from bot.features.responders.matching import closest, matching
+from bot.features.responders.matching import matching, none_called
 from bot.features.responders.views import responder_list
 from bot.features.runs.targets import ended_or_repeated
 from bot.features.runs.views import undo_state
-from core.common.errors import ResponderBotError
 
 USAGE = "list ~id [NAME]"
 
@@ -24,7 +21,9 @@ async def on_list_command(context: Context) -> None:
     subject, offered, clearance = targets.subject, targets.offered, own_clearance(context)
     view = RedactedView(subject, clearance)
     if name and view.is_open:
-        offered = matching(name, offered) or _none_called(name, targets, context.services.command)
+        offered = matching(name, offered)
+        if not offered:
+            raise none_called(name, targets.offered, subject.id, context.services.command, "list")
     measures = await context.core.measures()
     in_force = {
         one.name: [undo_state.already(found, view, "").rstrip() for found in ended_or_repeated(one, subject, measures)]
@@ -36,16 +35,6 @@ async def on_list_command(context: Context) -> None:
     shown = partial(shown, command=context.services.command, refused=refused, who=who, channel=context.channel)
     about = f"list:{subject.id}"
     await responses.show_with_buttons(context, "What can run", about, lambda button: shown(button=button))
-
-
-def _none_called(name: str, found: subjects.Targets, command: str) -> NoReturn:
-    meant = closest(name, found.offered)
-    hint = f"Did you mean {names.title(meant)[:100]}? " if meant is not None else ""
-    raise ResponderBotError(
-        "not_found",
-        f"No responder that runs on {found.subject.id} is called {name[:100]}. {hint}"
-        f"`{command} list {found.subject.id}` lists all.",
-    )
 
 
 FEATURE = Feature(

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bot.features.alerts.find import WITHOUT_ID
 from bot.features.command_text import (
     closest_match,
     find_ids,
@@ -99,7 +100,8 @@ def test_verb_selects_the_entry() -> None:
     assert command_for("LIST\u00a0~12") == (COMMANDS["list"].entry, "~12")
     assert command_for("  ") == (COMMANDS["start"].entry, "")
     assert command_for("lsit ~12") == (UNKNOWN, "lsit ~12")
-    assert command_for("list all") == (MISTYPED, "list all")
+    assert command_for("list") == (MISTYPED, "list")
+    assert command_for("list all") == (WITHOUT_ID, "list all")
     assert command_for("run ~12") == (MISTYPED, "run ~12")
 
 

@@ -20,6 +20,7 @@ from core.models import TLP_NAMES, Alert, Document
 FOUND_TEXT_LIMIT = 500  # characters of what somebody looked for
 LINES_SHOWN = 15
 TITLE_LIMIT = 200
+Lines = Mapping[str, Sequence[Alert]]  # by the key of their group, or their id
 NAMED = 2  # observables of each alert of several
 
 
@@ -63,14 +64,17 @@ def alert_in_full(
 
 
 def found_alerts(
-    lines: Mapping[str, Sequence[Alert]], text: str, *, more: bool, clearance: int, button: ButtonIds, channel: str = ""
+    lines: Lines, text: str, then: str = "", *, more: bool, clearance: int, button: ButtonIds, channel: str = ""
 ) -> Message:
-    """Alerts that somebody in `channel` looked for, the newest day first, by the key of their group or their id."""
+    """Alerts that somebody in `channel` looked for, the newest day first, by the key of their group or their id.
+
+    `then` is what to do with them, mrkdwn.
+    """
     shown_text, total = code(text, 100), sum(map(len, lines.values()))
     if not lines:
-        return notices.notice(f"No alert that you may see contains {shown_text}.")
+        return notices.notice(f"No alert that you may see contains {shown_text}.{then}")
     number = f"{'First ' if more else ''}{count(total, 'alert')}"
-    blocks: list[Block] = [section(f"*{number}* with {shown_text}, newest day first, worst first in a day")]
+    blocks: list[Block] = [section(f"*{number}* with {shown_text}, newest day first, worst first in a day.{then}")]
     for key, together in [*lines.items()][:LINES_SHOWN]:
         alert, numbers = together[0], Counter(alert.severity for alert in together)
         view, counts = RedactedView(Subject.alert(alert), clearance), [numbers[n] for n in (1, 2, 3, 4)]

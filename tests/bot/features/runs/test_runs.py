@@ -31,10 +31,10 @@ async def test_list_of_one_name_says_only_of_that_what_cannot_run(env: FeatureEn
     alert = await env.create_alert()
     await env["anna"].command(SOC, f"/responder list {alert.id} isoalte")
     lists_all = f"`/responder list {alert.id}` lists all."
-    none_called = f"No responder that runs on {alert.id} is called isoalte."
-    await env["anna"].reads(f"{none_called} Did you mean Isolate? {lists_all}")
+    none_called = f"There is no responder 'isoalte' for {alert.id}."
+    await env["anna"].reads(f"{none_called} Did you mean `/responder list Isolate {alert.id}`? {lists_all}")
     await env["anna"].command(SOC, f"/responder list {alert.id} <zzz>")
-    await env["anna"].reads(f"No responder that runs on {alert.id} is called &lt;zzz&gt;. {lists_all}")
+    await env["anna"].reads(f"There is no responder '&lt;zzz&gt;' for {alert.id}. {lists_all}")
     await env["anna"].command(SOC, f"/responder list {alert.id} secret")
     assert "Nothing can run" not in text_of(await env["anna"].sees(modal("*Can't run (1)*", "• *Secret*: ")))
 
@@ -219,8 +219,7 @@ async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvi
     alert = await env.create_alert()
     for typed, words in {
         "lsit ~1": "Did you mean",
-        "list": "Type `/responder list` and the id, such as /responder list ~12.",
-        "list LT-0198": "such as /responder list ~12. Try `/responder find LT-0198`.",
+        "list": "Which one? Type `/responder list ~id`; `/responder find` and a host",
         "list ~999": "Nothing has the id ~999",
         f"run Tel1_1_0 {alert.id}": f"Did you mean `/responder run Tell {alert.id}`?",
         f"run isloate {alert.id}": f"Did you mean `/responder run Isolate {alert.id}`?",

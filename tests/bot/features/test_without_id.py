@@ -1,0 +1,78 @@
+"""A command names a host where it wants an id: the alert that has it is offered, or those among which to choose."""
+
+from pathlib import Path
+from typing import Any
+
+from core.models import Alert
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.people import modal, text_of
+from tests.bot.running import SOC
+
+RULES = {"Isolate": {"target": "hostname"}, "Fail": {"target": "hostname"}}
+
+
+async def with_host(env: FeatureEnvironment, host: str, ref: str, **more: Any) -> Alert:
+    artifacts = [{"dataType": "hostname", "data": host}, {"dataType": "hostname", "data": "SRV-OTHER"}]
+    return await env.create_alert(**{"sourceRef": ref, "artifacts": artifacts, "description": "-", **more})
+
+
+async def reads(env: FeatureEnvironment, typed: str, words: str, who: str = "anna") -> str:
+    await env[who].command(SOC, f"/responder {typed}")
+    return text_of(await env[who].reads(words))
+
+
+async def test_the_only_open_alert_with_a_host_is_offered_and_nothing_runs_unasked(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        alert = await with_host(env, "LT-0900", "one")
+        await env.client.close_alerts([(await with_host(env, "LT-0900", "closed")).id], "Over")
+        await env["anna"].command(SOC, "/responder run isolat LT-0900")
+        form = await env["anna"].sees(modal("Ask to isolate"))
+        assert f"· {alert.id}" in text_of(form)
+        assert "hostname `LT-0900`" in text_of(form)
+        assert "SRV-OTHER" not in text_of(form)
+        await env["anna"].command(SOC, "/responder run Fail LT-0900")  # typed with the id, it runs at once
+        question = await env["anna"].sees(modal("Fail", f"{alert.id}", without="Ask to isolate"))
+        assert await env.client.actions("alert", alert.id) == []
+        await env["anna"].presses("Fail", question)
+        await env["anna"].reads("Started *Fail*")
+        assert (await env.ended_run(alert)).responder_name == "Fail_1_0"
+        await reads(env, "alert LT-0900", f"Alert {alert.id}")
+        await reads(env, "list LT-0900 isloate", f"Did you mean `/responder list Isolate {alert.id}`?")
+        await reads(env, "run LT-0900", "Type `/responder run NAME ")
+        await reads(env, "actions lt-0900", f"What ran on {alert.id}")
+        await reads(env, "audit LT-0900", f"*Audit of {alert.id}")
+        told = await reads(env, "assign LT-0900", f"Type `/responder assign {alert.id}`.")
+        assert "🟠 *HIGH*" in told
+        assert (await env.client.alert(alert.id)).assignee is None
+
+
+async def test_several_alerts_are_named_and_the_command_is_spelt_right(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        alerts = [await with_host(env, "LT-0900", str(n), title=f"Beacon {n} <!here>") for n in range(7)]
+        told = await reads(env, "run isloate LT-0900", "Type `/responder run Isolate ~id`.")
+        assert "*7 alerts* with `LT-0900`" in told
+        assert all(f"{alert.id} · " in told for alert in alerts)
+        assert "&lt;!here&gt;" in told
+        await reads(env, "case LT-0900 Malware", "Type `/responder case Malware ~id`.")
+        listed = await env["anna"].sees(modal("Type `/responder case Malware ~id`."))
+        await env["anna"].presses("Details", listed, beside=alerts[6].id)
+        await env["anna"].sees(modal(f"Alert {alerts[6].id}"))
+
+
+async def test_what_one_may_not_see_or_is_closed_is_not_offered(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        await with_host(env, "LT-0412", "red", tlp=3)
+        secret = [{"dataType": "hostname", "data": "LT-0412", "tlp": 3}]
+        await env.create_alert(sourceRef="part", title="LT-0412 beacons", description="-", artifacts=secret)
+        for verb in ("run Isolate", "list", "audit", "alert", "actions", "assign"):
+            told = await reads(env, f"{verb} LT-0412", "No alert that you may see contains `LT-0412`.")
+            assert "Try a part of it with `/responder find`." in told
+            assert "~" not in told
+        for typed in ("<!here>@", "https://evil.example/*x*", "a@" + "x" * 3000, "`_@_`"):
+            told = await reads(env, f"run Isolate {typed}", "No alert that you may see contains `")
+            assert "<!here>" not in told
+        closed = await with_host(env, "LT-0500", "closed")
+        await env.client.close_alerts([closed.id], "Over")
+        told = await reads(env, "run Isolate LT-0500", "Type `/responder run Isolate ~id`.")
+        assert f"{closed.id} · suricata · closed" in told
+        assert await env.client.actions("alert", closed.id) == []
