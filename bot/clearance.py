@@ -221,6 +221,10 @@ class RedactedView:
             return withheld(self.subject.tlp)
         return _masked(text, self._hidden_texts())
 
+    def tags(self, of: Alert | Case) -> list[str]:
+        """Its tags; one that only runs have added counts as high as what they acted on."""
+        return [self.text(tag) for tag in of.tags if may_see(self.clearance, of.tag_levels.get(tag, CLEAR))]
+
     def title(self) -> str:
         """The title, or that it is withheld; of an artifact its data type and data, defanged."""
         return self.text(self.subject.title)

@@ -513,7 +513,8 @@ class Lifecycle(Service):
         requested = pending.report.operations
         begun = stored.outcomes(tx, number)
         outcomes: list[OperationOutcome] = [] if begun is None else json.loads(begun)
-        context = OperationContext(row["kind"], row["object_id"], row["created_by"], pending.at)
+        level = clearance.level_of(tx, number)
+        context = OperationContext(row["kind"], row["object_id"], row["created_by"], pending.at, level)
         slice_ = requested[len(outcomes) : len(outcomes) + operations.SLICE_SIZE]
         outcomes += operations.apply_slice(tx, context, slice_)
         if len(outcomes) < len(requested):

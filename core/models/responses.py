@@ -103,7 +103,14 @@ class Artifact(StoredModel):
         return [text for text in found if text is not None]
 
 
-class Alert(StoredModel):
+class Tagged(StoredModel):
+    """An alert or a case."""
+
+    tag_levels: dict[str, Level] = Field(default_factory=dict, exclude_if=lambda levels: not levels)
+    """Of a tag that only runs have added the clearance that it takes to see one of them."""
+
+
+class Alert(Tagged):
     """An alert. Its JSON has the keys in this order."""
 
     type_: Literal["alert"] = Field("alert", alias="_type")
@@ -171,7 +178,7 @@ class Task(StoredModel):
     due_date: Millis | None = None
 
 
-class Case(StoredModel):
+class Case(Tagged):
     """A case. Its tasks, logs and artifacts are found by search."""
 
     type_: Literal["case"] = Field("case", alias="_type")

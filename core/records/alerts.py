@@ -44,6 +44,7 @@ from core.records.writes import (
     Records,
     check_growth,
     made,
+    merge_levels,
     merge_tags,
     record_event,
     requested_changes,
@@ -168,7 +169,8 @@ class Alerts(Records):
 
         def work(tx: Transaction, now: int) -> Case:
             alert = _require_no_case(_writable(tx, caller, number, "create case"))
-            case = cases.new_case(tx, _as_case(alert, request or CreateCaseInput()), caller.login, now)
+            wanted = _as_case(alert, request or CreateCaseInput())
+            case = cases.new_case(tx, wanted, caller.login, now, alert.tag_levels)
             _put_into(tx, caller, case, alert, now)
             return case
 
@@ -320,8 +322,9 @@ def _merge(tx: Transaction, caller: Caller, numbers: Iterable[int], case: Case, 
         alert = _require_no_case(_writable(tx, caller, number, "change alert"))
         _put_into(tx, caller, case, alert, now)
         alerts.append(alert)
-    tags = merge_tags(case.tags, *(alert.tags for alert in alerts))
-    return cases.save_case(tx, case.model_copy(update={"tags": tags}), user, now, before=case)
+    tags, levels = merge_tags(case.tags, *(alert.tags for alert in alerts)), merge_levels(case, *alerts)
+    merged = case.model_copy(update={"tags": tags, "tag_levels": levels})
+    return cases.save_case(tx, merged, user, now, before=case)
 
 
 def _put_into(tx: Transaction, caller: Caller, case: Case, alert: Alert, now: int) -> None:

@@ -182,7 +182,7 @@ def case_of(reads: Reads, kind: Kind, object_id: int) -> Case:
     return load_case(reads, _root(reads, kind, object_id))
 
 
-def new_case(tx: Transaction, request: CaseInput, user: str, now: int) -> Case:
+def new_case(tx: Transaction, request: CaseInput, user: str, now: int, levels: dict[str, int] | None = None) -> Case:
     """Add a case (core/docs/semantics.md#a-case-from-a-template). Raises ResponderBotError("not_found")."""
     template = by_name(tx, request.template) if request.template else None
     prefix = template.title_prefix.rstrip() if template else ""
@@ -200,6 +200,7 @@ def new_case(tx: Transaction, request: CaseInput, user: str, now: int) -> Case:
         tlp=_level(request.tlp, template.tlp if template else None),
         pap=_level(request.pap, template.pap if template else None),
         tags=merge_tags(template.tags if template else [], request.tags),
+        tag_levels=levels or {},
         template=request.template or None,
         custom_fields=with_ids(tx, {**(template.custom_fields if template else {}), **request.custom_fields}),
     )

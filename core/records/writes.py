@@ -1,6 +1,7 @@
 """What changes of alerts, cases and their parts share: fields of a request, bounds, tags and events."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from core.common.clock import Clock
@@ -59,10 +60,21 @@ def merge_tags(*lists: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(tag for tags in lists for tag in tags))
 
 
-def check_growth(before: Alert | Case, after: Alert | Case) -> None:
-    """Raises ResponderBotError("bad_request") if a change adds more tags, artifacts or custom fields than are kept."""
+def merge_levels(*merged: Alert | Case) -> dict[str, int]:
+    """The levels of all their tags: of one that several have the lowest."""
+    each = ((tag, one.tag_levels.get(tag, 0)) for one in merged for tag in one.tags)
+    lowest = dict(sorted(each, key=itemgetter(1), reverse=True))
+    return {tag: level for tag, level in lowest.items() if level}
+
+
+def check_growth(before: Alert | Case, after: Alert | Case, one_more: str = "") -> None:
+    """Raises ResponderBotError("bad_request") if a change adds more tags, artifacts or custom fields than are kept.
+
+    Or if it would with `one_more` of these.
+    """
     for name, most in (("tags", MAX_TAGS), ("artifacts", MAX_ARTIFACTS), ("custom_fields", MAX_CUSTOM_FIELDS)):
         had, has = (len(getattr(item, name, ())) for item in (before, after))
+        has += name == one_more
         if has > max(had, most):
             label = name.replace("_", " ")
             raise ResponderBotError(
@@ -84,6 +96,9 @@ def requested_changes(request: Input, to: Alert | Case | None = None) -> dict[st
     if added or removed:
         gone = frozenset(removed)
         changed["tags"] = [tag for tag in merge_tags(changed.get("tags", to.tags), added) if tag not in gone]
+    if to.tag_levels and "tags" in changed:  # what somebody adds is theirs
+        kept = {*changed["tags"]}.difference(added)
+        changed["tag_levels"] = {tag: level for tag, level in to.tag_levels.items() if tag in kept}
     if changed.pop("named_fields", False):
         changed["custom_fields"] = _with_named(to.custom_fields, changed["custom_fields"])
     return changed

@@ -181,13 +181,13 @@ def _add_custom_fields(unit: UnitOfWork, operation: Operation) -> None:
 
 def _add_artifact_to_alert(unit: UnitOfWork, operation: Operation) -> str | None:
     alert = unit.alert(operation)
-    artifact = _artifact(operation, unit.tlp_from(alert))
+    artifact = _artifact(operation, max(alert.tlp, unit.context.level))
     return None if unit.add_artifact(artifact) else f"The alert has this {artifact.data_type} already."
 
 
 def _add_artifact_to_case(unit: UnitOfWork, operation: Operation) -> str | None:
     case = unit.case(operation)
-    artifact = _artifact(operation, unit.tlp_from(case))
+    artifact = _artifact(operation, max(case.tlp, unit.context.level))
     try:
         artifacts.add_to_case(unit.tx, case, [artifact], unit.context.user, unit.context.now)
     except ResponderBotError as error:

@@ -11,11 +11,12 @@ from core.models import Alert, Artifact, ArtifactInput, Case, Kind, Task, number
 from core.records import alerts, artifacts, cases
 from core.records.artifacts import StoredArtifact
 from core.records.case_templates import custom_fields
+from core.records.clearance import RED
 from core.records.writes import check_growth
 from core.store import objects
 
 Operation = Mapping[str, Any]
-_LISTS = ("tags", "custom_fields", "artifacts")
+_LISTS = ("tags", "tag_levels", "custom_fields", "artifacts")
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class OperationContext:
     user: str
     now: int
     """The time of the changes (ms)."""
+    level: int
+    """The clearance that it takes to see the run; the least TLP of what it adds."""
 
 
 @dataclass
@@ -72,15 +75,6 @@ class UnitOfWork:
         artifact: Artifact = self._load_once("case_artifact", lambda: self._stored_artifact().artifact)
         return artifact
 
-    def tlp_from(self, target: Alert | Case) -> int:
-        """The least TLP of what is added to `target`: its own, or that of the object that the responder ran on."""
-        if self.context.kind == "alert":
-            alert: Alert = self._load_once("alert", lambda: alerts.load(self.tx, self.context.object_id))
-            return max(target.tlp, alert.tlp)
-        if self.context.kind == "case_artifact":
-            return max(target.tlp, self._stored_artifact().artifact.tlp)
-        return target.tlp
-
     def change(self, kind: Kind, **update: Any) -> None:
         """Change a loaded object."""
         self._loaded[kind] = self._loaded[kind].model_copy(update=update)
@@ -88,16 +82,15 @@ class UnitOfWork:
 
     def add_tag(self, kind: Kind, tag: str) -> None:
         """Add a tag to a loaded object, unless it has it. Raises ResponderBotError("bad_request") if it is full."""
-        tags = self._loaded[kind].tags
+        tags, levels = self._loaded[kind].tags, getattr(self._loaded[kind], "tag_levels", {})
         known = self._tags.setdefault(kind, set(tags))
+        before = levels.pop(tag, 0 if tag in known else RED)
         if tag not in known:
+            self._check_room(kind, "tags")
             tags.append(tag)
-            try:
-                self._check_growth(kind)
-            except ResponderBotError:
-                tags.pop()
-                raise
             known.add(tag)
+        if level := min(before, self.context.level):
+            levels[tag] = level
         self._changed[kind] = None
 
     def add_artifact(self, requested: ArtifactInput) -> bool:
@@ -110,14 +103,10 @@ class UnitOfWork:
         self._artifacts = known
         if artifacts.identity(requested) in known:
             return False
+        self._check_room("alert", "artifacts")
         number = objects.next_id(self.tx)
+        objects.insert_alert_artifacts(self.tx, alert.number, [number])
         alert.artifacts.append(artifacts.artifact_of(number, requested, self.context.user, self.context.now))
-        try:
-            self._check_growth("alert")
-            objects.insert_alert_artifacts(self.tx, alert.number, [number])
-        except Exception:
-            alert.artifacts.pop()
-            raise
         known.add(artifacts.identity(requested))
         self._changed["alert"] = None
         return True
@@ -129,14 +118,9 @@ class UnitOfWork:
         """
         fields = self._loaded[kind].custom_fields
         checked = custom_fields({name: {value_kind: value, "order": len(fields) + 1}}, "customFields")
-        is_new = name not in fields
+        if name not in fields:
+            self._check_room(kind, "custom_fields")
         fields.update(checked)
-        try:
-            self._check_growth(kind)
-        except ResponderBotError:
-            if is_new:
-                del fields[name]
-            raise
         self._changed[kind] = None
 
     def reload(self, kind: Kind) -> None:
@@ -157,8 +141,8 @@ class UnitOfWork:
             self._loaded[kind] = stored.model_copy(update=copies)
         return self._loaded[kind]
 
-    def _check_growth(self, kind: Kind) -> None:
-        check_growth(self._before[kind], self._loaded[kind])
+    def _check_room(self, kind: Kind, name: str) -> None:
+        check_growth(self._before[kind], self._loaded[kind], name)
 
     def _case(self, operation: Operation) -> Case:
         if self.context.kind not in ("alert", "case_artifact"):

@@ -136,13 +136,16 @@ def find(search: Search, dialect: Dialect, text: str, clearance: int, limit: int
 
 def words_by_level(alert: Alert) -> list[tuple[int, int, str]]:
     """Level, the next level, and the words of each row."""
-    texts = [alert.title, alert.description, alert.type, alert.source, alert.source_ref, *alert.tags]
+    tags = [tag for tag in alert.tags if tag not in alert.tag_levels]
+    texts = [alert.title, alert.description, alert.type, alert.source, alert.source_ref, *tags]
     texts += [str(text) for field in alert.custom_fields.items() for text in field]
     own = list(islice(_words(texts), MAX_WORDS))
-    levels = sorted({alert.tlp, *(artifact.tlp for artifact in alert.artifacts if artifact.tlp > alert.tlp)})
+    others = [*((of, [tag]) for tag, of in alert.tag_levels.items())]
+    others += ((artifact.tlp, [*_artifact_texts(artifact)]) for artifact in alert.artifacts)
+    levels = sorted({alert.tlp, *(of for of, _ in others if of > alert.tlp)})
     rows = []
     for level, until in zip(levels, [*levels[1:], _NO_LEVEL], strict=True):
-        visible = (text for artifact in alert.artifacts if artifact.tlp <= level for text in _artifact_texts(artifact))
+        visible = (text for of, texts in others if of <= level for text in texts)
         rows.append((level, until, _joined(chain(own, _words(visible)))))
     return rows
 

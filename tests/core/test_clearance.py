@@ -343,6 +343,40 @@ async def test_a_merge_keeps_an_artifact_of_the_case_above_the_clearance_as_it_i
         assert [(item["data"], item["tlp"]) for item in shown] == [("192.0.2.66", 3), ("192.0.2.1", 2)]
 
 
+async def test_a_tag_of_runs_is_found_by_who_may_see_one_of_them_and_goes_into_a_case_likewise(tmp_path: Path) -> None:
+    async with cleared_core(tmp_path, target=("ip",)) as cleared:
+
+        async def tagged(reference: str, *acted_on: str, **more: Any) -> str:
+            """An alert whose runs, on one artifact each, have tagged it."""
+            body = {"type": "siem", "source": "s", "sourceRef": reference, "title": "t", "description": "d", "tlp": 0}
+            alert = (
+                await cleared.core.send("POST", "/api/alert", {**body, "artifacts": [HIDDEN, SEEN], **more})
+            ).json()
+            for target in acted_on:
+                run = {"responderId": CLOSE, "objectType": "alert", "objectId": alert["id"], "target": [target]}
+                await cleared.ended((await cleared.act("red", "POST", ACTION, run)).json()["id"])
+            return str(alert["id"])
+
+        async def found(login: str) -> set[str]:
+            answer = await cleared.act(login, "GET", "/api/alert/_find?text=false-positive")
+            return {alert["sourceRef"] for alert in answer.json()}
+
+        hidden = await tagged("hidden", "192.0.2.66")
+        await tagged("was there before", "192.0.2.66", tags=["false-positive"])
+        both = await tagged("both", "192.0.2.66", "192.0.2.1")
+        again = await tagged("again", "192.0.2.66")
+        for change in ("removeTags", "addTags"):
+            await cleared.act("amber", "PATCH", f"/api/alert/{again}", {change: ["false-positive"]})
+        assert await found("red") == {"hidden", "was there before", "both", "again"}
+        assert await found("amber") == {"was there before", "both", "again"}
+        assert (await cleared.own("GET", f"/api/alert/{both}"))["tagLevels"] == {"false-positive": 2}
+        case = await cleared.own("POST", f"/api/alert/{hidden}/createCase", {})
+        assert (case["tags"], case["tagLevels"]) == (["false-positive"], {"false-positive": 3})
+        assert "tagLevels" not in await cleared.own("POST", f"/api/alert/{again}/merge/{case['id']}", {})
+        await cleared.own("PATCH", f"/api/alert/{hidden}", {"tags": ["other"]})
+        assert "tagLevels" not in await cleared.own("GET", f"/api/alert/{hidden}")
+
+
 async def test_a_requester_who_may_not_see_the_object_any_more_starts_nothing(tmp_path: Path) -> None:
     async with cleared_core(tmp_path, approval=1) as cleared:
         raised, lowered, own = [await cleared.alert(2, str(number)) for number in range(3)]

@@ -73,7 +73,11 @@ DECLARED: Mapping[str, Mapping[str, Any]] = {
     },
 }
 LONG = "\n".join(f"line {n} of the report" for n in range(200))
-DONE = {"success": True, "full": {"message": "Told the firewall."}, "operations": [{"type": "MarkAlertAsRead"}]}
+DONE: dict[str, Any] = {
+    "success": True,
+    "full": {"message": "Told the firewall."},
+    "operations": [{"type": "MarkAlertAsRead"}],
+}
 FAILED = {"success": False, "errorMessage": "The firewall said no."}
 REPORTED = {"success": True, "full": {"message": "Looked it up.", "text": LONG}, "operations": []}
 

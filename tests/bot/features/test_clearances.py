@@ -1,12 +1,14 @@
 """What a person may not see they can't act on, and are told so calmly wherever they try."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bot.block_kit import ids
 from core.models import RunInput
-from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.features.environment import DONE, FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import all_sent
 from tests.bot.people import card_of, modal, replies, reply_to, text_of
 from tests.bot.running import OPEN, SOC
@@ -79,7 +81,9 @@ async def test_a_run_on_a_withheld_host_is_not_taken_for_one_on_the_host_that_it
     tmp_path: Path, shared: list[str]
 ) -> None:
     hosts = [{"dataType": "hostname", "data": data, "tlp": tlp} for data, tlp in (("LT-0701", 0), ("SECRET-DC-01", 2))]
-    isolate = {"target": "hostname", "undo": "Tell_1_0", "undo_after_minutes": 60}
+    isolate: dict[str, Any] = {"target": "hostname", "undo": "Tell_1_0", "undo_after_minutes": 60}
+    operations = [*DONE["operations"], {"type": "AddTagToAlert", "tag": "host-isolated"}]
+    isolate["config"] = {"answer": json.dumps({**DONE, "operations": operations})}
     async with feature_environment(tmp_path, {"Isolate": isolate}, shared=shared) as env:
         alert, card = await env.alert_and_card("ben", tlp=0, artifacts=hosts)
         await env["anna"].command(OPEN, f'/responder run isolate {alert.id} target=SECRET-DC-01 note="our DC"')
@@ -94,4 +98,11 @@ async def test_a_run_on_a_withheld_host_is_not_taken_for_one_on_the_host_that_it
         for words in ("Isolate", "our DC", "SECRET", "in force", "LT-0701"):
             assert words not in "".join(map(text_of, shown))
         told = [["withheld (TLP:AMBER)" in text_of(one), "A run on" in text_of(one)] for one in shown]
+        await env.core.core.people.set_clearance("eve", 0)
+        for name, is_shown in (("anna", True), ("eve", False)):
+            await env[name].command(OPEN, "/responder find host-isolated")
+            await env[name].reads("*1 alert* with" if is_shown else "No alert that you may see contains")
+            await env[name].command(OPEN, f"/responder alert {alert.id}")
+            details = text_of(await env[name].sees(modal("*Facts*")))
+            assert ("host-isolated" in details, "1 run, details withheld" in details) == (is_shown, not is_shown)
         assert told == ([[False, False]] if shared else [[True, False], [True, True], [True, True]])

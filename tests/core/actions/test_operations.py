@@ -17,8 +17,9 @@ from core.models import (
     Kind,
     SearchInput,
 )
+from core.settings import ResponderSection
 from tests import stores
-from tests.core.actions.every_kind import ObjectsOfEveryKind, objects_of_every_kind
+from tests.core.actions.every_kind import NAME, ObjectsOfEveryKind, objects_of_every_kind
 from tests.core.actions.harness import ANNA, LEAD, open_harness, run_input
 
 TAG_CASE: Mapping[str, Any] = {"type": "AddTagToCase", "tag": "x"}
@@ -174,15 +175,18 @@ async def test_an_added_artifact_is_a_target_with_the_tlp_of_where_it_was_found(
 
 
 async def test_what_is_found_in_a_red_artifact_is_red(tmp_path: Path) -> None:
-    async with objects_of_every_kind(tmp_path) as objects:
+    policies = {NAME: ResponderSection(target=("ip",))}
+    async with objects_of_every_kind(tmp_path, policies=policies) as objects:
         (red,) = json.loads(await objects.alerts.get_json(objects.ids["alert"]))["artifacts"]
+        red_alone = {"target": [red["id"]]}
         await objects.cases.update_artifact(LEAD, red["id"], ArtifactUpdate(tlp=3))
         found = {"dataType": "ip", "data": "203.0.113.1", "tlp": 0}
         await objects.run("case_artifact", {**found, "type": "AddArtifactToCase"})
         objects.ids["case_artifact"] = red["id"]
         await objects.run("case_artifact", {**found, "type": "AddArtifactToAlert"})
         assert (await artifacts_of(objects, "case"))[-1] == ("203.0.113.1", 3)
-        assert (await artifacts_of(objects, "alert"))[-1] == ("203.0.113.1", 3)
+        await objects.run("alert", {**found, "type": "AddArtifactToAlert", "data": "203.0.113.2"}, request=red_alone)
+        assert (await artifacts_of(objects, "alert"))[-2:] == [("203.0.113.1", 3), ("203.0.113.2", 3)]
 
 
 async def test_an_alert_takes_no_more_artifacts_than_it_keeps(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def _facts(case: Case, document: Document, view: RedactedView) -> Block:
     levels = f"TLP:{TLP_NAMES[case.tlp].upper()} PAP:{TLP_NAMES[case.pap].upper()}"
     alerts = document.alert_ids
     listed = some_of(alerts, 3) if len(alerts) < MOST_ALERTS else f"{', '.join(alerts[:3])} and more"
-    tags = " ".join(f"#{foreign(view.text(tag), 40)}" for tag in case.tags[:3])
+    tags = " ".join(f"#{foreign(tag, 40)}" for tag in view.tags(case)[:3])
     parts = [levels, slack_date(case.start_date), case.id, f"of {listed}" if alerts else "", tags]
     return context(" · ".join(part for part in parts if part))
 

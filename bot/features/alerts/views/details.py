@@ -115,7 +115,7 @@ def _facts(alert: Alert, view: RedactedView) -> list[str]:
         "Source": foreign(view.text(f"{alert.type} · {alert.source} · {alert.source_ref}"), 300),
         "Status": status_line(alert, view),
         "Levels": f"TLP:{TLP_NAMES[alert.tlp].upper()} PAP:{TLP_NAMES[alert.pap].upper()}",
-        "Tags": " ".join(code(view.text(tag), 60) for tag in alert.tags[:30]),
+        "Tags": " ".join(code(tag, 60) for tag in view.tags(alert)[:30]),
         "Raised": slack_date(alert.date),
         "Sent": repeats(alert),
         "Created": f"{slack_date(alert.created_at)} by {person_name(alert.created_by)}",
