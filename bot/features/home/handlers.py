@@ -190,8 +190,7 @@ async def runs_of(context: Context, measures: Sequence[Measure]) -> list[HomeRun
     for action, measure in zip(decisive, measures, strict=True):
         ids_, run = [one.id for one in measure.target or ()], found.run(action)
         parts = undo_state.in_force_by_target(run.action)
-        own = [each for each in parts if [one.id for one in each[0].target or ()] == ids_]
-        part, id_ = own[0] if own else (run.action, "")
+        part, id_ = next((one for one in parts if [on.id for on in one[0].target or ()] == ids_), (run.action, ""))
         shown.append(replace(run, action=part, part=id_))
     return shown
 

@@ -110,11 +110,10 @@ def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]
 def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action] = (), total: int = 0) -> str:
     """Source, when and id; of a closed alert how many runs there were."""
     source, raised = foreign(view.text(alert.source), 80), slack_date(alert.date)
+    parts = [source, raised, _before(alert), repeats(alert), alert.id]
     if is_folded(alert):
         parts = [source, alert.id, count(max(total, len(newest)), "run") if newest else ""]
-    else:
-        parts = [source, raised, _before(alert), repeats(alert), alert.id]
-    return " · ".join(part for part in parts if part)
+    return " · ".join(filter(None, parts))
 
 
 def _before(alert: Alert) -> str:
@@ -154,9 +153,7 @@ def status_line(alert: Alert, view: RedactedView, newest: Sequence[Action] = ())
     if over and closed.by.startswith(f"{alert.resolved_by}@"):
         return f"*{word}*, {over}, {at}"
     why = f": {foreign(defang_indicators(view.text(alert.summary)), SUMMARY_LIMIT)}" if alert.summary else ""
-    return " · ".join(
-        part for part in (f"*{word}* by {_by(closed.by, closed.at, view, newest)}, {at}{why}", over) if part
-    )
+    return " · ".join(filter(None, [f"*{word}* by {_by(closed.by, closed.at, view, newest)}, {at}{why}", over]))
 
 
 def _owner(alert: Alert) -> str:
