@@ -142,9 +142,9 @@ def require_open(row: Row, done: str) -> Action:
     return Action.model_validate_json(row["doc"])
 
 
-def open_runs(reads: Reads, object_id: int) -> dict[str, str]:
+def open_runs(reads: Reads, object_id: int, login: str) -> dict[str, str]:
     """The open runs on an object by responder name, such as "already running since ..., started by anna; ..."."""
-    return {row["responder_name"]: _how_far(row) for row in stored.open_on(reads, object_id)}
+    return {row["responder_name"]: _how_far(row, login) for row in stored.open_on(reads, object_id)}
 
 
 def explained(
@@ -165,7 +165,7 @@ def explained(
     return registry.explained(
         target,
         may_run=caller.may("manageAction"),
-        open_runs=open_runs(reads, target.id),
+        open_runs=open_runs(reads, target.id, caller.login),
         lookalikes=notes,
         why_not=caller.why_not_cleared(target.clearance),
         rules=rules,
@@ -174,18 +174,21 @@ def explained(
     )
 
 
-def _how_far(row: Row, on: str = "") -> str:
+def _how_far(row: Row, login: str, on: str = "") -> str:
+    """Since when it is open, whose it is, and what this person can do first."""
     does, then = "running", "stop that, or wait for its end"
     if row["awaits_approval"]:
-        does, then = "waiting for approval", "approve, deny or withdraw that first"
+        is_own = row["created_by"] == login  # which nobody decides on themselves
+        does, then = "waiting for approval", "withdraw that first: cancel ~" if is_own else "wait for the decision on ~"
+        then += str(row["id"])
     return f"already {does}{on} since {time_text(row['created_at'])}, started by {row['created_by']}; {then}"
 
 
-def require_idle(reads: Reads, target: Target, responder_name: str) -> None:
+def require_idle(reads: Reads, target: Target, responder_name: str, login: str) -> None:
     """Raises ResponderBotError("conflict") with the `action` if the responder is still open on the object."""
     for row in stored.open_on(reads, target.id):
         if row["responder_name"] == responder_name:
-            sentence = f"{responder_name} is {_how_far(row, ' on this')}."
+            sentence = f"{responder_name} is {_how_far(row, login, ' on this')}."
             raise ResponderBotError("conflict", sentence, details={"action": json.loads(row["doc"])})
 
 

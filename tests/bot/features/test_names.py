@@ -20,7 +20,7 @@ async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_t
         alert, card = await env.alert_and_card("ben")
         await env.client.request("PATCH", f"/api/alert/{alert.id}", {"assignee": "kai@responder-bot.local"})
         await env["ben"].sees(card_of(alert, f"assigned to *{KAI}*"))
-        await kai.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
+        run = await kai.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
         request = await env["ben"].sees(reply_to(card, f"*{KAI}* asks · "))
         assert f"asked by {KAI}" in request["text"]
         await env["ben"].command(SOC, f"/responder list {alert.id}")
@@ -28,7 +28,7 @@ async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_t
         other = await env.create_alert(sourceRef="other")
         await env["ben"].command(SOC, f"/responder run isolate {alert.id} {other.id}")
         refused = text_of(await env["ben"].sees(modal("*Will be refused on 1 target*")))
-        assert all(f", started by {KAI}; approve, deny or withdraw that first" in text for text in (listed, refused))
+        assert all(f", started by {KAI}; wait for the decision on {run.id}" in text for text in (listed, refused))
         await env["ben"].command(SOC, f"/responder audit {alert.id}")
         story = text_of(await env["ben"].reads("Audit of"))
         assert f"*{KAI}* asked to run Isolate on {alert.id}" in story

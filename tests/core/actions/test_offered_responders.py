@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from core.engines.base import Responder
+from core.models import Profile
 from core.responders.target import applies
 from core.settings import EngineSection, ResponderSection
 from tests.core.running import RunningCore, running_core
@@ -155,15 +156,13 @@ async def test_a_responder_that_is_not_configured_is_explained_and_not_listed(co
 async def test_a_run_that_waits_for_approval_is_told_apart_from_one_that_runs(core: RunningCore) -> None:
     alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "waits"})
     run = {"responderId": "Everywhere_1_0", "objectType": "alert", "objectId": alert["id"]}
-    await made(core, f"{ENGINE}/action", run)
-    explained = await offered(core, "alert", alert["id"], "?explain=true")
-    open_run = next(one for one in explained if one["name"] == "Everywhere_1_0")["openRun"]
-    since, by, then = (
-        "since [-0-9]{10} [:0-9]{5} UTC",
-        "started by org-admin@responder-bot.local",
-        "approve, deny or withdraw that first",
-    )
-    assert re.fullmatch(f"already waiting for approval {since}, {by}; {then}", open_run)
+    action = await made(core, f"{ENGINE}/action", run)
+    said: dict[Profile, str] = {"org-admin": "withdraw that first: cancel", "read-only": "wait for the decision on"}
+    for profile, then in said.items():
+        answer = await core.send("GET", f"{ENGINE}/responder/alert/{alert['id']}?explain=true", profile=profile)
+        open_run = next(one for one in answer.json() if one["name"] == "Everywhere_1_0")["openRun"]
+        since, by = "since [-0-9]{10} [:0-9]{5} UTC", "started by org-admin@responder-bot.local"
+        assert re.fullmatch(f"already waiting for approval {since}, {by}; {then} {action['id']}", open_run)
 
 
 async def test_a_missing_permission_is_a_reason(core: RunningCore) -> None:
