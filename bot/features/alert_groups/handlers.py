@@ -39,10 +39,8 @@ async def on_group_button(context: Context) -> None:
     """Do what the clicked button or option means."""
     intent = await responses.clicked_intent(context)
     if intent.what == "group_card":
-        where = card_key(intent.object_id, intent.argument) if intent.argument else intent.object_id
-        context.refresh_requests.append(RefreshRequest(where))
-        text = f"{intent.object_id} gets a card of its own."
-        await responses.respond(context, notices.notice(text), "Own card")
+        context.refresh_requests.append(RefreshRequest(card_key(intent.object_id, intent.argument)))
+        await responses.respond(context, notices.notice(f"{intent.object_id} gets a card of its own."), "Own card")
         return
     group, handler = await context.services.outbox.alert_groups.group(intent.object_id), _HANDLERS.get(intent.what)
     if group is None:
@@ -117,15 +115,15 @@ async def on_close_several_button(context: Context) -> None:
 async def on_assign_several_button(context: Context) -> None:
     """Assign the alerts that were chosen to this person, but those that somebody else works on."""
     responses.require_permission(context, "manageAlert")
-    login = context.person.login
-    alerts = await _alerts(context, _chosen(context))
+    login, alerts = context.person.login, await _alerts(context, _chosen(context))
     free = [alert.id for alert in alerts if alert.assignee in (None, login)]
-    others = len(alerts) - len(free)
+    own, others = sum(alert.assignee == login for alert in alerts), len(alerts) - len(free)
     if free:
         await context.core.assign_alerts(free, login)
     for alert_id in free:
         context.refresh(alert_id)
     stay = f" Others work on {others}, which stay theirs." if others else ""
+    stay += f" You worked on {own} of them already." if own else ""
     await context.show_modal(modals.notice("Assigned", f"You work on {count(len(free), 'alert')} now.{stay}"))
 
 

@@ -50,8 +50,7 @@ async def on_several_button(context: Context) -> None:
 async def on_alerts_button(context: Context) -> None:
     """Ask for alerts, in place of the run modal's one."""
     responses.require_permission(context, "manageAction")
-    channel = request_of(context).channel
-    view = run_form.targets_view(RunRequest(channel=channel), "Alerts", [], MOST)
+    view = run_form.targets_view(RunRequest(channel=request_of(context).channel), "Alerts", [], MOST)
     await responses.open_view(context, view, "Try again.")
 
 
@@ -129,13 +128,13 @@ def responder_view(request: RunRequest, targets: Sequence[Target], on: str) -> d
     Raises ResponderBotError("not_found") if there is none.
     """
     offered = offered_on(targets)
-    counts = Counter(here.id for target in targets for here in target.offered if here.can_run)
-    runnable = [(one, counts[one.id]) for one in offered if counts[one.id]]
+    counts = Counter(here.id for target in targets for here in target.offered if here.can_run and not here.open_run)
+    runnable = [(one, counts[one.id]) for one in offered if one.can_run]
     if not runnable and any(target.view.subject.kind != "alert" for target in targets):
         raise ResponderBotError("not_found", "No responder can run on any of these now.")
     runnable.sort(key=lambda pair: (-pair[1], -(pair[0].recent_runs or 0), names.title(pair[0]).casefold()))
     request = replace(request, targets=tuple(run_target(target.view.subject) for target in targets))
-    not_now = responders.not_now([one for one in offered if not counts[one.id]])
+    not_now = responders.not_now([one for one in offered if not one.can_run])
     return run_form.responder_view(request, runnable, on, [target.view for target in targets], not_now)
 
 

@@ -327,11 +327,12 @@ def named(view: RedactedView, acts_on: str = "") -> str:
 
 
 def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:
-    """Each reason once, with what it is about, `named` as above."""
+    """Each reason once, with what it is about, `named` as above, each on a line."""
     why: dict[str, list[str]] = {}
     for name, reason in refused:
-        why.setdefault(reason_shown(reason), []).append(name)
-    lines = [f"• {some_of(names, REASONS)}: {reason}" for reason, names in why.items()]
+        why.setdefault(reason_shown(reason), []).append(f"• {name}")
+    each = [("\n".join(first_of(rows, REASONS)), reason) for reason, rows in why.items()]
+    lines = [with_said(rows, reason) if "\n•" in rows else f"{rows}: {reason}" for rows, reason in each]
     return clip("\n".join([head, *first_of(lines, REASONS)]), LINES_LIMIT)
 
 

@@ -95,13 +95,14 @@ def responder_view(
     views: Sequence[RedactedView] = (),
     not_now: str = "",
 ) -> dict[str, Any]:
-    """Asks for one of these responders, each with the number of the objects that it can run on.
+    """Asks for one of these responders, each with the number of the objects that it would run on now.
 
     `on` says on how many of them, and `views` which; `not_now` is about those that a limit keeps from running.
     """
     total = len(request.targets)
     each = [(view, foreign(_observable(view, is_whole=True), ACTS_ON_LIMIT)) for view in views]
-    on_so_many = [(one, f"on {number} of {total}" if number < total else "on each") for one, number in offered]
+    each_of = {0: f"on 0 of {total}, asked for already", total: "on each"}
+    on_so_many = [(one, each_of.get(number, f"on {number} of {total}")) for one, number in offered]
     options = [responders.option(one, responders.needs(one, on_each)) for one, on_each in on_so_many[:MAX_OPTIONS]]
     blocks = questions.listed(f"*{on}*", each, MOST_NAMED)
     if all(target.object_type == "alert" for target in request.targets):
@@ -240,7 +241,8 @@ def _modal(
     """`several`: what one that is for several objects is called before it is known what runs on them."""
     title, callback_id = (several, ids.SEVERAL_VIEW) if several else (TITLE, ids.START_VIEW)
     title = deed(responder, len(request.targets)) if responder is not None else title
-    return modals.modal(title, blocks, callback_id=callback_id, submit=submit, metadata=request.metadata())
+    close = "" if submit else "Not now"  # *Close ...* closes alerts
+    return modals.modal(title, blocks, callback_id=callback_id, submit=submit, metadata=request.metadata(), close=close)
 
 
 def object_option(subject: Subject, clearance: int) -> dict[str, Any]:

@@ -50,6 +50,8 @@ async def test_several_alerts_are_assigned_but_those_of_others(env: FeatureEnvir
     await env["anna"].sees(modal("You work on 19 alerts now. Others work on 1, which stay theirs."))
     names = [(await env.client.alert(alert.id)).assignee for alert in alerts]
     assert names == ["ben@responder-bot.local", *["anna@responder-bot.local"] * 19]
+    await env["anna"].presses("Assign to me", await selected(env))
+    await env["anna"].sees(modal("You work on 19 alerts now.", "You worked on 19 of them already."))
 
 
 async def test_the_home_selects_among_all_open_alerts(env: FeatureEnvironment) -> None:

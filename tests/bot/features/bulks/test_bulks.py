@@ -688,16 +688,16 @@ async def test_undo_all_says_what_waits_for_approval(tmp_path: Path) -> None:
 async def test_each_of_several_is_refused_for_its_own_reason(tmp_path: Path) -> None:
     """An alert without an address is not said to have the open run of the one before it."""
     async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
-        (waiting, other), (bare,) = await alerts(env, 2), await alerts(env, 1, artifacts=[])
+        (waiting, other), (bare, empty) = await alerts(env, 2), await alerts(env, 2, artifacts=[])
         run = await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": waiting})
-        text = text_of(await asked(env, "anna", "isolate", [waiting, bare, other]))
+        text = text_of(await asked(env, "anna", "isolate", [waiting, bare, other, empty]))
         assert "*Runs on 1 target*" in text
-        assert "*Will be refused on 2 targets*\\n" in text
+        assert "*Will be refused on 3 targets*\\n" in text
         on = "• 🟠 ip `203[.]0[.]113[.]7`, for HIGH ET MALWARE Beacon to known C2"
         assert f"{on} ({waiting}): already waiting for approval since <!date^" in text
         assert f", started by admin; wait for the decision on {run.id}" in text
-        assert f" ({bare}): " in text
-        assert f" ({bare}): already" not in text
+        assert f" ({bare})\\n• 🟠 HIGH ET MALWARE Beacon to known C2 ({empty})\\n    ↳ " in text
+        assert f" ({empty})\\n    ↳ already" not in text
 
 
 async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: Path) -> None:

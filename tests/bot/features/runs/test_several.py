@@ -164,9 +164,12 @@ async def test_a_responder_that_is_refused_on_all_says_why_and_another_can_be_ch
         await env["anna"].command(SOC, "/responder find beacon")
         await env["anna"].presses("Select several", await env["anna"].sees(modal("Select several")))
         await env["anna"].submits(await env["anna"].sees(modal("All 2 of them")), targets=alert_ids)
-        await choose_responder(env["anna"], "Isolate")
+        assert await choose_responder(env["anna"], "Isolate") == "needs 1 approval · on 0 of 2, asked for already"
         refused = await env["anna"].sees(modal("*Will be refused on 2 targets*", "already waiting for approval since"))
-        assert refused["submit"] is None
+        for alert_id in alert_ids:
+            (action,) = await env.client.actions("alert", alert_id)
+            assert f", started by anna; withdraw that first: cancel {action.id}" in text_of(refused)
+        assert (refused["submit"], refused["close"]["text"]) == (None, "Not now")
         await env["anna"].chooses("Fail", refused, "Responder")
         await run_all(env["anna"], "Fail (2)", "*Runs on 2 targets*")
         await shown(env, "0 of 2 succeeded, 2 failed")
