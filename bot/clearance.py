@@ -390,3 +390,10 @@ def _pattern(secret: str) -> re.Pattern[str]:
     for piece in re.split(r"(\s+)", rest):
         parts.append(r"\s+" if piece.isspace() else "".join(_SPELLINGS.get(c, re.escape(c)) for c in piece))
     return re.compile("".join(parts), re.IGNORECASE)
+
+
+def view_of_all(views: Sequence[RedactedView]) -> RedactedView:
+    """Masks what is hidden of any of these objects, in what all their runs get."""
+    others = {artifact.id: artifact for view in views for artifact in (*view.subject.artifacts, *view.subject.others)}
+    highest = max(views, key=lambda view: max(view.subject.tlp, view.subject.parent_tlp))
+    return replace(highest, subject=replace(highest.subject, others=tuple(others.values())))

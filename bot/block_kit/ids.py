@@ -33,7 +33,6 @@ GROUP_MORE = "group_more"  # overflow
 REOPEN = "reopen"
 GROUP_CARD = "group_card"  # gives an alert of a group a card of its own
 BULK_RETRY = "bulk_retry"
-BULK_RETRY_VIEW = "bulk_retry"
 BULK_DETAILS = "bulk_details"
 BULK_REVIEW = "bulk_review"
 BULK_DENY = "bulk_deny"

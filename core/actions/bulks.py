@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,8 +18,19 @@ from core.actions.runs import CheckedRun, Runs
 from core.audit import trail
 from core.authorization import Caller
 from core.common.database import Reads, Row, Transaction
-from core.common.errors import Code, ResponderBotError
-from core.models import OPEN_STATUSES, Action, ActionStatus, BulkCounts, BulkInput, Outcome, RunTarget, parse_id
+from core.common.errors import ERRORS, Code, ResponderBotError
+from core.models import (
+    OPEN_STATUSES,
+    Action,
+    ActionStatus,
+    Bulk,
+    BulkCounts,
+    BulkInput,
+    BulkTarget,
+    Outcome,
+    RunTarget,
+    parse_id,
+)
 from core.records import clearance
 from core.reports import report as reports
 from core.responders.guards import Guards, when_free
@@ -57,33 +67,17 @@ class Refusal(NamedTuple):
         rule = error.details.get("rule") or error.details.get("permission")
         return Refusal(error.code, error.message, until=until if isinstance(until, int) else None, rule=rule)
 
+    def fields(self) -> dict[str, Any]:
+        """What an answer says of it."""
+        status, kind = ERRORS[self.code]
+        return {"status": status, "type": kind, "message": self.message}
+
 
 class BulkOutcomes(NamedTuple):
     """A bulk with its targets as the request named them: the JSON of each one's action, or why there is none."""
 
     id: str
     targets: Sequence[tuple[str, str | Refusal]]
-
-
-@dataclass(frozen=True)
-class TargetState:
-    """One target of a bulk, as it is now."""
-
-    target: RunTarget
-    action: Row | None
-    """`id, status, outcome`."""
-    refusal: Refusal | None
-
-    @property
-    def is_open(self) -> bool:
-        return self.action is not None and self.action["status"] in OPEN_STATUSES
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether a retry runs it again; not if somebody denied, cancelled or stopped it."""
-        if self.action is None:
-            return self.refusal is not None and not self.refusal.is_repeated
-        return self.action["status"] == "Failure" and self.action["outcome"] in (None, "failed", "expired")
 
 
 _Checked = tuple[CheckedRun, reports.SerializedParameters] | Refusal
@@ -103,41 +97,45 @@ class Bulks(Service):
         """Start a run on each target that allows it, all in one durable commit.
 
         Each target is checked as a run on it alone would be. `key` and `body`: as `Runs.start`. Raises
-        ResponderBotError: key_reused, bad_request for parameters that are too long to be kept with each action.
+        ResponderBotError: key_reused, bad_request for parameters that are too long to be kept with each action; of one
+        that retries another as `retry` does.
         """
+        if request.retries is not None:
+            return await self.retry(caller, request.retries, request, key=key, body=f"bulk {body}")
         return await self._start(caller, request, key, f"bulk {body}")
 
-    async def retry(self, caller: Caller, bulk_id: str, *, key: str = "") -> BulkOutcomes:
-        """Run again, as a new bulk, on the targets that failed or were refused.
+    async def retry(
+        self, caller: Caller, bulk_id: str, request: BulkInput | None = None, *, key: str = "", body: str = "retry"
+    ) -> BulkOutcomes:
+        """Run again, as a new bulk, on the targets that failed or were refused; with a `request` as that says.
 
         Raises ResponderBotError: not_found, forbidden (neither its requester nor an org-admin), conflict (some are
         still open, nothing has failed, it was retried already, or all would be refused again), rate_limited (likewise,
         with `until`), key_reused.
         """
 
-        def read(reads: Reads) -> tuple[int, Row, int | None]:
+        def read(reads: Reads) -> tuple[int, Row, int | None, list[BulkTarget]]:
             number, row = self._find(reads, bulk_id)
-            return number, row, self._runs.remembered(reads, caller, key, f"retry ~{number}")
+            clearance.require(reads, caller, number, "create action")
+            return number, row, self._runs.remembered(reads, caller, key, f"{body} ~{number}"), _states(reads, row)
 
-        number, row, earlier = await self._database.read(read)
-        await self._database.snapshot(lambda reads: clearance.require(reads, caller, number, "create action"))
+        number, row, earlier, states = await self._database.snapshot(read)
         if earlier is not None:
             return await self._outcomes(earlier)
         # As for a cancel, the profile and not a permission: an org-admin may do so from Slack too.
         if row["created_by"] != caller.login and caller.profile != "org-admin":
             raise ResponderBotError("forbidden", f"Only {row['created_by']} or an administrator may run this again.")
         _require_not_retried(row)
-        states = await self._database.snapshot(lambda reads: _states(reads, row))
-        if any(state.is_open for state in states):
+        if any(state.action_status in OPEN_STATUSES for state in states):
             raise ResponderBotError("conflict", "Some of these runs have not ended; wait until they have.")
-        failed = [state.target for state in states if state.has_failed]
+        failed = [target for target, state in zip(json.loads(row["targets"]), states, strict=True) if state.has_failed]
         if not failed:
             raise ResponderBotError("conflict", "None of these runs has failed, so there is nothing to run again.")
-        request = BulkInput.model_validate({**json.loads(row["request"]), "targets": failed})
+        request = request or BulkInput.model_validate({**json.loads(row["request"]), "targets": failed})
         if reports.has_lost_secret(request.parameters):
             sentence = "Its inputs had a secret, which isn't kept, so run it on these objects with new inputs."
             raise ResponderBotError("conflict", sentence)
-        return await self._start(caller, request, key, f"retry ~{number}", retries=number)
+        return await self._start(caller, request, key, f"{body} ~{number}", retries=number)
 
     async def decide(
         self, caller: Caller, bulk_id: str, choice: Choice, *, shown: Sequence[str] | None = None, message: str = ""
@@ -187,13 +185,16 @@ class Bulks(Service):
             self._runs.follow(action)
         return BulkOutcomes(bulk_id, outcomes)
 
-    async def get(self, bulk_id: str) -> tuple[BulkCounts, Sequence[TargetState]]:
-        """The progress of a bulk, and each target. Raises ResponderBotError("not_found")."""
+    async def get(self, bulk_id: str) -> Bulk:
+        """The progress of a bulk, what all its runs get, and each target. Raises ResponderBotError("not_found")."""
 
-        def read(reads: Reads) -> tuple[BulkCounts, Sequence[TargetState]]:
+        def read(reads: Reads) -> Bulk:
             number, row = self._find(reads, bulk_id)
             (counts,) = read_counts(reads, self._registry, self._guards, [number])
-            return counts, _states(reads, row)
+            asked = json.loads(row["request"])
+            given = {"parameters": json.dumps(asked["parameters"], ensure_ascii=False), "note": asked["note"]}
+            given["undo_after_minutes"] = asked.get("undoAfterMinutes")  # unless a run has another
+            return Bulk(**given | counts.model_dump(exclude_none=True), targets=_states(reads, row))
 
         return await self._database.snapshot(read)
 
@@ -287,7 +288,7 @@ class Bulks(Service):
             "created_at": now,
             "responder_name": self._registry.name(request.responder_id),
             "request": self._without_secrets(request).model_dump_json(
-                by_alias=True, exclude={"targets"}, exclude_none=True
+                by_alias=True, exclude={"targets", "retries"}, exclude_none=True
             ),
             "targets": json.dumps(recorded),
             "total": len(recorded),
@@ -392,17 +393,27 @@ def _is_rated(targets: str) -> bool:
     return any(target.get("rule") == "rate" for target in json.loads(targets))
 
 
-def _states(reads: Reads, row: Row) -> list[TargetState]:
+def _states(reads: Reads, row: Row) -> list[BulkTarget]:
     """The targets of a bulk, as they are now."""
     actions = {action["id"]: action for action in stored.actions_of(reads, row["id"])}
-    return [
-        TargetState(
-            RunTarget.model_validate(target),
-            actions.get(target.get("action", 0)),
-            _refusal(target),
-        )
-        for target in json.loads(row["targets"])
-    ]
+    return [_state(target, actions.get(target.get("action", 0))) for target in json.loads(row["targets"])]
+
+
+def _state(target: Mapping[str, Any], action: Row | None) -> BulkTarget:
+    named, refusal = dict(RunTarget.model_validate(target)), _refusal(target)
+    if refusal is not None:
+        return BulkTarget(**named, **refusal.fields(), has_failed=not refusal.is_repeated)
+    if action is None:  # deleted by hand
+        return BulkTarget(**named, status=404)
+    return BulkTarget(
+        **named,
+        status=201,
+        action_id=f"~{action['id']}",
+        action_status=action["status"],
+        outcome=action["outcome"],
+        # Not if somebody denied, cancelled or stopped it.
+        has_failed=action["status"] == "Failure" and action["outcome"] in (None, "failed", "expired"),
+    )
 
 
 def attempted(tx: Transaction, work: Callable[[], T]) -> T | Refusal:

@@ -3,16 +3,14 @@
 import json
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from starlette.responses import Response
 
 from core.actions.approvals import Choice
-from core.actions.bulks import BulkOutcomes, Bulks, Refusal, TargetState
+from core.actions.bulks import BulkOutcomes, Bulks
 from core.api.actions import BASE, STARTS, decision, idempotency_key
 from core.api.http.endpoint import Endpoint, Request, Routes, json_response
-from core.common.errors import ERRORS
-from core.models import Bulk, BulkAnswer, BulkDecision, BulkInput, BulkTarget
+from core.models import Bulk, BulkAnswer, BulkDecision, BulkInput
 
 BULK = f"{BASE}/_bulk"
 
@@ -35,8 +33,7 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
 
     @route("GET /{id}", "See how far a run on several objects is", response=Bulk, errors=(404,))
     async def get(request: Request) -> Response:
-        counts, states = await bulks.get(request.path["id"])
-        return json_response(Bulk(**dict(counts), targets=[_target(state) for state in states]))
+        return json_response(await bulks.get(request.path["id"]))
 
     @route(
         "POST /{id}/retry",
@@ -67,28 +64,7 @@ def answer(outcomes: BulkOutcomes) -> str:
     entries = [
         f'{{"objectId":{json.dumps(object_id)},"status":201,"action":{outcome}}}'
         if isinstance(outcome, str)
-        else json.dumps({"objectId": object_id, **_refused(outcome)}, ensure_ascii=False)
+        else json.dumps({"objectId": object_id, **outcome.fields()}, ensure_ascii=False)
         for object_id, outcome in outcomes.targets
     ]
     return f'{{"id":"{outcomes.id}","actions":[{",".join(entries)}]}}'
-
-
-def _target(state: TargetState) -> BulkTarget:
-    named = {"object_type": state.target.object_type, "object_id": state.target.object_id}
-    if state.refusal is not None:
-        return BulkTarget(**named, **_refused(state.refusal))
-    action = state.action
-    if action is None:  # deleted by hand
-        return BulkTarget(**named, status=404)
-    return BulkTarget(
-        **named,
-        status=201,
-        action_id=f"~{action['id']}",
-        action_status=action["status"],
-        outcome=action["outcome"],
-    )
-
-
-def _refused(refusal: Refusal) -> dict[str, Any]:
-    status, kind = ERRORS[refusal.code]
-    return {"status": status, "type": kind, "message": refusal.message}

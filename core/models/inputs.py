@@ -491,10 +491,12 @@ class BulkInput(RunOptions):
     """`POST /api/connector/engine/action/_bulk`."""
 
     targets: list[Annotated[RunTarget, UntilErrorLimit]] = Field(min_length=1, max_length=MAX_TARGETS)
+    retries: str | None = None
+    """The bulk that this repeats where that failed or was refused, once; default: none."""
 
     def on(self, target: RunTarget) -> RunInput:
         """The run on one of the targets."""
-        options = {name: value for name, value in self if name != "targets"}
+        options = {name: value for name, value in self if name in RunOptions.model_fields}
         return RunInput.model_construct(**options, **dict(target))
 
 

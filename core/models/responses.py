@@ -679,8 +679,12 @@ class BulkTarget(ApiModel):
 
     object_type: Kind
     object_id: str
+    target: list[str] = Field(default_factory=list)
+    """The artifacts that the request named there, by id or data."""
     status: int
     """201 if there is an action."""
+    has_failed: bool = False
+    """Whether a retry runs it again."""
     action_id: ObjectId | None = None
     action_status: ActionStatus | None = None
     outcome: Outcome | None = None
@@ -689,9 +693,12 @@ class BulkTarget(ApiModel):
 
 
 class Bulk(BulkCounts):
-    """A bulk with its targets, in the order of the request."""
+    """A bulk with its targets, in the order of the request, and what all its runs get."""
 
     targets: list[BulkTarget]
+    parameters: str = "{}"
+    """Their inputs without secrets, as JSON."""
+    note: str = ""
 
 
 class Policy(ApiModel):

@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.text import person_name
-from bot.clearance import RedactedView, Subject
+from bot.clearance import RedactedView, Subject, view_of_all
 from bot.features import responses, subjects
 from bot.features.approvals import views as approvals
 from bot.features.authorization import own_clearance
@@ -18,41 +18,39 @@ from bot.features.bulks import views
 from bot.features.bulks.views import Listed, ShownTarget
 from bot.features.payload import view_metadata, view_of
 from bot.features.retries import answered, until_answered
-from bot.features.runs.flow import UNKNOWN, masked, told
-from bot.features.runs.targets import within
+from bot.features.runs import flow
+from bot.features.runs.flow import UNKNOWN, masked
+from bot.features.runs.targets import acted_on, on_so_many, run_target, with_targets_again, within
 from bot.features.runs.views import runs, undo_state
+from bot.features.runs.views.request import RunRequest
 from bot.features.undos.handlers import UNKNOWN_TIME
 from bot.message import ButtonIds, Message
-from bot.outbox.models import BULK, BULK_TOLD, RefreshRequest, bulk_key
 from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
 from core.models import Action, Bulk, BulkTarget, Extension, parse_id
 
-REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "Undo all", "Run again"
+REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "Undo all", "Ask again"
 
 
 async def on_retry(context: Context) -> None:
-    """Ask, with all that runs again."""
-    posted = await context.services.outbox.message_at(context.channel, context.message_ts)
+    """Ask for what failed, expired or was refused again, in the form that asks for any runs on several objects."""
     bulk, _ = await _opened(context, RETRY_TITLE)
-    destination = posted.key.split(":", 2)[2] if posted is not None else f"{context.team}:{context.user}"
-    shown = await _shown(context, bulk.targets)
-    responder = await subjects.responder(context.core, shown[0].view.subject, bulk.responder_name) if shown else None
-    if responder is None:
-        raise ResponderBotError("not_found", "Nothing was run: its responder is gone, or you see none of its targets.")
-    await context.show_modal(views.retry_view(bulk, shown, destination, responder))
-
-
-async def on_retry_view(context: Context) -> Json:
-    """Run again, as a new bulk, what failed, expired or was refused; a message of its own tells how it goes."""
-    metadata = view_metadata(view_of(context))
-    bulk_id, destination = str(metadata.get("id")), str(metadata.get("to"))
-    response = await until_answered(lambda: context.core.retry_bulk(bulk_id, context.idempotency_key), UNKNOWN)
-    outbox, keys = context.services.outbox, [bulk_key(response.id, destination)]
-    keys += [one.key for kind in (BULK, BULK_TOLD) for one in await outbox.messages_named(f"{kind}:{bulk_id}:")]
-    context.refresh_requests.extend(map(RefreshRequest, keys))
-    return modals.update(modals.message_view(*await told(context, response)))
+    if context.person.login != bulk.created_by and context.person.profile != "org-admin":
+        asks = f"Only {person_name(bulk.created_by)} or an administrator may ask for it again. Nothing was asked."
+        raise ResponderBotError("forbidden", asks)
+    again = {one.view.subject.id: one for one in await _shown(context, bulk.targets) if one.target.has_failed}
+    if not again:
+        raise ResponderBotError("not_found", "You may see none of its targets any more. Nothing was asked.")
+    targets = tuple(run_target(one.view.subject) for one in again.values())
+    request = RunRequest(targets, bulk.responder_name, again=bulk.id, is_bulk=True, channel=context.channel)
+    responder, found = await flow.offered(context, request)
+    view = view_of_all([one.view for one in again.values()])
+    request = flow.as_before(request, bulk, responder, view, bulk.undo_after_minutes)
+    before = {id_: acted_on(one.action) if one.action else one.target.target for id_, one in again.items()}
+    request = with_targets_again(request, found, before)
+    on = on_so_many(len(found), sum(one.has_failed for one in bulk.targets))
+    await flow.show_form(context, request, responder, found, on=on)
 
 
 async def on_details(context: Context) -> None:
@@ -310,7 +308,6 @@ FEATURE = Feature(
     },
     views={
         ids.BULK_APPROVE_VIEW: Entry(on_approve_view, Ack.RESPONSE),
-        ids.BULK_RETRY_VIEW: Entry(on_retry_view, Ack.RESPONSE),
         ids.BULK_DENY_VIEW: Entry(on_deny_view, Ack.RESPONSE),
         ids.EXTEND_ALL_VIEW: Entry(on_extend_all_view, Ack.RESPONSE),
         ids.UNDO_ALL_VIEW: Entry(on_undo_all_view, Ack.RESPONSE),

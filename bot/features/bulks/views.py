@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from bot.block_kit import ids, modals, names, notices
@@ -22,10 +22,9 @@ from bot.block_kit.text import (
     sections,
     slack_date,
 )
-from bot.clearance import RedactedView
+from bot.clearance import RedactedView, view_of_all
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import questions, runs, undo_state
-from bot.features.runs.views.request import RunRequest
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
@@ -90,7 +89,7 @@ def is_decided_in_part(listed: Sequence[tuple[Action, Any, Extension | None]]) -
 
 def decided_in_part(bulk: BulkCounts, listed: Sequence[tuple[Action, RedactedView, Extension | None]]) -> Message:
     """Tells who asked who has decided on which of these and why, denials first, and which still wait."""
-    found, of_all = dict[tuple[str, str], list[_Run]](), _of_all([view for _, view, _ in listed])
+    found, of_all = dict[tuple[str, str], list[_Run]](), view_of_all([view for _, view, _ in listed])
     for run, view, end in sorted(listed, key=lambda one: (one[2] or one[0]).outcome != "denied"):
         if by := _decided_by(end or run):
             found.setdefault((by, runs.why(end.message if end else runs.reason(run), of_all)), []).append((run, view))
@@ -156,7 +155,7 @@ def progress(
     if bulk.retried_by:
         blocks.append(context(f"Asked for again as {bulk.retried_by}."))
     elif is_for_requester and bulk.free_at is not None and not open_runs(bulk):
-        blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; retry then."))
+        blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; ask again then."))
     push = _push(bulk, waiting, is_own=is_own) if bulk.awaiting else head(bulk, is_on_phone=True)
     whose = context(f"{_whose(bulk, named)} · {bulk.id}")
     return Message(push, (*blocks, whose, actions(*elements, show_each(bulk, button))))
@@ -178,11 +177,10 @@ def _ends(bulk: BulkCounts, button: ButtonIds, *, has_again: bool) -> list[dict[
     """Extend all of what ends by itself, Undo all of what can be undone; once it is over, what runs it again."""
     can_undo = bulk.undo_after_minutes is not None and bulk.timed + bulk.endless + bulk.not_released
     can_extend = bulk.timed > bulk.later_ends  # those that wait are decided in Review
-    failed = {"refused"} if bulk.refused else bulk.outcomes.keys() & runs.WORTH_REPEATING
-    again = "Ask again" if failed == {"expired"} else "Retry failed"
-    can_repeat = has_again and bool(failed) and not open_runs(bulk) and not bulk.retried_by
+    has_failed = bool(bulk.refused or bulk.outcomes.keys() & runs.WORTH_REPEATING)
+    can_repeat = has_again and has_failed and not open_runs(bulk) and not bulk.retried_by
     found = [("Extend all", ids.BULK_EXTEND, can_extend), ("Undo all", ids.BULK_UNDO, can_undo)]
-    found.append((again, ids.BULK_RETRY, can_repeat))
+    found.append(("Ask again", ids.BULK_RETRY, can_repeat))
     return [button_element(label, what, button(Intent(what, bulk.id))) for label, what, is_shown in found if is_shown]
 
 
@@ -386,7 +384,7 @@ def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | Non
 
 def _later_decisions(ends: Sequence[_End]) -> list[str]:
     """Who decided on these requests for more time, on which and why, denials first; mrkdwn."""
-    found, of_all = dict[tuple[str, str], list[_Run]](), _of_all([view for _, view, _ in ends])
+    found, of_all = dict[tuple[str, str], list[_Run]](), view_of_all([view for _, view, _ in ends])
     for run, view, end in sorted(ends, key=lambda one: one[2].outcome != "denied"):
         decided = approvals.later_end_decision(run, end), runs.why(end.message, of_all, approvals.REASON_LIMIT)
         found.setdefault(decided, []).append((run, view))
@@ -602,7 +600,7 @@ def review_view(
     then, lines = undo_state.ONLY_UNDO if ends and ends[0][2].at is None else "", list[str]()
     if waits and not ends:
         then = undo_state.planned(*waiting, is_bulk=True)
-        lines = approvals.input_lines(waits[0], _of_all([view for _, view in waiting]), INPUT_LIMIT)
+        lines = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
     given = "\n".join(filter(None, [*lines, _note(waiting, ends).replace(" · ", "Note: ", 1)]))
     shown += [*sections(rows), *map(section, filter(None, [then])), *approvals.effect(responder)]
     shown += map(section, notices.parts(given) if given else ())
@@ -643,19 +641,12 @@ def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = 
     return approvals.deny_form(title, asks, reader, about, callback_id=ids.BULK_DENY_VIEW, submit=submit)
 
 
-def _of_all(views: Sequence[RedactedView]) -> RedactedView:
-    """Masks what is hidden of any of these objects, in what all their runs get."""
-    others = {artifact.id: artifact for view in views for artifact in (*view.subject.artifacts, *view.subject.others)}
-    highest = max(views, key=lambda view: max(view.subject.tlp, view.subject.parent_tlp))
-    return replace(highest, subject=replace(highest.subject, others=tuple(others.values())))
-
-
 def _note(waiting: Listed, ends: Sequence[_End] = ()) -> str:
     """` · "ransomware"`: why these runs are asked for, or the `ends` of theirs, where it is the same of all; mrkdwn."""
     if ends:
         why = _said_of_all([runs.quoted(end.note or "", NOTE_LIMIT, view) for _, view, end in ends])
         return f" · {why}" if why else ""
-    return approvals.note(waiting[0][0], _of_all([view for _, view in waiting])) if waiting else ""
+    return approvals.note(waiting[0][0], view_of_all([view for _, view in waiting])) if waiting else ""
 
 
 def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End], now_ms: int | None = None) -> list[str]:
@@ -726,28 +717,6 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, re
 def open_runs(bulk: BulkCounts) -> int:
     """How many of its runs have not ended."""
     return sum(bulk.counts.get(status, 0) for status in OPEN_STATUSES)
-
-
-def retry_view(bulk: BulkCounts, shown: Sequence[ShownTarget], to: str, responder: OfferedResponder) -> dict[str, Any]:
-    """Asks to run it again on what failed, expired or was refused, as the form that asked for it first does.
-
-    Its message goes `to` there: a channel, or a team and a person of it.
-    """
-    request = RunRequest(undo_after_minutes=bulk.undo_after_minutes)
-    again = [one for one in shown if one.action is None or one.target.outcome in runs.WORTH_REPEATING]
-    hidden = bulk.total - len(shown)
-    rest = f"And on what failed of {count(hidden, 'more target')} that you may not see." if hidden else ""
-    needs = questions.approvals_needed(request, responder)
-    on = f"on {count(len(again), 'target')}{undo_state.lasts(bulk.undo_after_minutes)}"
-    head = f"*{'Ask for' if needs else 'Run'} {_name(bulk)} again {on}?*"
-    effect = [*approvals.effect(responder), *questions.effect(responder, request, is_several=True)]
-    return modals.modal(
-        "Ask again?" if needs else "Run again?",
-        [section(head), *effect, *sections(filter(None, [*map(_line, again), rest]))],
-        callback_id=ids.BULK_RETRY_VIEW,
-        submit=f"Ask again ({len(again)})" if needs else names.in_view(bulk.title, f" again ({len(again)})"),
-        metadata=json.dumps({"id": bulk.id, "to": to}),
-    )
 
 
 def _urgency(target: BulkTarget) -> int:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bot.block_kit import ids, names
+from bot.block_kit import ids
 from bot.block_kit.elements import NOTHING
 from bot.clearance import Subject
 from bot.features import responses, subjects
@@ -12,8 +12,8 @@ from bot.features.base import Ack, Context, Entry, Feature
 from bot.features.payload import button_token, is_ephemeral, is_home, selected_value
 from bot.features.responders.views import responder_of_option, target_of_option
 from bot.features.runs import flow
-from bot.features.runs.targets import Target, run_target, with_target_again
-from bot.features.runs.views import run_form, runs
+from bot.features.runs.targets import Target, acted_on, run_target, with_targets_again
+from bot.features.runs.views import run_form
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder
@@ -71,18 +71,10 @@ async def on_run_again_button(context: Context) -> None:
     request = replace(RunRequest.again_of(previous), channel=context.channel)
     responder, targets = await flow.offered(context, request)
     view = targets[0].view
-    if not responder.parameters and runs.withheld_inputs(previous, view):  # a form asks for these again
-        raise ResponderBotError(
-            "conflict",
-            f"{names.title(responder)} can't be repeated: its inputs had a secret, which isn't kept, or you may not "
-            "see all of them. Nothing was run. Run it with new inputs.",
-        )
-    target = run_target(view.subject)  # an observable that was merged has another id by now
-    values, said = {} if responder.parameters else runs.given_inputs(previous), runs.said_again(previous, view)
-    if previous.undo is not None and responder.policy is not None and responder.policy.undo:
-        said["undo_after_minutes"] = previous.undo.after_minutes or 0
-    request = replace(request, targets=(target,), responder_id=responder.id, parameters=values, **said)
-    request = with_target_again(request, previous, responder)
+    minutes = previous.undo.after_minutes or 0 if previous.undo is not None else None
+    request = replace(request, targets=(run_target(view.subject),))  # one that was merged has another id by now
+    request = flow.as_before(request, previous, responder, view, minutes)
+    request = with_targets_again(request, targets, {view.subject.id: acted_on(previous)})
     started = await flow.proceed(context, request, responder, targets)
     if started and is_home(context):
         await context.services.publish_home(context)

@@ -30,9 +30,9 @@ from bot.features.runs.views import acts_on, questions, run_form, runs, undo_sta
 from bot.features.runs.views.request import RunRequest
 from bot.message import Message
 from bot.outbox.buttons import QUESTION_MS
-from bot.outbox.models import RefreshRequest, bulk_key
+from bot.outbox.models import BULK, BULK_TOLD, RefreshRequest, bulk_key
 from core.common.errors import ResponderBotError
-from core.models import Action, BulkAnswer, BulkEntry, OfferedResponder, Policy
+from core.models import Action, Bulk, BulkAnswer, BulkEntry, OfferedResponder, Policy
 
 CANNOT = "Can't run"
 UNKNOWN = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
@@ -108,6 +108,25 @@ async def question(
     found = await ends_or_stays(context, request, responder, targets)
     asked = partial(questions.confirm, request, responder, targets[0].view, in_force=found)
     return await responses.with_buttons(context, f"run:{context.idempotency_key}", asked, life_ms=QUESTION_MS)
+
+
+def as_before(
+    request: RunRequest, previous: Action | Bulk, responder: OfferedResponder, view: RedactedView, minutes: int | None
+) -> RunRequest:
+    """The request with the inputs, the note and the time (if it had one) of what it repeats.
+
+    Raises ResponderBotError("conflict") if it can't have those inputs.
+    """
+    if not responder.parameters and runs.withheld_inputs(previous, view):  # a form asks for these again
+        raise ResponderBotError(
+            "conflict",
+            f"{title(responder)} can't be repeated: its inputs had a secret, which isn't kept, or you may not "
+            "see all of them. Nothing was run. Run it with new inputs.",
+        )
+    values, said = {} if responder.parameters else runs.given_inputs(previous), runs.said_again(previous, view)
+    if minutes is not None and responder.policy is not None and responder.policy.undo:
+        said["undo_after_minutes"] = minutes
+    return replace(request, responder_id=responder.id, parameters=values, **said)
 
 
 # --- start ----------------------------------------------------------------------------------------------------------
@@ -244,12 +263,9 @@ async def start_several(context: Context, request: RunRequest, key: str) -> tupl
     first = next((entry.action for entry in response.actions if entry.action is not None), None)
     if is_channel or first is None or not runs.awaits_approval(first):  # nobody is rung for their own request
         context.refresh_requests.append(RefreshRequest(bulk_key(response.id, destination)))
-    return await told(context, response)
-
-
-async def told(context: Context, response: BulkAnswer) -> tuple[str, Message]:
-    """What says how many were asked for or started, and its title."""
-    first = next((entry.action for entry in response.actions if entry.action is not None), None)
+    for kind in (BULK, BULK_TOLD) if request.is_bulk else ():  # what tells of the bulk that it repeats
+        found = await context.services.outbox.messages_named(f"{kind}:{request.again}:")
+        context.refresh_requests.extend(RefreshRequest(one.key) for one in found)
     title_ = started_title(first) if first is not None else CANNOT
     return title_, questions.outcome(await masked(context, response))
 

@@ -7,7 +7,7 @@ from typing import Any
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import MAX_OPTIONS, message_option
 from bot.block_kit.text import escape
-from bot.clearance import RedactedView, Subject
+from bot.clearance import RedactedView, Subject, view_of_all
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance, who_else_may_see
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
@@ -241,10 +241,9 @@ async def _submitted(
 ) -> Json | None:
     """Run it, or show what is lacking: the inputs, or a question, which `asks` wants also for one object."""
     view, modal = targets[0].view, view_of(context)
-    is_several = len(request.targets) > 1
     if responder is None:
         return _menu_error(modal, view.subject, "That responder is no longer available; choose again.")
-    if not responder.can_run and request.override_reason is None and not is_several:
+    if not responder.can_run and request.override_reason is None and not request.is_several:
         refusal = await flow.refusal(context, request, responder, view)
         return modals.update(modals.message_view(flow.CANNOT, refusal))
     choices = to_choose(request, targets, responder.id)
@@ -252,12 +251,13 @@ async def _submitted(
         if "object" in modals.labels(modal):
             return modals.update(await _start_view(context, request, view.subject, responder))
         return modals.update(await _form(context, request, targets, responder))
-    request, problems = await parameters.submitted(context, request, responder, view, modal)
+    of_all = view_of_all([one.view for one in targets])
+    request, problems = await parameters.submitted(context, request, responder, of_all, modal)
     request, more = acts_on.submitted(modal, request, choices, inputs.key_of(responder))
     if problems or more:
         return modals.errors({**problems, **more})
     request = replace(request, responder_id=responder.id)
-    if is_several:
+    if request.is_several:
         try:
             title, message = await flow.start_several(context, request, context.idempotency_key)
         except ResponderBotError as error:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from bot.block_kit.elements import actions
-from bot.clearance import RedactedView
+from bot.clearance import RedactedView, view_of_all
 from bot.features import responses
 from bot.features.base import Context
 from bot.features.runs.targets import Target, ends_or_stays, on_each, to_choose
@@ -16,7 +16,7 @@ from bot.features.runs.views import inputs, run_form, runs
 from bot.features.runs.views.request import RunRequest, submitted_options
 from bot.message import Block
 from core.common.errors import ResponderBotError
-from core.models import Action, OfferedResponder, Parameter
+from core.models import Action, Bulk, OfferedResponder, Parameter
 
 MAX_PEOPLE = 20  # that are looked up for a form
 
@@ -36,11 +36,11 @@ async def form_view(
     responders: its options.
     """
     view, choices = targets[0].view, to_choose(request, targets)
-    form, logins = await form_of(context, request, responder, view)
+    form, logins = await form_of(context, request, responder, view_of_all([one.view for one in targets]))
     metadata = request.keeping(logins)
     if not request.again:
         _require_room(request, form, metadata.parameters)
-    if on or len(request.targets) > 1:
+    if on or request.is_several:
         each = await on_each(context, request, responder, targets, on)
         return run_form.form_of_several(metadata, responder, form, each, choices, menu)
     found = await ends_or_stays(context, request, responder, targets)
@@ -78,8 +78,10 @@ async def form_of(
     return form, {name: str(value) for name, value in form.kept.items() if types[name] == "user"}
 
 
-async def _repeated(context: Context, request: RunRequest, responder: OfferedResponder) -> Action | None:
-    """The run that is repeated; None if it was another responder's, or on another object."""
+async def _repeated(context: Context, request: RunRequest, responder: OfferedResponder) -> Action | Bulk | None:
+    """The run or bulk that is repeated; None if it was another responder's, or on another object."""
+    if request.is_bulk:
+        return await context.core.bulk(request.again)
     action = await context.core.action(request.again) if request.again else None
     is_same = (
         action is not None

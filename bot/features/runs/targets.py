@@ -1,6 +1,6 @@
 """The objects of a run: those that the person may see, each with the responders for it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -157,14 +157,23 @@ def _named(typed: str, artifacts: Sequence[TargetArtifact]) -> list[str]:
     return [artifact_id for each in found for artifact_id in each] if all(found) else []
 
 
-def with_target_again(request: RunRequest, previous: Action, responder: OfferedResponder) -> RunRequest:
-    """The request on the artifacts that the repeated run acted on, by their data, as ids may be others by now."""
-    before = {(artifact.data_type, artifact.data) for artifact in previous.target or ()}
-    fitting = responder.target.artifacts if responder.target is not None else []
-    ids = [artifact.id for artifact in fitting if (artifact.data_type, artifact.data) in before]
-    if len(fitting) < 2 or not ids:
-        return request
-    return replace(request, targets=acts_on.with_artifacts(request.targets, {request.targets[0].object_id: ids}))
+def with_targets_again(
+    request: RunRequest, targets: Sequence[Target], before: Mapping[str, Container[object]]
+) -> RunRequest:
+    """The request on what runs on these objects acted on `before`, by data, as ids may be others by now, or by id."""
+    by_object = dict[str, list[str]]()
+    for target in targets:
+        here, wanted = target.responder(request.responder_id), before.get(target.view.subject.id, ())
+        fitting = here.target.artifacts if here is not None and here.target is not None else []
+        ids = [one.id for one in fitting if one.id in wanted or (one.data_type, one.data) in wanted]
+        if len(fitting) > 1 and ids:
+            by_object[target.view.subject.id] = ids
+    return replace(request, targets=acts_on.with_artifacts(request.targets, by_object))
+
+
+def acted_on(action: Action) -> Container[object]:
+    """What tells of an artifact, by type and data, whether a run acted on it."""
+    return {(artifact.data_type, artifact.data) for artifact in action.target or ()}
 
 
 async def ends_or_stays(

@@ -158,7 +158,8 @@ async def test_a_bulk_tells_how_far_it_is_and_runs_the_failed_again_once(core: R
     listed = (await core.send("GET", f"/api/document?ids={answer['id']},~998")).json()
     assert listed["documents"] == []
     assert listed["missing"] == ["~998"]
-    assert listed["bulks"] == [{key: value for key, value in shown.items() if key != "targets"}]
+    of_bulk_alone = ("targets", "parameters", "note")
+    assert listed["bulks"] == [{key: value for key, value in shown.items() if key not in of_bulk_alone}]
     for action in started[2:]:
         await core.send("POST", f"{ACTION}/{action}/deny", {"message": "no"})
     ben = {"Authorization": f"Bearer {await core.key('analyst', 'ben')}"}
@@ -228,6 +229,36 @@ async def test_of_several_retries_at_once_one_counts(core: RunningCore) -> None:
     path = f"{BULK}/{answer['id']}/retry"
     answers = await asyncio.gather(*(core.send("POST", path, profile="analyst") for _ in range(8)))
     assert sorted(answer.status_code for answer in answers) == [200, *[409] * 7]
+
+
+async def test_a_bulk_that_retries_another_says_itself_what_runs_and_is_the_one_retry_of_that(
+    core: RunningCore,
+) -> None:
+    withdrawn, busy = await new_alerts(core, 2)
+    _, first = await bulk(core, on_alerts([busy]))
+    _, answer = await bulk(core, on_alerts([withdrawn, busy, busy], onlyIfIdle=True, note="beacons"))
+    path = f"{BULK}/{answer['id']}"
+    again = on_alerts([busy], onlyIfIdle=True, retries=answer["id"], note="still beacons")
+    assert (await bulk(core, again))[0] == 409  # one still waits
+    await core.send("DELETE", f"{ACTION}/{answer['actions'][0]['action']['id']}", profile="analyst")
+    shown = (await core.send("GET", path)).json()
+    assert (shown["parameters"], shown["note"]) == ("{}", "beacons")
+    assert [one["hasFailed"] for one in shown["targets"]] == [False, True, False]
+    status, refused = await bulk(core, again)
+    assert (status, refused["message"].partition(": ")[0]) == (409, "Nothing can run again now")
+    await core.send("POST", f"{BULK}/{first['id']}/deny")
+    ben = {"Authorization": f"Bearer {await core.key('analyst', 'ben')}"}
+    assert (await core.send("POST", BULK, again, profile=None, headers=ben)).status_code == 403
+    keys = ["once", "once", *(f"key-{number}" for number in range(6))]
+    answers = await asyncio.gather(*(bulk(core, again, key) for key in keys))
+    started = {found["id"] for status, found in answers if status == 200}
+    assert len(started) == 1
+    assert [status for status, _ in answers].count(409) in (6, 7)
+    assert (await core.send("POST", f"{path}/retry", profile="analyst")).status_code == 409
+    assert (await core.send("GET", path)).json()["retriedBy"] in started
+    (action,) = [run for run in (await core.send("GET", f"{ACTION}/alert/{busy}")).json() if run["status"] == "Waiting"]
+    assert action["note"] == "still beacons"
+    await core.send("POST", f"{BULK}/{started.pop()}/deny")
 
 
 async def test_documents_of_a_page_name_each_bulk_of_its_events_once(core: RunningCore) -> None:

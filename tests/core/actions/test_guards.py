@@ -330,7 +330,7 @@ async def test_when_a_rate_is_free_again_is_said_only_once_it_is_known_and_of_a_
             with pytest.raises(ResponderBotError) as error:
                 await started(harness, BEN)
             assert error.value.code == "rate_limited"
-            return error.value.details.get("until"), (await harness.bulks.get(bulk.id))[0].free_at
+            return error.value.details.get("until"), (await harness.bulks.get(bulk.id)).free_at
 
         assert await until() == (None, None)
         harness.clock.now_ms += HOUR_MS // 2
@@ -339,7 +339,7 @@ async def test_when_a_rate_is_free_again_is_said_only_once_it_is_known_and_of_a_
         free_at = harness.clock() + HOUR_MS
         assert await until() == (free_at, free_at)
         harness.clock.now_ms += HOUR_MS
-        assert (await harness.bulks.get(bulk.id))[0].free_at is None
+        assert (await harness.bulks.get(bulk.id)).free_at is None
 
 
 async def test_runs_that_were_asked_for_over_hours_do_not_start_at_once(tmp_path: Path) -> None:

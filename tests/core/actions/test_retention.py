@@ -219,8 +219,7 @@ async def test_a_bulk_goes_with_the_last_of_its_actions_or_by_its_age_without_an
     await soc.alerts.mark_unread(ANNA, one)
     soc.later(DAYS + 1)
     assert await soc.retention().prune() == Counter(alert=1, action=1) + Counter(bulk=refused)
-    _, states = await bulks.get(bulk)
-    assert [state.action and state.action["status"] for state in states] == ["Success", None]
+    assert [target.action_status for target in (await bulks.get(bulk)).targets] == ["Success", None]
     await soc.alerts.mark_read(ANNA, one)
     soc.later(DAYS + 1)
     assert await soc.retention().prune() == Counter(alert=1, action=1, bulk=1)

@@ -15,7 +15,7 @@ from bot.features.command_text import same_name
 from bot.features.responders.views import option_value
 from bot.features.runs.views import runs
 from bot.message import Block
-from core.models import Action, OfferedResponder, Parameter
+from core.models import Action, Bulk, OfferedResponder, Parameter
 
 PREFIX = "input:"  # of the block ids of fields
 LABEL_LIMIT, HINT_LIMIT = 150, 300  # characters
@@ -72,12 +72,12 @@ def form(
 
 
 def form_again(
-    parameters: Sequence[Parameter], previous: Action, view: RedactedView, people: Mapping[str, str] | None = None
+    declared: Sequence[Parameter], previous: Action | Bulk, view: RedactedView, people: Mapping[str, str] | None = None
 ) -> Form:
     """The fields with the values of an earlier run, as far as they may be shown."""
     withheld = runs.withheld_inputs(previous, view)
     initial = {name: value for name, value in runs.given_inputs(previous).items() if name not in withheld}
-    return form(parameters, initial, withheld=withheld, people=people)
+    return form(declared, initial, withheld=withheld, people=people)
 
 
 def _has_field(parameter: Parameter, value: Any, people: Mapping[str, str]) -> bool:

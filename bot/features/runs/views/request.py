@@ -73,8 +73,14 @@ class RunRequest:
     override_reason: str | None = None  # why rules are overridden; "" until somebody gives it
     note: str = ""  # why, for whoever sees the run; where rules are overridden, the reason is the note
     again: str = ""  # the run that is repeated
+    is_bulk: bool = False  # whether that is a bulk
     anyway: str = ""  # the open run of the same responder beside which it runs
     channel: str = ""  # where somebody asked, so where a message tells how runs on several objects go
+
+    @property
+    def is_several(self) -> bool:
+        """Whether core gets it as a bulk."""
+        return len(self.targets) > 1 or self.is_bulk
 
     def to_text(self) -> str:
         return _ADAPTER.dump_json(self, exclude_defaults=True).decode()
@@ -138,7 +144,8 @@ class RunRequest:
 
     def bulk_input(self) -> BulkInput:
         """What core gets for runs on several objects."""
-        return BulkInput(**self._options(), targets=list(self.targets))
+        retries = self.again if self.is_bulk else None
+        return BulkInput(**self._options(), targets=list(self.targets), retries=retries)
 
     def _options(self) -> dict[str, Any]:
         return {

@@ -41,6 +41,7 @@ from core.models import (
     OPEN_STATUSES,
     SEVERITY_NAMES,
     Action,
+    Bulk,
     Extension,
     InputTitle,
     Outcome,
@@ -501,7 +502,7 @@ def withheld_line(actions: Sequence[Action], total: int) -> str:
     return ", ".join([count(total, "run"), *parts])
 
 
-def given_inputs(action: Action) -> Mapping[str, Any]:
+def given_inputs(action: Action | Bulk) -> Mapping[str, Any]:
     """What the requester gave the run, by name."""
     try:
         return mapping(json.loads(action.parameters or "{}"))
@@ -509,7 +510,7 @@ def given_inputs(action: Action) -> Mapping[str, Any]:
         return {}
 
 
-def withheld_inputs(action: Action, view: RedactedView) -> frozenset[str]:
+def withheld_inputs(action: Action | Bulk, view: RedactedView) -> frozenset[str]:
     """The inputs of a run that can't be shown to be used again: withheld, masked in part, or with a secret removed."""
     values = given_inputs(action)
     texts = {name: view.inputs(f"{name}\n{_text(value, view)}") for name, value in values.items()}
@@ -517,7 +518,7 @@ def withheld_inputs(action: Action, view: RedactedView) -> frozenset[str]:
     return frozenset(secret | {name for name, text in texts.items() if not view.shows_inputs or MASK in text})
 
 
-def said_again(action: Action, view: RedactedView) -> dict[str, Any]:
+def said_again(action: Action | Bulk, view: RedactedView) -> dict[str, Any]:
     """What was said of a run, for the `RunRequest` that repeats it; "" for what can't be shown, like an input."""
     said = {"note": action.note or ""}
     return {name: "" if not view.shows_inputs or MASK in view.inputs(text) else text for name, text in said.items()}

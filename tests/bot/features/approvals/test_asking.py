@@ -1079,12 +1079,12 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         assert push == f"Not approved in time: Isolate on {on} for 1 hour · up to HIGH."
         told = await env["anna"].sees(direct_message(push))
         await env["anna"].presses("Ask again", told)
-        form = await env["anna"].sees(modal("*Ask for Isolate again on 2 targets for 1 hour?*"))
-        assert form["title"]["text"] == "Ask again?"
+        form = await env["anna"].sees(modal("*Isolate* on *2 targets*"))
+        assert form["title"]["text"] == "Isolate (2)"
         assert "Each is checked by itself and starts after 1 approval by ben; until then *Withdraw all*" in text_of(
             form
         )
-        assert form["submit"]["text"] == "Ask again (2)"
+        assert form["submit"]["text"] == "Ask to isolate (2)"
         await env["anna"].submits(form)
         await env["anna"].sees(modal("Asked", "2 wait for approval", without="Started"))
         await bulk_shown(env, "2 wait for approval")

@@ -1,0 +1,130 @@
+"""What failed, expired or was refused of several runs is asked for again, in the form that asks for any."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from bot.block_kit import ids
+from core.client import CoreClient
+from core.models import Alert, BulkAnswer
+from tests.bot.features.bulks.bulk import alerts, shown, start
+from tests.bot.features.environment import FeatureEnvironment, feature_environment
+from tests.bot.people import direct_message, filled_in, modal, text_of, updated, within_limits
+
+HOSTS = {"Isolate": {"target": "hostname", "undo": "Tell_1_0", "undo_after_minutes": 60}}
+
+
+async def hosts(env: FeatureEnvironment, *names: str, **more: Any) -> Alert:
+    """An alert with these hosts."""
+    artifacts = [{"dataType": "hostname", "data": name, "message": f"Seat of {name.lower()}"} for name in names]
+    return await env.create_alert(sourceRef=names[0], title="Odd tool", artifacts=artifacts, **more)
+
+
+def on_first(alert: Alert) -> dict[str, Any]:
+    return {"objectType": "alert", "objectId": alert.id, "target": [alert.artifacts[0].id]}
+
+
+async def ask(env: FeatureEnvironment, name: str, alerts: list[Alert], **more: Any) -> BulkAnswer:
+    """For the first host of each."""
+    body = {"responderId": "Isolate_1_0", "targets": [*map(on_first, alerts)], "onlyIfIdle": True, **more}
+    async with CoreClient(env.core.url, env.service_key) as bot:
+        return await bot.as_user(name).run_bulk(body)
+
+
+async def test_what_another_request_refused_is_asked_for_again_as_things_are_now(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, HOSTS) as env, CoreClient(env.core.url, env.service_key) as bot:
+        first, second = await hosts(env, "WS-1", "WS-9"), await hosts(env, "WS-2")
+        alone = {"responderId": "Isolate_1_0", **on_first(first)}
+        await bot.as_user("lea").deny((await bot.as_user("ben").run(alone)).id, "not a threat")
+        other = await bot.as_user("ben").run(alone)
+        asked = await ask(env, "anna", [first, second], note="beacons", undoAfterMinutes=15)
+        await bot.as_user("lea").deny_bulk(asked.id, message="known tool")
+        message = await env["anna"].sees(direct_message("nothing was run, 1 denied, 1 refused"))
+
+        await env["anna"].presses("Ask again", message)
+        refused = await env["anna"].sees(modal("Will be refused on 1 target"))
+        assert "hostname `WS-1` · Seat of ws-1, for HIGH Odd tool (" in text_of(refused)
+        assert "already waiting for approval since" in text_of(refused)
+        assert refused.get("submit") is None
+        await env["anna"].close(refused["id"])
+
+        await bot.as_user("lea").approve(other.id)
+        while (other := await bot.action(other.id, wait_s=10)).end_date is None:
+            pass
+        await env["anna"].presses("Ask again", message)
+        form = await env["anna"].sees(modal("*Isolate* on *1 target*", "hostname `WS-1` · Seat of ws-1"))
+        assert "🚫 *hostname WS-1: denied before by lea, <!date^" in text_of(form)
+        assert "not a threat" in text_of(form)
+        assert "contained already until <!date^" in text_of(form)
+        assert not [word for word in ("already waiting", "refused", "WS-9", "WS-2") if word in text_of(form)]
+        assert (form["title"]["text"], form["submit"]["text"]) == ("Isolate", "Ask to isolate (1)")
+        assert filled_in(form) == {"undo_after": "15 minutes", "note": "beacons"}
+        await env["anna"].submits(form)
+        await env["anna"].sees(modal("Asked", "1 waits for approval"))
+        again = (await bot.bulk(asked.id)).retried_by
+        assert again is not None
+        await env["anna"].sees(updated(message, without=ids.BULK_RETRY))
+        (run,) = [one for one in await env.client.actions("alert", first.id) if one.status == "Waiting"]
+        assert run.undo is not None
+        assert ([one.data for one in run.target or ()], run.undo.after_minutes, run.note) == (["ws-1"], 15, "beacons")
+        assert len(await env.client.actions("alert", second.id)) == 1
+
+
+async def test_of_two_people_who_ask_again_at_once_one_does(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path) as env:
+        alert_ids = await alerts(env, 3)
+        await start(env, "anna", "fail", alert_ids)
+        message = await shown(env, "0 of 3 succeeded, 3 failed")
+        forms = dict[str, dict[str, Any]]()
+        for name in ("anna", "lea"):
+            await env[name].presses("Ask again", message)
+            forms[name] = await env[name].sees(modal("*Fail* on *3 targets*", "Each is checked"))
+        await asyncio.gather(*(env[name].submits(form) for name, form in forms.items()))
+        words = "3 started.", "This was run again already, as ~"
+        told = [await env[name].sees(lambda view: modal(words[0])(view) or modal(words[1])(view)) for name in forms]
+        assert sorted(word in text_of(view) for view in told for word in words) == [False, False, True, True]
+        assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [2, 2, 2]
+        await env["lea"].sees(updated(message, "Asked for again as ~", without=ids.BULK_RETRY))
+
+
+async def test_what_one_may_not_see_any_more_is_left_out_and_the_rest_gets_the_inputs_that_are_shown(
+    tmp_path: Path,
+) -> None:
+    async with feature_environment(tmp_path) as env, CoreClient(env.core.url, env.service_key) as bot:
+        alert_ids = await alerts(env, 4)
+        given = {"reason": "beacons", "list": "outbound", "minutes": 15, "tell": ["owner"]}
+        body = {"responderId": "Vendor_Drop_1_0", "parameters": given, "note": "as in ~1", "onlyIfIdle": True}
+        targets = [{"objectType": "alert", "objectId": one} for one in (*alert_ids, "~998")]
+        await bot.as_user("anna").run_bulk({**body, "targets": targets})
+        message = await env["anna"].sees(direct_message("4 failed, 1 refused"))
+        await env.client.request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3, "title": "Raised to red"})
+        await env.client.request("POST", f"/api/alert/{alert_ids[1]}/markAsRead")
+        await env["anna"].presses("Ask again", message)
+        form = await env["anna"].sees(modal("*Drop traffic* on *3 of 5 targets, those that you may see*"))
+        assert not [word for word in ("Raised to red", f"({alert_ids[0]})") if word in text_of(form)]
+        assert all(f" ({one})" in text_of(form) for one in alert_ids[1:])
+        held = filled_in(form)
+        assert (held["reason"], held["minutes"], held["list"], held["tell"]) == ("beacons", "15", "outbound", ["owner"])
+        assert held["note"] == "as in ~1"
+        await env["anna"].submits(form, reason="still beacons")
+        await env["anna"].sees(modal("3 started."))
+        assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [1, 2, 2, 2]
+        newest = (await env.client.actions("alert", alert_ids[3]))[0]
+        assert json.loads(newest.parameters or "") == {**given, "reason": "still beacons", "everywhere": True}
+
+
+async def test_of_fifty_each_is_named_and_acted_on_as_before(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Fail": {"target": "hostname"}}) as env:
+        found = [await hosts(env, f"WS-{number}", f"other-{number}") for number in range(50)]
+        await ask(env, "anna", found, responderId="Fail_1_0")
+        message = await env["anna"].sees(direct_message("and 47 more"))
+        await env["anna"].presses("Ask again", message)
+        form = within_limits(await env["anna"].sees(modal("*Fail* on *50 targets*")))
+        assert all(f"hostname `{one.artifacts[0].data}` · " in text_of(form) for one in found)
+        assert "other-" not in text_of(form)
+        await env["anna"].submits(form)
+        await env["anna"].sees(modal("50 started."))
+        for alert in found:
+            on = [[one.data for one in run.target or ()] for run in await env.client.actions("alert", alert.id)]
+            assert on == [[(alert.artifacts[0].data or "").lower()]] * 2
