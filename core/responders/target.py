@@ -49,6 +49,7 @@ CHOOSE = "choose another target"
 HIDDEN = "an observable that you may not see can't be a target"
 
 RED = TLP_NAMES.index("red")
+_PARENTS: Mapping[Kind, Kind] = {"case_task": "case", "case_task_log": "case_task"}
 
 
 @dataclass(frozen=True)
@@ -303,7 +304,7 @@ def load(reads: Reads, kind: Kind, object_id: int | None, *, on_run: bool = Fals
             if on_run and kind == "case_task_log" and error.code == "not_found":
                 raise ResponderBotError("log_not_found", error.message) from error
             raise
-        target = _LOADERS[kind](reads, row)
+        target = _of_row(reads, row)
     if on_run:
         _refuse_deleted(target)
     return target
@@ -500,26 +501,13 @@ def existing(reads: Reads, kind: Kind, object_id: int | None) -> int:
     return object_id
 
 
-def _alert(reads: Reads, row: Row) -> Target:
-    doc = objects.parsed(row["doc"])
-    return Target("alert", row["id"], row["id"], doc["tlp"], doc["pap"], doc)
-
-
-def _case(reads: Reads, row: Row) -> Target:
-    doc = objects.parsed(row["doc"])
-    return Target("case", row["id"], row["id"], doc["tlp"], doc["pap"], doc)
-
-
-def _task(reads: Reads, row: Row) -> Target:
-    case = load(reads, "case", row["parent_id"])
-    doc = {**objects.parsed(row["doc"]), "case": case.json}
-    return Target("case_task", row["id"], case.root_id, case.tlp, case.pap, doc)
-
-
-def _log(reads: Reads, row: Row) -> Target:
-    task = load(reads, "case_task", row["parent_id"])
-    doc = {**objects.parsed(row["doc"]), "case_task": task.json}
-    return Target("case_task_log", row["id"], task.root_id, task.tlp, task.pap, doc)
+def _of_row(reads: Reads, row: Row) -> Target:
+    """An alert, a case, or what is in a case with all that it is in, each under its kind."""
+    kind, doc = row["kind"], objects.parsed(row["doc"])
+    if kind not in _PARENTS:
+        return Target(kind, row["id"], row["id"], doc["tlp"], doc["pap"], doc)
+    parent = load(reads, _PARENTS[kind], row["parent_id"])
+    return Target(kind, row["id"], parent.root_id, parent.tlp, parent.pap, {**doc, parent.kind: parent.json})
 
 
 def _artifact(reads: Reads, object_id: int) -> Target:
@@ -545,11 +533,3 @@ def of_alert_artifact(alert: Mapping[str, Any], artifact: Mapping[str, Any], roo
 def _of_alert(alert: Alert) -> Target:
     number = alert.number
     return Target("alert", number, number, alert.tlp, alert.pap, from_json(alert.to_json()))
-
-
-_LOADERS: Mapping[Kind, Callable[[Reads, Row], Target]] = {
-    "alert": _alert,
-    "case": _case,
-    "case_task": _task,
-    "case_task_log": _log,
-}
