@@ -113,5 +113,5 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
     return [
         *route,
         search.endpoint(BASE, partial(alerts.search, "alert"), list[Alert], "alerts"),
-        search.list_endpoint(BASE, partial(alerts.search, "alert"), list[Alert], "alerts"),
+        search.endpoint(BASE, partial(alerts.search, "alert"), list[Alert], "alerts", is_list=True),
     ]

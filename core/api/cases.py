@@ -97,7 +97,7 @@ def endpoints(cases: Cases) -> list[Endpoint]:
 
     return [
         *route,
-        search.list_endpoint(CASE, partial(cases.search, "case"), list[Case], "cases"),
+        search.endpoint(CASE, partial(cases.search, "case"), list[Case], "cases", is_list=True),
         search.endpoint(CASE, partial(cases.search, "case"), list[Case], "cases"),
         search.endpoint(TASK, partial(cases.search, "case_task"), list[Task], "tasks"),
         search.endpoint(LOG, partial(cases.search, "case_task_log"), list[Log], "logs"),

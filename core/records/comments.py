@@ -16,10 +16,8 @@ KIND = "comment"
 class Comments(Records):
     """Comments as people and clients read and change them."""
 
-    async def add(
-        self, caller: Caller, kind: Literal["alert", "case"], parent_id: str, request: CommentInput
-    ) -> Comment:
-        """Comment on an alert or a case. Raises ResponderBotError("not_found")."""
+    async def add(self, caller: Caller, parent_id: str, request: CommentInput, *, kind: str) -> Comment:
+        """Comment on an alert or a case (`kind`). Raises ResponderBotError("not_found")."""
         resolve = alerts.resolve_alert if kind == "alert" else cases.resolve_case
         parent = await self._database.read(lambda reads: resolve(reads, parent_id))
 

@@ -19,32 +19,21 @@ _QUERY = {
 }
 
 
-def endpoint(path: str, search: SearchFunction, response: Any, what: str) -> Endpoint:
-    """`POST <path>/_search`; `response` is the type of its list."""
+def endpoint(path: str, search: SearchFunction, response: Any, what: str, *, is_list: bool = False) -> Endpoint:
+    """`POST <path>/_search`, or as a list `GET <path>`, without a query; `response` is the type of its list."""
 
     async def handler(request: Request) -> Response:
-        return await _run(search, request, request.body)
+        overrides: dict[str, Any] = {name: request.query[name] for name in _QUERY if name in request.query}
+        if "count" in overrides:
+            overrides["count"] = bool_param(request, "count")
+        search_input: SearchInput = request.body or SearchInput()
+        result = await request.run_search(search(search_input.model_copy(update=overrides)))
+        return json_response(result.json, headers=None if result.total is None else {"X-Total": str(result.total)})
 
-    return Endpoint(
-        "POST", f"{path}/_search", handler, f"Search {what}", body=SearchInput, response=response, query=_QUERY
-    )
-
-
-def list_endpoint(path: str, search: SearchFunction, response: Any, what: str) -> Endpoint:
-    """`GET <path>`, a search without a query; `response` is the type of its list."""
-
-    async def handler(request: Request) -> Response:
-        return await _run(search, request, SearchInput())
-
-    return Endpoint("GET", path, handler, f"List {what}", response=response, query=_QUERY)
-
-
-async def _run(search: SearchFunction, request: Request, search_input: SearchInput) -> Response:
-    overrides: dict[str, Any] = {name: request.query[name] for name in _QUERY if name in request.query}
-    if "count" in overrides:
-        overrides["count"] = bool_param(request, "count")
-    result = await request.run_search(search(search_input.model_copy(update=overrides)))
-    return json_response(result.json, headers=None if result.total is None else {"X-Total": str(result.total)})
+    if is_list:
+        return Endpoint("GET", path, handler, f"List {what}", response=response, query=_QUERY)
+    address, body = f"{path}/_search", SearchInput
+    return Endpoint("POST", address, handler, f"Search {what}", body=body, response=response, query=_QUERY)
 
 
 def partial_list_response(docs: Sequence[str], total: int, window: Window) -> Response:

@@ -74,7 +74,7 @@ async def seed(soc: Soc) -> None:
     for number in range(30):
         alert = await soc.closed("198.51.100.7", file=f"file {number}")
         await soc.ran(PLAIN, alert)
-        await soc.comments.add(ANNA, "alert", alert, CommentInput(message="seen"))
+        await soc.comments.add(ANNA, alert, CommentInput(message="seen"), kind="alert")
     for number in range(10):
         case = await soc.alerts.create_case(ANNA, await soc.alert("198.51.100.8", file=f"evidence {number}"))
         task = await soc.cases.add_task(ANNA, case.id, TaskInput(title="t"))

@@ -165,7 +165,7 @@ OF_ACTIONS = ("action", "action_target", "bulk")
 async def test_an_alert_goes_with_all_that_belongs_to_it(soc: Soc) -> None:
     before = {table: soc.rows(table) for table in (*OF_ROOTS, *OF_ACTIONS)}
     alert = await soc.closed("198.51.100.7", file="evidence")
-    await soc.comments.add(ANNA, "alert", alert, CommentInput(message="seen"))
+    await soc.comments.add(ANNA, alert, CommentInput(message="seen"), kind="alert")
     await soc.ran(PLAIN, alert)
     await soc.ran(PLAIN, alert, report=FAILED)
     soc.later(DAYS)
@@ -187,7 +187,7 @@ async def test_a_case_goes_with_its_alerts_and_all_parts(soc: Soc) -> None:
     await soc.alerts.merge_into(ANNA, [two], case.id)
     task = await soc.cases.add_task(ANNA, case.id, TaskInput(title="t"))
     log = await soc.cases.add_log(ANNA, task.id, LogInput(message="l"))
-    await soc.comments.add(ANNA, "case", case.id, CommentInput(message="seen"))
+    await soc.comments.add(ANNA, case.id, CommentInput(message="seen"), kind="case")
     await soc.ran(PLAIN, log.id, "case_task_log")
     await soc.ran(PLAIN, one)
     await soc.cases.update_case(ANNA, case.id, CaseUpdate(status="Resolved"))
@@ -454,7 +454,7 @@ async def deed(soc: Soc, what: str, which: int) -> None:
             status: Any = "Resolved" if what == "resolve" else "Open"
             await soc.cases.update_case(ANNA, case, CaseUpdate(status=status))
         case "comment":
-            await soc.comments.add(ANNA, kind, root, CommentInput(message="m"))  # type: ignore[arg-type]
+            await soc.comments.add(ANNA, root, CommentInput(message="m"), kind=kind)
         case "task":
             await soc.cases.add_task(ANNA, case, TaskInput(title="t"))
         case "finish" | "fail":
