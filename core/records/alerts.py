@@ -432,15 +432,7 @@ def unique_key(type: str, source: str, source_ref: str, *, sender: str = "") -> 
 
 
 def _row(reads: Reads, id_or_ref: str) -> Row:
-    number = parse_id(id_or_ref)
-    row = None if number is None else objects.find(reads, KIND, number)
-    if row is not None:
-        return row
-    for key in _possible_keys(id_or_ref):
-        row = objects.find_unique(reads, KIND, key)
-        if row is not None:
-            return row
-    raise objects.missing(KIND)
+    return objects.named(reads, KIND, id_or_ref, _possible_keys(id_or_ref))
 
 
 def _possible_keys(reference: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
@@ -57,25 +57,12 @@ def identity(artifact: ArtifactInput | Artifact) -> tuple[str, ...]:
 
 def artifact_of(number: int, requested: ArtifactInput, user: str, now: int) -> Artifact:
     """The artifact of a request, with a number; not stored yet."""
-    return Artifact(
-        **made(number, user, now),
-        data_type=requested.data_type,
-        data=requested.data if requested.attachment is None else None,
-        attachment=requested.attachment,
-        target=_target_of(requested),
-        start_date=now if requested.start_date is None else requested.start_date,
-        message=requested.message,
-        tlp=requested.tlp,
-        tags=requested.tags,
-        ioc=requested.ioc,
-        sighted=requested.sighted,
-    )
-
-
-def _target_of(requested: ArtifactInput) -> ArtifactTarget:
-    if requested.attachment is not None:
-        return ArtifactTarget(kind="file", value=requested.attachment.id)
-    return ArtifactTarget.of(requested.data_type, requested.data)
+    file, start_date = requested.attachment, now if requested.start_date is None else requested.start_date
+    if file is None:
+        named: dict[str, Any] = {"target": ArtifactTarget.of(requested.data_type, requested.data)}
+    else:
+        named = {"data": None, "target": ArtifactTarget(kind="file", value=file.id)}
+    return Artifact(**{**vars(requested), **made(number, user, now), **named, "start_date": start_date})
 
 
 def add_to_case(

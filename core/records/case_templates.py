@@ -6,10 +6,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from core.authorization import Caller
-from core.common.database import Reads, Row, Transaction
+from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import CustomFields
-from core.models import CaseTemplate, CaseTemplateInput, parse_id
+from core.models import CaseTemplate, CaseTemplateInput
 from core.records.writes import Records, made, new_task
 from core.store import events, objects
 
@@ -27,7 +27,8 @@ class CaseTemplates(Records):
 
     async def get_json(self, id_or_name: str) -> str:
         """A template's JSON. Raises ResponderBotError("not_found")."""
-        return str((await self._database.read(lambda reads: _row(reads, id_or_name)))["doc"])
+        row = await self._database.read(lambda reads: objects.named(reads, KIND, id_or_name, [id_or_name]))
+        return str(row["doc"])
 
 
 def by_name(reads: Reads, name: str) -> CaseTemplate:
@@ -89,12 +90,3 @@ def _create(tx: Transaction, request: CaseTemplateInput, user: str, now: int) ->
         tx, number, at=now, type="case_template.created", object_type="CaseTemplate", root_id=number, user=user
     )
     return template
-
-
-def _row(reads: Reads, id_or_name: str) -> Row:
-    number = parse_id(id_or_name)
-    row = None if number is None else objects.find(reads, KIND, number)
-    row = row or objects.find_unique(reads, KIND, id_or_name)
-    if row is None:
-        raise objects.missing(KIND)
-    return row

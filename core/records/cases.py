@@ -12,6 +12,8 @@ from core.models import (
     ArtifactUpdate,
     Case,
     CaseInput,
+    CaseTemplate,
+    CaseTemplateInput,
     CaseUpdate,
     Kind,
     Log,
@@ -39,7 +41,6 @@ from core.store import objects
 from core.store.search import newest
 
 MAX_ALERTS = 10_000  # of a case, whose level changes
-DEFAULT_LEVEL = 2  # medium, amber
 T = TypeVar("T")
 S = TypeVar("S", bound=StoredModel)
 
@@ -157,11 +158,7 @@ class Cases(Records):
 
 def resolve_case(reads: Reads, text: str) -> int:
     """The number in the id of a case, given by id or case number. Raises ResponderBotError("not_found")."""
-    number = parse_id(text)
-    row = objects.find_unique(reads, "case", text) if number is None else objects.find(reads, "case", number)
-    if row is None:
-        raise objects.missing("case")
-    return int(row["id"])
+    return int(objects.named(reads, "case", text, [text])["id"])
 
 
 def load_case(reads: Reads, object_id: int) -> Case:
@@ -184,31 +181,29 @@ def case_of(reads: Reads, kind: Kind, object_id: int) -> Case:
 
 def new_case(tx: Transaction, request: CaseInput, user: str, now: int, levels: dict[str, int] | None = None) -> Case:
     """Add a case (core/docs/semantics.md#a-case-from-a-template). Raises ResponderBotError("not_found")."""
-    template = by_name(tx, request.template) if request.template else None
-    prefix = template.title_prefix.rstrip() if template else ""
+    template: CaseTemplate | CaseTemplateInput = CaseTemplateInput(name="none")
+    if request.template:
+        template = by_name(tx, request.template)
+    prefix = template.title_prefix.rstrip()
     last = newest(tx, "case")
     number, case_number = objects.next_id(tx), 1 if last is None else int(json.loads(last["doc"])["caseId"]) + 1
-    case = Case(
-        **made(number, user, now),
-        case_id=case_number,
-        title=f"{prefix} {request.title}" if prefix else request.title,
-        description=request.description,
-        severity=_level(request.severity, template.severity if template else None),
-        start_date=now if request.start_date is None else request.start_date,
-        owner=request.owner or user,
-        flag=request.flag,
-        tlp=_level(request.tlp, template.tlp if template else None),
-        pap=_level(request.pap, template.pap if template else None),
-        tags=merge_tags(template.tags if template else [], request.tags),
-        tag_levels=levels or {},
-        template=request.template or None,
-        custom_fields=with_ids(tx, {**(template.custom_fields if template else {}), **request.custom_fields}),
-    )
+    own = {
+        "case_id": case_number,
+        "title": f"{prefix} {request.title}" if prefix else request.title,
+        "start_date": now if request.start_date is None else request.start_date,
+        "owner": request.owner or user,
+        "tags": merge_tags(template.tags, request.tags),
+        "tag_levels": levels or {},
+        "template": request.template or None,
+        "custom_fields": with_ids(tx, {**template.custom_fields, **request.custom_fields}),
+    }
+    silent = {name: getattr(template, name) for name in ("severity", "tlp", "pap") if getattr(request, name) is None}
+    case = Case(**{**vars(request), **made(number, user, now), **own, **silent})
     objects.insert(tx, number, "case", case.to_json(), unique_key=str(case_number))
     record_event(tx, "case", "created", number, number, user, now)
     from_template = [
         TaskInput(title=task.title, group=task.group, description=task.description, order=task.order)
-        for task in (template.tasks if template else [])
+        for task in template.tasks
     ]
     new_tasks(tx, case, [*from_template, *request.tasks], user, now)
     return case
@@ -283,11 +278,6 @@ def _dated(task: Task, now: int) -> Task:
     if task.status == "Completed" and task.end_date is None:
         task = task.model_copy(update={"end_date": now})
     return task
-
-
-def _level(requested: int | None, of_template: int | None) -> int:
-    level = of_template if requested is None else requested
-    return DEFAULT_LEVEL if level is None else level
 
 
 def _root(reads: Reads, kind: Kind, object_id: int) -> int:

@@ -89,9 +89,8 @@ class Reading:
 def preview(request: AlertInput, now: int) -> Alert:
     """The alert that a request becomes, without a number of its own."""
     items = expand_artifacts(request.artifacts)
-    fields = {name: getattr(request, name) for name in AlertInput.model_fields if name not in ("artifacts", "date")}
     artifacts = [artifact_of(number, item, "", now) for number, item in enumerate(items, 1)]
-    return Alert(**made(0, "", now), **fields, date=request.date or now, artifacts=artifacts)
+    return Alert(**{**vars(request), **made(0, "", now), "date": request.date or now, "artifacts": artifacts})
 
 
 def unused(item: Any, paths: Iterable[Path]) -> list[str]:

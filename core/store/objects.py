@@ -9,6 +9,7 @@ from pydantic_core import from_json
 
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
+from core.models import parse_id
 from core.store.database import sequences
 
 _NAMES: Mapping[str, str] = {
@@ -155,6 +156,16 @@ def find_unique(reads: Reads, kind: str, unique_key: str) -> Row | None:
         "SELECT id, kind, parent_id, doc FROM object WHERE kind = :kind AND unique_key = :key",
         {"kind": kind, "key": unique_key},
     )
+
+
+def named(reads: Reads, kind: str, text: str, keys: Iterable[str]) -> Row:
+    """The object of a kind with this id or, else, with the first of these keys that one has. Raises "not_found"."""
+    number = parse_id(text)
+    row = None if number is None else find(reads, kind, number)
+    row = row or next(filter(None, (find_unique(reads, kind, key) for key in keys)), None)
+    if row is None:
+        raise missing(kind)
+    return row
 
 
 def by_unique_keys(reads: Reads, kind: str, unique_keys: Iterable[str]) -> dict[str, Row]:
