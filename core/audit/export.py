@@ -3,13 +3,14 @@
 import csv
 import io
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from core.audit import store as stored
 from core.audit import trail
 from core.audit.sentences import sentence
+from core.audit.store import Text
 from core.audit.verify import at, canonical, row_line
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row
@@ -43,7 +44,7 @@ async def export(
             raise ResponderBotError("conflict", message)
         for row in rows:
             number, hash_ = row["number"], row["hash"]
-            for line in _csv_lines(row, texts) if as_csv else _json_lines(row, texts):
+            for line in (_csv_lines if as_csv else _json_lines)(row, texts[number]):
                 yield line
     if not as_csv:
         yield canonical({"head": {"number": number, "hash": hash_}}) + "\n"
@@ -57,30 +58,20 @@ def _last(reads: Reads, first: int, last: int) -> int:
     return last
 
 
-def _page(reads: Reads, after: int, last: int) -> tuple[list[Row], dict[int, list[Row]]]:
+def _page(reads: Reads, after: int, last: int) -> tuple[list[Row], dict[int, list[Text]]]:
     rows = stored.page(reads, after, last, PAGE)
-    texts: dict[int, list[Row]] = {}
-    for text in stored.texts(reads, [row["number"] for row in rows]):
-        texts.setdefault(text["number"], []).append(text)
-    return rows, texts
+    return rows, stored.texts(reads, [row["number"] for row in rows])
 
 
-def _json_lines(row: Row, texts: Mapping[int, list[Row]]) -> list[str]:
-    lines = [row_line(row["hash"], row["doc"])]
-    for text in texts.get(row["number"], ()):
-        payload = {
-            "number": text["number"],
-            "name": text["name"],
-            "salt": text["salt"],
-            "text": json.loads(text["text"]),
-        }
-        lines.append(canonical({"payload": payload}))
+def _json_lines(row: Row, texts: Iterable[Text]) -> list[str]:
+    payloads = ({"number": row["number"], **text._asdict()} for text in texts)
+    lines = [row_line(row["hash"], row["doc"]), *(canonical({"payload": payload}) for payload in payloads)]
     return [f"{line}\n" for line in lines]
 
 
-def _csv_lines(row: Row, texts: Mapping[int, list[Row]]) -> list[str]:
+def _csv_lines(row: Row, texts: Iterable[Text]) -> list[str]:
     doc = json.loads(row["doc"])
-    said = {text["name"]: json.loads(text["text"]) for text in texts.get(row["number"], ())}
+    said = {text.name: text.text for text in texts}
     known = {**doc, "time": at(doc["at"]), "sentence": sentence(doc, said), "hash": row["hash"]}
     return [_csv([known.get(name, "") for name in _COLUMNS])]
 

@@ -65,9 +65,7 @@ class AuditReader:
 
     def _rows(self, reads: Reads, caller: Caller, object_: str, after: int, limit: int) -> list[AuditRow]:
         rows = stored.of_object(reads, object_, after, limit) if object_ else stored.page(reads, after, None, limit)
-        texts: dict[int, dict[str, str]] = {}
-        for text in stored.texts(reads, [row["number"] for row in rows]):
-            texts.setdefault(text["number"], {})[text["name"]] = json.loads(text["text"])
+        texts = stored.texts(reads, [row["number"] for row in rows])
         level: Callable[[int], int] = cache(lambda number: self._level_of(reads, number))
         found = []
         for row in rows:
@@ -75,18 +73,7 @@ class AuditReader:
             about = parse_id(doc["object"])
             if about is not None and caller.why_not_cleared(level(about)):
                 continue
-            said = texts.get(row["number"], {})
-            found.append(
-                AuditRow(
-                    number=row["number"],
-                    hash=row["hash"],
-                    at=doc["at"],
-                    what=doc["what"],
-                    by=doc["by"],
-                    object=doc["object"],
-                    sentence=sentence(doc, said),
-                    row=doc,
-                    texts=said,
-                )
-            )
+            said = {text.name: text.text for text in texts[row["number"]]}
+            of_row = {"number": row["number"], "hash": row["hash"], "row": doc}
+            found.append(AuditRow(**{**doc, **of_row, "sentence": sentence(doc, said), "texts": said}))
         return found

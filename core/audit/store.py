@@ -1,8 +1,8 @@
 """SQL for the audit: rows in a chain, and the texts beside them that can be erased (core/docs/audit.md)."""
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from core.common.database import Reads, Row, Transaction
 from core.models import parse_id
@@ -66,13 +66,25 @@ def of_object(reads: Reads, object: str, after: int, limit: int) -> list[Row]:
     )
 
 
-def texts(reads: Reads, numbers: list[int]) -> list[Row]:
-    """The texts of these rows (`number, name, salt, text`), by name."""
-    return reads.rows(
+class Text(NamedTuple):
+    """A text beside a row."""
+
+    name: str
+    salt: str
+    text: str
+
+
+def texts(reads: Reads, numbers: Sequence[int]) -> dict[int, list[Text]]:
+    """The texts of these rows, by the number of the row and then by name."""
+    rows = reads.rows(
         "SELECT number, name, salt, text FROM audit_text"
         " WHERE number IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers)) ORDER BY number, name",
         {"numbers": json.dumps(numbers)},
     )
+    found: dict[int, list[Text]] = {number: [] for number in numbers}
+    for row in rows:
+        found[row["number"]].append(Text(row["name"], row["salt"], json.loads(row["text"])))
+    return found
 
 
 def texts_after(reads: Reads, number: int) -> list[Row]:

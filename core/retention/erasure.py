@@ -291,7 +291,7 @@ def _slack_of(reads: Reads, login: str) -> dict[int, str]:
     """The ids in Slack, with blanks between, of somebody whose erasure hasn't ended, by the row that says it began."""
     rows = {row["number"] for row in audit.erasures_after(reads, 0) if json.loads(row["doc"])["object"] == login}
     texts = audit.texts(reads, sorted(rows))
-    return {text["number"]: json.loads(text["text"]) for text in texts if text["name"] == "slack"}
+    return {number: text.text for number, of_row in texts.items() for text in of_row if text.name == "slack"}
 
 
 def _messages(reads: Reads) -> set[int]:
@@ -303,13 +303,12 @@ def _erased(reads: Reads) -> list[dict[str, Any]]:
     return [json.loads(row["doc"]) for row in audit.erasures_after(reads, 0)]
 
 
-def _add_root(reads: Reads, erasure: Erasure, number: int) -> str:
-    """Add an alert or a case with all that belongs to it; returns its kind."""
+def _add_root(reads: Reads, erasure: Erasure, number: int) -> None:
+    """Add an alert or a case with all that belongs to it."""
     row = objects.find_any(reads, number)
-    kind = "" if row is None else str(row["kind"])
-    if row is None or number in erasure.ids or kind not in ROOTS:
-        return kind
-    root: stored_items.Root = "alert" if kind == "alert" else "case"
+    if row is None or number in erasure.ids or row["kind"] not in ROOTS:
+        return
+    root: stored_items.Root = row["kind"]
     erasure.roots.append((root, number))
     items = list(stored_items.items(reads, root, number, number))
     erasure.objects.update(item.id for item in items if item.kind in ROOTS)
@@ -317,7 +316,6 @@ def _add_root(reads: Reads, erasure: Erasure, number: int) -> str:
     erasure.counts.update(Counter(item.kind for item in items))
     erasure.counts["file"] += sum(len(attachments.files_of(reads, item.id)) for item in items if item.kind != "action")
     erasure.rows.update(stored.rows_about(reads, (item.id for item in items)))
-    return kind
 
 
 def _require_due(reads: Reads, erasure: Erasure) -> None:

@@ -173,7 +173,7 @@ async def test_who_acts_through_the_bot_is_named_with_it(core: RunningCore) -> N
     assert row["request"]
     assert row["key"] == "default"
     texts = await core.core.database.read(lambda reads: stored.texts(reads, [row["number"]]))
-    assert {text["name"]: json.loads(text["text"]) for text in texts}["slack_origin"] == "T1:U1:C1"
+    assert {text.name: text.text for text in texts[row["number"]]}["slack_origin"] == "T1:U1:C1"
 
 
 async def test_the_audit_is_read_with_read_audit_or_as_the_story_of_what_one_may_see(core: RunningCore) -> None:
