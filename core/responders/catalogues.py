@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -32,22 +32,28 @@ class MergedResponder:
 
 def without_duplicates(catalogue: Catalogue) -> Catalogue:
     """The catalogue with the first responder of each id and of each name; the others are skipped with that reason."""
-    kept: list[Responder] = []
-    skipped: list[Skipped] = []
     by_key: dict[tuple[str, str], Responder] = {}
-    for responder in catalogue.responders:
+
+    def skipped(responder: Responder) -> Skipped | None:
         keys = ("id", responder.id), ("name", responder.name)
         duplicate = next((key for key in keys if key in by_key), None)
         if duplicate is None:
-            kept.append(responder)
-            by_key |= dict.fromkeys(keys, responder)
-        else:
-            first, what = by_key[duplicate].name, duplicate[0]
-            reason = f"another responder of this engine, {first}, has the same {what} and comes first"
-            skipped.append(Skipped(responder.name, f"{reason[0].upper()}{reason[1:]}.", public_reason=reason))
-    if not skipped:
+            by_key.update(dict.fromkeys(keys, responder))
+            return None
+        first, what = by_key[duplicate].name, duplicate[0]
+        reason = f"another responder of this engine, {first}, has the same {what} and comes first"
+        return Skipped(responder.name, f"{reason[0].upper()}{reason[1:]}.", public_reason=reason)
+
+    return _without(catalogue, skipped)
+
+
+def _without(catalogue: Catalogue, skipped: Callable[[Responder], Skipped | None]) -> Catalogue:
+    """The catalogue without the responders that `skipped` skips, which is called for each in turn."""
+    why = [(responder, skipped(responder)) for responder in catalogue.responders]
+    if not (more := [reason for _, reason in why if reason]):
         return catalogue
-    return replace(catalogue, responders=tuple(kept), skipped=(*catalogue.skipped, *skipped))
+    kept = tuple(responder for responder, reason in why if not reason)
+    return replace(catalogue, responders=kept, skipped=(*catalogue.skipped, *more))
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,7 @@ def without_lookalikes(listed: Sequence[ListedCatalogue], named: Collection[str]
     own = {
         responder.name for item in listed if item.engine_name == OWN_ENGINE for responder in item.catalogue.responders
     }
-    listed = [item if item.engine_name == OWN_ENGINE else _without(item, own) for item in listed]
+    listed = [item if item.engine_name == OWN_ENGINE else _without_own(item, own) for item in listed]
     owners = {skeleton(name): name for name in named}
     for item in listed:
         if item.is_own:
@@ -81,33 +87,29 @@ def without_lookalikes(listed: Sequence[ListedCatalogue], named: Collection[str]
     return [item.catalogue if item.is_own else _without_lookalikes(item.catalogue, owners, named) for item in listed]
 
 
-def _without(item: ListedCatalogue, names: Collection[str]) -> ListedCatalogue:
+def _without_own(item: ListedCatalogue, names: Collection[str]) -> ListedCatalogue:
     """The catalogue without responders that are core's own by name."""
-    taken = [responder for responder in item.catalogue.responders if responder.name in names]
-    if not taken:
-        return item
-    kept = tuple(responder for responder in item.catalogue.responders if responder.name not in names)
     reason = "core has one with this name itself; give it another"
-    skipped = [Skipped(one.name, f"{one.name}: {reason}.", public_reason=reason) for one in taken]
-    catalogue = replace(item.catalogue, responders=kept, skipped=(*item.catalogue.skipped, *skipped))
-    return replace(item, catalogue=catalogue)
+
+    def skipped(one: Responder) -> Skipped | None:
+        return Skipped(one.name, f"{one.name}: {reason}.", public_reason=reason) if one.name in names else None
+
+    return replace(item, catalogue=_without(item.catalogue, skipped))
 
 
 def _without_lookalikes(catalogue: Catalogue, owners: dict[str, str], named: Collection[str]) -> Catalogue:
     """One catalogue; `owners` are names by what they are known by, and get those of its responders."""
-    kept: list[Responder] = []
-    skipped = list(catalogue.skipped)
-    for responder in catalogue.responders:
+
+    def skipped(responder: Responder) -> Skipped | None:
         marks = _marks(responder)
         others = (owners.get(mark, responder.name) for mark in marks)
-        other = next((name for name in others if not _is_same(name, responder.name, named)), "")
-        if other:
+        if other := next((name for name in others if not _is_same(name, responder.name, named)), ""):
             reason = f"it can be taken for {other}; give it another name on its server"
-            skipped.append(Skipped(responder.name, f"{responder.name}: {reason}.", responder, reason))
-        else:
-            kept.append(responder)
-            owners |= dict.fromkeys(marks, responder.name)
-    return replace(catalogue, responders=tuple(kept), skipped=tuple(skipped))
+            return Skipped(responder.name, f"{responder.name}: {reason}.", responder, reason)
+        owners.update(dict.fromkeys(marks, responder.name))
+        return None
+
+    return _without(catalogue, skipped)
 
 
 def _marks(responder: Responder) -> tuple[str, ...]:
