@@ -139,17 +139,15 @@ class Retention:
         await shrink(self._database, self._step_s, self._pause_s)
         return self.counts - already
 
-    async def delete(self, roots: Sequence[tuple[stored.Root, int]], *, is_forced: bool = False) -> Counter[str]:
-        """Delete these alerts and cases whatever their age, and return how much of each kind.
+    async def delete(self, roots: Sequence[tuple[stored.Root, int]], *, is_forced: bool = False) -> None:
+        """Delete these alerts and cases whatever their age.
 
         What is open or in force stays, unless it `is_forced`, as in a backup from before it was erased; that
         has no events then.
         """
-        already = self.counts.copy()
         await self._run(partial(self._delete_each, roots, is_forced))
         await self._run(_delete_files)
         await shrink(self._database, self._step_s, self._pause_s)
-        return self.counts - already
 
     def _delete_each(
         self, roots: Sequence[tuple[stored.Root, int]], is_forced: bool, tx: Transaction, step: Step, at: Position
