@@ -219,8 +219,8 @@ def register_erase(subparsers: "argparse._SubParsersAction[Any]", open_both: Ope
     case = verb("case", partial(_erase_roots, open_both, "case"), "cases with their alerts")
     for parser in (alert, case):
         parser.add_argument("ids", metavar="ID", nargs="+", help="such as ~12")
-    person = verb("person", partial(_erase_person, open_both), "a user; what they decided stays under their login")
-    person.add_argument("login", metavar="LOGIN")
+    text = "a user; what they decided stays under their login"
+    person = verb("person", partial(_erase_person, open_both), text, "login")
     text = "who undoes from now on what their runs have left in force"
     person.add_argument("--undo-for", metavar="LOGIN", default="", help=text)
     for parser in (alert, case, person):
@@ -228,8 +228,7 @@ def register_erase(subparsers: "argparse._SubParsersAction[Any]", open_both: Ope
         parser.add_argument("--dry-run", action="store_true", help="only print what it would delete")
         parser.add_argument("--yes", action="store_true", help="don't ask")
     verb = _group(subparsers, "export", "print what is held")
-    person = verb("person", partial(_export_person, open_both), "all rows that name somebody, as JSON lines")
-    person.add_argument("login", metavar="LOGIN")
+    verb("person", partial(_export_person, open_both), "all rows that name somebody, as JSON lines", "login")
 
 
 def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -259,37 +258,33 @@ def _register_user(subparsers: "argparse._SubParsersAction[Any]") -> None:
         ("enable", enable, "restore a disabled user's access"),
         ("unlink", unlink, "remove the link to a Slack person"),
     ):
-        verb(name, task, text).add_argument("login", metavar="LOGIN")
-    key = verb("key", _with_people(_user_key), "print a new API key; the old one stops working")
-    key.add_argument("login", metavar="LOGIN")
+        verb(name, task, text, "login")
+    key = verb("key", _with_people(_user_key), "print a new API key; the old one stops working", "login")
     key.add_argument("--keep-old", action="store_true", help="let the old one work for seven days more")
     text = "{login} has the profile {profile} from now on."
     task = _reporting(lambda people, args: people.set_profile(args.login, args.profile), text)
-    profile = verb("profile", task, "change a user's profile")
-    profile.add_argument("login", metavar="LOGIN")
+    profile = verb("profile", task, "change a user's profile", "login")
     profile.add_argument("--profile", required=True, choices=PROFILES, help=profiles)
-    clearance = verb("clearance", _with_people(_user_clearance), "change what a user may see and act on in Slack")
-    clearance.add_argument("login", metavar="LOGIN")
+    text = "change what a user may see and act on in Slack"
+    clearance = verb("clearance", _with_people(_user_clearance), text, "login")
     clearance.add_argument("--clearance", required=True, choices=CLEARANCES, help=seen)
     task = _reporting(lambda people, args: people.link(args.login, args.slack_id), "{login} is linked to {slack_id}.")
-    link = verb("link", task, "link a Slack person to a user")
-    link.add_argument("login", metavar="LOGIN")
+    link = verb("link", task, "link a Slack person to a user", "login")
     link.add_argument("--slack-id", metavar="ID", required=True, help=slack_id)
 
 
 def _register_key(subparsers: "argparse._SubParsersAction[Any]") -> None:
     verb = _group(subparsers, "key", "add, list and revoke further API keys of users")
-    add = verb("add", _with_people(_key_add), "print a further API key of a user; those that there are go on working")
-    add.add_argument("login", metavar="LOGIN")
+    text = "print a further API key of a user; those that there are go on working"
+    add = verb("add", _with_people(_key_add), text, "login")
     add.add_argument("name", metavar="NAME", help="a word of small letters, such as nightly")
     add.add_argument("--expires", type=_day, metavar="DAY", help="the first day on which it no longer works (UTC)")
     text = "the highest TLP that it may act on (default: the user's in Slack, any with the user's own key)"
     add.add_argument("--clearance", choices=CLEARANCES, help=text)
     text = "an address or network that it may come from, such as 192.0.2.0/24; may be given more than once"
     add.add_argument("--address", metavar="NETWORK", action="append", default=[], help=text)
-    verb("list", _with_people(_key_list), "list a user's keys").add_argument("login", metavar="LOGIN")
-    revoke = verb("revoke", _with_people(_key_revoke), "end a key at once")
-    revoke.add_argument("login", metavar="LOGIN")
+    verb("list", _with_people(_key_list), "list a user's keys", "login")
+    revoke = verb("revoke", _with_people(_key_revoke), "end a key at once", "login")
     revoke.add_argument("name", metavar="NAME", help="as `key list` shows it")
 
 
@@ -327,14 +322,16 @@ def register_source(subparsers: "argparse._SubParsersAction[Any]", card_lines: "
 
 def _register_responders(subparsers: "argparse._SubParsersAction[Any]") -> None:
     verb = _group(subparsers, "responders", "list, install, configure and check responders")
-    verb("list", _responders_list, "list available responders, and the others with the reason")
+    show = partial(_responders, read_secrets=False)
+    verb("list", show, "list available responders, and the others with the reason")
     install = verb("install", _responders_install, "build the environments that responders need")
     install.add_argument(
         "folder", type=Path, nargs="?", metavar="DIR", help="a folder of responders (default: those of the settings)"
     )
     settings = verb("settings", _responders_settings, "print the section of the settings for a responder, to paste")
     settings.add_argument("responder", metavar="NAME", help="with its version, such as Mailer_1_0")
-    verb("check", _responders_check, "as list; also reads secrets, and exits with 1 if something wanted can't be used")
+    text = "as list; also reads secrets, and exits with 1 if something wanted can't be used"
+    verb("check", partial(_responders, read_secrets=True), text)
 
 
 def _register_audit(subparsers: "argparse._SubParsersAction[Any]") -> None:
@@ -359,12 +356,15 @@ def _day(text: str) -> "date":
 
 
 def add_command(
-    subparsers: "argparse._SubParsersAction[Any]", name: str, task: Run, text: str, *, config: Any = None
+    subparsers: "argparse._SubParsersAction[Any]", name: str, task: Run, text: str, *arguments: str, config: Any = None
 ) -> argparse.ArgumentParser:
+    """Add a subcommand with `--config` and these arguments, which need no help."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}."
     )
     _add_config(parser, config)
+    for argument in arguments:
+        parser.add_argument(argument, metavar=argument.upper())
     parser.set_defaults(run=task)
     return parser
 
@@ -604,21 +604,20 @@ async def _user_clearance(people: "People", args: argparse.Namespace) -> None:
 
 
 async def _key_add(people: "People", args: argparse.Namespace) -> None:
-    from datetime import UTC, datetime, time
+    from core.common.clock import day_ms
 
-    ends = None if args.expires is None else datetime.combine(args.expires, time(), UTC)
     clearance = None if args.clearance is None else CLEARANCES[args.clearance]
-    expires_at = None if ends is None else int(ends.timestamp() * 1000)
+    expires_at = None if args.expires is None else day_ms(args.expires)
     bounds = {"expires_at": expires_at, "clearance": clearance, "addresses": args.address}
     _print_key(args.login, await people.add_key(args.login, args.name, **bounds))
 
 
 async def _key_list(people: "People", args: argparse.Namespace) -> None:
-    from core.audit.verify import at
+    from core.common.clock import as_time
     from core.models import TLP_NAMES
 
     def day(ms: int | None, otherwise: str) -> str:
-        return otherwise if ms is None else at(ms)[:10]
+        return otherwise if ms is None else as_time(ms)[:10]
 
     rows = [("NAME", "BEGINS", "MADE", "USED", "EXPIRES", "CLEARANCE", "FROM")]
     for key in await people.keys(args.login):
@@ -781,12 +780,9 @@ def _blocklist_remove(args: argparse.Namespace) -> None:
 # --- responders -----------------------------------------------------------------------------------------------------
 
 
-def _responders_list(args: argparse.Namespace) -> None:
-    asyncio.run(_show_responders(_settings(args), read_secrets=False))
-
-
-def _responders_check(args: argparse.Namespace) -> int:
-    return 0 if asyncio.run(_show_responders(_settings(args), read_secrets=True)) else 1
+def _responders(args: argparse.Namespace, *, read_secrets: bool) -> int:
+    is_usable = asyncio.run(_show_responders(_settings(args), read_secrets=read_secrets))
+    return int(read_secrets and not is_usable)
 
 
 async def _show_responders(settings: "CoreSettings", *, read_secrets: bool) -> bool:
@@ -953,16 +949,16 @@ def _prune(open_both: OpenBoth, args: argparse.Namespace) -> None:
             if await opened.database.read(backup.made_at) is not None:
                 raise ResponderBotError("conflict", "This database is a restored backup; start core with it first.")
             retention = Retention.of(settings, opened.database, now_ms)
-            counts: list[tuple[str, Mapping[str, int]]] = [
-                ("core", await (retention.preview() if args.dry_run else retention.prune())),
-                ("bot", await opened.prune(retention.closed, args.dry_run)),
-            ]
-            rows = [("IN", "KIND", "COUNT")]
-            for name, found in counts:
-                rows += [(name, kind, str(count)) for kind, count in sorted(found.items())]
-            _print_table(rows)
+            of_core = await (retention.preview() if args.dry_run else retention.prune())
+            _print_table(_counted(of_core, await opened.prune(retention.closed, args.dry_run)))
 
     asyncio.run(work())
+
+
+def _counted(core: Mapping[str, int], bot: Mapping[str, int]) -> list[tuple[str, str, str]]:
+    """A table of how much of each kind goes."""
+    rows = [(name, *item) for name, counts in (("core", core), ("bot", bot)) for item in sorted(counts.items())]
+    return [("IN", "KIND", "COUNT"), *((name, kind, str(count)) for name, kind, count in rows)]
 
 
 def _backup(args: argparse.Namespace) -> None:
@@ -1054,9 +1050,7 @@ async def _erase(
             raise ResponderBotError("conflict", "This database is a restored backup; start core with it first.")
         erasure = await find(eraser)
         messages = await bot.find(erasure.names, erasure.messages)
-        rows = [("IN", "KIND", "COUNT")]
-        for name, counts in (("core", erasure.counts), ("bot", bot.counts)):
-            rows += [(name, kind, str(count)) for kind, count in sorted(counts.items()) if count]
+        rows = _counted(+erasure.counts, +bot.counts)
         rows += [("core", "text of the audit", str(len(erasure.rows)))] if erasure.rows else []
         if len(rows) == 1:
             print("Nothing has it.", file=sys.stderr)

@@ -4,15 +4,15 @@ import csv
 import io
 import json
 from collections.abc import AsyncIterator, Iterable
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any
 
 from core.audit import store as stored
 from core.audit import trail
 from core.audit.sentences import sentence
 from core.audit.store import Text
-from core.audit.verify import at, canonical, row_line
-from core.common.clock import Clock
+from core.audit.verify import canonical, row_line
+from core.common.clock import Clock, as_time, day_ms
 from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
 
@@ -29,10 +29,12 @@ async def export(
     It goes on to the row by which a text of these days was erased later, without which the text seems to be removed.
     Raises ResponderBotError("conflict") if rows are pruned meanwhile.
     """
-    first = await database.read(lambda reads: stored.first_since(reads, _ms(since)) if since else stored.first(reads))
+    first = await database.read(
+        lambda reads: stored.first_since(reads, day_ms(since)) if since else stored.first(reads)
+    )
     now = clock()
     await database.transaction(lambda tx: trail.record(tx, now, "audit.exported", by=by, object="audit", first=first))
-    end = _ms(until + timedelta(days=1)) if until else None
+    end = day_ms(until + timedelta(days=1)) if until else None
     last = await database.read(lambda reads: _last(reads, first, stored.last_before(reads, end)))
     before = await database.read(lambda reads: stored.hash_before(reads, first))
     yield _csv(_COLUMNS) if as_csv else canonical({"anchor": {"number": first - 1, "hash": before}}) + "\n"
@@ -72,7 +74,7 @@ def _json_lines(row: Row, texts: Iterable[Text]) -> list[str]:
 def _csv_lines(row: Row, texts: Iterable[Text]) -> list[str]:
     doc = json.loads(row["doc"])
     said = {text.name: text.text for text in texts}
-    known = {**doc, "time": at(doc["at"]), "sentence": sentence(doc, said), "hash": row["hash"]}
+    known = {**doc, "time": as_time(doc["at"]), "sentence": sentence(doc, said), "hash": row["hash"]}
     return [_csv([known.get(name, "") for name in _COLUMNS])]
 
 
@@ -80,7 +82,3 @@ def _csv(values: Any) -> str:
     line = io.StringIO()
     csv.writer(line).writerow(f"'{value}" if str(value).startswith(_FORMULA) else value for value in values)
     return line.getvalue().encode(errors="backslashreplace").decode()  # a text may have half a surrogate pair
-
-
-def _ms(day: date) -> int:
-    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)

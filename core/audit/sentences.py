@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from core.audit.trail import CORE, What
-from core.audit.verify import at
 from core.authorization import COMMAND_LINE
+from core.common.clock import as_time
 from core.common.words import count, listed
 
 _Fields = Mapping[str, Any]
@@ -52,7 +52,7 @@ def _ended(row: _Fields) -> str:
 
 
 def _until(row: _Fields) -> str:
-    before, after = (at(row[name]) if name in row else "no end" for name in ("before", "after"))
+    before, after = (as_time(row[name]) if name in row else "no end" for name in ("before", "after"))
     return f"the end of {row['object']}, {row['responder']} on {row['on']}, from {before} to {after}"
 
 
@@ -130,7 +130,7 @@ SENTENCES: Mapping[What, Callable[[_Fields], str]] = {
     "erased": _erased,
     "pruned": _pruned,
     "audit.pruned": lambda row: f"deleted the rows of the audit up to {row['until']}",
-    "backup.restored": lambda row: f"started from a backup of {at(row['made_at'])}",
+    "backup.restored": lambda row: f"started from a backup of {as_time(row['made_at'])}",
     "audit.read": lambda row: f"read the audit of {row['object']}",
     "audit.exported": lambda row: f"exported the audit, rows {row['first']} to the last",
 }

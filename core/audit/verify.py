@@ -9,7 +9,6 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -222,11 +221,6 @@ def report(audit: Audit, published: str) -> Iterator[str]:
         yield "The published head is among them, so all rows up to it are as they were then."
     else:
         yield "Give --head with a head that was published: without one, nobody sees whether all of it was rewritten."
-
-
-def at(ms: int) -> str:
-    """A time (ms) for people."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def run(file: Path, published: str) -> int:

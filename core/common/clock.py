@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -20,6 +20,11 @@ def now_ms() -> int:
 def boot_ms() -> int:
     """The uptime of this machine, including sleep (ms). Unlike the wall clock, nobody sets it."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
+
+
+def day_ms(day: date) -> int:
+    """When a day begins (UTC)."""
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() * 1000)
 
 
 def as_time(ms: int) -> str:

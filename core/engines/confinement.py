@@ -62,16 +62,16 @@ class Confinement:
         """The text that `confine.apply` takes. Raises ValueError for a path with a line break."""
         lines = [f"read {path}" for path in (*_system(int(time.monotonic() / _KEPT_S)), *_resolved(self.readable))]
         lines += [f"write {path}" for path in _resolved((*map(Path, DEVICES), *self.writable))]
-        if any("\n" in line for line in lines):
-            raise ValueError("A path with a line break can't be granted to a responder; rename that folder.")
-        return "\n".join([*lines, "network"] if self.network else lines)
+        return self._text(lines)
 
     def bwrap_ruleset(self, folder: Path) -> str:
         """The text that makes `confine.apply` run the program under bubblewrap, in `folder`. Raises as `ruleset` does.
 
         The program gets namespaces of its own, and a file system in which nothing else exists.
         """
-        lines = [f"bwrap {argument}" for argument in (_bwrap(), *self._bwrap_arguments(folder))]
+        return self._text([f"bwrap {argument}" for argument in (_bwrap(), *self._bwrap_arguments(folder))])
+
+    def _text(self, lines: Sequence[str]) -> str:
         if any("\n" in line for line in lines):
             raise ValueError("A path with a line break can't be granted to a responder; rename that folder.")
         return "\n".join([*lines, "network"] if self.network else lines)
