@@ -166,7 +166,8 @@ class People:
                 stored.delete_key(tx, login, stored.REPLACED_KEY)
             else:
                 stored.keep_replaced_key(tx, login, old_until)
-            _insert_key(tx, now, login, stored.DEFAULT_KEY, key, made_by=json.dumps(_makers(tx, caller)))
+            could_use_it = json.dumps(sorted({caller.login, *makers(tx, caller)}))
+            _insert_key(tx, now, login, stored.DEFAULT_KEY, key, made_by=could_use_it)
             trail.record(tx, now, "key.made", by=caller.login, object=login, old_key_until=old_until)
             return NewKey(login=login, key=key)
 
@@ -324,7 +325,7 @@ class People:
         login = self.full_login(name)
         row = stored.by_login(tx, login)
         if row is None:
-            raise _no_user(login)
+            raise ResponderBotError("not_found", f"There is no user {login}; `responder-bot user list` shows all.")
         return row
 
     def _new_login(self, name: str) -> str:
@@ -339,7 +340,9 @@ class People:
 
     async def person_by_slack(self, team: str, slack_user: str) -> Person:
         """The user linked to a person in Slack, with or without a team. Raises ResponderBotError("not_found")."""
-        row = await self._database.read(lambda reads: _linked(reads, team, slack_user))
+        row = await self._database.read(
+            lambda reads: stored.by_slack(reads, team, slack_user) or stored.by_slack(reads, "", slack_user)
+        )
         if row is None or row["disabled"] or row["profile"] in PROGRAM_PROFILES:
             raise ResponderBotError("not_found", f"No user is linked to the Slack id {slack_user}; ask an admin.")
         return _person(row)
@@ -481,11 +484,6 @@ def _entries(reads: Reads) -> list[UserEntry]:
     ]
 
 
-def _linked(reads: Reads, team: str, slack_user: str) -> Row | None:
-    """The user linked to a person in Slack, with or without a team."""
-    return stored.by_slack(reads, team, slack_user) or stored.by_slack(reads, "", slack_user)
-
-
 def _person(row: Row) -> Person:
     """A stored user as clients get it."""
     profile: Profile = row["profile"]
@@ -509,11 +507,6 @@ def _insert_key(tx: Transaction, now: int, login: str, name: str, key: str, **bo
     stored.insert_key(tx, {**values, **bounds})
 
 
-def _makers(reads: Reads, caller: Caller) -> list[str]:
-    """Who could use what this caller makes: they, and who made what they came with."""
-    return sorted({caller.login, *makers(reads, caller)})
-
-
 def _network(text: str) -> str:
     try:
         return str(ip_network(text.strip()))
@@ -525,10 +518,6 @@ def _network(text: str) -> str:
 def hash_key(key: str) -> str:
     """SHA-256 without salt suffices, because a key is 256 random bits."""
     return hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()
-
-
-def _no_user(login: str) -> ResponderBotError:
-    return ResponderBotError("not_found", f"There is no user {login}; `responder-bot user list` shows all.")
 
 
 def _cannot_link(login: str, profile: Profile) -> ResponderBotError:

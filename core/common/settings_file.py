@@ -137,21 +137,15 @@ def section(
     return checked(model, {**(defaults or {}), **table, **overrides}, location, sections.folder, names)
 
 
-def part_of_section(
-    model: type[SectionT], name: str, sections: Sections, *, defaults: Mapping[str, Any] | None = None
-) -> SectionT:
-    """As `section`, where other keys of `[name]` belong to other models."""
-    table = sections.tables.get(name, {})
-    own = {key: table[key] for key in model.model_fields if key in table} if isinstance(table, Mapping) else table
-    prefixes = tuple(f"{PREFIX}{name.upper()}_{variable_name(key)}" for key in model.model_fields)
-    environ = {variable: value for variable, value in sections.environ.items() if variable.startswith(prefixes)}
-    return section(model, name, replace(sections, tables={name: own}, environ=environ), defaults=defaults)
-
-
 def shared_section(sections: Sections) -> SharedSection:
-    """What the bot reads of `[core]`. Raises ResponderBotError("bad_request")."""
-    state = part_of_section(SharedSection, "core", sections).state
-    return part_of_section(SharedSection, "core", sections, defaults={"database": str(state / DATABASE)})
+    """What the bot reads of `[core]`, whose other keys are core's. Raises ResponderBotError("bad_request")."""
+    table, keys = sections.tables.get("core", {}), SharedSection.model_fields
+    own = {key: table[key] for key in keys if key in table} if isinstance(table, Mapping) else table
+    prefixes = tuple(f"{PREFIX}CORE_{variable_name(key)}" for key in keys)
+    environ = {variable: value for variable, value in sections.environ.items() if variable.startswith(prefixes)}
+    shared = replace(sections, tables={"core": own}, environ=environ)
+    state = section(SharedSection, "core", shared).state
+    return section(SharedSection, "core", shared, defaults={"database": str(state / DATABASE)})
 
 
 def section_list(model: type[SectionT], name: str, sections: Sections) -> tuple[SectionT, ...]:
