@@ -613,17 +613,16 @@ class Lifecycle(Service):
         ended = in_force.settle(tx, row, ended, outcome, self._registry.section, now, is_known=prepared.is_known)
         if row["responder_name"] == BLOCK and ended.measure is not None:
             ended = block_readers.begun(tx, ended, now)
-        stored.set_end(
-            tx,
-            row["id"],
-            status,
-            ended.to_json(),
-            whole_report=serialized.whole_report,
-            whole_operations=serialized.whole_operations,
-            parameters=before.parameters,
-            keep_target=ended.measure is not None,
-            now=now,
-        )
+        values = {
+            "id": row["id"],
+            "status": status,
+            "doc": ended.to_json(),
+            "whole_report": serialized.whole_report,
+            "whole_operations": serialized.whole_operations,
+            "parameters": before.parameters,
+            "now": now,
+        }
+        stored.set_end(tx, values, keep_target=ended.measure is not None)
         if before.approval is not None:
             approvals.delete_of(tx, row["id"])
         self.record_event(tx, row, "action.ended", user)

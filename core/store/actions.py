@@ -223,36 +223,18 @@ def dispatch(tx: Transaction, action_id: int, holder: str, host_id: str | None, 
     )
 
 
-def set_end(
-    tx: Transaction,
-    action_id: int,
-    status: str,
-    doc: str,
-    *,
-    whole_report: str | None,
-    whole_operations: str | None,
-    parameters: str | None,
-    keep_target: bool,
-    now: int,
-) -> None:
+def set_end(tx: Transaction, values: Mapping[str, Any], *, keep_target: bool) -> None:
     """Store the end of an action; its target stays only if it left something in force.
 
-    `parameters`, those in `doc`, replace the stored ones, which may have secrets.
+    `id, status, doc, whole_report, whole_operations, parameters, now`; `parameters`, those in `doc`, replace the stored
+    ones, which may have secrets.
     """
     tx.run(
         "UPDATE action SET status = :status, doc = :doc, whole_report = :whole_report,"
         " whole_operations = :whole_operations, parameters = coalesce(whole_parameters, :parameters),"
         " owner = NULL, awaits_approval = 0, report_at = :now"
         f"{'' if keep_target else ', target = NULL'} WHERE id = :id",
-        {
-            "id": action_id,
-            "status": status,
-            "doc": doc,
-            "whole_report": whole_report,
-            "whole_operations": whole_operations,
-            "parameters": parameters,
-            "now": now,
-        },
+        values,
     )
 
 
