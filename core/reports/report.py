@@ -187,18 +187,9 @@ def shorten(doc: str) -> str:
     if not (operations_key and report_key and created_key):
         return doc
     if len(report_text) > _SHORTENED_CHARS:
-        placeholder = {
-            "summary": {"taxonomies": []},
-            "full": {"truncated": True, "bytes": len(report_text)},
-            "success": '"status":"Success"' in head,
-            "artifacts": [],
-            "operations": [],
-            "errorMessage": None,
-            "input": None,
-            "message": "The report is left out of this long list; the action itself shows it.",
-            "parameters": {},
-            "config": _CONFIG_DEFAULTS,
-        }
+        message = "The report is left out of this long list; the action itself shows it."
+        said = {"success": '"status":"Success"' in head, "message": message}
+        placeholder = _sentences(said, {"taxonomies": []}, {"truncated": True, "bytes": len(report_text)})
         report_text = _dump(_dump(placeholder))[1:-1]
     if len(operations_text) > _SHORTENED_CHARS:
         operations_text = "[]"
@@ -246,18 +237,11 @@ def without_report(doc: str) -> str:
 
 def _sentences(report: Mapping[str, Any], summary: Any, full: Mapping[str, Any]) -> Mapping[str, Any]:
     """A report with its texts for people only; `full` says why."""
-    texts = {key: report.get(key) for key in ("message", "errorMessage")}
-    return {
-        "summary": summary,
-        "full": full,
-        "success": report.get("success"),
-        "artifacts": [],
-        "operations": [],
-        "input": None,
-        **{key: text[:_COMPACT_CHARS] if isinstance(text, str) else text for key, text in texts.items()},
-        "parameters": {},
-        "config": _CONFIG_DEFAULTS,
-    }
+    said = {key: report.get(key) for key in ("message", "errorMessage")}
+    texts = {key: text[:_COMPACT_CHARS] if isinstance(text, str) else text for key, text in said.items()}
+    own = {"summary": summary, "full": full, "success": report.get("success"), "config": _CONFIG_DEFAULTS}
+    parts: dict[str, Any] = {**own, **texts, "artifacts": [], "operations": [], "input": None, "parameters": {}}
+    return {key: parts[key] for key in _KEYS}
 
 
 def sentence(report: Report) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from core.common.database import Transaction
 from core.common.errors import ResponderBotError
-from core.models import Alert, Artifact, ArtifactInput, Case, Kind, Task, number_of
+from core.models import Alert, Artifact, ArtifactInput, Case, Kind, StoredModel, Task, number_of
 from core.records import alerts, artifacts, cases
 from core.records.artifacts import StoredArtifact
 from core.records.case_templates import custom_fields
@@ -16,6 +16,7 @@ from core.records.writes import check_growth
 from core.store import objects
 
 Operation = Mapping[str, Any]
+S = TypeVar("S", bound=StoredModel)
 _LISTS = ("tags", "tag_levels", "custom_fields", "artifacts")
 
 
@@ -55,25 +56,21 @@ class UnitOfWork:
         number = self._alert_number()
         if number is None:
             raise missing(operation, "alert")
-        alert: Alert = self._load_once("alert", lambda: alerts.load(self.tx, number))
-        return alert
+        return self._load_once("alert", lambda: alerts.load(self.tx, number))
 
     def case(self, operation: Operation) -> Case:
-        case: Case = self._load_once("case", lambda: self._case(operation))
-        return case
+        return self._load_once("case", lambda: self._case(operation))
 
     def task(self, operation: Operation) -> Task:
         if self.context.kind not in ("case_task", "case_task_log"):
             raise missing(operation, "task")
         load = cases.load_task if self.context.kind == "case_task" else cases.task_of_log
-        task: Task = self._load_once("case_task", lambda: load(self.tx, self.context.object_id))
-        return task
+        return self._load_once("case_task", lambda: load(self.tx, self.context.object_id))
 
     def artifact(self, operation: Operation) -> Artifact:
         if self.context.kind != "case_artifact":
             raise missing(operation, "artifact")
-        artifact: Artifact = self._load_once("case_artifact", lambda: self._stored_artifact().artifact)
-        return artifact
+        return self._load_once("case_artifact", lambda: self._stored_artifact().artifact)
 
     def change(self, kind: Kind, **update: Any) -> None:
         """Change a loaded object."""
@@ -134,12 +131,13 @@ class UnitOfWork:
             _SAVE[kind](self.tx, self._loaded[kind], self.context.user, self.context.now, self._before[kind])
         self._changed.clear()
 
-    def _load_once(self, kind: Kind, load: Callable[[], Any]) -> Any:
+    def _load_once(self, kind: Kind, load: Callable[[], S]) -> S:
         if kind not in self._loaded:
             self._before[kind] = stored = load()
             copies = {name: copy(getattr(stored, name)) for name in _LISTS if hasattr(stored, name)}
             self._loaded[kind] = stored.model_copy(update=copies)
-        return self._loaded[kind]
+        loaded: S = self._loaded[kind]
+        return loaded
 
     def _check_room(self, kind: Kind, name: str) -> None:
         check_growth(self._before[kind], self._loaded[kind], name)
