@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from core.engines.base import OnProgress, Progress, Report
@@ -15,32 +16,25 @@ _GIVE_UP_AFTER = {"missing": 3, "unusable": MAX_UNUSABLE}
 """The number of such answers in a row after which the job is given up; a single one may come from a proxy."""
 
 
+@dataclass
 class JobPoller:
     """The state of following one job. The deadline counts from the start of its program."""
 
-    def __init__(
-        self,
-        name: str,
-        http: CortexHttp,
-        engine_job_id: str,
-        on_progress: OnProgress,
-        clock: Callable[[], float],
-        timing: PollTiming,
-        deadline_minutes: float,
-    ) -> None:
-        self._name = name
-        self._http = http
-        self._engine_job_id = engine_job_id
-        self._on_progress = on_progress
-        self._clock = clock
-        self._timing = timing
-        self._deadline_minutes = deadline_minutes
-        self._deadline = Deadline(clock, deadline_minutes * 60, timing)
-        self._queueing = Deadline(clock, timing.waiting_limit_s, timing)
-        self._running = False
-        self._last_kind = ""
-        self._repeats = 0
-        self._last_problem = ""
+    _name: str
+    _http: CortexHttp
+    _engine_job_id: str
+    _on_progress: OnProgress
+    _clock: Callable[[], float]
+    _timing: PollTiming
+    _deadline_minutes: float
+    _running: bool = False
+    _last_kind: str = ""
+    _repeats: int = 0
+    _last_problem: str = ""
+
+    def __post_init__(self) -> None:
+        self._deadline = Deadline(self._clock, self._deadline_minutes * 60, self._timing)
+        self._queueing = Deadline(self._clock, self._timing.waiting_limit_s, self._timing)
 
     async def poll(self) -> Report:
         """Poll until there is a report, or it is clear that there will be none."""

@@ -48,27 +48,19 @@ def environment_specs(roots: Sequence[Path], sections: Mapping[str, ResponderSec
     )
 
 
+@dataclass
 class CatalogueLoader:
     """Reads the catalogue, again only when a file has changed. Its methods block: call them in a thread."""
 
-    def __init__(
-        self,
-        engine: str,
-        *,
-        organisation: str,
-        folders: Sequence[Path],
-        sections: Mapping[str, ResponderSection],
-        environments: Environments,
-        confinement: Mode = "none",
-    ) -> None:
-        """Of responders with the same name in two `folders` the first is used. `sections` are those of the settings."""
-        self._engine = engine
-        self._organisation = organisation
-        self._roots = folders
-        self._sections = sections
-        self._environments = environments
-        self._confinement = confinement
-        self._loaded: LoadedCatalogue | None = None
+    engine: str
+    organisation: str
+    folders: Sequence[Path]
+    """Of responders with the same name in two of them the first is used."""
+    sections: Mapping[str, ResponderSection]
+    """Those of the settings."""
+    environments: Environments
+    confinement: Mode = "none"
+    _loaded: LoadedCatalogue | None = None
 
     def load(self) -> LoadedCatalogue:
         """The catalogue as of now. Raises OSError or RuntimeError when the machine is out of resources."""
@@ -79,15 +71,15 @@ class CatalogueLoader:
             new = [skipped for skipped in self._loaded.catalogue.skipped if skipped not in skipped_before]
             for skipped in new:
                 if skipped.is_wanted:
-                    log.warning("responder_skipped", engine=self._engine, responder=skipped.name, reason=skipped.reason)
+                    log.warning("responder_skipped", engine=self.engine, responder=skipped.name, reason=skipped.reason)
             if idle := [skipped.name for skipped in new if not skipped.is_wanted]:
-                log.info("responders_not_configured", engine=self._engine, count=len(idle), names=", ".join(idle))
+                log.info("responders_not_configured", engine=self.engine, count=len(idle), names=", ".join(idle))
         return self._loaded
 
     def _signature(self) -> tuple[object, ...]:
         """Changes with every definition, each file beside it, and with what is installed."""
-        fingerprints: list[object] = [_fingerprint(self._environments.root)]
-        for root in self._roots:
+        fingerprints: list[object] = [_fingerprint(self.environments.root)]
+        for root in self.folders:
             fingerprints.append(_fingerprint(root))
             try:
                 with os.scandir(root) as entries:
@@ -98,7 +90,7 @@ class CatalogueLoader:
         return tuple(fingerprints)
 
     def _read(self, signature: tuple[object, ...]) -> LoadedCatalogue:
-        loaded = load(self._roots)
+        loaded = load(self.folders)
         skipped = list(loaded.skipped)
         by_id: dict[str, RunnableResponder] = {}
         for definition in loaded.definitions:
@@ -113,10 +105,10 @@ class CatalogueLoader:
             tuple(loaded.unreadable),
         )
         # Reading may have created the plain environment: with its old fingerprint the next call would read all again.
-        return LoadedCatalogue((_fingerprint(self._environments.root), *signature[1:]), by_id, catalogue)
+        return LoadedCatalogue((_fingerprint(self.environments.root), *signature[1:]), by_id, catalogue)
 
     def _prepare(self, definition: Definition) -> RunnableResponder | Skipped:
-        named = section_for(definition.name, self._sections)
+        named = section_for(definition.name, self.sections)
         section = named or ResponderSection()
         configured = configure(definition, _values(section))
         is_ours = definition.file.is_relative_to(BUNDLED)
@@ -134,10 +126,10 @@ class CatalogueLoader:
     ) -> RunnableResponder | Skipped:
         """The responder with its interpreter, in the environment that was built for it; Skipped without one."""
         definition = configured.definition
-        mode = section.confinement or self._confinement
+        mode = section.confinement or self.confinement
         if not definition.folder.is_relative_to(BUNDLED) and (obstacle := nothing_confines(mode)):
             return Skipped(definition.name, f"{definition.file}: {obstacle}", responder, "nothing can confine it here")
-        interpreter = self._environments.interpreter(EnvironmentSpec(definition.folder, section.allow_builds))
+        interpreter = self.environments.interpreter(EnvironmentSpec(definition.folder, section.allow_builds))
         if isinstance(interpreter, Unavailable):
             return Skipped(
                 definition.name,
@@ -150,7 +142,7 @@ class CatalogueLoader:
 
     def _responder(self, definition: Definition) -> Responder:
         return Responder(
-            id=responder_id(self._organisation, definition.name),
+            id=responder_id(self.organisation, definition.name),
             name=definition.name,
             version=definition.version,
             description=definition.description,

@@ -103,12 +103,8 @@ class ProcessEngine(Engine):
             confinement=confinement,
         )
         self._starter = ProgramStarter(limits, confinement)
-        self._name = options.name
-        self._product = options.product
+        self._options = options
         self._jobs = options.jobs.absolute()
-        self._capacity = options.capacity
-        self._keep_jobs = options.keep_jobs
-        self._grace_s = options.grace_s
         self._secret_reader = secret_reader or SecretReader()
         self._followers: dict[str, int] = {}
         """How many `run` calls each run has now."""
@@ -120,11 +116,11 @@ class ProcessEngine(Engine):
 
     @property
     def name(self) -> str:
-        return self._name
+        return self._options.name
 
     @property
     def capacity(self) -> int | None:
-        return self._capacity
+        return self._options.capacity
 
     @property
     def runs_here(self) -> bool:
@@ -155,7 +151,7 @@ class ProcessEngine(Engine):
         return await self._secret_reader.problems(runnable.configured for runnable in loaded.by_id.values())
 
     def job_id(self, run_id: str) -> str:
-        return job_folder.folder_name(self._name, run_id)
+        return job_folder.folder_name(self._options.name, run_id)
 
     async def run(self, job: Job, on_progress: OnProgress) -> Report:
         """See `Engine.run`. What is kept of the run stays until `clean_up`, so that its report can be read again."""
@@ -192,7 +188,8 @@ class ProcessEngine(Engine):
     async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:
         """At start, `clean_up` after all runs that aren't open, except those that another core follows."""
         job_ids = {
-            folder.path.name for folder in await asyncio.to_thread(job_folder.list_folders, self._jobs, self._name)
+            folder.path.name
+            for folder in await asyncio.to_thread(job_folder.list_folders, self._jobs, self._options.name)
         }
         if job_ids:
             self._homes = await asyncio.to_thread(processes.homes_in_use)
@@ -212,14 +209,14 @@ class ProcessEngine(Engine):
 
     async def _clean_up(self, folder: JobFolder) -> None:
         await self._end(folder)
-        if not self._keep_jobs:
+        if not self._options.keep_jobs:
             await asyncio.to_thread(files.remove_tree, folder.path)
 
     # --- one run
 
     async def _run(self, job: Job, on_progress: OnProgress) -> Report:
         if ":" not in job.data_type:
-            job = replace(job, data_type=f"{self._product}:{job.data_type}")
+            job = replace(job, data_type=f"{self._options.product}:{job.data_type}")
         folder = self._folder(job.run_id)
         try:
             run = await self._begin(folder, job)
@@ -341,9 +338,9 @@ class ProcessEngine(Engine):
             if pidfd is None:
                 return
             processes.signal_group(record, signal.SIGTERM)
-            if not await _ends(pidfd, self._grace_s):
+            if not await _ends(pidfd, self._options.grace_s):
                 processes.signal_group(record, signal.SIGKILL)
-                if not await _ends(pidfd, self._grace_s):
+                if not await _ends(pidfd, self._options.grace_s):
                     await asyncio.to_thread(processes.kill_leftovers, record, folder.home, just_ended=True)
                     processes.kill_supervisor(record)
                     await processes.wait_readable(pidfd)

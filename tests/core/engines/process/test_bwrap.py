@@ -4,6 +4,7 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ open(json.load(open(f"{job}/input/input.json"))["parameters"]["ready"], "w").wri
 time.sleep(86396)
 """
     engine = engine_of(make_engine, trying, stubborn, writable=(ready.path,))
-    engine._grace_s = 0.2
+    engine._options = replace(engine._options, grace_s=0.2)
     job = await job_for(engine, "Trying_1_0", ready=str(ready.path))
     run = asyncio.create_task(engine.run(job, ProgressLog()))
     await ready.received()
