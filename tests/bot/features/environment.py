@@ -1,12 +1,12 @@
 """A whole installation on the loopback: core with real responders, the bot, and an emulator of Slack with people."""
 
 import asyncio
-import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 import yaml
@@ -15,7 +15,7 @@ from core.models import Action, Alert, Profile
 from core.settings import EngineSection, ResponderSection
 from tests.bot.people import Person, card_of
 from tests.bot.running import CHANNELS, BotEnvironment, running_bot
-from tests.responder_folders import write_responder
+from tests.responder_folders import answering, write_responder
 
 T = TypeVar("T")
 MANIFEST = yaml.safe_load((Path(__file__).parents[3] / "manifest.yml").read_text())
@@ -37,17 +37,6 @@ ALERT = {
     "artifacts": [{"dataType": "ip", "data": "203.0.113.7"}],
 }
 CLEAR: Mapping[str, Any] = {"tlp": 0, "artifacts": [{"dataType": "ip", "data": "203.0.113.7", "tlp": 0}]}
-SCRIPT = '''"""Waits for the pipe `go` if it is configured, then writes the configured output."""
-import sys
-job = sys.argv[1]
-with open(f"{job}/input/input.json") as file:  # without `json` and `pathlib`, which take longer than all the rest
-    config = eval(file.read(), {"true": True, "false": False, "null": None})["config"]
-if config.get("go"):
-    with open(config["go"]) as go:
-        go.readline()
-with open(f"{job}/output/output.json", "w") as file:
-    file.write(config["answer"])
-'''
 BAN, DROP = "Ban an address", "Drop traffic"
 """The titles of responders that declare an input of each type: one asks first and needs approval, one fails."""
 INPUTS: list[dict[str, Any]] = [
@@ -84,38 +73,34 @@ REPORTED = {"success": True, "full": {"message": "Looked it up.", "text": LONG},
 
 def write_responders(folder: Path) -> dict[str, ResponderSection]:
     """Write the responders of these tests. Returns their settings."""
-    go = str(folder / "go")
+    waiting = f"read line < {quote(str(folder / 'go'))}"
     settings: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-        "Tell": ({"answer": DONE}, {}),
-        "Fail": ({"answer": FAILED}, {}),
-        "Report": ({"answer": REPORTED}, {}),
-        "Wait": ({"answer": DONE, "go": go}, {}),
-        "Stall": ({"answer": FAILED, "go": go}, {}),
-        "Shun": ({"answer": DONE}, {"confirm": "Blocks the host at the firewall. It can be undone there."}),
-        "Isolate": ({"answer": DONE}, {"approval": 1}),
-        "Contain": ({"answer": DONE}, {"approval": 1, "confirm": "Cuts the host off."}),
-        "Quarantine": ({"answer": DONE}, {"approval": 2}),
-        "Secret": ({"answer": DONE}, {"config": {"check_tlp": True, "max_tlp": 0}}),
-        "Vendor_Drop": ({"answer": FAILED}, {}),
-        "Vendor_Pick": ({"answer": DONE}, {}),
-        "Vendor_Ban": ({"answer": DONE}, {"confirm": "Nobody reaches it any more.", "approval": 1}),
+        "Tell": (DONE, {}),
+        "Fail": (FAILED, {}),
+        "Report": (REPORTED, {}),
+        "Wait": (DONE, {}),
+        "Stall": (FAILED, {}),
+        "Shun": (DONE, {"confirm": "Blocks the host at the firewall. It can be undone there."}),
+        "Isolate": (DONE, {"approval": 1}),
+        "Contain": (DONE, {"approval": 1, "confirm": "Cuts the host off."}),
+        "Quarantine": (DONE, {"approval": 2}),
+        "Secret": (DONE, {"config": {"check_tlp": True, "max_tlp": 0}}),
+        "Vendor_Drop": (FAILED, {}),
+        "Vendor_Pick": (DONE, {}),
+        "Vendor_Ban": (DONE, {"confirm": "Nobody reaches it any more.", "approval": 1}),
     }
     home = folder / "responders"
     sections: dict[str, ResponderSection] = {}
-    for name, (config, policy) in settings.items():
+    for name, (report, policy) in settings.items():
         types = ["thehive:alert", *MORE_TYPES.get(name, ())]
-        items = [{"name": item, "type": "string", "required": False} for item in ("answer", "go")]
-        declared = DECLARED.get(name, {})
-        write_responder(home, name, SCRIPT, dataTypeList=types, configurationItems=items, **declared)
-        own = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
-        more = dict(policy)
-        sections[f"{name}_1_0"] = ResponderSection(config={**own, **more.pop("config", {})}, **more)
+        program = answering(report, waiting if name in ("Wait", "Stall") else ":")
+        write_responder(home, name, program, dataTypeList=types, **DECLARED.get(name, {}))
+        sections[f"{name}_1_0"] = ResponderSection(**policy)
     minutes = {"name": "minutes", "type": "number", "default": 60, "minimum": 0, "maximum": 600}
     reason = {"name": "reason", "type": "string"}
     for name, inputs in (("Block_Address", [minutes, reason]), ("Release_Address", [])):
-        items = [{"name": "answer", "type": "string", "required": False}]
-        write_responder(home, name, SCRIPT, dataTypeList=["ip"], configurationItems=items, parameters=inputs)
-        sections[f"{name}_1_0"] = ResponderSection(config={"answer": json.dumps(DONE)})
+        write_responder(home, name, answering(DONE), dataTypeList=["ip"], parameters=inputs)
+        sections[f"{name}_1_0"] = ResponderSection()
     return sections
 
 
