@@ -81,7 +81,7 @@ class AppDelivery:
         for observe in OBSERVERS:
             observe(direction, what, body)
         event: Json = {"type": "payload", "direction": direction, "what": what, "body": shown}
-        self._feed.publish(event if status is None else {**event, "status": status})
+        self._feed.publish_payload(event if status is None else {**event, "status": status})
 
     async def close(self) -> None:
         """Cancel pending deliveries."""

@@ -10,7 +10,6 @@ from aiohttp import WSMsgType, web
 from yarl import URL
 
 from bot.slack_emulator.errors import PageError, SlackError
-from bot.slack_emulator.feed import Event
 from bot.slack_emulator.files import Files
 from bot.slack_emulator.interactions import InteractionOrigin
 from bot.slack_emulator.manifest import Manifest
@@ -86,6 +85,7 @@ class PageApi:
             web.get("/page/state", self._guarded(self.state)),
             web.get("/page/messages", self._guarded(self.messages)),
             web.get("/page/thread", self._guarded(self.thread)),
+            web.get("/page/history", self._guarded(self.history)),
             web.get("/page/live", self._guarded(self.live)),
             web.get("/page/file/{id}", self._guarded(self.file)),
             web.post("/page/upload", self._guarded(self.upload)),
@@ -205,6 +205,13 @@ class PageApi:
         ephemerals = [m for m in channel.ephemerals_for(me.id) if m.get("thread_ts") == ts]
         return web.json_response({"ok": True, "messages": _by_time([*channel.thread(ts), *ephemerals])})
 
+    async def history(self, request: web.Request) -> web.StreamResponse:
+        """All messages that this user sees, replies and ephemeral ones too, by channel."""
+        me = self._me(request)
+        channels = self._team.visible_channels(me.id)
+        messages = {channel.id: [*channel.messages.values(), *channel.ephemerals_for(me.id)] for channel in channels}
+        return web.json_response({"ok": True, "messages": messages})
+
     async def file(self, request: web.Request) -> web.StreamResponse:
         """Download a file; images are shown inline."""
         stored = self._files.get(request.match_info["id"])
@@ -218,10 +225,10 @@ class PageApi:
         return response
 
     async def live(self, request: web.Request) -> web.StreamResponse:
-        """The live feed of one open page."""
+        """The live feed of one open page; `?panel=no` without the payloads."""
         me = self._me(request)
         socket = web.WebSocketResponse(heartbeat=HEARTBEAT_S)
-        with self._team.feed.page(me.id) as events:
+        with self._team.feed.page(me.id, panel=request.query.get("panel") != "no") as events:
             await socket.prepare(request)
             self._live.add(socket)
             sender = asyncio.create_task(_send(socket, events))
@@ -323,9 +330,9 @@ class PageApi:
         return web.json_response({"ok": True, "message": message, "file": shown})
 
 
-async def _send(socket: web.WebSocketResponse, events: "asyncio.Queue[Event]") -> None:
+async def _send(socket: web.WebSocketResponse, events: "asyncio.Queue[str]") -> None:
     while True:
-        await socket.send_json(await events.get())
+        await socket.send_str(await events.get())
 
 
 def _json_handler(action: Callable[[Json], Awaitable[Json]]) -> Handler:

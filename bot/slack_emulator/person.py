@@ -146,7 +146,7 @@ class EmulatedUser:
 
     async def _open_live(self, session: aiohttp.ClientSession) -> aiohttp.ClientWebSocketResponse:
         close_timeout = aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S)
-        who = {"user": self.user_id}
+        who = {"user": self.user_id, "panel": "no"}
         try:
             return await session.ws_connect(f"{self.url}/page/live", params=who, max_msg_size=0, timeout=close_timeout)
         except aiohttp.WSServerHandshakeError as refused:
@@ -313,11 +313,9 @@ class EmulatedUser:
         view.home, view.modals, view.notifications = state["home"], state["views"], state["notifications"]
         for channel in state["channels"]:
             view.channels[channel["id"]] = channel
-            for message in await self.messages(channel["id"]):
-                view.put(channel["id"], message)
-                if message.get("reply_count"):
-                    for reply in await self.thread(channel["id"], message["ts"]):
-                        view.put(channel["id"], reply)
+        for where, messages in (await self._get("history"))["messages"].items():
+            for message in messages:
+                view.put(where, message)
         return view
 
     async def _listen(self, socket: aiohttp.ClientWebSocketResponse, view: EmulatorView) -> None:

@@ -226,7 +226,7 @@ class Team:
         visible = channel.ephemerals.setdefault(user_id, {})
         kind = "ephemeral_replaced" if message["ts"] in visible else "ephemeral"
         visible[message["ts"]] = message
-        self.feed.publish({"type": kind, "channel": channel.id, "message": copied(message)}, to={user_id})
+        self.feed.publish({"type": kind, "channel": channel.id, "message": message}, to={user_id})
         return message
 
     def delete_ephemeral(self, channel: Channel, user_id: str, ts: str) -> None:
@@ -309,7 +309,7 @@ class Team:
     def _publish(self, channel: Channel, kind: str, message: Json) -> None:
         readers = self._readers(channel)
         if readers:
-            event = {"type": kind, "channel": channel.id, "ts": message["ts"], "message": copied(message)}
+            event = {"type": kind, "channel": channel.id, "ts": message["ts"], "message": message}
             self.feed.publish(event, to=readers)
 
     def _readers(self, channel: Channel) -> list[str]:

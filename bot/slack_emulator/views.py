@@ -176,7 +176,7 @@ class Views:
         """The view as the page receives it."""
         stack = self.stack(user_id)
         depth = stack.index(view) + 1 if view in stack else 0
-        return {**copied(view), "stack_depth": depth, **more}
+        return {**view, "stack_depth": depth, **more}
 
     def _publish(self, user_id: str, kind: str, view: Json, **more: Any) -> None:
         event = {"type": kind, "view": self.for_page(user_id, view, **more)}
