@@ -208,11 +208,12 @@ async def on_extend_all(context: Context) -> None:
     """Ask how much longer all of its runs are to last."""
     bulk, _ = await _opened(context, EXTEND_TITLE)
     in_force = await _in_force(context, bulk)
-    if not views.with_an_end(in_force):
+    timed = views.with_an_end(in_force, await context.core.measures())
+    if not timed:
         await context.show_modal(modals.notice(EXTEND_TITLE, "Nothing of it that you may see ends by itself."))
         return
     policy, able = await subjects.policy_and_able(context.core, in_force[0][1].subject, bulk.responder_name)
-    await context.show_modal(views.extend_all_view(bulk, in_force, policy, context.services.clock_ms(), able))
+    await context.show_modal(views.extend_all_view(bulk, in_force, timed, policy, context.services.clock_ms(), able))
 
 
 async def on_extend_all_view(context: Context) -> Json:

@@ -249,10 +249,9 @@ def _in_force_lines(verb: str, bulk: BulkCounts, in_force: Listed, rows: Iterabl
 
 
 def extend_all_view(
-    bulk: BulkCounts, in_force: Listed, policy: Policy, now_ms: int, able: Sequence[str] = ()
+    bulk: BulkCounts, in_force: Listed, timed: Listed, policy: Policy, now_ms: int, able: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Asks how much longer those with an end are to last, which `able` may approve. The metadata has them."""
-    timed = with_an_end(in_force)
+    """Asks how much longer the `timed` are to last, which `able` may approve. The metadata has them."""
     said, endless = [runs.waiting_end(*one).strip() for one in timed], [one for one in in_force if one not in timed]
     of_all, rows = _said_of_all(said), in_force_rows(timed, (), (), "").values()
     left_out = f"Left out: {runs.distinct_targets(endless)}, which only *Undo* ends." if endless else ""
@@ -264,9 +263,10 @@ def extend_all_view(
     return {**shown, "callback_id": ids.EXTEND_ALL_VIEW, "private_metadata": metadata}
 
 
-def with_an_end(in_force: Listed) -> Listed:
-    """Those that end by themselves."""
-    return [one for one in in_force if one[0].undo is not None and one[0].undo.at is not None]
+def with_an_end(in_force: Listed, measures: Sequence[Measure] = ()) -> Listed:
+    """Those that end by themselves; not one whose targets another run keeps with no end, by these measures."""
+    end = {id_: one.until for one in sorted(measures, key=lambda one: one.until or 0) for id_ in one.actions}
+    return [one for one in in_force if (undo := one[0].undo) and undo.at is not None and end.get(one[0].id, True)]
 
 
 def changed_all(
@@ -589,7 +589,8 @@ def review_view(
     waits, ends = [action for action, _ in waiting], by_request(waiting).get(request, [])
     total, ids_ = len(waits), [end.id for *_, end in ends] or [action.id for action in waits]
     label = names.in_view(undo_state.keep(ends[0][2]) if ends else bulk.title)
-    title = names.in_view(label, "?" if ends or total < 2 else f" ({total})?")
+    short = "Keep longer" if ends and ends[0][2].at is not None else label
+    title = names.in_view(label, "?") if total < 2 else names.in_view(short, f" ({total})?")
     asks, *rows = _asks("", bulk, waiting, ends, now_ms) if waits else [f"*{_name(bulk)}*"]
     asks = asks if ends or bulk.title in title else f"*{_name(bulk)}?*\n{asks}"
     needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))

@@ -670,7 +670,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await ben.sees(app_home("*Waiting for your approval* (1)", asks))
         await ben.presses("Keep with no end", request)
         review = await ben.sees(modal(" on 4 targets"))
-        assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end?", "Keep with no end")
+        assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end (4)?", "Keep with no end")
         assert text_of(review).count("; then *with no end*") == text_of(review).count("Then only *Undo* ends it.") * 4
         form = await ben.confirms("Deny the ticked", review, reason="one hour is <enough>.")
         assert (form["title"]["text"], form["submit"]["text"]) == ("Deny more time?", "Deny more time (4)")
@@ -701,7 +701,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await lea.presses("Review", again)
         review = await lea.sees(modal(" on 4 targets"))
         assert text_of(review).count("More time was denied by ben") == 1
-        assert review["title"]["text"] == "Keep 15 minutes longer?"
+        assert review["title"]["text"] == "Keep longer (4)?"
         await lea.presses("Keep 15 minutes longer", review)
         await lea.sees(modal(f"You approved more time for Isolate on 🔴 CRITICAL {on}."))
         await anna.sees(on_phone(f"Approved by lea: {on}. That was to keep Isolate on 4 targets for 15 minutes longer"))
@@ -823,7 +823,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         assert {"Keep with no end", "Deny all", "Withdraw all"} <= {*labels_of(waits)}
         request = await lea.sees(direct_message("then *with no end*"))
         await lea.presses("Keep with no end", request)
-        review = await lea.sees(modal("Keep with no end?"))
+        review = await lea.sees(modal("Keep with no end (3)?"))
         await lea.presses("Deny the ticked", review)
         deny = await lea.sees(modal("Deny more time?"))
         for shown in (request, review, deny):
@@ -836,6 +836,24 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         kept = "That was to keep Isolate on 3 targets with no end · up to CRITICAL, asked by anna"
         assert over.endswith(f"113[.]2: Not &lt;all&gt;. {kept}")
         assert not [text for text in anna.phone if "another end" in text]  # she has asked herself
+
+
+async def test_extend_all_leaves_out_what_another_alert_keeps_with_no_end(tmp_path: Path) -> None:
+    async with asking(tmp_path, FREE) as env:
+        bulk, _ = await bulk_of(env, "anna", [3, 3])
+        await env["anna"].sees(message_in(SOC, "2 wait for approval"))
+        other = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "203.0.113.0"}])
+        for_ever = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": other.id, "undoAfterMinutes": 0}
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, [one.action.id for one in bulk.actions if one.action])
+            await bot.as_user("ben").approve((await bot.as_user("anna").run(for_ever)).id)
+        await env.ended_run(other)
+        told = await env["anna"].sees(direct_message("2 in force until"))
+        form = await env["anna"].confirms("Extend all", told, longer="+15 minutes")
+        assert "*Extend Isolate on 1 target?*" in text_of(form)
+        assert "Left out: ip 203[.]0[.]113[.]0, which only *Undo* ends." in text_of(form)
+        asked = await env["anna"].reads("Asked for on 1 target.")
+        assert "Refused" not in text_of(asked)
 
 
 async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_who_undoes_or_extends_a_hundred_reads_each_of_them() -> None:
     policy = Policy(confirm=HOSTILE, approval=1, allow_permanent=True)
     for view in (
         bulks.undo_all_view(bulk(), in_force, bulks.in_force_rows(in_force, (), (), ""), policy, "", has_changed=True),
-        bulks.extend_all_view(bulk(), in_force, policy, NOW),
+        bulks.extend_all_view(bulk(), in_force, in_force, policy, NOW),
     ):
         fine_view(view)
         assert json.dumps(view).count("-8`") == MANY
