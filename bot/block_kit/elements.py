@@ -7,6 +7,7 @@ from typing import Any, Literal
 from bot.block_kit import ids
 from bot.block_kit.text import OPTION_LIMIT, first_of, foreign_plain, plain, sections
 from bot.message import Block, ButtonIds, Intent
+from core.models import Person
 
 
 def actions(*elements: Mapping[str, Any]) -> Block:
@@ -60,6 +61,27 @@ def pages(action_id: str, intent: Intent, start: int, size: int, total: int, but
         for label, at, is_there in found
         if is_there
     ]
+
+
+READS = (ids.DETAILS, ids.MORE, ids.GROUP_ALERTS, ids.BULK_DETAILS, ids.SHOW_AGAIN, ids.HELP, ids.LINK)
+
+
+def for_person(blocks: Iterable[Block], person: Person) -> tuple[Block, ...]:
+    """Blocks that only this person sees: what runs, decides or changes something only if they may."""
+    if "manageAction" in person.permissions:
+        return tuple(blocks)
+    kept = list[Block]()
+    for block in blocks:
+        shown = {key: part for key, part in block.items() if key != "accessory" or _reads(part)}
+        if "elements" in shown:
+            shown["elements"] = [*filter(_reads, shown["elements"])]
+        kept += [shown] if shown.get("elements", True) else []
+    return tuple(kept)
+
+
+def _reads(element: Mapping[str, Any]) -> bool:
+    """Whether it is a text, or leads to one."""
+    return ids.family(element.get("action_id", ids.LINK)) in READS
 
 
 MAX_LINES = 40

@@ -1,11 +1,13 @@
 """How features respond: with buttons of their own, in place of what was clicked, and to stale buttons."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import structlog
 
 from bot.block_kit import notices
+from bot.block_kit.elements import for_person
 from bot.clearance import Subject
 from bot.features.authorization import missing_permission
 from bot.features.base import Context, Json
@@ -57,7 +59,8 @@ async def show_with_buttons(context: Context, title: str, about: str, render: Ca
 
     `about` names what the message shows. Showing the same again reuses the ids of its buttons.
     """
-    await show(context, title, await with_buttons(context, about, render))
+    message = await with_buttons(context, about, render)
+    await show(context, title, replace(message, blocks=for_person(message.blocks, context.person)))
 
 
 async def with_buttons(context: Context, about: str, render: Callable[[ButtonIds], T], *, life_ms: int = LIFE_MS) -> T:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bot.block_kit import ids, modals
-from bot.block_kit.elements import actions, button_element
+from bot.block_kit.elements import actions, button_element, for_person
 from bot.block_kit.subjects import severities
 from bot.block_kit.text import (
     context,
@@ -112,7 +112,7 @@ def home_view(
         blocks += [_alert(alert, person, button) for alert in alerts.shown]
         left = alerts.counts - sum(map(_counts, alerts.shown), Counter())
         blocks += _rest(left.total(), severities([left[n] for n in (1, 2, 3, 4)]))
-        if total > 1 and title == NOBODY and "manageAlert" in person.permissions:
+        if total > 1 and title == NOBODY:
             blocks.append(actions(several_button(Intent("several_open", ""), button)))
     blocks += in_force
     for title, shown, listed in (
@@ -124,7 +124,7 @@ def home_view(
         blocks += [run_block(run, person, button) for run in shown[:MAX_SHOWN]]
         blocks += _rest(len(shown) - MAX_SHOWN, listed)
     blocks.append(actions(button_element("Help", ids.HELP)))
-    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": blocks}
+    return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": for_person(blocks, person)}
 
 
 def notice_home(text: str) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def _alert(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
     case = "case " if alert.subject.kind == "case" else ""
     at = slack_date(alert.raised_at, "{ago}")
     line = f"{runs.sign(view)}{case}{runs.on_what(alert.subject, view, alert.link)} · {at}"
-    if alert.is_assigned or "manageAlert" not in person.permissions:
+    if alert.is_assigned:
         return section(line)
     value = button(Intent("assign", alert.subject.id))
     return section(
@@ -202,8 +202,6 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, *, has_undo: bool
     if runs.is_open(run.action) or extension is not None:
         end, is_own = runs.end_button(run.action, view, button, extension), asked_by == person.login
         return section(line, accessory=end) if is_own or person.profile == "org-admin" else section(line)
-    if "manageAction" not in person.permissions:
-        return section(line)
     undo = undos.buttons(run.action, view, button)[-1:] if has_undo and undo_state.is_in_force(run.action) else []
     found = undo or filter(None, [run_again_button(run.action, view, button)])
     return section(line, accessory=next(iter(found), None))
@@ -285,12 +283,11 @@ def measures(shown: Sequence[HomeRun], person: Person, button: ButtonIds, *, mar
         view = RedactedView(run.subject, person.clearance)
         of = runs.of_root(run.subject, view, run.link)
         blocks.append(section(f"{runs.in_force_line(run.action, view)}\n{of}{runs.waiting_end(run.action, view)}"))
-        if "manageAction" in person.permissions and view.is_open:
-            shown_buttons = undos.buttons(run.action, view, button, part=run.part)
-            if marks and (run.action.undo is None or run.action.undo.at is None or person.profile == "org-admin"):
-                intent, of = button(Intent("mark_ended", run.action.id, run.part)), f"{run.action.id}{run.part}"
-                shown_buttons.append(button_element("Mark as ended", ids.MARK_ENDED, intent, of=of))
-            blocks += [actions(*shown_buttons)] if shown_buttons else []
+        shown_buttons = undos.buttons(run.action, view, button, part=run.part)
+        if marks and (run.action.undo is None or run.action.undo.at is None or person.profile == "org-admin"):
+            intent, of = button(Intent("mark_ended", run.action.id, run.part)), f"{run.action.id}{run.part}"
+            shown_buttons.append(button_element("Mark as ended", ids.MARK_ENDED, intent, of=of))
+        blocks += [actions(*shown_buttons)] if shown_buttons else []
     return blocks
 
 

@@ -97,7 +97,7 @@ async def on_object_options(context: Context) -> Json:
 
 async def _input_options(context: Context) -> Json:
     """The options of an input that has too many for the modal itself."""
-    request, name = request_of(context), inputs.input_name(str(context.payload.get("block_id") or ""))
+    request, name = request_of(context), str(context.payload.get("block_id") or "").rpartition(":")[2]
     declared = await _declared(context, request)
     parameter = next((candidate for candidate in declared if candidate.name == name), None)
     if parameter is None:

@@ -123,11 +123,6 @@ def block_id(key: str, name: str) -> str:
     return f"{PREFIX}{key}:{name}"
 
 
-def input_name(block: str) -> str:
-    """The input whose field has this block id."""
-    return block.rpartition(":")[2]
-
-
 def _field(parameter: Parameter, shown: Form, key: str, *, loads: bool) -> Block:
     value = shown.values.get(parameter.name)
     block = block_id(key, parameter.name)

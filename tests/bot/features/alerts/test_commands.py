@@ -3,8 +3,9 @@
 import re
 from typing import Any
 
+from bot.block_kit import ids
 from tests.bot.features.environment import FeatureEnvironment
-from tests.bot.people import card_of, direct_message, direct_messages, modal, on_phone, text_of
+from tests.bot.people import card_of, direct_message, direct_messages, labels_of, modal, on_phone, text_of
 from tests.bot.running import SOC
 
 TEMPLATES: list[dict[str, Any]] = [
@@ -242,3 +243,19 @@ async def test_a_case_is_assigned_by_command(env: FeatureEnvironment) -> None:
     await env["ben"].reads(f"{case.id} is no alert, it is a case: `/responder alert {case.id}` shows it.")
     await env["eve"].command(SOC, f"/responder assign {case.id} anyway")
     await env["eve"].reads("You can't ")
+
+
+async def test_who_may_only_read_is_offered_nothing_else_where_only_they_look(env: FeatureEnvironment) -> None:
+    alert, _ = await env.create_alert(), await env.create_alert(sourceRef="2")
+    await env.client.run({"responderId": "Wait_1_0", "objectType": "alert", "objectId": alert.id})
+    for name in ("anna", "eve"):
+        await env[name].command(SOC, f"/responder alert {alert.id}")
+        shown = await env[name].sees(modal("*Facts*", "*Wait*"))
+        offered = ["Assign to me" in labels_of(shown), bool(labels_of(shown)), ids.MENU in text_of(shown)]
+        assert offered == [name == "anna"] * 3
+    await env["eve"].command(SOC, "/responder find beacon")
+    found = await env["eve"].sees(modal("newest day first"))
+    assert labels_of(found) == ["Details", "Details"]
+    await env["eve"].presses("Details", found, beside=alert.id)
+    await env["eve"].sees(modal("*Facts*"))
+    await env.release_responder()
