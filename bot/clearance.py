@@ -39,8 +39,7 @@ def tlp_name(level: object) -> str:
 
 def kind_of(object_type: str) -> Kind:
     """`alert` for `Alert`: the kind of an action's target."""
-    kinds: Mapping[str, Kind] = {name: kind for kind, name in OBJECT_TYPES.items()}
-    return kinds.get(object_type, "alert")
+    return next((kind for kind, name in OBJECT_TYPES.items() if name == object_type), "alert")
 
 
 @dataclass(frozen=True)

@@ -245,12 +245,9 @@ async def search(core: CoreClient, text: str, clearance: int, most: int) -> Sequ
     ids = find_ids(text) or [f"~{word}" for word in words if word.isdigit()]
     query = {"_in": {"_field": "_id", "_values": ids}}
     by_id = await core.search(Alert, "/api/alert/_search", query) if ids else []
-    newest = sorted(await core.find_alerts(" ".join(words)), key=_rank, reverse=True)
+    found = await core.find_alerts(" ".join(words))
+    newest = sorted(found, key=lambda one: (one.created_at // DAY_MS, one.severity, one.number), reverse=True)
     return await asyncio.to_thread(lambda: list(islice(showing([*by_id, *newest], ids, words, clearance), most)))
-
-
-def _rank(alert: Alert) -> tuple[int, int, int]:
-    return alert.created_at // DAY_MS, alert.severity, alert.number
 
 
 def showing(alerts: Iterable[Alert], ids: Sequence[str], words: Sequence[str], clearance: int) -> Iterator[Alert]:
