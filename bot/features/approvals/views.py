@@ -42,6 +42,7 @@ INPUTS_LIMIT = 2000  # of all together
 MAX_OBSERVABLES = 10
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
 POLICY_LIMIT = 1000
+DENIED, CONTAINED = "Denied before", "Contained already"
 BULK_ENDS: Mapping[str, str] = {"Deny all": "bulk_deny", "Withdraw all": "bulk_withdraw"}  # intents by buttons
 
 
@@ -266,9 +267,10 @@ def push_text(action: Action, view: RedactedView) -> str:
     if not runs.awaits_approval(action):
         what = f"{decision(action).rstrip('.')}: {deed_on(action, view)} · {runs.of_root(view.subject, view)}"
         return clip(f"{what}, asked by {person_name(action.created_by)}", MESSAGE_TEXT_LIMIT)
-    denied = [action.denied_before] if action.denied_before is not None else []
     deed = f"OVERRIDE: {deed_on(action, view)}" if action.override else deed_on(action, view)
-    return _asks_in_short(deed, denied, action.created_by, view)
+    by = [one.created_by for one in undo_state.contained(action, view)]
+    before = f"{said_before(DENIED, denied_by(action))}{said_before(CONTAINED, by)}"
+    return _asks_of_one(deed, before, action.created_by, note(action, view), view)
 
 
 def level(severity: int | None) -> str:
@@ -276,16 +278,26 @@ def level(severity: int | None) -> str:
     return SEVERITY_NAMES[severity].upper() if severity else "Approve or deny"
 
 
-def _asks_in_short(deed: str, denied: Sequence[Action | Extension], by: str, view: RedactedView) -> str:
-    """Severity, deed and target come first, since a phone cuts the end."""
+def _asks_of_one(deed: str, before: str, by: str, why: str, view: RedactedView) -> str:
     closing = f"{_closed_by(view.subject.closed)}. " if view.subject.closed else ""
-    of = f"{closing}{denied_by(denied)}{runs.of_root(replace(view.subject, severity=0), view)}"
-    return clip(f"{level(view.subject.severity)}: {deed}? {of}, asked by {person_name(by)}", MESSAGE_TEXT_LIMIT)
+    of = f"{runs.of_root(replace(view.subject, severity=0), view)}, asked by"
+    return asks_in_short(view.subject.severity, deed, f"{closing}{before}{of}", by, why)
 
 
-def denied_by(denied: Sequence[Action | Extension], on: str = "") -> str:
-    """`Denied before by mia. `, or `Denied before by mia (hostname LT-0310). `; "" where nobody has; mrkdwn."""
-    return f"Denied before by {people(one.ended_by or '' for one in denied)}{on}. " if denied else ""
+def asks_in_short(severity: int | None, deed: str, more: str, by: str, why: str) -> str:
+    """Severity, deed and targets come first, since a phone cuts the end; then what happened before, and who asks."""
+    return clip(f"{level(severity)}: {deed}? {more} {person_name(by)}{why}", MESSAGE_TEXT_LIMIT)
+
+
+def said_before(what: str, by: Sequence[str], on: str = "") -> str:
+    """`Denied before by mia. `, or `Contained already by lea (hostname LT-0310). `; "" where nobody has; mrkdwn."""
+    return f"{what} by {people(by)}{on}. " if by else ""
+
+
+def denied_by(of: Action | Extension) -> list[str]:
+    """Who denied the same before."""
+    denied = of.denials if isinstance(of, Extension) else [of.denied_before]
+    return [one.ended_by or "" for one in denied if one is not None]
 
 
 def deed_on(action: Action, view: RedactedView) -> str:
@@ -492,7 +504,9 @@ def later_end_request(
     asks = f"{who} {later_end(action, extension, view)}".strip()
     blocks: list[Block] = [*sections([asks, *_targets(action, view)]), context(needs)]
     blocks += [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
-    text = _asks_in_short(f"keep {run_on(action, view)} {longer}", extension.denials, extension.asked_by, view)
+    why = runs.quoted(extension.note or "", NOTE_LIMIT, view)
+    deed, before = f"keep {run_on(action, view)} {longer}", said_before(DENIED, denied_by(extension))
+    text = _asks_of_one(deed, before, extension.asked_by, why and f" · {why}", view)
     return Message(text, tuple(blocks), is_broadcast)
 
 

@@ -367,8 +367,9 @@ def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | Non
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
     keep = f"keep {_name(bulk)} on {count(len(ends), 'target')} {undo_state.longer(extension)}"
     if extension.outcome is None:
-        before = _denied_by([(run, view, end.denials) for run, view, end in ends])
-        text = _asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, before, extension.asked_by)
+        before = _before(approvals.DENIED, [(run, view, approvals.denied_by(end)) for run, view, end in ends])
+        by, why = extension.asked_by, _note((), ends)
+        text = _asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, before, by, why)
         said = context(undo_state.needed([one[2] for one in ends]))
     else:
         decided = _later_decisions(ends)
@@ -391,11 +392,11 @@ def _later_decisions(ends: Sequence[_End]) -> list[str]:
     return [f"{by}: {_on(on)}{why}." for (by, why), on in found.items()]
 
 
-def _denied_by(asked: Sequence[tuple[Action, RedactedView, Sequence[Action | Extension]]]) -> str:
-    """Who denied before what is asked for again, and on which unless on all; mrkdwn."""
-    denied = [one for one in asked if one[2]]
-    which = f" ({_on([one[:2] for one in denied])})" if len(denied) < len(asked) else ""
-    return approvals.denied_by([one for *_, before in denied for one in before], which)
+def _before(what: str, asked: Sequence[tuple[Action, RedactedView, Sequence[str]]]) -> str:
+    """Who denied before what is asked for, or contains its target, and on which unless on all; mrkdwn."""
+    found = [one for one in asked if one[2]]
+    which = f" ({_on([one[:2] for one in found])})" if len(found) < len(asked) else ""
+    return approvals.said_before(what, [one for *_, by in found for one in by], which)
 
 
 def _later_rows(ends: Sequence[_End], seen: Sequence[_End]) -> list[str]:
@@ -426,16 +427,17 @@ def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> st
     if is_own:
         on = runs.distinct_targets(waiting, bulk.awaiting) if waiting else ""
         return clip(f"Waits for approval: {_name(bulk)} on {_asked(bulk, on)}", MESSAGE_TEXT_LIMIT)
-    before = _denied_by([(*one, [one[0].denied_before] if one[0].denied_before else []) for one in waiting])
+    before = _before(approvals.DENIED, [(*one, approvals.denied_by(one[0])) for one in waiting])
+    contained = [(*one, [measure.created_by for measure in undo_state.contained(*one)]) for one in waiting]
+    before += _before(approvals.CONTAINED, contained)
     deed = f"{_name(bulk)} on {count(bulk.awaiting, 'target')}{undo_state.lasts(bulk.undo_after_minutes)}"
-    return _asks_in_short(bulk, waiting, bulk.awaiting, deed, before, bulk.created_by)
+    return _asks_in_short(bulk, waiting, bulk.awaiting, deed, before, bulk.created_by, _note(waiting))
 
 
-def _asks_in_short(bulk: BulkCounts, seen: Listed, total: int, deed: str, before: str, by: str) -> str:
-    """Severity, deed and targets come first, since a phone cuts the end."""
+def _asks_in_short(bulk: BulkCounts, seen: Listed, total: int, deed: str, before: str, by: str, why: str) -> str:
     on = f": {runs.distinct_targets(seen, total)}" if seen else ""
-    asks = f"{approvals.level(_severity(bulk, seen))}: {deed}{on}? {approvals.closed_among(seen, is_on_phone=True)}"
-    return clip(f"{asks}{before}Asked by {person_name(by)}", MESSAGE_TEXT_LIMIT)
+    more = f"{approvals.closed_among(seen, is_on_phone=True)}{before}Asked by"
+    return approvals.asks_in_short(_severity(bulk, seen), f"{deed}{on}", more, by, why)
 
 
 def _asked(bulk: BulkCounts, on: str = "", seen: Listed = ()) -> str:

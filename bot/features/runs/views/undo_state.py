@@ -299,6 +299,11 @@ def in_force_already(action: Action, view: RedactedView) -> list[Measure]:
     return [one for one in seen if one not in asked[MOST_ASKED:]]
 
 
+def contained(action: Action, view: RedactedView) -> list[Measure]:
+    """What of that has taken effect."""
+    return [one for one in in_force_already(action, view) if one.state not in ("asked", "starting")]
+
+
 def undone_since(action: Action, view: RedactedView) -> str:
     """Lines on what would have undone a run that waits, since it was asked for, as far as this person may see it."""
     ran = [one for one in action.already if may_see(view.clearance, one.clearance or 0) and one.state == "ended"]
@@ -315,8 +320,7 @@ def _also(action: Action, view: RedactedView) -> str:
     For the alert or case of the view it is `, also by another run until 17:00`.
     """
     own, of = {(one.kind, one.data) for one in action.target or ()}, view.subject.root_id or view.subject.id
-    found = [one for one in in_force_already(action, view) if one.state != "starting"]
-    also = [one for one in found if own >= {(target.kind, target.data) for target in one.target or ()}]
+    also = [one for one in contained(action, view) if own >= {(of.kind, of.data) for of in one.target or ()}]
     on = [(one, "by another run" if one.root_id == of else f"for {one.root_id}") for one in also]
     return "".join(f", also {what} {until(one.until, one.since)}" for one, what in on)
 

@@ -656,7 +656,8 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         undo = await ben.sees(modal("Undo Isolate (4)?", "More time is asked for: that request ends too."))
         await ben.close(undo["id"])
         on = ", ".join(f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0))  # the most severe first
-        push = f"CRITICAL: keep Isolate on 4 targets with no end: {on}? 4 of 4 are closed by now. Asked by anna"
+        by_anna = 'Asked by anna · "It beacons to &lt;them&gt;."'
+        push = f"CRITICAL: keep Isolate on 4 targets with no end: {on}? 4 of 4 are closed by now. {by_anna}"
         for person in (ben, lea):
             assert await person.sees(on_phone("keep Isolate")) == push  # the runs have closed them
         asked = "⏳ *anna* asks to keep *with no end*: *Isolate* on 4 targets"
@@ -692,7 +693,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         form = await ask_to_extend("+15 minutes")
         assert text_of(form).count(was_denied) == 1
         await anna.sees(message_in(SOC, f"    ↳ {was_denied}", "on 4 targets. *Review* names each target."))
-        before_again = "4 of 4 are closed by now. Denied before by ben. Asked by anna"
+        before_again = f"4 of 4 are closed by now. Denied before by ben. {by_anna}"
         asks = await lea.sees(on_phone("for 15 minutes longer"))
         assert asks == f"CRITICAL: keep Isolate on 4 targets for 15 minutes longer: {on}? {before_again}"
         await lea.sees(direct_message("*anna* asked to keep *with no end*", f"Denied by ben: {on}: one hour is"))
@@ -1066,7 +1067,8 @@ async def test_more_time_for_a_bulk_is_asked_for_again_at_half_and_names_nothing
             await env["anna"].sees(direct_message("2 in force"))
             await bot.as_user("anna").extend_measures(dict.fromkeys(ids_), "the one of 203.0.113.1 beacons")
         on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]0"
-        asks = f"CRITICAL: keep Isolate on 2 targets with no end: {on}? 2 of 2 are closed by now. Asked by anna"
+        why = '"the one of 203[.]0[.]113[.]1 beacons"'
+        asks = f"CRITICAL: keep Isolate on 2 targets with no end: {on}? 2 of 2 are closed by now. Asked by anna · {why}"
         assert await env["ben"].sees(on_phone("keep Isolate")) == asks
         clock.ahead_ms = 31 * MINUTE_MS
         again = await env["ben"].sees(on_phone("Half of the time"))
