@@ -126,7 +126,8 @@ def progress(
     """
     is_own = reader is not None and reader.login == bulk.created_by
     is_for_requester = is_own or reader is None
-    waiting = [one for one in named if runs.awaits_approval(one[0]) and reader is not None]
+    waiting = [one for one in named if runs.awaits_approval(one[0])]
+    read = waiting if reader is not None else ()
     said = [
         "\n>".join(filter(None, [f"{runs.MARKS[state]} {by}: {on}.", why]))
         for state in ("denied", "failed", *(("expired", "succeeded") if reader is not None else ()))
@@ -138,9 +139,10 @@ def progress(
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
-        rows = [_row(action, view, runs.MAX_TARGETS) for action, view in waiting]
-        asks = f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*{'' if rows else ': *Review* names each'}."
-        blocks.append(section(f"{asks}{by_when}{_note(waiting)}"))
+        rows = [_row(action, view, runs.MAX_TARGETS) for action, view in read]
+        on = f"{runs.distinct_targets(waiting, bulk.awaiting)}. " if waiting else ""
+        asks = f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*{'' if rows else f': {on}*Review* names each'}."
+        blocks.append(section(f"{asks}{by_when}{_note(read)}"))
         blocks += sections(first_of(rows, MOST_NAMED, bulk.awaiting)) if rows else []
         decide = approvals.bulk_buttons(bulk.id, None, button, "Withdraw all")
         elements += decide if is_for_requester else decide[:1]
@@ -156,7 +158,7 @@ def progress(
         blocks.append(context(f"Asked for again as {bulk.retried_by}."))
     elif is_for_requester and bulk.free_at is not None and not open_runs(bulk):
         blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; ask again then."))
-    push = _push(bulk, waiting, is_own=is_own) if bulk.awaiting else head(bulk, is_on_phone=True)
+    push = _push(bulk, read, is_own=is_own) if bulk.awaiting else head(bulk, is_on_phone=True)
     whose = context(f"{_whose(bulk, named)} · {bulk.id}")
     return Message(push, (*blocks, whose, actions(*elements, show_each(bulk, button))))
 

@@ -615,7 +615,8 @@ async def test_a_channel_reads_whose_run_of_a_bulk_was_denied_and_why_while_the_
             await bot.as_user("ben").deny(denied, "That one is the backup.")
         why = ("3 wait for approval, 1 denied", "🚫 Denied by ben: ip 203[.]0[.]113[.]1.", ">That one is the backup.")
         message = await env["anna"].sees(message_in(SOC, *why))
-        assert "203[.]0[.]113[.]2" not in text_of(message)  # what waits is named to those who decide
+        waits = ", ".join(f"ip 203[.]0[.]113[.]{n}" for n in (0, 2, 3))
+        assert f"⏳ *3 targets for 1 hour · up to HIGH*: {waits}. *Review* names each." in text_of(message)
         async with CoreClient(env.core.url, env.service_key) as bot:
             left = [one.action.id for one in bulk.actions if one.action and one.action.id != denied]
             await bot.as_user("lea").approve_bulk(bulk.id, left)
