@@ -90,7 +90,7 @@ class BulkMessages:
             self._as_of.pop(bulk.id, None)
             keys |= {key: None for key in sorted(posted) if has_run or posted[key]}
         rendered = [message for key in keys for message in await self._messages(key, bulk, found)]
-        is_news = not bulks.open_runs(bulk) and (was_asked or bool(bulk.outcomes))
+        is_news = not bulks.open_runs(bulk) and (was_asked or bool(bulk.outcomes or told_before))
         told = await self._told_in_part(bulk, found, told_before, asking if has_run else None)
         for kind, is_due in ((BULK_TOLD, is_news), (BULK_UNDONE, bulk.undone)):
             if is_due and (has_run or await self._outbox.messages_named(f"{kind}:{bulk.id}:")):
@@ -175,17 +175,26 @@ class BulkMessages:
     async def _told_in_part(
         self, bulk: BulkCounts, found: _Runs, posted: Sequence[str], asking: Asking | None = None
     ) -> list[DesiredMessage]:
-        """What tells who asked that somebody decided on some while others wait: those `posted`, and new ones."""
+        """What tells who asked that somebody decided on some while others wait: those `posted`, and new ones.
+
+        There is one at the first approval, and one at the first denial unless that was told with it.
+        """
         desired, team = list[DesiredMessage](), self._access.team()
         for request in ("", *bulks.by_request(found)) if found else ():
             listed = bulks.asked(found, request)
             user = await self._renderer.slack_user(listed[0][2].asked_by if listed[0][2] else bulk.created_by)
-            key = f"{BULK_TOLD}:{bulk.id}:{team}:{request or bulk.id}:{user}"
+            about = f"{BULK_TOLD}:{bulk.id}:{team}:{request or bulk.id}:"
             person = await self._renderer.recipient(team, user) if user else None
-            is_new = asking is not None and bulks.is_decided_in_part(listed)
-            if person is not None and (key in posted or (is_new and asking and await asking.may_ask(user))):
-                views = [(run, RedactedView(subject, person.clearance), end) for run, subject, end in listed]
-                told = DesiredMessage(key, user, bulks.decided_in_part(bulk, views))
+            if person is None:
+                continue
+            keys = [key for key in posted if key.startswith(about)]
+            new = [how for how in bulks.decided_in_part(listed) if asking and not any(how in key for key in keys)]
+            if new and asking and await asking.may_ask(user):
+                keys.append(f"{about}{'+'.join(new)}:{user}")
+            views = [(run, RedactedView(subject, person.clearance), end) for run, subject, end in listed]
+            for key in keys:
+                how = [one for one in bulks.DECISIONS if one in key]
+                told = DesiredMessage(key, user, bulks.told_in_part(bulk, views, how))
                 desired.append(_naming(told, bulk, [one[:2] for one in views]))
         return desired
 

@@ -16,7 +16,6 @@ from bot.block_kit.text import (
     context,
     first_of,
     foreign,
-    people,
     person_name,
     section,
     sections,
@@ -47,6 +46,7 @@ from core.models.inputs import NOTE_LIMIT
 
 PAGE = 40  # objects in Show each
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
+DECISIONS = "Denied", "Approved"
 MOST_NAMED = 10  # objects in the direct message to who decides
 TICKED = "decide"  # the fields of what somebody decides on
 SAID_LIMIT = questions.LINES_LIMIT // 2  # characters
@@ -82,33 +82,45 @@ def waiting(listed: Iterable[tuple[Action, T]], request: str = "") -> list[tuple
     return [one for one in asked(listed, request) if _waits(one[0], one[2])]
 
 
-def is_decided_in_part(listed: Sequence[tuple[Action, Any, Extension | None]]) -> bool:
-    """Whether somebody has decided on some of these, while others wait."""
-    return any(_waits(run, end) for run, _, end in listed) and any(_decided_by(end or run) for run, _, end in listed)
+def decided_in_part(listed: Sequence[tuple[Action, Any, Extension | None]]) -> list[str]:
+    """How somebody has decided on some of these while others wait: `Approved`, once all that has run, or `Denied`."""
+    decided = [(_decision(run, end), end is None and runs.is_open(run)) for run, _, end in listed]
+    hows = DECISIONS if any(_waits(run, end) for run, _, end in listed) else ()
+    return [how for how in hows if {is_open for by, is_open in decided if by.startswith(how)} == {False}]
 
 
-def decided_in_part(bulk: BulkCounts, listed: Sequence[tuple[Action, RedactedView, Extension | None]]) -> Message:
-    """Tells who asked who has decided on which of these and why, denials first, and which still wait."""
-    found, of_all = dict[tuple[str, str], list[_Run]](), view_of_all([view for _, view, _ in listed])
-    for run, view, end in sorted(listed, key=lambda one: (one[2] or one[0]).outcome != "denied"):
-        if by := _decided_by(end or run):
-            found.setdefault((by, runs.why(end.message if end else runs.reason(run), of_all)), []).append((run, view))
+def told_in_part(
+    bulk: BulkCounts, listed: Sequence[tuple[Action, RedactedView, Extension | None]], how: Sequence[str]
+) -> Message:
+    """Tells who asked who has decided so on which of these and why, and which still wait.
+
+    Once none does, and no run is under way, another message tells all that.
+    """
     more, lasts = ("more time for ", "") if listed[0][2] else ("", undo_state.lasts(bulk.undo_after_minutes))
-    said = [f"{by}: {more}{_name(bulk)} on {_on(on)}{lasts}{why}" for (by, why), on in found.items()]
-    if still := [(run, view) for run, view, end in listed if _waits(run, end)]:
-        said.append(f"{_on(still)} still {'waits' if len(still) == 1 else 'wait'}")
-    return notices.notice(f"{'; '.join(said)}.")
+    still = [(run, view) for run, view, end in listed if _waits(run, end)]
+    if not still and (more or not open_runs(bulk)):
+        what = f"{more}{_name(bulk)} on {count(len(listed), 'target')}"
+        return notices.notice(f"{' and '.join(how)} in part: {what}, see below.")
+    found, of_all = dict[tuple[str, str, str], list[_Run]](), view_of_all([view for _, view, _ in listed])
+    for run, view, end in listed:
+        now = ", in force" if end is None and undo_state.is_in_force(run) else ""
+        why = runs.why(end.message if end else runs.reason(run), of_all)
+        found.setdefault((_decision(run, end), now, why), []).append((run, view))
+    said = [
+        f"{by}: {more}{_name(bulk)} on {_on(on)}{lasts}{now}{why}"
+        for (by, now, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved"))
+        if by.startswith(tuple(how))
+    ]
+    waits = f"{_on(still)} still {'waits' if len(still) == 1 else 'wait'}" if still else ""
+    return notices.notice(f"{'; '.join(filter(None, [*said, waits]))}.")
 
 
 def _waits(action: Action, extension: Extension | None) -> bool:
     return extension.outcome is None if extension else runs.awaits_approval(action)
 
 
-def _decided_by(of: Action | Extension) -> str:
-    """`Approved by lea`: who decided on a run or a later end of it, as who asked never does; "" for nobody; mrkdwn."""
-    approved_by, needed = (of.approval.approved_by, of.approval.needed) if of.approval else ([], 1)
-    approved = f"Approved by {people(approved_by)}" if len(approved_by) >= needed else ""
-    return f"Denied by {person_name(of.ended_by or '')}" if of.outcome == "denied" else approved
+def _decision(action: Action, extension: Extension | None) -> str:
+    return approvals.later_end_decision(action, extension) if extension else _outcome(action)
 
 
 def progress(
@@ -337,13 +349,13 @@ def _decisions(listed: Listed) -> list[tuple[str, str, str]]:
     found, first = dict[tuple[str, str], list[_Run]](), ("denied", "failed")
     for action, view in sorted(listed, key=lambda one: runs.state_of(one[0]) not in first):
         why = runs.result_text(action, view, approvals.REASON_LIMIT) if runs.state_of(action) in first else ""
-        found.setdefault((_outcome(action, view), why), []).append((action, view))
+        found.setdefault((_outcome(action), why), []).append((action, view))
     return [(by, runs.distinct_targets(on), why) for (by, why), on in found.items()]
 
 
-def _outcome(action: Action, view: RedactedView) -> str:
+def _outcome(action: Action) -> str:
     """`Approved by ben`, with what else became of it: `Approved by ben, failed`, `Not approved in time`."""
-    state = runs.state(action, view)
+    state = runs.state(action)
     if action.approval is None or runs.missing_approvals(action):
         return f"{state[0].upper()}{state[1:]}"
     by = approvals.decision(action).rstrip(".")

@@ -715,7 +715,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
             assert run.undo.at == run.undo.approved_until
 
 
-async def test_who_asked_for_a_bulk_is_rung_at_the_first_decision_of_a_part_and_once_at_its_end(tmp_path: Path) -> None:
+async def test_who_asked_for_a_bulk_is_rung_at_the_first_approval_the_first_denial_and_the_end(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
         anna, hosts = env["anna"], [f"ip 203[.]0[.]113[.]{number}" for number in range(4)]
         bulk, alerts = await bulk_of(env, "anna", [4, 3, 3, 2])
@@ -725,25 +725,27 @@ async def test_who_asked_for_a_bulk_is_rung_at_the_first_decision_of_a_part_and_
             await bot.as_user("anna").cancel(last)  # her own decision is no news to her
             await anna.sees(message_in(SOC, "3 wait for approval"))
             await bot.as_user("lea").approve_bulk(bulk.id, [first])
-            approved = f"Approved by lea: Isolate on {hosts[0]} for 1 hour"
+            approved = f"Approved by lea: Isolate on {hosts[0]} for 1 hour, in force"
             push = await anna.sees(on_phone("Approved by lea"))
             assert push == f"{approved}; {hosts[1]}, {hosts[2]} still wait."
             told = await anna.sees(direct_message(push))
             assert labels_of(told) == []
             await bot.as_user("ben").deny_bulk(bulk.id, [second], f"the laptop of {alerts[1].id}.")
             denied = f"Denied by ben: Isolate on {hosts[1]} for 1 hour: the laptop of {alerts[1].id}"
-            await anna.sees(updated(told, f"{denied}; {approved}; {hosts[2]} still waits."))
+            push = await anna.sees(on_phone("Denied by ben"))
+            assert push == f"{denied}; {hosts[2]} still waits."
+            of_denial = await anna.sees(direct_message(push))
+            await anna.sees(updated(told, f"{approved}; {hosts[2]} still waits."))
             await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
-            hidden = await anna.sees(updated(told, "Denied by ben: Isolate on 1 target for 1 hour", without="laptop"))
-            assert "113[.]1" not in str(hidden)
+            hidden = "Denied by ben: Isolate on 1 target for 1 hour"
+            assert "113[.]1" not in str(await anna.sees(updated(of_denial, hidden, without="laptop")))
             await bot.as_user("lea").approve_bulk(bulk.id, [third])
-            await anna.sees(on_phone("1 withdrawn, 1 denied, 2 in force"))
-        over = await anna.sees(
-            updated(told, f"Approved by lea: Isolate on {hosts[0]}, {hosts[2]} for 1 hour.", without="wait")
-        )
-        assert "113[.]1" not in str(over)
+            end = await anna.sees(on_phone("1 withdrawn, 1 denied, 2 in force"))
+        assert f"Approved by lea: {hosts[0]}, {hosts[2]}." in end
+        for message in (told, of_denial):  # nothing is read twice
+            await anna.sees(updated(message, "in part: Isolate on 4 targets, see below.", without="by"))
         await all_sent(env.bot)
-        assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [2, 1, 1]
+        assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [3, 1, 1]
 
 
 async def test_who_asked_for_more_time_for_a_bulk_is_rung_at_the_first_decision_of_a_part(tmp_path: Path) -> None:
@@ -764,8 +766,7 @@ async def test_who_asked_for_more_time_for_a_bulk_is_rung_at_the_first_decision_
             assert await env["lea"].sees(on_phone(denied)) == f"{denied}; {hosts[1]}, {hosts[2]} still wait."
             await bot.as_user("ben").approve_bulk(bulk.id, ends[1:])
         await env["lea"].sees(on_phone("That was to keep Isolate on 3 targets with no end"))
-        kept = f"Approved by ben: more time for Isolate on {hosts[1]}, {hosts[2]}."
-        await env["lea"].sees(direct_message(f"{denied}; {kept}"))
+        await env["lea"].sees(direct_message("Denied in part: more time for Isolate on 3 targets, see below."))
         await all_sent(env.bot)
         assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [1, 2, 2]
 
