@@ -100,16 +100,8 @@ async def _approve_view(
     has_changed: bool = False,
 ) -> dict[str, Any]:
     responder = None if extension else await subjects.responder(context.core, view.subject, action.responder_name)
-    render = partial(
-        views.approve_view,
-        action,
-        view,
-        responder=responder,
-        now_ms=context.services.clock_ms(),
-        is_in_home=is_in_home,
-        extension=extension,
-        has_changed=has_changed,
-    )
+    asked = partial(views.approve_view, action, view, responder=responder, now_ms=context.services.clock_ms())
+    render = partial(asked, is_in_home=is_in_home, extension=extension, has_changed=has_changed)
     return await responses.with_buttons(context, f"approve:{(extension or action).id}", render)
 
 

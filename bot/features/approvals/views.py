@@ -136,20 +136,11 @@ def _asked(
     Without it, while it waits, what follows once it is approved, and what that changes of what is in force already.
     """
     then = [undo_state.planned((action, view)), *already(action, view, now_ms)] if runs.awaits_approval(action) else []
-    return [
-        *sections(
-            [
-                f"{who} {_warned(action, view)}*{question(action, view)}*".strip(),
-                f"*{person_name(action.created_by)}* asks · {runs.sign(view)}{runs.of_root(view.subject, view, link)}"
-                f"{note(action, view)}",
-                *_targets(action, view),
-                *_may_act_on(action, view),
-                *inputs(action, view),
-                *([follows] if follows else then),
-            ]
-        ),
-        *override_blocks(action, view),
-    ]
+    asks = f"{who} {_warned(action, view)}*{question(action, view)}*".strip()
+    by = f"*{person_name(action.created_by)}* asks · {runs.sign(view)}{runs.of_root(view.subject, view, link)}"
+    about = [*_targets(action, view), *_may_act_on(action, view), *inputs(action, view)]
+    lines = [asks, f"{by}{note(action, view)}", *about, *([follows] if follows else then)]
+    return [*sections(lines), *override_blocks(action, view)]
 
 
 def _targets(action: Action, view: RedactedView) -> list[str]:
@@ -161,10 +152,19 @@ def _targets(action: Action, view: RedactedView) -> list[str]:
 def already(action: Action, view: RedactedView, now_ms: int | None = None) -> list[str]:
     """What is in force already, and what a run changes of it if it starts now; without `now_ms` at any time; mrkdwn."""
     minutes = action.undo.after_minutes if action.undo is not None else None
-    return [
-        undo_state.already(one, view, undo_state.change_of_second(one, minutes, now_ms))
-        for one in undo_state.in_force_already(action, view)
-    ]
+    found = undo_state.in_force_already(action, view)
+    return [undo_state.already(one, view, undo_state.change_of_second(one, minutes, now_ms)) for one in found]
+
+
+def warnings(action: Action, view: RedactedView) -> list[str]:
+    """What an option says of who denied it before and of what is in force already: all that, or the shortest of it."""
+    denied, found, asks = action.denied_before, undo_state.in_force_already(action, view), runs.awaits_approval(action)
+    if not (asks and view.is_open and (denied or found)):
+        return []
+    why = f"🚫 denied by {person_name(denied.ended_by or '')}: {runs.result_text(denied, view)}" if denied else ""
+    whole = [why.removesuffix(": "), *(undo_state.already_in_short(one, is_named=True) for one in found)]
+    short = ["🚫 denied before" if denied else "", *map(undo_state.already_in_short, found)]
+    return [" · ".join(filter(None, said)) for said in (whole, short)]
 
 
 def question(action: Action, view: RedactedView) -> str:
@@ -403,13 +403,10 @@ def approve_view(
         needs = [_missing(action), decision(action), named_approvers(policy), _can_also_read(action, view)]
     deny = runs.decision_buttons(action, button, extension)[1]
     of = extension.id if extension is not None else ""
+    about = {"id": action.id, "extension": of, "in_home": is_in_home, "shown": digest(shown)}
+    blocks = [*notices.changed(has_changed), *shown, context(" · ".join(filter(None, needs))), actions(deny)]
     return modals.modal(
-        title,
-        [*notices.changed(has_changed), *shown, context(" · ".join(filter(None, needs))), actions(deny)],
-        callback_id=ids.APPROVE_VIEW,
-        submit=label,
-        metadata=json.dumps({"id": action.id, "extension": of, "in_home": is_in_home, "shown": digest(shown)}),
-        close="Not now",
+        title, blocks, callback_id=ids.APPROVE_VIEW, submit=label, metadata=json.dumps(about), close="Not now"
     )
 
 

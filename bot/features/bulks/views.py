@@ -220,15 +220,11 @@ def undo_all_view(
     told = undo_state.hears([bulk.created_by, *approved_by], login) if login != bulk.created_by else ""
     is_asked = any(undo_state.later_end(action) is not None for action, _ in in_force)
     more = filter(None, [stays, "More time is asked for: that request ends too." if is_asked else "", told])
+    ends = section(f"🔓 *{foreign(title, names.NAME_LIMIT)}* runs on each{after}, and ends it there.")
+    asks = [*notices.changed(has_changed), *_in_force_lines("Undo", bulk, in_force, rows.values()), ends]
     return modals.modal(
         names.in_view(f"Undo {bulk.title}", f" ({number})?"),
-        [
-            *notices.changed(has_changed),
-            *_in_force_lines("Undo", bulk, in_force, rows.values()),
-            section(f"🔓 *{foreign(title, names.NAME_LIMIT)}* runs on each{after}, and ends it there."),
-            *questions.policy_words(policy),
-            *map(context, more),
-        ],
+        [*asks, *questions.policy_words(policy), *map(context, more)],
         callback_id=ids.UNDO_ALL_VIEW,
         submit=names.in_view(title, f" ({number})"),
         metadata=json.dumps({"id": bulk.id, "runs": digests(rows)}, separators=(",", ":")),
@@ -610,36 +606,29 @@ def review_view(
     asks, *rows = _asks("", bulk, waiting, ends, now_ms) if waits else [f"*{_name(bulk)}*"]
     asks = asks if ends or bulk.title in title else f"*{_name(bulk)}?*\n{asks}"
     needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))
-    shown = list[Block]([section(asks)])
+    asks += _note(waiting, ends)
+    shown, below = [section(asks), *sections(rows)], list[Block]()
     if not why_not and total > 1:
         options, rows = _options(ids_, waiting, rows)
-        shown += modals.ticked_fields(TICKED, f"{label} only on the ticked; the rest goes on waiting", options)
-    then, lines = undo_state.ONLY_UNDO if ends and ends[0][2].at is None else "", list[str]()
+        ticks = modals.ticked_fields(TICKED, f"{label} only on the ticked; the rest goes on waiting", options)
+        shown, below = [section(asks), *ticks], sections(rows)
+    said = [undo_state.ONLY_UNDO] if ends and ends[0][2].at is None else []
     if waits and not ends:
-        then = undo_state.planned(*waiting, is_bulk=True)
         lines = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
-    given = "\n".join(filter(None, [*lines, _note(waiting, ends).replace(" · ", "Note: ", 1)]))
-    shown += [*sections(rows), *map(section, filter(None, [then])), *approvals.effect(responder)]
-    shown += map(section, notices.parts(given) if given else ())
+        said = [undo_state.planned(*waiting, is_bulk=True), *lines]
+    below += [*approvals.effect(responder), *map(section, notices.parts("\n".join(said)) if said else ())]
     others = f"{count(hidden, 'more target')} that you may not see: somebody else decides." if hidden else ""
     able = approvals.named_approvers(responder.policy if responder is not None else None)
-    shown += map(context, filter(None, [others, able]))
+    below += map(context, filter(None, [others, able]))
     deny = f"Withdraw all {total}" if why_not else "Deny the ticked" if total > 1 else "Deny"
     decide = button_element(deny, ids.BULK_DENY, button(Intent("bulk_deny", bulk.id, request)))
     more = [actions(decide)] if waits and (not why_not or deed == "Withdraw") else []
-    about = {"id": bulk.id, "runs": ids_, "request": request, "shown": approvals.digest(shown)}
+    about = {"id": bulk.id, "runs": ids_, "request": request, "shown": approvals.digest([*shown, *below])}
+    head = section(f"{asks}\n{why_not}" if why_not else f"{asks} · {needs}")
+    blocks = [*notices.changed(has_changed), head, *shown[1:], *more, *below]
+    submit, metadata = "" if why_not else label, json.dumps(about)
     return modals.modal(
-        title,
-        [
-            *notices.changed(has_changed),
-            section(f"{asks}\n{why_not}" if why_not else f"{asks} · {needs}"),
-            *shown[1:],
-            *more,
-        ],
-        callback_id=ids.BULK_APPROVE_VIEW,
-        submit="" if why_not else label,
-        metadata=json.dumps(about),
-        close="Not now",
+        title, blocks, callback_id=ids.BULK_APPROVE_VIEW, submit=submit, metadata=metadata, close="Not now"
     )
 
 
@@ -688,12 +677,11 @@ def _options(ids_: Sequence[str], waiting: Listed, rows: Sequence[str]) -> tuple
     options, left = list[tuple[str, str, str]](), list[str]()
     all_called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], OPTION_LIMIT)
     for id_, one, row, name in zip(ids_, waiting, rows, all_called, strict=True):
-        text, below, has_room = runs.in_option(*one, name)
+        warnings = approvals.warnings(*one)
+        text, below, has_room = runs.in_option(*one, name, warnings)
         said = row.removeprefix(_target_line(*one, REVIEW_TARGETS)) if has_room else row
-        if (denied := one[0].denied_before) and said == questions.with_said("", runs.denied_line(denied, one[1])):
-            warning = f"🚫 denied by {person_name(denied.ended_by or '')}: {runs.result_text(denied, one[1])}"
-            warned = runs.in_option(*one, name, warning)[1]
-            below, said = (warned, "") if warning in warned else (below, said)
+        if has_room and any(what in below for what in warnings[: 1 if one[0].denied_before else 2]):  # it says all that
+            said = "".join(f"\n{line}" for line in said.splitlines() if line.startswith("    ↳ ⚠️"))
         options.append((id_, text, below))
         called = f"• {runs.distinct_targets([one])} ({one[1].subject.root_id or one[1].subject.id})"
         left.append(f"{called}{said}" if has_room and said else said)

@@ -268,22 +268,21 @@ def called_in_plain(action: Action, view: RedactedView, limit: int) -> str:
     return foreign_plain(named if len(named) <= OPTION_LIMIT else named.removeprefix(f"{kind} "), limit)
 
 
-def in_option(action: Action, view: RedactedView, name: str, warning: str = "") -> tuple[str, str, bool]:
+def in_option(action: Action, view: RedactedView, name: str, warnings: Sequence[str]) -> tuple[str, str, bool]:
     """A target of this `name` in the two texts of an option, the second mrkdwn, and whether all fits into these.
 
     `hostname LT-0198 · Host inside` and `🟠 HIGH · ET MALWARE ... (~12)`: what its alert says of it, and the alert.
-    A `warning`, which is mrkdwn, takes the alert's place where it fits.
+    The first of the `warnings` that fits, which are mrkdwn, takes the alert's place.
     """
     targets_, is_artifact = action.target or (), view.subject.kind == "case_artifact"
     said = clean(view.text(targets_[0].message or "")) if targets_ else ""
     text = f"{name} · {said}" if said and len(name) + len(said) < OPTION_LIMIT - 2 else name
     about = said if said not in text else view.parent_title() if is_artifact else view.title()
     level, root_id = SEVERITY_NAMES[view.subject.severity].upper(), view.subject.root_id or view.subject.id
-    below = clip_middle(f"{sign(view)}{level} · {about} ({root_id})", OPTION_LIMIT)
+    warned = [one for what in warnings if len(one := f"{sign(view)}{level} · {what} ({root_id})") <= OPTION_LIMIT]
+    below = clip_middle(f"{sign(view)}{level} · {about} ({root_id})", OPTION_LIMIT) if not warned else ""
     has_room = (is_artifact or len(targets_) == 1) and "…" not in name and said in f"{text} {below}"
-    warned = f"{sign(view)}{level} · {warning} ({root_id})"
-    is_warned = warning and said in text and len(warned) <= OPTION_LIMIT
-    return text, warned if is_warned else foreign(below, OPTION_LIMIT), has_room
+    return text, warned[0] if warned else foreign(below, OPTION_LIMIT), has_room
 
 
 def targets_in_plain(action: Action, view: RedactedView, limit: int, *, has_types: bool = True) -> str:

@@ -1,5 +1,6 @@
 """What a run's line says of how it can be undone, or was."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from bot.block_kit import modals, notices
@@ -239,6 +240,14 @@ def already(measure: Measure, view: RedactedView, changes: str = f"Of both, {LAT
     return f"🔒 {names or measure.object_id}{is_now} {by}. {changes}"
 
 
+def already_in_short(measure: Measure, *, is_named: bool = False) -> str:
+    """`🔒 contained until 15:31 by lea`, without what an old client shows instead of a time, which Slack counts."""
+    ends, by = until(measure.until, measure.since), f" by {person_name(measure.created_by)}" if is_named else ""
+    other = {"asked": "⏳ also asked for", "starting": "🔒 just being contained"}
+    now = f"🔒 {'contained ' if is_named else ''}{re.sub(r'[|][^>]*>', '|?>', ends)}"
+    return f"{other.get(measure.state, now)}{by}"
+
+
 def targets(measure: Measure, view: RedactedView) -> str:
     """The targets as the alert or case of the view writes them; mrkdwn."""
     return ", ".join(code(target_data(one, view), TARGET_LIMIT) for one in measure.target or ())
@@ -335,8 +344,8 @@ def change_of_second(measure: Measure, lasts: int | None, now_ms: int | None) ->
     until = measure.until
     if until is None or (lasts is not None and now_ms + lasts * MINUTE_MS <= until):
         return "This would end earlier, so it changes nothing."
-    longer = f"This would make it last longer: for {minutes(lasts)} from its own start." if lasts is not None else ""
-    return longer or "This would take away its end."
+    longer = f"This lasts longer: {minutes(lasts or 0)} from when it starts."
+    return longer if lasts else "This would take away its end."
 
 
 def later_end(action: Action | Measure) -> Extension | None:

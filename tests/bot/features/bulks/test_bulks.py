@@ -348,14 +348,14 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         assert ticks[healthy].startswith("🟠 HIGH · The healthy &lt;backup&gt; of everything")
         title = "ET MALWARE Beacon to known C2"
         assert {*ticks.values()} == {ticks[healthy], *(f"🟠 HIGH · {title} ({one})" for one in others)}
-        # All targets come first, each once: what an option has no room for is in a row.
+        # All targets come first, each once, with what decides: what an option has no room for is in a row.
         order = (
             "*anna* asks for it on 12 targets · 1 approval, answer by ",
             '"Isolate only on the ticked',
             '"ip 203[.]0[.]113[.]0"',
+            '"Deny the ticked"',
             f"• 🟠 ip `203[.]0[.]113[.]11` · {said}",
             "No button ends it earlier.",
-            '"Deny the ticked"',
         )
         where = [text_of(review).index(words) for words in order]
         assert where == sorted(where)
@@ -543,9 +543,9 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         await env["ben"].command(SOC, f"/responder deny {backup.id}")
         await env["ben"].submits(await env["ben"].sees(modal("will not run")), reason="Healthy backup")
         review = await reviewed(env, "ben", message, " on 2 targets")
-        assert "*anna* asks for it on 2 targets for 1 hour · 1 approval, answer by " in text_of(review)
-        assert text_of(review).partition("Ends by itself")[2].count('Note: \\"It &lt;beacons&gt;\\"') == 1
-        assert "• Note" not in text_of(review)
+        asks = '*anna* asks for it on 2 targets for 1 hour · \\"It &lt;beacons&gt;\\" · 1 approval, answer by '
+        assert asks in text_of(review)
+        assert text_of(review).count("beacons") == 1
         assert "Ends by itself (Tell); *Undo all* ends it earlier." in text_of(review)
         await env["ben"].submits(review)
         message = await shown(env, "🔒 *Isolate* on 3 targets: 1 denied, 2 in force until")
