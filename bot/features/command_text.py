@@ -79,10 +79,10 @@ def wrong_usage(usage: str, rest: str, command: str) -> str:
         extra = {"": rest, "~id": name, "~run": name}.get(takes, "")
         right = f"{command} {verb} {takes and object_id}".strip()
         return extra and f"Nothing was done: `{verb}` doesn't take {extra[:100]!r}. Type `{right}` alone."
-    lists = f"`{command} find` and a host, an address or a word lists alerts with their ids"
+    how = "instead of the id, a host, an address or words of an alert will do"
     if "~run" in usage:
-        lists = f"`{command} pending` lists what waits, and `{command} mine` your runs, with their buttons"
-    return f"Which one? Type `{command} {usage.partition(' [')[0]}`; {lists}."
+        how = f"`{command} pending` lists what waits, and `{command} mine` your runs, with their buttons"
+    return f"Which one? Type `{command} {usage.partition(' [')[0]}`; {how}."
 
 
 def instead_of_id(usage: str, rest: str) -> tuple[str, str]:

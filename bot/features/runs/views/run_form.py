@@ -52,7 +52,7 @@ def start_view(
     """
     chosen = object_option(subject, clearance) if subject is not None else None
     label = "Which one? The message names several." if choices else "Alert"
-    blocks: list[Block] = [modals.search_field("object", label, "Search, or type an id such as ~12", choices, chosen)]
+    blocks: list[Block] = [modals.search_field("object", label, "Search, or type an id", choices, chosen)]
     if subject is not None:
         view = RedactedView(subject, clearance)
         blocks += _about(view, responder, who)

@@ -219,7 +219,7 @@ async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvi
     alert = await env.create_alert()
     for typed, words in {
         "lsit ~1": "Did you mean",
-        "list": "Which one? Type `/responder list ~id`; `/responder find` and a host",
+        "list": "Which one? Type `/responder list ~id`; instead of the id, a host",
         "list ~999": "Nothing has the id ~999",
         f"run Tel1_1_0 {alert.id}": f"Did you mean `/responder run Tell {alert.id}`?",
         f"run isloate {alert.id}": f"Did you mean `/responder run Isolate {alert.id}`?",
