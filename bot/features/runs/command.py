@@ -55,10 +55,11 @@ async def on_run_command(context: Context) -> None:
             raise none_called(name, targets.offered, object_id, command, "run")
     subject, responder = targets.subject, responders[0]
     fits = {one.id for one in responder.target.artifacts} if responder.can_run and responder.target is not None else ()
-    acts_on = [one.id for one in named if one.id in fits and responder.name not in targets.by_artifact.get(one.id, ())]
+    takes = any(responder.name in targets.by_artifact.get(one.id, ()) for one in named)
+    acts_on = [one.id for one in named if one.id in fits and not takes]
     if acts_on:  # through their alert
         typed["target"] = ",".join(acts_on)
-    elif named:
+    elif takes or (named and not context.asks):  # else they only say which alert
         subject, offered = await subjects.offered(context.core, _one_of(named, responder, targets, command))
         view = subjects.require_visible(context, subject)
         responder = next((r for r in offered if r.id == responder.id), responder)
@@ -67,8 +68,7 @@ async def on_run_command(context: Context) -> None:
     chosen = [Target(view, [responder])]
     request = RunRequest((run_target(subject),), responder.id, channel=context.channel)
     request = _with_typed(request, responder, chosen, typed)
-    declared = responder.parameters or ()
-    is_complete = bool(declared) and not inputs.missing(declared, request.parameters)
+    is_complete = bool(responder.parameters) and not inputs.missing(responder.parameters or (), request.parameters)
     await flow.proceed(context, request, responder, chosen, is_complete=is_complete)
 
 

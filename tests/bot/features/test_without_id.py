@@ -39,6 +39,7 @@ async def test_the_only_open_alert_with_a_host_is_offered_and_nothing_runs_unask
         await reads(env, "alert LT-0900", f"Alert {alert.id}")
         await reads(env, "list LT-0900 isloate", f"Did you mean `/responder list Isolate {alert.id}`?")
         await reads(env, "run LT-0900", "Type `/responder run NAME ")
+        assert alert.id in await reads(env, "run Tell LT-0900", "Starts at once, without approval")
         await reads(env, "actions lt-0900", f"What ran on {alert.id}")
         await reads(env, "audit LT-0900", f"*Audit of {alert.id}")
         told = await reads(env, "assign LT-0900", f"Type `/responder assign {alert.id}`.")
