@@ -1,7 +1,7 @@
 """Types and limits of the fields of models, and their validation."""
 
 import math
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping, Sequence, Sized
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -15,6 +15,8 @@ from pydantic import (
     WrapValidator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticKnownError
+
+from core.common.errors import ResponderBotError
 
 # Far more than public clients send, and so few that no request blocks the event loop or the writer for more than some
 # 50 ms.
@@ -30,6 +32,22 @@ MAX_SORTS = 5
 
 ERRORS_LIMIT = 1_000
 """How many wrong fields an error names; further entries of a list are not validated."""
+_TOLD_ERRORS = 10  # in the sentence
+
+
+def wrong_fields(entries: Sequence[Mapping[str, Any]]) -> ResponderBotError:
+    """The error for these fields, each with its `name`, the `type` of what is wrong, and the `format` expected."""
+    texts = [_SENTENCES[entry["type"]].format_map(entry) for entry in entries[:_TOLD_ERRORS]]
+    if len(entries) > _TOLD_ERRORS:
+        texts.append(f"and {len(entries) - _TOLD_ERRORS} more")
+    return ResponderBotError("invalid_fields", "".join(f"[{text}]" for text in texts), fields=entries[:ERRORS_LIMIT])
+
+
+_SENTENCES = {
+    "MissingAttributeError": "Attribute {name} is missing",
+    "UnknownAttributeError": "Unknown attribute {name}, expected {format}",
+    "InvalidFormatAttributeError": "Invalid format for {name}, expected {format}",
+}
 
 
 def _to_integer(value: Any) -> Any:

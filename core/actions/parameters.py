@@ -7,11 +7,10 @@ from core.authorization import require_person
 from core.common.database import Reads
 from core.common.errors import ResponderBotError
 from core.engines.secret_redaction import redact_keys
-from core.field_types import ERRORS_LIMIT
+from core.field_types import wrong_fields
 from core.models import OWN_PARAMETERS, Parameter
 
 SHOWN_CHARS = 100
-SHOWN_ERRORS = 10
 
 
 def check_parameters(
@@ -38,7 +37,7 @@ def check_parameters(
         except ValueError as error:
             errors.append(_wrong(parameter, str(error), value))
     if errors:
-        raise _refusal(errors)
+        raise wrong_fields(errors)
     return values
 
 
@@ -67,18 +66,3 @@ def _wrong(parameter: Parameter, expected: str, value: Any) -> dict[str, Any]:
         return entry
     shown = redact_keys({parameter.name: value}, secret_names([parameter]))[parameter.name]
     return {**entry, "value": f"{shown[:SHOWN_CHARS]}…" if isinstance(shown, str) and shown[SHOWN_CHARS:] else shown}
-
-
-def _refusal(errors: Sequence[Mapping[str, Any]]) -> ResponderBotError:
-    texts = [_sentence(entry) for entry in errors[:SHOWN_ERRORS]]
-    if len(errors) > SHOWN_ERRORS:
-        texts.append(f"and {len(errors) - SHOWN_ERRORS} more")
-    return ResponderBotError("invalid_fields", "".join(f"[{text}]" for text in texts), fields=errors[:ERRORS_LIMIT])
-
-
-def _sentence(entry: Mapping[str, Any]) -> str:
-    if entry["type"] == "MissingAttributeError":
-        return f"Attribute {entry['name']} is missing"
-    if entry["type"] == "UnknownAttributeError":
-        return f"Unknown attribute {entry['name']}, expected {entry['format']}"
-    return f"Invalid format for {entry['name']}, expected {entry['format']}"

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from core.api.http.endpoint import JSON_TYPE
 from core.common.errors import ERRORS, ResponderBotError
-from core.field_types import ERRORS_LIMIT
+from core.field_types import ERRORS_LIMIT, wrong_fields
 from core.models import ApiModel
 
 VALUE_LIMIT_CHARS = 100
@@ -71,11 +71,7 @@ def field_errors(error: ValidationError) -> ResponderBotError:
     details = error.errors(include_url=False, include_context=True)
     if any(not item["loc"] for item in details):
         return ResponderBotError("bad_request", "The body must be a JSON object.")
-    entries = [_field_error(item) for item in details[:ERRORS_LIMIT]]
-    texts = [_field_text(entry) for entry in entries[:10]]
-    if len(entries) > 10:
-        texts.append(f"and {len(entries) - 10} more")
-    return ResponderBotError("invalid_fields", "".join(f"[{text}]" for text in texts), fields=entries)
+    return wrong_fields([_field_error(item) for item in details[:ERRORS_LIMIT]])
 
 
 def _field_error(error: ErrorDetails) -> dict[str, Any]:
@@ -100,12 +96,6 @@ def _field_name(loc: Sequence[str | int]) -> str:
     for part in loc:
         name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else part
     return name
-
-
-def _field_text(entry: Mapping[str, Any]) -> str:
-    if entry["type"] == "MissingAttributeError":
-        return f"Attribute {entry['name']} is missing"
-    return f"Invalid format for {entry['name']}, expected {entry['format']}"
 
 
 def _truncated(value: Any) -> Any:
