@@ -37,7 +37,7 @@ async def test_anybody_reads_who_decided_what_about_what_they_may_see(env: BotEn
     refused = text_of(await anna.sees(message_in(SOC, "TLP:RED")))
     assert "evidence" not in refused
     await anna.command(SOC, "/responder audit")
-    await anna.sees(message_in(SOC, "Type `/responder audit` and the id"))
+    await anna.sees(message_in(SOC, "Type `/responder audit ~id`; "))
 
 
 async def test_a_run_is_called_what_it_was_on_and_not_by_its_number(tmp_path: Path) -> None:
