@@ -474,7 +474,7 @@ def override_text(action: Action, view: RedactedView) -> str:
 
 
 def group_line(actions: Sequence[Action], view: RedactedView) -> str:
-    """`✅ *Lookup* 5 runs done · the last by anna, today`: runs of one responder that ended alike, newest first.
+    """`✅ *Lookup*: 5 runs done · the last by anna, today`: runs of one responder that ended alike, newest first.
 
     `view` is of what the newest ran on.
     """
@@ -490,7 +490,7 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     override = next((override_text(action, view) for action in actions if action.override is not None), "")
     ended = f" · {result}" if result else ""
     undone = undo_state.summary(newest, view)
-    return f"{mark(newest, view)} *{name(newest)}*{on} {counts} · {last}{ended}{override}{undone}"
+    return f"{mark(newest, view)} *{name(newest)}*{on}: {counts} · {last}{ended}{override}{undone}"
 
 
 def withheld_line(actions: Sequence[Action], total: int) -> str:

@@ -179,7 +179,7 @@ async def test_run_again_acts_on_the_same(env: FeatureEnvironment) -> None:
     failed = await env["anna"].sees(card_of(alert, "*Fail* on hostname srv-dc01 failed"))
     first = (await env.ended_run(alert)).id
     await env["anna"].presses("Run again", failed)
-    await env["anna"].sees(card_of(alert, "*Fail* on hostname srv-dc01 2 runs"))
+    await env["anna"].sees(card_of(alert, "*Fail* on hostname srv-dc01: 2 runs"))
     assert (await env.ended_run(alert)).id != first
     assert await acted_on(env, alert) == ["srv-dc01"]
 

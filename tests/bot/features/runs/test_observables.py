@@ -210,7 +210,7 @@ async def test_runs_on_an_observable_collide_wait_for_approval_stop_and_run_agai
     failed = await env["ben"].sees(reply_to(card, "Run again"))
     assert f"on {DEFANGED}" in text_of(failed)
     await env["ben"].presses("Run again", failed)
-    await env["ben"].sees(card_of(alert, f"*Fail* on {DEFANGED} 2 runs failed"))
+    await env["ben"].sees(card_of(alert, f"*Fail* on {DEFANGED}: 2 runs failed"))
 
     await env["anna"].chooses("Quarantine", card, beside=SHOWN)
     await env["anna"].reads("needs 2 approvals, answer by")

@@ -64,9 +64,9 @@ def test_each_run_has_its_line_with_who_when_how_long_and_result() -> None:
 def test_runs_of_one_responder_that_ended_alike_share_a_line() -> None:
     several = [ended(number=40 + n) for n in range(4)] + [ended("Failure", "No route.", 50 + n) for n in range(2)]
     failed, succeeded = texts_of(card(*several))[2:]
-    assert failed.startswith("❌ *Close False Positive* 2 runs failed · the last by anna, ")
+    assert failed.startswith("❌ *Close False Positive*: 2 runs failed · the last by anna, ")
     assert failed.endswith(" · No route.")
-    assert succeeded.startswith("✅ *Close False Positive* 4 runs done · the last by anna, ")
+    assert succeeded.startswith("✅ *Close False Positive*: 4 runs done · the last by anna, ")
     assert succeeded.endswith(" · Marked as read.")
 
 
@@ -104,7 +104,7 @@ def test_what_was_denied_cancelled_expired_or_stopped_did_not_fail() -> None:
         twice = texts_of(card(run, run.model_copy(update={"id": "~60", "id_": "~60"})))[2]
         words = {"expired": "not approved in time", "cancelled": "withdrawn"}.get(outcome, outcome)
         by = f" by {person_name(run.ended_by)}" if run.ended_by else ""
-        assert f" 2 runs {words}{by} · the last " in twice
+        assert f"*Close False Positive*: 2 runs {words}{by} · the last " in twice
 
 
 def test_a_line_says_who_approved() -> None:
