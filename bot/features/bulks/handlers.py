@@ -39,17 +39,17 @@ async def on_retry(context: Context) -> None:
     if context.person.login != bulk.created_by and context.person.profile != "org-admin":
         asks = f"Only {person_name(bulk.created_by)} or an administrator may ask for it again. Nothing was asked."
         raise ResponderBotError("forbidden", asks)
-    again = {one.view.subject.id: one for one in await _shown(context, bulk.targets) if one.target.has_failed}
+    again = [one for one in await _shown(context, bulk.targets) if one.target.has_failed]
     if not again:
         raise ResponderBotError("not_found", "You may see none of its targets any more. Nothing was asked.")
-    targets = tuple(run_target(one.view.subject) for one in again.values())
+    targets = tuple({one.view.subject.id: run_target(one.view.subject) for one in again}.values())
     request = RunRequest(targets, bulk.responder_name, again=bulk.id, is_bulk=True, channel=context.channel)
     responder, found = await flow.offered(context, request)
-    view = view_of_all([one.view for one in again.values()])
+    view = view_of_all([one.view for one in again])
     request = flow.as_before(request, bulk, responder, view, bulk.undo_after_minutes)
-    before = {id_: acted_on(one.action) if one.action else one.target.target for id_, one in again.items()}
+    before = [(one.view.subject.id, acted_on(one.action) if one.action else one.target.target) for one in again]
     request = with_targets_again(request, found, before)
-    on = on_so_many(len(found), sum(one.has_failed for one in bulk.targets))
+    on = on_so_many(len(again), sum(one.has_failed for one in bulk.targets))
     await flow.show_form(context, request, responder, found, on=on)
 
 

@@ -74,7 +74,7 @@ async def on_run_again_button(context: Context) -> None:
     minutes = previous.undo.after_minutes or 0 if previous.undo is not None else None
     request = replace(request, targets=(run_target(view.subject),))  # one that was merged has another id by now
     request = flow.as_before(request, previous, responder, view, minutes)
-    request = with_targets_again(request, targets, {view.subject.id: acted_on(previous)})
+    request = with_targets_again(request, targets, [(view.subject.id, acted_on(previous))])
     started = await flow.proceed(context, request, responder, targets)
     if started and is_home(context):
         await context.services.publish_home(context)

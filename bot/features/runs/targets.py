@@ -1,6 +1,6 @@
 """The objects of a run: those that the person may see, each with the responders for it."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -158,20 +158,21 @@ def _named(typed: str, artifacts: Sequence[TargetArtifact]) -> list[str]:
 
 
 def with_targets_again(
-    request: RunRequest, targets: Sequence[Target], before: Mapping[str, Container[object]]
+    request: RunRequest, targets: Sequence[Target], before: Sequence[tuple[str, Collection[object]]]
 ) -> RunRequest:
     """The request on what runs on these objects acted on `before`, by data, as ids may be others by now, or by id."""
     by_object = dict[str, list[str]]()
     for target in targets:
-        here, wanted = target.responder(request.responder_id), before.get(target.view.subject.id, ())
+        here, id_ = target.responder(request.responder_id), target.view.subject.id
+        wanted = {name for object_id, names in before if object_id == id_ for name in names}
         fitting = here.target.artifacts if here is not None and here.target is not None else []
         ids = [one.id for one in fitting if one.id in wanted or (one.data_type, one.data) in wanted]
         if len(fitting) > 1 and ids:
-            by_object[target.view.subject.id] = ids
+            by_object[id_] = ids
     return replace(request, targets=acts_on.with_artifacts(request.targets, by_object))
 
 
-def acted_on(action: Action) -> Container[object]:
+def acted_on(action: Action) -> Collection[object]:
     """What tells of an artifact, by type and data, whether a run acted on it."""
     return {(artifact.data_type, artifact.data) for artifact in action.target or ()}
 

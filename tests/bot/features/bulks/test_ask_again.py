@@ -128,3 +128,35 @@ async def test_of_fifty_each_is_named_and_acted_on_as_before(tmp_path: Path) -> 
         for alert in found:
             on = [[one.data for one in run.target or ()] for run in await env.client.actions("alert", alert.id)]
             assert on == [[(alert.artifacts[0].data or "").lower()]] * 2
+
+
+async def test_of_several_hosts_those_that_failed_are_asked_for_and_where_none_was_named_one_chooses(
+    tmp_path: Path,
+) -> None:
+    async with feature_environment(tmp_path, {"Fail": {"target": "hostname"}}) as env:
+        twice, unnamed = await hosts(env, "WS-1", "WS-2", "WS-3"), await hosts(env, "WS-4", "WS-5")
+        first = {"objectType": "alert", "objectId": twice.id}
+        targets = [{**first, "target": [host.id]} for host in twice.artifacts[:2]]
+        targets.append({"objectType": "alert", "objectId": unnamed.id})
+        await ask(env, "anna", [], targets=targets, responderId="Fail_1_0", onlyIfIdle=False)
+        message = await env["anna"].sees(direct_message("2 failed, 1 refused"))
+        await env["anna"].presses("Ask again", message)
+        form = await env["anna"].sees(modal("*Fail* on *3 targets*", "What should it act on?"))
+        assert "hostname `WS-1` · Seat of ws-1, hostname `WS-2` · Seat of ws-2, for HIGH" in text_of(form)
+        assert "WS-3" not in text_of(form)
+        assert "errors" in await env["anna"].submits(form)
+        await env["anna"].submits(form, target=[unnamed.artifacts[1].id])
+        await env["anna"].sees(modal("2 started."))
+        runs = [(await env.client.actions("alert", one.id))[0] for one in (twice, unnamed)]
+        assert [sorted(one.data for one in run.target or ()) for run in runs] == [["ws-1", "ws-2"], ["ws-5"]]
+
+
+async def test_inputs_that_nobody_declared_are_asked_for_again_but_not_without_their_secret(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path) as env:
+        for given, words in (({"ticket": "T-1"}, '{\\"ticket'), ({"password": "x"}, "its inputs had a secret")):
+            targets = [{"objectType": "alert", "objectId": one} for one in await alerts(env, 2, source=words[-6:])]
+            await ask(env, "anna", [], targets=targets, responderId="Fail_1_0", parameters=given)
+            message = await env["anna"].sees(direct_message("Failed: Fail on", f"{targets[1]['objectId']} ("))
+            await env["anna"].presses("Ask again", message)
+            form = await env["anna"].sees(modal("Fail", words))
+            await env["anna"].close(form["id"])
