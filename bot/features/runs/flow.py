@@ -123,10 +123,9 @@ def as_before(
             f"{title(responder)} can't be repeated: its inputs had a secret, which isn't kept, or you may not "
             "see all of them. Nothing was run. Run it with new inputs.",
         )
-    values, said = {} if responder.parameters else runs.given_inputs(previous), runs.said_again(previous, view)
-    if minutes is not None and responder.policy is not None and responder.policy.undo:
-        said["undo_after_minutes"] = minutes
-    return replace(request, responder_id=responder.id, parameters=values, **said)
+    values, note = {} if responder.parameters else runs.given_inputs(previous), runs.note_again(previous, view)
+    minutes = minutes if (responder.policy or Policy()).undo else None
+    return replace(request, responder_id=responder.id, parameters=values, undo_after_minutes=minutes, note=note)
 
 
 # --- start ----------------------------------------------------------------------------------------------------------

@@ -517,10 +517,10 @@ def withheld_inputs(action: Action | Bulk, view: RedactedView) -> frozenset[str]
     return frozenset(secret | {name for name, text in texts.items() if not view.shows_inputs or MASK in text})
 
 
-def said_again(action: Action | Bulk, view: RedactedView) -> dict[str, Any]:
-    """What was said of a run, for the `RunRequest` that repeats it; "" for what can't be shown, like an input."""
-    said = {"note": action.note or ""}
-    return {name: "" if not view.shows_inputs or MASK in view.inputs(text) else text for name, text in said.items()}
+def note_again(action: Action | Bulk, view: RedactedView) -> str:
+    """The note of a run, for what repeats it; "" for one that can't be shown, like an input."""
+    note = action.note or ""
+    return "" if not view.shows_inputs or MASK in view.inputs(note) else note
 
 
 def inputs(action: Action, view: RedactedView) -> list[tuple[str, str]]:
