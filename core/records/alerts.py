@@ -241,14 +241,12 @@ def load(reads: Reads, object_id: int) -> Alert:
     return Alert.model_validate_json(objects.require(reads, KIND, object_id)["doc"])
 
 
-def save(tx: Transaction, alert: Alert, user: str, now: int, *, before: Alert | None = None) -> Alert:
+def save(tx: Transaction, alert: Alert, user: str, now: int, before: Alert) -> Alert:
     """Store a changed alert; returns it with who changed it and when.
 
-    `before` is the stored alert, if the caller has read it in this transaction. Raises ResponderBotError("bad_request")
-    for too many tags, artifacts or custom fields.
+    `before` is the stored alert. Raises ResponderBotError("bad_request") for too many tags, artifacts or custom fields.
     """
     number = alert.number
-    before = before or load(tx, number)
     check_growth(before, alert)
     fields = with_ids(tx, alert.custom_fields, before.custom_fields)
     changes: dict[str, Any] = {"custom_fields": fields, "updated_by": user, "updated_at": now}

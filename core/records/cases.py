@@ -234,14 +234,12 @@ def new_log(tx: Transaction, task: Task, request: LogInput, user: str, now: int)
     return log
 
 
-def save_case(tx: Transaction, case: Case, user: str, now: int, *, before: Case | None = None) -> Case:
+def save_case(tx: Transaction, case: Case, user: str, now: int, before: Case) -> Case:
     """Store a changed case; returns it with who changed it and when.
 
-    `before` is the stored case, if the caller has read it in this transaction. Raises ResponderBotError("bad_request")
-    for too many tags or custom fields.
+    `before` is the stored case. Raises ResponderBotError("bad_request") for too many tags or custom fields.
     """
     number = case.number
-    before = before or load_case(tx, number)
     check_growth(before, case)
     fields = with_ids(tx, case.custom_fields, before.custom_fields)
     saved = case.model_copy(update={"custom_fields": fields, "updated_by": user, "updated_at": now})

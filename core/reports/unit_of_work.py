@@ -166,8 +166,8 @@ class UnitOfWork:
 
 
 _SAVE: Mapping[Kind, Callable[[Transaction, Any, str, int, Any], object]] = {
-    "alert": lambda tx, alert, user, now, before: alerts.save(tx, alert, user, now, before=before),
-    "case": lambda tx, case, user, now, before: cases.save_case(tx, case, user, now, before=before),
+    "alert": alerts.save,
+    "case": cases.save_case,
     "case_task": lambda tx, task, user, now, _: cases.save_task(tx, task, user, now),
     "case_artifact": lambda tx, artifact, user, now, _: artifacts.save(tx, artifact, user, now),
 }

@@ -232,7 +232,7 @@ async def test_a_new_custom_field_gets_an_id_and_the_others_keep_theirs(api: Obj
     def work(tx: Transaction) -> None:
         case = cases.load_case(tx, 1)
         fields = {**case.custom_fields, "b": {"integer": 1, "order": 2}}
-        cases.save_case(tx, case.model_copy(update={"custom_fields": fields}), "me@soc.example", 5)
+        cases.save_case(tx, case.model_copy(update={"custom_fields": fields}), "me@soc.example", 5, case)
         cases.new_tasks(tx, case, [TaskInput(title="t")], "me@soc.example", 5)
 
     await api.database.transaction(work)
