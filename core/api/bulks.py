@@ -24,7 +24,7 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
         "Run a responder on several objects",
         body=BulkInput,
         response=BulkAnswer,
-        errors=(422,),
+        errors=(404, 409, 422, 429),
         **STARTS,
     )
     async def run(request: Request) -> Response:

@@ -247,6 +247,7 @@ async def test_a_bulk_that_retries_another_says_itself_what_runs_and_is_the_one_
     status, refused = await bulk(core, again)
     assert (status, refused["message"].partition(": ")[0]) == (409, "Nothing can run again now")
     await core.send("POST", f"{BULK}/{first['id']}/deny")
+    assert (await bulk(core, {**again, "retries": "~998"}))[0] == 404
     ben = {"Authorization": f"Bearer {await core.key('analyst', 'ben')}"}
     assert (await core.send("POST", BULK, again, profile=None, headers=ben)).status_code == 403
     keys = ["once", "once", *(f"key-{number}" for number in range(6))]
