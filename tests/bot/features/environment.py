@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import yaml
@@ -71,8 +72,8 @@ FAILED = {"success": False, "errorMessage": "The firewall said no."}
 REPORTED = {"success": True, "full": {"message": "Looked it up.", "text": LONG}, "operations": []}
 
 
-def write_responders(folder: Path) -> dict[str, ResponderSection]:
-    """Write the responders of these tests. Returns their settings."""
+def write_responders(folder: Path, **reports: Mapping[str, Any]) -> dict[str, ResponderSection]:
+    """Write the responders of these tests, some with other `reports`. Returns their settings."""
     waiting = f"read line < {quote(str(folder / 'go'))}"
     settings: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         "Tell": (DONE, {}),
@@ -93,7 +94,7 @@ def write_responders(folder: Path) -> dict[str, ResponderSection]:
     sections: dict[str, ResponderSection] = {}
     for name, (report, policy) in settings.items():
         types = ["thehive:alert", *MORE_TYPES.get(name, ())]
-        program = answering(report, waiting if name in ("Wait", "Stall") else ":")
+        program = answering(reports.get(name, report), waiting if name in ("Wait", "Stall") else ":")
         write_responder(home, name, program, dataTypeList=types, **DECLARED.get(name, {}))
         sections[f"{name}_1_0"] = ResponderSection(**policy)
     minutes = {"name": "minutes", "type": "number", "default": 60, "minimum": 0, "maximum": 600}
@@ -137,11 +138,14 @@ class FeatureEnvironment(BotEnvironment):
 
 @asynccontextmanager
 async def feature_environment(
-    folder: Path, rules: Mapping[str, Mapping[str, Any]] | None = None, **sections: Any
+    folder: Path,
+    rules: Mapping[str, Mapping[str, Any]] | None = None,
+    reports: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    **sections: Any,
 ) -> AsyncIterator[FeatureEnvironment]:
-    """Run the installation until the block ends; `rules` are further settings of responders, by name."""
+    """Run the installation until the block ends, with further settings (`rules`) and other reports of responders."""
     os.mkfifo(folder / "go")
-    responders = write_responders(folder)
+    responders = write_responders(folder, **reports)
     for name, more in (rules or {}).items():
         own = responders[f"{name}_1_0"].model_dump(exclude_unset=True)
         responders[f"{name}_1_0"] = ResponderSection.model_validate({**own, **more})

@@ -1,6 +1,5 @@
 """What a person may not see they can't act on, and are told so calmly wherever they try."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +82,8 @@ async def test_a_run_on_a_withheld_host_is_not_taken_for_one_on_the_host_that_it
     hosts = [{"dataType": "hostname", "data": data, "tlp": tlp} for data, tlp in (("LT-0701", 0), ("SECRET-DC-01", 2))]
     isolate: dict[str, Any] = {"target": "hostname", "undo": "Tell_1_0", "undo_after_minutes": 60}
     operations = [*DONE["operations"], {"type": "AddTagToAlert", "tag": "host-isolated"}]
-    isolate["config"] = {"answer": json.dumps({**DONE, "operations": operations})}
-    async with feature_environment(tmp_path, {"Isolate": isolate}, shared=shared) as env:
+    reports = {"Isolate": {**DONE, "operations": operations}}
+    async with feature_environment(tmp_path, {"Isolate": isolate}, reports, shared=shared) as env:
         alert, card = await env.alert_and_card("ben", tlp=0, artifacts=hosts)
         await env["anna"].command(OPEN, f'/responder run isolate {alert.id} target=SECRET-DC-01 note="our DC"')
         await env["anna"].submits(await env["anna"].sees(modal("SECRET-DC-01", "our DC")))
