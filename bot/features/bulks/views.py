@@ -101,13 +101,13 @@ def told_in_part(
     if not still and (more or not open_runs(bulk)):
         what = f"{more}{_name(bulk)} on {count(len(listed), 'target')}"
         return notices.notice(f"{' and '.join(how)} in part: {what}, see below.")
-    found, of_all = dict[tuple[str, str, str], list[_Run]](), view_of_all([view for _, view, _ in listed])
+    found = dict[tuple[str, str, str | None], list[_Run]]()
     for run, view, end in listed:
         now = ", in force" if end is None and undo_state.is_in_force(run) else ""
-        why = runs.why(end.message if end else runs.reason(run), of_all)
+        why = end.message if end else runs.reason(run)
         found.setdefault((_decision(run, end), now, why), []).append((run, view))
     said = [
-        f"{by}: {more}{_name(bulk)} on {_on(on)}{lasts}{now}{why}"
+        f"{by}: {more}{_name(bulk)} on {_on(on)}{lasts}{now}{runs.why(why, view_of_all([view for _, view in on]))}"
         for (by, now, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved"))
         if by.startswith(tuple(how))
     ]

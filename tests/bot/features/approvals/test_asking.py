@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,12 @@ from bot.outbox.retention import CONTENT_KEEP_MS
 from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
-from core.common.clock import MINUTE_MS, now_ms
-from core.common.database import Transaction
+from core.common.clock import MINUTE_MS
 from core.common.errors import ResponderBotError
-from core.models import Action, Alert, BulkAnswer, BulkInput, RunTarget
-from core.store import due
+from core.models import Action, Alert, BulkInput, RunTarget
 from tests import stores
 from tests.bot import samples
-from tests.bot.features.approvals.asking import ISOLATE, asking, isolate
+from tests.bot.features.approvals.asking import ISOLATE, asking, bulk_of, expire, isolate
 from tests.bot.features.bulks.bulk import shown as bulk_shown
 from tests.bot.features.environment import CLEAR, FeatureEnvironment
 from tests.bot.outbox.harness import ManualClock, all_sent
@@ -258,19 +256,6 @@ async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: 
         assert "🟠 *HIGH*" in text_of(form)
         assert "Starts after 1 approval" in text_of(form)
         assert await env["ben"].sees(on_phone("HIGH: Isolate on ip 203[.]0[.]113[.]7 for 15 minutes?", 2))
-
-
-async def expire(env: FeatureEnvironment) -> None:
-    """Let the time of what waits for approval be over."""
-    database = env.core.core.database
-    waiting = await database.read(lambda reads: reads.rows("SELECT id FROM approval"))
-
-    def end(tx: Transaction) -> None:
-        tx.run("UPDATE approval SET expires_at = 1")
-        for row in waiting:
-            due.put(tx, "approval", row["id"], 1, 1)
-
-    await database.transaction(end)
 
 
 async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_rung(tmp_path: Path) -> None:
@@ -591,19 +576,6 @@ async def test_who_asked_for_a_bulk_reads_all_who_decided_on_it(tmp_path: Path) 
         told = await env["anna"].sees(direct_message("1 denied, 20 in force"))
         ip = "ip 203[.]0[.]113[.]7"
         assert f".\\nDenied by lea: {ip}.\\n>the mail server\\nApproved by ben: {ip} (20 runs)." in text_of(told)
-
-
-async def bulk_of(env: FeatureEnvironment, by: str, levels: Sequence[int]) -> tuple[BulkAnswer, list[Alert]]:
-    """A bulk that waits on alerts with these severities, each with an address of its own."""
-    alerts = [
-        await env.create_alert(
-            sourceRef=f"{n}-{now_ms()}", severity=level, artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}]
-        )
-        for n, level in enumerate(levels)
-    ]
-    targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
-    async with CoreClient(env.core.url, env.service_key) as bot:
-        return await bot.as_user(by).run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets)), alerts
 
 
 async def test_a_channel_reads_whose_run_of_a_bulk_was_denied_and_why_while_the_others_wait(tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """What phones and channels show of a bulk from the question to its end."""
 
+import asyncio
 from pathlib import Path
 
+from bot.identity import CACHE_MS
 from core.client import CoreClient
 from core.models import BulkInput, RunTarget
-from tests.bot.features.approvals.asking import asking, isolate
-from tests.bot.people import direct_message, on_phone, text_of
+from tests.bot.features.approvals.asking import asking, bulk_of, expire, isolate
+from tests.bot.outbox.harness import ManualClock, all_sent
+from tests.bot.people import direct_message, message_in, on_phone, text_of
+from tests.bot.running import SOC
 
 
 async def test_a_push_says_who_contains_a_target_already_and_why_it_is_asked_for(tmp_path: Path) -> None:
@@ -35,3 +39,32 @@ async def test_a_push_says_who_contains_a_target_already_and_why_it_is_asked_for
         assert push == f'HIGH: Isolate on 2 targets for 1 hour: {on}? {before} Asked by anna · "Ransomware spreads"'
         asked = await env["lea"].sees(direct_message("2 wait for approval"))
         assert text_of(asked).count("Ransomware spreads") == 2  # on the phone, and in the message
+
+
+async def test_three_who_decide_at_once_ring_who_asked_once_for_each_kind_and_at_the_end(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with asking(tmp_path, clock_ms=clock) as env:
+        await env.core.core.people.set_clearance("anna", 3)
+        bulk, _ = await bulk_of(env, "anna", [3] * 9, red=[0])
+        await env["anna"].sees(message_in(SOC, "9 wait for approval"))
+        ids_ = [entry.action.id for entry in bulk.actions if entry.action]
+        await env.core.core.people.set_clearance("anna", 2)  # so that she may not see one any more
+        clock.ahead_ms += CACHE_MS
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            ben, lea = bot.as_user("ben"), bot.as_user("lea")
+            first = ben.approve_bulk(bulk.id, ids_[:2]), lea.deny_bulk(bulk.id, ids_[2:4], "It prints.")
+            await asyncio.gather(*first, env.client.approve_bulk(bulk.id, ids_[4:6]))
+            failed = "Approved by ben, failed: Isolate on 1 target for 1 hour"  # core runs nothing that she may not see
+            approved = await env["anna"].sees(direct_message(failed, "Approved by ben: Isolate on ", ", in force; "))
+            denied = "Denied by lea: Isolate on ip 203[.]0[.]113[.]2, ip 203[.]0[.]113[.]3 for 1 hour: It prints"
+            await env["anna"].sees(direct_message(denied))
+            await asyncio.gather(lea.deny_bulk(bulk.id, ids_[6:7]), bot.as_user("anna").cancel(ids_[7]))
+            await env["anna"].sees(direct_message("Denied by lea: ", "; ip 203[.]0[.]113[.]8 still waits."))
+        assert "203[.]0[.]113[.]0" not in str(approved)
+        await all_sent(env.bot)
+        rung = len(env["anna"].phone)
+        await expire(env)
+        await env["anna"].sees(on_phone("1 not approved in time"))
+        await all_sent(env.bot)
+        assert "203[.]0[.]113[.]0" not in str(env["anna"].phone)
+        assert (rung <= 2, len(env["anna"].phone)) == (True, rung + 1)
