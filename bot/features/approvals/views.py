@@ -164,7 +164,8 @@ def warnings(action: Action, view: RedactedView) -> list[str]:
     why = f"🚫 denied by {person_name(denied.ended_by or '')}: {runs.result_text(denied, view)}" if denied else ""
     whole = [why.removesuffix(": "), *(undo_state.already_in_short(one, is_named=True) for one in found)]
     short = ["🚫 denied before" if denied else "", *map(undo_state.already_in_short, found)]
-    return [" · ".join(filter(None, said)) for said in (whole, short)]
+    shortest = [short[0], "🔒 contained already" if undo_state.contained(action, view) else ""]
+    return [said for texts in (whole, short, shortest) if (said := " · ".join(filter(None, texts)))]
 
 
 def question(action: Action, view: RedactedView) -> str:

@@ -344,8 +344,7 @@ def change_of_second(measure: Measure, lasts: int | None, now_ms: int | None) ->
     until = measure.until
     if until is None or (lasts is not None and now_ms + lasts * MINUTE_MS <= until):
         return "This would end earlier, so it changes nothing."
-    longer = f"This lasts longer: {minutes(lasts or 0)} from when it starts."
-    return longer if lasts else "This would take away its end."
+    return f"This lasts longer: {minutes(lasts)} from when it starts." if lasts else "This would take away its end."
 
 
 def later_end(action: Action | Measure) -> Extension | None:

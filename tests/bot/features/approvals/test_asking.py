@@ -1242,7 +1242,8 @@ async def test_a_shared_channel_does_not_read_how_severe_a_hidden_alert_of_a_bul
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
         await env["ben"].sees(on_phone("CRITICAL: Isolate on 2 targets"))
-        await env["ben"].sees(message_in("C0SHARED", "2 wait for approval"))
+        named = "⏳ *2 targets for 1 hour*: ip 203[.]0[.]113[.]7 and 1 more. *Review* names each."
+        await env["ben"].sees(message_in("C0SHARED", "2 wait for approval", named))
         await all_sent(env.bot)
         sent = [str(body) for _, _, body, _ in env.emulator.traffic if body.get("channel") == "C0SHARED"]
         assert [text for text in sent if "Approve or deny: Isolate on 2 targets for 1 hour? Asked by anna" in text]

@@ -6,9 +6,10 @@ from pathlib import Path
 from bot.identity import CACHE_MS
 from core.client import CoreClient
 from core.models import BulkInput, RunTarget
-from tests.bot.features.approvals.asking import asking, bulk_of, expire, isolate
+from tests.bot.features.approvals.asking import ISOLATE, asking, bulk_of, expire, isolate
+from tests.bot.features.bulks.bulk import reviewed
 from tests.bot.outbox.harness import ManualClock, all_sent
-from tests.bot.people import direct_message, message_in, on_phone, text_of
+from tests.bot.people import direct_message, message_in, on_phone, text_of, within_limits
 from tests.bot.running import SOC
 
 
@@ -68,3 +69,31 @@ async def test_three_who_decide_at_once_ring_who_asked_once_for_each_kind_and_at
         await all_sent(env.bot)
         assert "203[.]0[.]113[.]0" not in str(env["anna"].phone)
         assert (rung <= 2, len(env["anna"].phone)) == (True, rung + 1)
+
+
+async def test_a_box_of_review_says_what_has_room_of_a_denial_and_a_containment_and_a_row_the_rest(
+    tmp_path: Path,
+) -> None:
+    async with asking(tmp_path, {**ISOLATE, "undo_after_minutes": 3000}) as env:
+        soon, late, for_soon, for_late = [
+            await env.create_alert(
+                sourceRef=str(n), severity=4, artifacts=[{"dataType": "ip", "data": f"203.0.113.{data}"}]
+            )
+            for n, data in enumerate((1, 2, 1, 2))
+        ]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            for other, minutes in ((for_soon, 30), (for_late, 2000)):
+                await bot.as_user("ben").approve((await isolate(env, other, minutes=minutes)).id)
+                await env["anna"].sees(on_phone("ben approved", 1 if other is for_soon else 2))
+            for denied in (soon, late):
+                await bot.as_user("ben").deny((await isolate(env, denied)).id, "It prints.")
+            targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in (soon, late)]
+            await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
+        request = await env["lea"].sees(direct_message("2 wait for approval"))
+        review = within_limits(await reviewed(env, "lea", request, " on 2 targets"))
+        ticks = next(block["element"]["options"] for block in review["blocks"] if block["type"] == "input")
+        first, second = [one["description"]["text"] for one in ticks]
+        assert first.startswith("🔴 CRITICAL · 🚫 denied before · 🔒 until <!date^")
+        assert second == f"🔴 CRITICAL · 🚫 denied before · 🔒 contained already ({late.id})"
+        rows = text_of(review).partition('"Deny the ticked"')[2]
+        assert (rows.count("It prints."), rows.count("This lasts longer: 50 hours from when it starts.")) == (2, 2)
