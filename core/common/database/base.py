@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, TypeVar
 
+from core.common.errors import ResponderBotError
+
 T = TypeVar("T")
 
 Params = Mapping[str, Any]
@@ -90,6 +92,11 @@ class Search(Protocol):
 
     def rows(self, sql: str, params: Params | None = None) -> Iterator[Row]:
         """The rows of a query, read one by one. Raises ResponderBotError("bad_request") once the search is stopped."""
+
+
+def search_too_slow(limit_s: float) -> ResponderBotError:
+    sentence = f"The search took over {limit_s:g} s and was stopped; ask for less, or more precisely."
+    return ResponderBotError("bad_request", sentence)
 
 
 class Database(Protocol):

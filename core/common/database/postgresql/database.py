@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import psycopg
 
-from core.common.database.base import Dialect, Params, Reads, Row, Search, Transaction
+from core.common.database.base import Dialect, Params, Reads, Row, Search, Transaction, search_too_slow
 from core.common.database.group_commit import Writer
 from core.common.database.postgresql.errors import describe, is_damage, is_unavailable
 from core.common.database.postgresql.listener import Listener
@@ -152,10 +152,7 @@ class PostgresqlDatabase:
             try:
                 result = work(search)
             except psycopg.errors.QueryCanceled as error:
-                sentence = (
-                    f"The search took over {self._search_limit_s:g} s and was stopped; ask for less, or more precisely."
-                )
-                raise ResponderBotError("bad_request", sentence) from error
+                raise search_too_slow(self._search_limit_s) from error
             finally:
                 search.end()
             run_plainly(connection, "COMMIT")

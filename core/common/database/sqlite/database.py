@@ -7,9 +7,9 @@ BEGIN fails at once when it has to be upgraded to a write.
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +17,7 @@ from typing import TypeVar
 import sqlite_utils
 import structlog
 
-from core.common.database.base import Dialect, Params, Reads, Row, Search, Transaction
+from core.common.database.base import Dialect, Params, Reads, Row, Search, Transaction, search_too_slow
 from core.common.database.failures import Failures
 from core.common.database.group_commit import Work, Writer
 from core.common.database.sqlite.connection import BUSY_TIMEOUT_S, WAL_BYTES, apply, connect, has_table, open_writer
@@ -121,50 +121,48 @@ class SqliteDatabase:
             search.stop()
 
     def _run_search(self, work: Callable[[Search], T], search: SqliteSearch, loop: asyncio.AbstractEventLoop) -> T:
-        self._check_files_if_due()
-        connection = self._take_reader()
-        try:
-            search.begin(connection)
-            loop.call_soon_threadsafe(search.limit, loop, self._search_limit_s)
-            return work(search)
-        except STORE_ERRORS as error:
-            if is_file_error(error):
-                raise self._unreadable(error) from error
-            if code_of(error) != sqlite3.SQLITE_INTERRUPT:
-                raise
-            sentence = (
-                f"The search took over {self._search_limit_s:g} s and was stopped; ask for less, or more precisely."
-            )
-            raise ResponderBotError("bad_request", sentence) from error
-        finally:
-            search.end()
-            self._idle_readers.append(connection)
+        with self._own_reader() as connection:
+            try:
+                search.begin(connection)
+                loop.call_soon_threadsafe(search.limit, loop, self._search_limit_s)
+                return work(search)
+            except STORE_ERRORS as error:
+                if code_of(error) != sqlite3.SQLITE_INTERRUPT:
+                    raise
+                raise search_too_slow(self._search_limit_s) from error
+            finally:
+                search.end()
 
     async def snapshot(self, work: Callable[[Reads], T]) -> T:
         """Runs in a thread, apart from searches."""
         return await asyncio.get_running_loop().run_in_executor(self._snapshots, self._run_snapshot, work)
 
     def _run_snapshot(self, work: Callable[[Reads], T]) -> T:
+        with self._own_reader() as connection:
+            try:
+                connection.execute("BEGIN")
+                return work(SqliteTransaction(connection))  # the connection refuses writes
+            finally:
+                if connection.in_transaction:
+                    with suppress(*STORE_ERRORS):
+                        connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _own_reader(self) -> Iterator[sqlite3.Connection]:
+        """A connection that no other thread uses meanwhile. It fails as `_fetch` does."""
         self._check_files_if_due()
-        connection = self._take_reader()
         try:
-            connection.execute("BEGIN")
-            return work(SqliteTransaction(connection))  # the connection refuses writes
+            connection = self._idle_readers.pop()
+        except IndexError:
+            connection = self._open_reader()
+        try:
+            yield connection
         except STORE_ERRORS as error:
             if not is_file_error(error):
                 raise
             raise self._unreadable(error) from error
         finally:
-            if connection.in_transaction:
-                with suppress(*STORE_ERRORS):
-                    connection.execute("ROLLBACK")
             self._idle_readers.append(connection)
-
-    def _take_reader(self) -> sqlite3.Connection:
-        try:
-            return self._idle_readers.pop()
-        except IndexError:
-            return self._open_reader()
 
     def _open_reader(self) -> sqlite3.Connection:
         try:
