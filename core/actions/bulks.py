@@ -446,7 +446,7 @@ def _refusal(target: Mapping[str, Any]) -> Refusal | None:
 
 def _require_not_retried(row: Row) -> None:
     if row["retried_by"] is not None:
-        raise ResponderBotError("conflict", f"This was run again already, as ~{row['retried_by']}.")
+        raise ResponderBotError("conflict", f"This was asked for again already, as ~{row['retried_by']}.")
 
 
 def _require_any(outcomes: Sequence[object], prefix: str, now: int) -> None:

@@ -81,7 +81,7 @@ async def test_of_two_people_who_ask_again_at_once_one_does(tmp_path: Path) -> N
             await env[name].presses("Ask again", message)
             forms[name] = await env[name].sees(modal("*Fail* on *3 targets*", "Each is checked"))
         await asyncio.gather(*(env[name].submits(form) for name, form in forms.items()))
-        words = "3 started.", "This was run again already, as ~"
+        words = "3 started.", "This was asked for again already, as ~"
         told = [await env[name].sees(lambda view: modal(words[0])(view) or modal(words[1])(view)) for name in forms]
         assert sorted(word in text_of(view) for view in told for word in words) == [False, False, True, True]
         assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [2, 2, 2]
