@@ -37,11 +37,6 @@ def tlp_name(level: object) -> str:
     return f"TLP:{TLP_NAMES[min(max(level if isinstance(level, int) else RED, CLEAR), RED)].upper()}"
 
 
-def kind_of(object_type: str) -> Kind:
-    """`alert` for `Alert`: the kind of an action's target."""
-    return next((kind for kind, name in OBJECT_TYPES.items() if name == object_type), "alert")
-
-
 @dataclass(frozen=True)
 class Closing:
     """When (ms) and why an alert or a case was closed, and the login of who closed it; "" if that isn't stored."""
@@ -163,7 +158,8 @@ class Subject:
     @staticmethod
     def of_action(action: Action, *documents: Document) -> "Subject":
         """What an action of one of these documents ran on; nothing of it is shown where that can't be read."""
-        unknown = Subject(kind_of(action.object_type), action.object_id, "", RED, RED, root_id=action.object_id)
+        kind: Kind = next((kind for kind, name in OBJECT_TYPES.items() if name == action.object_type), "alert")
+        unknown = Subject(kind, action.object_id, "", RED, RED, root_id=action.object_id)
         return (Subject.in_documents(documents, action.object_id) or unknown).acted_on(action)
 
     def acted_on(self, action: Action) -> "Subject":

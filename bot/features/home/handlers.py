@@ -191,7 +191,8 @@ async def runs_of(context: Context, measures: Sequence[Measure]) -> list[HomeRun
         ids_, run = [one.id for one in measure.target or ()], found.run(action)
         parts = undo_state.in_force_by_target(run.action)
         part, id_ = next((one for one in parts if [on.id for on in one[0].target or ()] == ids_), (run.action, ""))
-        shown.append(replace(run, action=part, part=id_))
+        titles = " and ".join(dict.fromkeys(one.title for one in (measure, *measure.others)))
+        shown.append(replace(run, action=part.model_copy(update={"responder_title": titles}), part=id_))
     return shown
 
 

@@ -125,7 +125,7 @@ def _on_artifacts(
 
 def _can_line(responder: OfferedResponder, view: RedactedView, in_force: Sequence[str]) -> str:
     """`• *Isolate Host*: LT-0198 · needs 1 approval`, and what is in force and to know of it on lines of their own."""
-    about = _about_option(responder, None if view.subject.kind == "case_artifact" else view, is_whole=True)
+    about = about_option(responder, None if view.subject.kind == "case_artifact" else view, is_whole=True)
     parts = [f"• *{names.shown(responder)}*{f': {foreign(about, LINE_LIMIT)}' if about else ''}"]
     parts += [f"asks for {count(len(responder.parameters), 'input')}"] if responder.parameters else []
     told = [*filter(None, [said(responder.open_run or "")]), *(responder.reasons or ())]
@@ -305,7 +305,7 @@ def _by_kind(
     view: RedactedView | None = None,
 ) -> list[_Entries]:
     """What contains, what looks something up or tells somebody, and what undoes."""
-    about, heads = partial(_about_option, view=view), (f"{CONTAIN}{label}", label, f"Undo · {label}")
+    about, heads = partial(about_option, view=view), (f"{CONTAIN}{label}", label, f"Undo · {label}")
     of_kinds = [[entry for entry in entries if _kind(entry[0]) == kind] for kind in range(len(heads))]
     return [_Entries(head, of, target, about) for head, of in zip(heads, of_kinds, strict=True) if of]
 
@@ -326,12 +326,7 @@ def option(responder: OfferedResponder, about: str, target: str = "") -> dict[st
     return entry
 
 
-def responder_option(responder: OfferedResponder) -> dict[str, Any]:
-    """A responder that can run, as an entry of a menu."""
-    return option(responder, _about_option(responder))
-
-
-def _about_option(responder: OfferedResponder, view: RedactedView | None = None, *, is_whole: bool = False) -> str:
+def about_option(responder: OfferedResponder, view: RedactedView | None = None, *, is_whole: bool = False) -> str:
     """`LT-0198 · needs 1 approval · Takes the host off`, one line of a menu; foreign text, not escaped.
 
     What it acts on only with a `view`: elsewhere the heading has it. One of several are named if there is room for

@@ -230,7 +230,7 @@ def run_lines(
     lines = [*([action] for action in filter(runs.is_open, shown)), *_ended(list(filterfalse(runs.is_open, shown)))]
     waiting, in_force, running, over = ([line for line in lines if _place(line[0]) == place] for place in range(4))
     last = {_ends_with(line[0]): line for line in sorted(in_force, key=lambda line: _until(line[0]))}
-    in_force = [line for line in in_force if line in last.values()]
+    in_force = [_named(line, in_force) for line in in_force if line in last.values()]
     if is_folded:  # the line of facts counts the others
         success = next((group for group in over if runs.state_of(group[0]) == "succeeded"), None)
         over = [] if in_force else [group for n, group in enumerate(over) if n == 0 or group is success]
@@ -272,6 +272,12 @@ def _ends_with(action: Action) -> Hashable:
     if undo is None or undo.status != "available" or undo.extension is not None or is_unknown:
         return action.id
     return undo.responder, runs.acts_on(action)
+
+
+def _named(line: Sequence[Action], in_force: Sequence[Sequence[Action]]) -> list[Action]:
+    """The line with the names of all responders whose runs end with it."""
+    names = dict.fromkeys(runs.title(one) for one, *_ in (line, *in_force) if _ends_with(one) == _ends_with(line[0]))
+    return [line[0].model_copy(update={"responder_title": " and ".join(names)}), *line[1:]]
 
 
 def _until(action: Action) -> tuple[float, int]:

@@ -210,10 +210,6 @@ def _date_element(_: Parameter, value: Any) -> dict[str, Any]:
     return {"type": "datepicker", **({} if value is None else {"initial_date": value})}
 
 
-def _user_element(_: Parameter, value: Any) -> dict[str, Any]:
-    return {"type": "users_select", "placeholder": plain("Choose somebody")}
-
-
 _ELEMENTS: Mapping[str, Callable[[Parameter, Any], dict[str, Any]]] = {
     "string": _text_element,
     "text": _text_element,
@@ -222,7 +218,7 @@ _ELEMENTS: Mapping[str, Callable[[Parameter, Any], dict[str, Any]]] = {
     "choice": _choice_element,
     "choices": _choices_element,
     "date": _date_element,
-    "user": _user_element,
+    "user": lambda *_: {"type": "users_select", "placeholder": plain("Choose somebody")},
     **dict.fromkeys(("ip", "hostname", "url", "mail", "hash"), _text_element),
 }
 

@@ -272,7 +272,7 @@ def _about(view: RedactedView, responder: OfferedResponder | None, who: str) -> 
         return [section(escape(notices.withheld_from(view.clearance, who)))]
     element = responder_menu("Choose, or type to search", ids.START_RESPONDER)
     if responder is not None:
-        element["initial_option"] = responders.responder_option(responder)
+        element["initial_option"] = responders.option(responder, responders.about_option(responder))
     # Another object gives another block id, with which Slack drops the old choice.
     menu = {**modals.input_block(f"responder:{subject.id}", "Responder", element), "dispatch_action": True}
     return [object_line(view), menu]

@@ -71,6 +71,23 @@ async def test_the_home_says_once_what_is_in_force_and_undo_ends_it(env: Feature
     await env["anna"].sees(app_home(without="*In force*"))
 
 
+async def test_what_two_responders_hold_and_one_undo_ends_is_one_row_with_both_names(tmp_path: Path) -> None:
+    rules = {name: {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"} for name in ("Shun", "Report")}
+    async with feature_environment(tmp_path, rules) as env:
+        alert = await env.create_alert()
+        for name, minutes in (("Report", 30), ("Shun", 15)):
+            body = {"responderId": f"{name}_1_0", "objectType": "alert", "objectId": alert.id}
+            await env.client.run({**body, "undoAfterMinutes": minutes})
+            await env.ended_run(alert)
+        row = "🔒 *Report and Shun* on ip 203[.]0[.]113[.]7 is in force until"
+        card = await env["anna"].sees(card_of(alert, row))
+        await env["anna"].command(SOC, "/responder active")
+        assert row in text_of(await env["anna"].sees(modal("*In force: 1 measure*")))
+        await env["anna"].confirms("Undo now", card)
+        await env["anna"].sees(card_of(alert, "*Tell* on ip 203[.]0[.]113[.]7 done", without="is in force"))
+        assert await env.client.measures() == []
+
+
 async def test_mine_says_until_when_a_run_is_in_force_and_undoes_it(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     async with CoreClient(env.core.url, env.service_key) as bot:
