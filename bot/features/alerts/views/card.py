@@ -26,7 +26,7 @@ from bot.block_kit.text import (
     section,
     slack_date,
 )
-from bot.clearance import RedactedView, Subject, tlp_name, withheld
+from bot.clearance import SHARED, RedactedView, Subject, tlp_name, withheld
 from bot.features.runs.views import reports, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
@@ -113,7 +113,7 @@ def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action] = (), tota
     parts = [source, raised, _before(alert), repeats(alert), alert.id]
     if is_folded(alert):
         parts = [source, alert.id, count(max(total, len(newest)), "run") if newest else ""]
-    return " · ".join(filter(None, parts))
+    return " · ".join(filter(None, [*parts, "TLP:CLEAR only" if view.clearance == SHARED else ""]))
 
 
 def _before(alert: Alert) -> str:

@@ -117,7 +117,8 @@ def _observables(document: Document, view: RedactedView, button: ButtonIds) -> l
 
 
 def _facts(case: Case, document: Document, view: RedactedView) -> Block:
-    levels = f"TLP:{TLP_NAMES[case.tlp].upper()} PAP:{TLP_NAMES[case.pap].upper()}"
+    only = " only" if view.clearance == SHARED else ""
+    levels = f"TLP:{TLP_NAMES[case.tlp].upper()}{only} PAP:{TLP_NAMES[case.pap].upper()}"
     alerts = document.alert_ids
     listed = some_of(alerts, 3) if len(alerts) < MOST_ALERTS else f"{', '.join(alerts[:3])} and more"
     tags = " ".join(f"#{foreign(tag, 40)}" for tag in view.tags(case)[:3])
