@@ -90,6 +90,17 @@ class Job:
     cancelled: bool = False
     """True if it was cancelled before it was resumed: don't start it if it has not started."""
 
+    def input(self) -> JsonObject:
+        """What the responder gets of it, with the keys in their documented order."""
+        return {
+            "data": self.data,
+            "dataType": self.data_type,
+            "tlp": self.tlp,
+            "pap": self.pap,
+            "message": "",
+            "parameters": self.parameters,
+        }
+
 
 @dataclass(frozen=True)
 class Progress:

@@ -194,7 +194,8 @@ def _fill(new: Path, job: Job, configured: ConfiguredResponder, confined: str) -
     run = new / "run"
     for directory in (run, run / "input", run / "output", run / "tmp"):
         _make_directory(directory)
-    _write(run / "input" / "input.json", json.dumps(program_input(job, configured), ensure_ascii=False))
+    program_input = {**job.input(), "config": _program_config(configured)}
+    _write(run / "input" / "input.json", json.dumps(program_input, ensure_ascii=False))
     if configured.cacerts:
         is_pem = "-----BEGIN" in configured.cacerts
         _write(run / "input" / "cacerts", configured.cacerts if is_pem else Path(configured.cacerts).read_text())
@@ -232,19 +233,6 @@ def _sync(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def program_input(job: Job, configured: ConfiguredResponder) -> dict[str, Any]:
-    """The content of `input.json`, with its keys in their documented order."""
-    return {
-        "data": job.data,
-        "dataType": job.data_type,
-        "tlp": job.tlp,
-        "pap": job.pap,
-        "message": "",
-        "parameters": job.parameters,
-        "config": _program_config(configured),
-    }
 
 
 def _program_config(configured: ConfiguredResponder) -> dict[str, Any]:

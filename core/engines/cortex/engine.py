@@ -12,7 +12,7 @@ from core.engines.base import Catalogue, Engine, Job, OnProgress, Progress, Repo
 from core.engines.cortex.http import CortexAnswer, CortexHttp, NoAnswer
 from core.engines.cortex.job_poller import MAX_UNUSABLE, JobPoller
 from core.engines.cortex.timing import Deadline, PollTiming
-from core.engines.cortex.translate import describe_refusal, find_job, label_of, parse_catalogue, parse_id, run_body
+from core.engines.cortex.translate import describe_refusal, find_job, label_of, parse_catalogue, parse_id
 from core.models import KINDS
 
 
@@ -122,7 +122,7 @@ class CortexEngine(Engine):
         while True:
             retry_after_s = None
             try:
-                answer = await self._http.call("POST", path, run_body(job))
+                answer = await self._http.call("POST", path, {"label": label_of(job), **job.input()})
             except NoAnswer as lost:
                 if lost.sent:
                     return await self._find(job, lost.reason)

@@ -104,19 +104,6 @@ def label_of(job: Job) -> str:
     return f"~{job.run_id}"
 
 
-def run_body(job: Job) -> JsonObject:
-    """The body of the call that starts a job."""
-    return {
-        "label": label_of(job),
-        "data": job.data,
-        "dataType": job.data_type,
-        "tlp": job.tlp,
-        "pap": job.pap,
-        "message": "",
-        "parameters": job.parameters,
-    }
-
-
 def parse_id(body: Any) -> str:
     """The id of a job or responder in an answer, `""` if there is none."""
     if not isinstance(body, Mapping):
