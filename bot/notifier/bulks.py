@@ -90,7 +90,8 @@ class BulkMessages:
             self._as_of.pop(bulk.id, None)
             keys |= {key: None for key in sorted(posted) if has_run or posted[key]}
         rendered = [message for key in keys for message in await self._messages(key, bulk, found)]
-        is_news = not bulks.open_runs(bulk) and (was_asked or bool(bulk.outcomes or told_before))
+        is_own = found and all((run.outcome, run.ended_by) == ("cancelled", bulk.created_by) for run, _ in found)
+        is_news = not (bulks.open_runs(bulk) or is_own) and (was_asked or bool(bulk.outcomes or told_before))
         told = await self._told_in_part(bulk, found, told_before, asking if has_run else None)
         for kind, is_due in ((BULK_TOLD, is_news), (BULK_UNDONE, bulk.undone)):
             if is_due and (has_run or await self._outbox.messages_named(f"{kind}:{bulk.id}:")):
@@ -193,9 +194,8 @@ class BulkMessages:
                 keys.append(f"{about}{'+'.join(new)}:{user}")
             views = [(run, RedactedView(subject, person.clearance), end) for run, subject, end in listed]
             for key in keys:
-                how = [one for one in bulks.DECISIONS if one in key]
-                told = DesiredMessage(key, user, bulks.told_in_part(bulk, views, how))
-                desired.append(_naming(told, bulk, [one[:2] for one in views]))
+                told = bulks.told_in_part(bulk, views, [how for how in bulks.DECISIONS if how in key])
+                desired.append(_naming(DesiredMessage(key, user, told), bulk, [one[:2] for one in views]))
         return desired
 
     async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Runs:

@@ -71,6 +71,18 @@ async def test_three_who_decide_at_once_ring_who_asked_once_for_each_kind_and_at
         assert (rung <= 2, len(env["anna"].phone)) == (True, rung + 1)
 
 
+async def test_who_withdraws_all_of_their_own_bulk_is_not_rung_for_that(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        bulk, _ = await bulk_of(env, "anna", [3, 3])
+        await env["ben"].sees(direct_message("2 wait for approval"))
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            for entry in bulk.actions:
+                await bot.as_user("anna").cancel(entry.action.id if entry.action else "")
+        await env["ben"].sees(direct_message("nothing was run, 2 withdrawn"))
+        await all_sent(env.bot)
+        assert env["anna"].phone == []
+
+
 async def test_a_box_of_review_says_what_has_room_of_a_denial_and_a_containment_and_a_row_the_rest(
     tmp_path: Path,
 ) -> None:
