@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic_core import from_json
 
@@ -42,6 +42,8 @@ _PARTS: tuple[tuple[Part, str], ...] = (
     ("case_artifact", "artifacts"),
 )
 _PART_OF: dict[str, Part] = {OBJECT_TYPES[kind]: kind for kind, _ in _PARTS}
+ById = Literal["asked", "already", "denied", "mayDecide", "responders", "artifactResponders"]
+"""What a document says of single objects and actions, by their ids."""
 
 
 class Documents(Service):
@@ -133,12 +135,7 @@ class Documents(Service):
             "policies": _object(policies),
             "titles": _object(titles),
             "inputs": _object(inputs),
-            "asked": _object(document.asked),
-            "already": _object(document.already),
-            "denied": _object(document.denied),
-            "mayDecide": _object(document.may_decide),
-            "responders": _object(document.responders),
-            "artifactResponders": _object(document.artifact_responders),
+            **{name: _object(texts) for name, texts in document.by_id.items()},
         }
         return _object(shown)
 
@@ -167,13 +164,8 @@ class _Document:
     """Those of them that listings show in more detail."""
     unreadable: dict[int, None] = field(default_factory=dict)
     """Objects and actions whose stored JSON is damaged."""
-    asked: dict[str, str] = field(default_factory=dict)
-    already: dict[str, str] = field(default_factory=dict)
-    denied: dict[str, str] = field(default_factory=dict)
-    may_decide: dict[str, str] = field(default_factory=dict)
+    by_id: dict[str, dict[str, str]] = field(default_factory=lambda: {name: {} for name in get_args(ById)})
     responder_names: set[str] = field(default_factory=set)
-    responders: dict[str, str] = field(default_factory=dict)
-    artifact_responders: dict[str, str] = field(default_factory=dict)
 
 
 class _DocumentReader:
@@ -252,10 +244,8 @@ class _DocumentReader:
         target = targets.load(self._reads, kind, number)
         rules = RulesFor(self._guards, self._reads, caller.login)
         explained = rights.explained(self._reads, self._registry, rules, caller, target, self._recent_runs)
-        text = _array(offered.to_json() for offered in explained)
         document = self.documents[target.root_id]
-        document.responders[f"~{number}"] = text
-        self.chars += len(text)
+        self._put(document, "responders", f"~{number}", _array(offered.to_json() for offered in explained))
         if kind == "alert" and '"case_artifact"' in document.root:
             self._add_artifact_responders(document, caller, rules)
 
@@ -273,9 +263,7 @@ class _DocumentReader:
                 by_levels[key] = self._registry.names_for(target.kind, target.data_type, *levels) if may_run else []
             named = targets.named_by(artifact)
             names = [one for one in by_levels[key] if named is not None and not self._registry.why_not_on(one, named)]
-            text = json.dumps(rules.allowed(names, target))
-            document.artifact_responders[artifact["id"]] = text
-            self.chars += len(text)
+            self._put(document, "artifactResponders", artifact["id"], json.dumps(rules.allowed(names, target)))
 
     def _artifacts_in_case(self, alert: Mapping[str, Any]) -> tuple[Mapping[str, Any], set[str]]:
         """An alert's case, and the ids of the artifacts that belong to it as well."""
@@ -425,14 +413,13 @@ class _DocumentReader:
             ran = in_force.known(stored.dispatched_since(self._reads, undo, since, MOST_RAN)) if action.undo else []
             asked = in_force.waiting_on(self._reads, stored.targets_of(self._reads, action.number))
             before += measures.beside(self._reads, action, [*ran, *asked], self._sees_up_to, self._registry)
-        document.already[action.id] = _array(one.to_json() for one in before)
+        self._put(document, "already", action.id, _array(one.to_json() for one in before))
 
     def _put_denied(self, document: _Document, action: Action, texts: Iterable[str]) -> None:
         for text in texts:
             with suppress(ValueError):  # damaged
                 if Action.model_validate_json(text).target == action.target:
-                    document.denied[action.id] = text
-                    self.chars += len(text)
+                    self._put(document, "denied", action.id, text)
                     return
 
     def _put_decision(self, document: _Document, number: int) -> None:
@@ -445,8 +432,7 @@ class _DocumentReader:
             return
         if approval.is_of_run and row["kind"] == "alert":
             text = json.dumps(targets.asked_artifacts(self._reads, row), ensure_ascii=False)
-            document.asked[f"~{number}"] = text
-            self.chars += len(text)
+            self._put(document, "asked", f"~{number}", text)
         action = Action.model_validate_json(row["doc"])
         if approval.is_of_run:
             self._put_denied(document, action, stored.denied_on(self._reads, row))
@@ -461,8 +447,11 @@ class _DocumentReader:
         if key not in self._deciders:
             people = rights.who_may_decide(self._reads, self._guards, action, approval, clearance)
             self._deciders[key] = _array(person.to_json() for person in people)
-        document.may_decide[f"~{number}"] = self._deciders[key]
-        self.chars += len(self._deciders[key])
+        self._put(document, "mayDecide", f"~{number}", self._deciders[key])
+
+    def _put(self, document: _Document, name: ById, id_: str, text: str) -> None:
+        document.by_id[name][id_] = text
+        self.chars += len(text)
 
 
 def _ids(numbers: Iterable[int]) -> str:
