@@ -287,8 +287,8 @@ class RedactedView:
         reports = None if self.shows_reports else self.highest_tlp
         of_parts = None if may_see(self.clearance, self.subject.case_tlp) else self.subject.case_tlp
         masked = sorted(self._hidden_texts()) if self.is_open else []
-        is_silent = self.clearance == SHARED and reports is not None
-        return hashlib.sha256(json.dumps([own, reports, of_parts, masked, is_silent]).encode()).hexdigest()
+        is_shared = self.clearance == SHARED  # whose cards say so, each alike
+        return hashlib.sha256(json.dumps([own, reports, of_parts, masked, is_shared]).encode()).hexdigest()
 
 
 # --- masking --------------------------------------------------------------------------------------------------------

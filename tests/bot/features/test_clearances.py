@@ -7,7 +7,7 @@ import pytest
 
 from bot.block_kit import ids
 from core.models import RunInput
-from tests.bot.features.environment import DONE, FeatureEnvironment, feature_environment
+from tests.bot.features.environment import CLEAR, DONE, FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import all_sent
 from tests.bot.people import card_of, modal, replies, reply_to, text_of
 from tests.bot.running import OPEN, SOC
@@ -105,3 +105,16 @@ async def test_a_run_on_a_withheld_host_is_not_taken_for_one_on_the_host_that_it
             details = text_of(await env[name].sees(modal("*Facts*")))
             assert ("host-isolated" in details, "1 run, details withheld" in details) == (is_shown, not is_shown)
         assert told == ([[False, False]] if shared else [[True, False], [True, True], [True, True]])
+
+
+async def test_cards_of_a_channel_that_is_shared_later_read_alike_whether_or_not_something_is_hidden(
+    env: FeatureEnvironment,
+) -> None:
+    hidden = [*CLEAR["artifacts"], {"dataType": "hostname", "data": "SECRET-DC-01", "tlp": 2}]
+    alerts = [await env.create_alert(**{**CLEAR, "sourceRef": str(len(of)), "artifacts": of}) for of in (hidden, [])]
+    for alert in alerts:
+        card = await env["anna"].sees(card_of(alert, channel=OPEN, without="TLP:CLEAR only"))
+        assert ("1 withheld" in text_of(card)) == (alert is alerts[0])
+    env.emulator.share(OPEN, True)
+    for alert in alerts:
+        await env["anna"].sees(card_of(alert, f"{alert.id} · TLP:CLEAR only", channel=OPEN, without="withheld"))
