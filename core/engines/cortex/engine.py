@@ -1,8 +1,6 @@
 """The remote engine: starts a job on a Cortex server once, finds it again after a lost answer, and follows it."""
 
 import asyncio
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,10 +26,8 @@ class CortexEngine(Engine):
         proxy: str = "",
         ca_file: Path | None = None,
         timeout_s: float = 10.0,
-        clock: Callable[[], float] = time.monotonic,
         deadline_minutes: float = 30,
         timing: PollTiming = PollTiming(),  # noqa: B008 - frozen
-        product: str = "thehive",
     ) -> None:
         """`proxy` is a URL, `ca_file` a private CA in PEM form.
 
@@ -49,10 +45,8 @@ class CortexEngine(Engine):
             timeout_s=timeout_s,
         )
         self._timeout_s = timeout_s
-        self._clock = clock
         self._deadline_minutes = deadline_minutes
         self._timing = timing
-        self._product = product
 
     def __repr__(self) -> str:
         return f"CortexEngine({self._name!r}, url={self._url!r})"
@@ -82,7 +76,7 @@ class CortexEngine(Engine):
             engine_job_id = result
             await on_progress(Progress(engine_job_id))
         return await JobPoller(
-            self._name, self._http, engine_job_id, on_progress, self._clock, self._timing, self._deadline_minutes
+            self._name, self._http, engine_job_id, on_progress, self._timing, self._deadline_minutes
         ).poll()
 
     async def cancel(self, job: Job) -> None:
@@ -99,7 +93,7 @@ class CortexEngine(Engine):
         """For versions without the search. A responder for several kinds is listed several times."""
         entries: dict[str, Any] = {}
         for kind in KINDS:
-            answer = await self._http.call("GET", f"responder/type/{self._product}:{kind}")
+            answer = await self._http.call("GET", f"responder/type/thehive:{kind}")
             for entry in self._require_list(answer):
                 entries.setdefault(parse_id(entry) or f"?{len(entries)}", entry)
         return list(entries.values())
@@ -117,7 +111,7 @@ class CortexEngine(Engine):
 
     async def _start(self, job: Job) -> str | Report:
         """Start the job at most once: retry only if the server certainly has not received it. Returns its id."""
-        deadline = Deadline(self._clock, self._timing.start_s, self._timing)
+        deadline = Deadline(self._timing.start_s, self._timing)
         path = f"responder/{quote(job.responder_id, safe='')}/run"
         while True:
             retry_after_s = None
@@ -151,7 +145,7 @@ class CortexEngine(Engine):
 
     async def _find(self, job: Job, why: str) -> str | Report:
         """Search for a job by its label, when the answer to its start was lost. It is never started again."""
-        deadline = Deadline(self._clock, self._deadline_minutes * 60, self._timing)
+        deadline = Deadline(self._deadline_minutes * 60, self._timing)
         for failures in range(self._timing.searches):
             if failures and not await deadline.sleep(self._timing.backoff.after(failures)):
                 break

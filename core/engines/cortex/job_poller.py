@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+import time
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -24,7 +24,6 @@ class JobPoller:
     _http: CortexHttp
     _engine_job_id: str
     _on_progress: OnProgress
-    _clock: Callable[[], float]
     _timing: PollTiming
     _deadline_minutes: float
     _running: bool = False
@@ -33,13 +32,13 @@ class JobPoller:
     _last_problem: str = ""
 
     def __post_init__(self) -> None:
-        self._deadline = Deadline(self._clock, self._deadline_minutes * 60, self._timing)
-        self._queueing = Deadline(self._clock, self._timing.waiting_limit_s, self._timing)
+        self._deadline = Deadline(self._deadline_minutes * 60, self._timing)
+        self._queueing = Deadline(self._timing.waiting_limit_s, self._timing)
 
     async def poll(self) -> Report:
         """Poll until there is a report, or it is clear that there will be none."""
         while True:
-            asked_at = self._clock()
+            asked_at = time.monotonic()
             answer = await self._ask()
             if isinstance(answer, CortexAnswer) and answer.is_refusal and answer.status != 404:
                 reason = describe_refusal(self._name, answer, "read jobs")
@@ -51,7 +50,7 @@ class JobPoller:
             await self._report_start(update)
             if (report := self._final_report(update)) is not None:
                 return report
-            if not await self._pause(update, is_quick=self._clock() - asked_at < self._poll_s() / 2):
+            if not await self._pause(update, is_quick=time.monotonic() - asked_at < self._poll_s() / 2):
                 return self._timed_out()
 
     async def _ask(self) -> CortexAnswer | NoAnswer:

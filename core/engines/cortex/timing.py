@@ -1,7 +1,7 @@
 """When and for how long calls to a remote engine are repeated."""
 
 import asyncio
-from collections.abc import Callable
+import time
 from dataclasses import dataclass
 
 from core.common.tasks import Backoff
@@ -33,20 +33,19 @@ class PollTiming:
 class Deadline:
     """A deadline, and growing pauses until then."""
 
-    def __init__(self, clock: Callable[[], float], limit_s: float, timing: PollTiming) -> None:
-        self._clock = clock
-        self._deadline = clock() + limit_s
+    def __init__(self, limit_s: float, timing: PollTiming) -> None:
+        self.set_limit(limit_s)
         self._timing = timing
         self._failures = 0
 
     @property
     def left_s(self) -> float:
         """Seconds until the deadline; 0 after it."""
-        return max(0.0, self._deadline - self._clock())
+        return max(0.0, self._deadline - time.monotonic())
 
     def set_limit(self, limit_s: float) -> None:
         """Move the deadline to `limit_s` from now."""
-        self._deadline = self._clock() + limit_s
+        self._deadline = time.monotonic() + limit_s
 
     def reset(self) -> None:
         """Begin with the shortest pause again, after a call that succeeded."""
