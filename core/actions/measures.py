@@ -38,6 +38,9 @@ class MeasureFilter(NamedTuple):
     """Its name or id."""
     of: str = ""
     """The ids of alerts, cases, runs and bulks, with commas: what is of one of them."""
+    alert: str = ""
+    case: str = ""
+    """An id that it is of as well."""
 
 
 class _Seen(NamedTuple):
@@ -61,9 +64,10 @@ class Measures(Service):
 
         Raises ResponderBotError("bad_request") for an id that is none.
         """
-        of = {parse_id(text.strip()) for text in wanted.of.split(",")} if wanted.of else None
-        if of is not None and None in of:
-            raise bad_request("`of` must be ids such as ~12,~13")
+        texts = filter(None, (wanted.of, wanted.alert, wanted.case))
+        of = [{parse_id(one.strip()) for one in text.split(",")} for text in texts]
+        if any(None in ids for ids in of):
+            raise bad_request("`of`, `alert` and `case` must be ids such as ~12,~13")
         digests = _digests_of(wanted.target)
 
         def read(reads: Reads) -> list[Measure]:
@@ -72,8 +76,8 @@ class Measures(Service):
                 if wanted.target and group[0]["target_kind"] != in_force.OBJECT and group[0]["digest"] not in digests:
                     continue
                 seen = _seen(reads, caller, group)
-                of_one = of is None or any(of & _roots_of(reads, each.row) for each in seen)
-                if seen and of_one and self._is_wanted(wanted, seen, digests):
+                of_each = all(any(ids & _roots_of(reads, each.row) for each in seen) for ids in of)
+                if seen and of_each and self._is_wanted(wanted, seen, digests):
                     found.append((seen, _shown(group, seen, self._registry)))
             severities = objects.severities(reads, (each.row["root_id"] for seen, _ in found for each in seen))
 

@@ -28,6 +28,8 @@ def endpoints(measures: Measures) -> list[Endpoint]:
             "by": "the login of who asked for it",
             "responder": "the responder's name or id",
             "of": "the ids of alerts, cases, runs and bulks, with commas",
+            "alert": "the id of an alert",
+            "case": "the id of a case",
         },
     )
     async def list_measures(request: Request) -> Response:

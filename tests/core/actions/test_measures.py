@@ -549,6 +549,9 @@ async def test_what_is_found_by_target_person_responder_alert_and_case(tmp_path:
             ({"of": case.id, "target": "10.0.0.5"}, 0),
             ({"of": "~999"}, 0),
             ({"of": f"~999,{harness.alert_id}"}, 1),
+            ({"alert": harness.alert_id}, 1),
+            ({"alert": harness.alert_id, "case": "~999"}, 0),
+            ({"of": harness.alert_id, "alert": other}, 0),
         ):
             assert len(await listed(harness, **wanted)) == count, wanted
         assert (await refused(listed(harness, of="~1,x"))).code == "bad_request"
