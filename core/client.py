@@ -62,6 +62,9 @@ T = TypeVar("T")
 Json = Mapping[str, Any]
 
 
+_tls = cache(httpx.create_ssl_context)  # all clients read the certificates of the system once, which takes 20 ms
+
+
 class CoreClient:
     """A client with one API key. Make one and keep it, since it holds the connections.
 
@@ -75,7 +78,8 @@ class CoreClient:
         self.last_event: int | None = None
         """Number of an event at or after what this client changed last; None before it changed anything."""
         limits = httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
-        self._http = httpx.AsyncClient(base_url=self._url, transport=AiohttpTransport(limits=limits))
+        transport = AiohttpTransport(verify=_tls(), limits=limits)
+        self._http = httpx.AsyncClient(base_url=self._url, transport=transport)
         self.on_named: Callable[[Json], Awaitable[None]] | None = None
         """Awaited with the names in a response, see `Named`, before it is returned."""
 
