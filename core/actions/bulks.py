@@ -59,13 +59,18 @@ class Refusal(NamedTuple):
     """When a rate is free again (ms)."""
     rule: str | None = None
     """The rule of the settings, or the permission."""
+    fact: str = ""
+    """What stays true of it, unlike a message that advises what to do first."""
 
     @staticmethod
     def of(error: ResponderBotError) -> "Refusal":
         """The refusal that an error means for a target."""
         until = error.details.get("until")
         rule = error.details.get("rule") or error.details.get("permission")
-        return Refusal(error.code, error.message, until=until if isinstance(until, int) else None, rule=rule)
+        before = error.details.get("action")
+        fact = f"it was asked for already, by {before['createdBy']} ({before['id']})" if before else ""
+        until = until if isinstance(until, int) else None
+        return Refusal(error.code, error.message, until=until, rule=rule, fact=fact)
 
     def fields(self) -> dict[str, Any]:
         """What an answer says of it."""
@@ -402,7 +407,8 @@ def _states(reads: Reads, row: Row) -> list[BulkTarget]:
 def _state(target: Mapping[str, Any], action: Row | None) -> BulkTarget:
     named, refusal = dict(RunTarget.model_validate(target)), _refusal(target)
     if refusal is not None:
-        return BulkTarget(**named, **refusal.fields(), has_failed=not refusal.is_repeated)
+        was = refusal.fields() | {"message": refusal.fact or refusal.message}
+        return BulkTarget(**named, **was, has_failed=not refusal.is_repeated)
     if action is None:  # deleted by hand
         return BulkTarget(**named, status=404)
     return BulkTarget(
@@ -437,11 +443,8 @@ def _audit(
 
 def _refusal(target: Mapping[str, Any]) -> Refusal | None:
     """Why a stored target has no action; None if it has one."""
-    return (
-        Refusal(target["code"], target["message"], target["is_repeated"], target.get("until"), target.get("rule"))
-        if "code" in target
-        else None
-    )
+    known = {name: target[name] for name in Refusal._fields if name in target}
+    return Refusal(**known) if "code" in target else None
 
 
 def _require_not_retried(row: Row) -> None:

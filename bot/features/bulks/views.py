@@ -564,7 +564,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, *,
     lines: list[str] = []
     for target in ordered[start : start + PAGE]:
         undo_buttons = undos.buttons(target.action, target.view, button) if target.action is not None else []
-        lines.append(_line(target))
+        lines.append(_line(target, bulk))
         if undo_buttons:
             blocks += [*sections(lines), actions(*undo_buttons)]
             lines = []
@@ -728,10 +728,10 @@ def _urgency(target: BulkTarget) -> int:
     return {None: 0, "Failure": 1, "Waiting": 2, "InProgress": 2}.get(target.action_status, 3)
 
 
-def _line(shown: ShownTarget) -> str:
+def _line(shown: ShownTarget, bulk: Bulk) -> str:
     target, view, action = shown.target, shown.view, shown.action
     if action is None:
-        state = f"refused: {questions.reason_shown(view.text(target.message or ''))}"
+        state = f"refused {slack_date(bulk.created_at)}: {questions.reason_shown(view.text(target.message or ''))}"
     else:
         why = runs.result_text(action, view) if target.outcome in ("failed", "denied") else ""
         now = f"{undo_state.summary(action, view)}{runs.waiting_end(action, view)}"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,11 @@ async def test_what_another_request_refused_is_asked_for_again_as_things_are_now
         await env["anna"].close(refused["id"])
 
         await bot.as_user("lea").approve(other.id)
+        await env["anna"].presses("Show each", message)
+        each = text_of(await env["anna"].sees(modal("Isolate (2)", "denied by lea: known tool")))
+        was = rf" \({first.id}\) · refused <!date\^[^>]*>: it was asked for already, by ben \({other.id}\)"
+        assert re.search(was, each)
+        assert not [advice for advice in ("already waiting", "wait for", "cancel") if advice in each]  # which is over
         while (other := await bot.action(other.id, wait_s=10)).end_date is None:
             pass
         await env["anna"].presses("Ask again", message)

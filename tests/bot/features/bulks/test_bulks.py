@@ -71,7 +71,7 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
         assert len(posts) == 10 + 2
         await env["anna"].presses("Show each", message)
         each = text_of(await env["anna"].sees(modal("succeeded")))
-        assert f"• 🟠 HIGH ET MALWARE Beacon to known C2 ({untagged}) · refused: " in each
+        assert f"• 🟠 HIGH ET MALWARE Beacon to known C2 ({untagged}) · refused <!date^" in each
         assert each.index(f"({untagged}) ") < each.index(f"({alert_ids[0]}) ")
         assert secret not in each
 
@@ -119,7 +119,7 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         message = await shown(env, "2 of 3 succeeded, 1 refused")
         assert "The rate is free again <!date^" in text_of(message)
         await env["anna"].presses("Show each", message)
-        each = text_of(await env["anna"].sees(modal("refused: ")))
+        each = text_of(await env["anna"].sees(modal("refused <!date^")))
         for text in (told, each):
             assert "Report can't run: " in text
         once = questions.reason_shown("It can't run; free again at 2026-11-28 15:31 UTC; ask again then.")
