@@ -47,6 +47,7 @@ from core.models.inputs import NOTE_LIMIT
 PAGE = 40  # objects in Show each
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 DECISIONS = "Denied", "Approved"
+NOT_RUN = {"denied", "expired", "cancelled"}  # how runs that wait for approval end without it
 MOST_NAMED = 10  # objects in the direct message to who decides
 TICKED = "decide"  # the fields of what somebody decides on
 SAID_LIMIT = questions.LINES_LIMIT // 2  # characters
@@ -194,7 +195,8 @@ def _ends(bulk: BulkCounts, button: ButtonIds, *, has_again: bool) -> list[dict[
     has_failed = bool(bulk.refused or bulk.outcomes.keys() & runs.WORTH_REPEATING)
     can_repeat = has_again and has_failed and not open_runs(bulk) and not bulk.retried_by
     found = [("Extend all", ids.BULK_EXTEND, can_extend), ("Undo all", ids.BULK_UNDO, can_undo)]
-    found.append(("Ask again", ids.BULK_RETRY, can_repeat))
+    was_asked = bulk.approved_by or bulk.outcomes.keys() & NOT_RUN or not bulk.counts
+    found.append(("Ask again" if was_asked else "Run again", ids.BULK_RETRY, can_repeat))
     return [button_element(label, what, button(Intent(what, bulk.id))) for label, what, is_shown in found if is_shown]
 
 
@@ -506,7 +508,7 @@ def _result(bulk: BulkCounts, named: Listed = (), *, is_on_phone: bool) -> str:
     waits = f"{bulk.awaiting} {'waits' if bulk.awaiting == 1 else 'wait'} for approval" if bulk.awaiting else ""
     parts = [waits, f"{under_way} under way" if under_way else ""]
     are_said = 0 < bulk.timed + bulk.endless + bulk.undone == succeeded
-    has_run = succeeded or not (open_runs(bulk) or {*bulk.outcomes} <= {"denied", "expired", "cancelled"})
+    has_run = succeeded or not (open_runs(bulk) or {*bulk.outcomes} <= NOT_RUN)
     if has_run and not are_said:
         parts.append(f"{succeeded} of {bulk.total} succeeded")
     elif not open_runs(bulk) and not succeeded:

@@ -21,7 +21,7 @@ from bot.features.runs.views import acts_on, inputs, run_form, runs
 from bot.features.runs.views.acts_on import Choice
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
-from core.models import Action, Measure, OfferedResponder, Parameter
+from core.models import Action, Measure, OfferedResponder
 
 LOOKUP_LIMIT = 5  # ids in a message that are looked up
 
@@ -98,20 +98,11 @@ async def on_object_options(context: Context) -> Json:
 async def _input_options(context: Context) -> Json:
     """The options of an input that has too many for the modal itself."""
     request, name = request_of(context), str(context.payload.get("block_id") or "").rpartition(":")[2]
-    declared = await _declared(context, request)
-    parameter = next((candidate for candidate in declared if candidate.name == name), None)
+    responder, _ = await flow.offered(context, request)
+    parameter = next((candidate for candidate in responder.parameters or () if candidate.name == name), None)
     if parameter is None:
         return message_option("This input is no longer there; close this and start again.")
     return {"options": inputs.options_of(parameter, str(context.payload.get("value") or ""))[:MAX_OPTIONS]}
-
-
-async def _declared(context: Context, request: RunRequest) -> Sequence[Parameter]:
-    if not request.targets:
-        return ()
-    target = request.targets[0]
-    offered = await context.core.responders(target.object_type, target.object_id)
-    responder = next((candidate for candidate in offered if candidate.id == request.responder_id), None)
-    return (responder.parameters if responder else None) or ()
 
 
 async def on_object_field(context: Context) -> None:

@@ -84,7 +84,7 @@ async def test_of_two_people_who_ask_again_at_once_one_does(tmp_path: Path) -> N
         message = await shown(env, "0 of 3 succeeded, 3 failed")
         forms = dict[str, dict[str, Any]]()
         for name in ("anna", "lea"):
-            await env[name].presses("Ask again", message)
+            await env[name].presses("Run again", message)
             forms[name] = await env[name].sees(modal("*Fail* on *3 targets*", "Each is checked"))
         await asyncio.gather(*(env[name].submits(form) for name, form in forms.items()))
         words = "3 started.", "This was asked for again already, as ~"
@@ -106,7 +106,7 @@ async def test_what_one_may_not_see_any_more_is_left_out_and_the_rest_gets_the_i
         message = await env["anna"].sees(direct_message("4 failed, 1 refused"))
         await env.client.request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3, "title": "Raised to red"})
         await env.client.request("POST", f"/api/alert/{alert_ids[1]}/markAsRead")
-        await env["anna"].presses("Ask again", message)
+        await env["anna"].presses("Run again", message)
         form = await env["anna"].sees(modal("*Drop traffic* on *3 of 5 targets, those that you may see*"))
         assert not [word for word in ("Raised to red", f"({alert_ids[0]})") if word in text_of(form)]
         assert all(f" ({one})" in text_of(form) for one in alert_ids[1:])
@@ -125,7 +125,7 @@ async def test_of_fifty_each_is_named_and_acted_on_as_before(tmp_path: Path) -> 
         found = [await hosts(env, f"WS-{number}", f"other-{number}") for number in range(50)]
         await ask(env, "anna", found, responderId="Fail_1_0")
         message = await env["anna"].sees(direct_message("and 47 more"))
-        await env["anna"].presses("Ask again", message)
+        await env["anna"].presses("Run again", message)
         form = within_limits(await env["anna"].sees(modal("*Fail* on *50 targets*")))
         assert all(f"hostname `{one.artifacts[0].data}` · " in text_of(form) for one in found)
         assert "other-" not in text_of(form)
@@ -146,7 +146,7 @@ async def test_of_several_hosts_those_that_failed_are_asked_for_and_where_none_w
         targets.append({"objectType": "alert", "objectId": unnamed.id})
         await ask(env, "anna", [], targets=targets, responderId="Fail_1_0", onlyIfIdle=False)
         message = await env["anna"].sees(direct_message("2 failed, 1 refused"))
-        await env["anna"].presses("Ask again", message)
+        await env["anna"].presses("Run again", message)
         form = await env["anna"].sees(modal("*Fail* on *3 targets*", "What should it act on?"))
         assert "hostname `WS-1` · Seat of ws-1, hostname `WS-2` · Seat of ws-2, for HIGH" in text_of(form)
         assert "WS-3" not in text_of(form)
@@ -163,6 +163,6 @@ async def test_inputs_that_nobody_declared_are_asked_for_again_but_not_without_t
             targets = [{"objectType": "alert", "objectId": one} for one in await alerts(env, 2, source=words[-6:])]
             await ask(env, "anna", [], targets=targets, responderId="Fail_1_0", parameters=given)
             message = await env["anna"].sees(direct_message("Failed: Fail on", f"{targets[1]['objectId']} ("))
-            await env["anna"].presses("Ask again", message)
+            await env["anna"].presses("Run again", message)
             form = await env["anna"].sees(modal("Fail", words))
             await env["anna"].close(form["id"])

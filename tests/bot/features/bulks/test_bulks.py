@@ -81,11 +81,11 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         alert_ids = await alerts(env, 3)
         await start(env, "anna", "fail", alert_ids)
         message = await shown(env, "0 of 3 succeeded, 3 failed")
-        await env["ben"].presses("Ask again", message)
+        await env["ben"].presses("Run again", message)
         await env["ben"].reads("Only anna or an administrator may ask for it again. Nothing was asked.")
-        await env["eve"].presses("Ask again", message)
+        await env["eve"].presses("Run again", message)
         await env["eve"].reads("You can't run responders")
-        form = await env["anna"].confirms("Ask again", message)
+        form = await env["anna"].confirms("Run again", message)
         assert (form["title"]["text"], form["submit"]["text"]) == ("Fail (3)", "Fail (3)")
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
         assert "Each is checked by itself and starts at once, without approval; *Stop*" in text_of(form)
@@ -125,13 +125,13 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         once = questions.reason_shown("It can't run; free again at 2026-11-28 15:31 UTC; ask again then.")
         assert once == f"It can't run; free again at {slack_date(1795879860000, DAY_AND_TIME)}; ask again then."
         assert "; ask again then." in text_of(message)
-        await env["anna"].presses("Ask again", message)
+        await env["anna"].presses("Run again", message)
         refused = await env["anna"].sees(modal("*Report* on *1 target*", "the limit of 2 runs in 1 hour is reached"))
         assert refused.get("submit") is None
         await env["anna"].close(refused["id"])
         # As if an hour had passed.
         stores.rows(env.folder / "core.db", "UPDATE action SET dispatched_at = dispatched_at - 3600000")
-        await env["anna"].confirms("Ask again", message)
+        await env["anna"].confirms("Run again", message)
         await env["anna"].reads("1 started.")
         await shown(env, "1 of 1 succeeded")
         assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [1, 1, 1]
@@ -394,7 +394,7 @@ async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> Non
             return [m for m in view.messages(conversation) if "0 of 2 succeeded, 2 failed" in text_of(m)] or None
 
         (message,) = await env["anna"].sees(told)
-        await env["anna"].confirms("Ask again", message)
+        await env["anna"].confirms("Run again", message)
         await env["anna"].sees(lambda view: len(told(view) or ()) == 2)
         assert bulk_messages(env["anna"].live_view) == []
 
