@@ -1,5 +1,6 @@
 """The models of core's responses; the store keeps the same JSON."""
 
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, Literal, Self
 
@@ -289,6 +290,10 @@ class InputTitle(ApiModel):
     name: str
     title: str
     type: ParameterType
+
+
+OVERRIDE = "an administrator may override it, with a reason and another administrator's approval"
+"""What lifts a rule that is overridable."""
 
 
 class Refusal(ApiModel):
@@ -811,6 +816,14 @@ class OfferedResponder(ApiModel):
     def can_be_overridden(self) -> bool:
         """Whether an org-admin may override everything that blocks it."""
         return bool(self.refusals) and not self.reasons and all(refusal.overridable for refusal in self.refusals or ())
+
+    def on(self, chosen: Sequence[str] | None) -> Self:
+        """As it is for a run that acts on these artifacts: it can't run where one of them is protected."""
+        named = tuple(f"the observable {one} is protected" for one in chosen or ())
+        found = [one for one in self.reasons or () if self.can_run and one.startswith(named)]
+        refusals = [Refusal(rule="protect", message=one, lift=OVERRIDE) for one in found]
+        refused = {"verdict": "cannot_run", "reasons": None, "refusals": refusals}
+        return self.model_copy(update=refused) if refusals else self
 
     @property
     def is_timed(self) -> bool:

@@ -17,6 +17,7 @@ from core.common.database import Reads, Row
 from core.common.errors import Code, ResponderBotError
 from core.common.words import count, listed
 from core.models import SEVERITY_NAMES, Action, Override, Refusal, parse_id
+from core.models.responses import OVERRIDE
 from core.protection import BLOCK, KINDS, Parsed, ProtectedTargets, Unread, parse
 from core.responders.profiles import is_undo, with_profile
 from core.responders.target import Target, applies, artifacts_of, named_by
@@ -43,7 +44,6 @@ _CODES: Mapping[str, Code] = {
     "rate": "rate_limited",
     "rate_per_target": "rate_limited",
 }
-_OVERRIDE = "an administrator may override it, with a reason and another administrator's approval"
 
 
 @dataclass(frozen=True)
@@ -244,15 +244,15 @@ class Guards:
                 left -= 16 + len(one.value if isinstance(one, Parsed) else one)
                 if left < 0:
                     yield _refusal(
-                        "protect", f"it is given too much to compare with [protect], from {where} on", _OVERRIDE
+                        "protect", f"it is given too much to compare with [protect], from {where} on", OVERRIDE
                     )
                     return
                 if (why := protected.entry_for(one)) is not None:
-                    yield _refusal("protect", f"{where} is {why}", _OVERRIDE)
+                    yield _refusal("protect", f"{where} is {why}", OVERRIDE)
                     break
         for (name, first), (other, last) in combinations(_ends_in(run), 2):
             if (why := protected.entry_between(first, last)) is not None:
-                yield _refusal("protect", f"the range from its input {name} to its input {other} is {why}", _OVERRIDE)
+                yield _refusal("protect", f"the range from its input {name} to its input {other} is {why}", OVERRIDE)
 
     def of_approval(self, reads: Reads, run: AskedRun, *, is_override: bool = False) -> Iterator[Refusal]:
         """Whether too few of those who are able to decide could approve a run that somebody asks for."""
@@ -318,9 +318,9 @@ class Guards:
             used, free_at = self._used(reads, run.responder_name, rate, on, but=run.number)
             what = f"the limit of {count(rate.runs, 'run')} in {_period(rate)} is reached"
             if used >= rate.runs and on:  # the runs may be on an artifact that the caller may not see
-                yield _refusal("rate_per_target", f"{what} on this target", _OVERRIDE)
+                yield _refusal("rate_per_target", f"{what} on this target", OVERRIDE)
             elif used >= rate.runs:
-                yield _refusal("rate", what if free_at else f"{what}, as some wait to run", _OVERRIDE, until=free_at)
+                yield _refusal("rate", what if free_at else f"{what}, as some wait to run", OVERRIDE, until=free_at)
 
     def usage(self, reads: Reads, run: AskedRun) -> list[str]:
         """How much of each rate is used; not of rates for a target, whose runs the caller may not see."""

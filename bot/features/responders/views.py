@@ -145,7 +145,7 @@ def reasons(responder: OfferedResponder, view: RedactedView) -> str:
     sentences = [*(refusal.message for refusal in refusals), *lifts, *(responder.reasons or ())]
     on_kinds = _on_kinds(responder, view.subject)
     sentences = [on_kinds if reason.startswith(NOT_ITS_KIND) else reason for reason in sentences]
-    return view.text(with_names(said("; ".join(sentences)), view)) or "it gives no reason"
+    return view.text(with_names(said("; ".join(sentences)), view, is_described=True)) or "it gives no reason"
 
 
 def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int) -> str:

@@ -53,7 +53,7 @@ async def proceed(
     if only one of them is visible.
     """
     responses.require_permission(context, "manageAction")
-    view = targets[0].view
+    view, responder = targets[0].view, responder.on(request.targets[0].target)
     if len(request.targets) == 1 and not responder.can_run:
         await responses.show(context, CANNOT, await refusal(context, request, responder, view))
         return False
@@ -201,10 +201,8 @@ async def _of_action(context: Context, action: Action) -> tuple[Action, Subject]
 
 def open_action(error: ResponderBotError) -> Action | None:
     """The open action that kept core from starting the same one (`onlyIfIdle`); None for other errors."""
-    action = error.details.get("action")
-    if error.code != "conflict" or action is None:
-        return None
-    return action if isinstance(action, Action) else Action.model_validate(action)
+    action = error.details.get("action") if error.code == "conflict" else None
+    return None if action is None else Action.model_validate(action)
 
 
 async def _show_open_action(
@@ -227,7 +225,7 @@ async def offered(context: Context, request: RunRequest) -> tuple[OfferedRespond
     if responder is None:
         on = ", ".join(target.object_id for target in request.targets[:3])
         raise ResponderBotError("not_found", f"{request.responder_id} is no longer available for {on}.")
-    return responder, targets
+    return responder.on(request.targets[0].target), targets
 
 
 async def _confirm_start(context: Context, action: Action, view: RedactedView) -> None:

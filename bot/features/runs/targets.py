@@ -32,9 +32,9 @@ class Target:
     view: RedactedView
     offered: Sequence[OfferedResponder] = ()
 
-    def responder(self, responder_id: str) -> OfferedResponder | None:
-        """The responder with this id or name; None if the object isn't one for it."""
-        return next((responder for responder in self.offered if responder_id in (responder.id, responder.name)), None)
+    def responder(self, responder_id: str, chosen: Sequence[str] | None = ()) -> OfferedResponder | None:
+        """The responder with this id or name, for a run on what is `chosen`; None if the object isn't one for it."""
+        return next((one.on(chosen) for one in self.offered if responder_id in (one.id, one.name)), None)
 
 
 def run_target(subject: Subject) -> RunTarget:
@@ -87,8 +87,10 @@ async def on_each(
     of, found = _acted_on(request, responder, targets), await ends_or_stays(context, request, responder, targets)
     in_force, choices = dict[str, Sequence[Measure | Action]](), to_choose(request, targets)
     undecided = {one.view.subject.id for one in choices}
+    chosen = {one.object_id: one.target for one in request.targets}
     for target in sorted(targets, key=lambda one: -one.view.subject.severity):
-        here, view, id_ = target.responder(request.responder_id), target.view, target.view.subject.id
+        view, id_ = target.view, target.view.subject.id
+        here = target.responder(request.responder_id, chosen[id_])
         on_it = _acting_on({id_: of[id_]}, found)  # what was denied is said of its own object alone
         in_force[id_] = [
             one for one in on_it if one.object_id == id_ or isinstance(one, Measure) or one.outcome is None
