@@ -117,7 +117,8 @@ async def next_view(context: Context, request: RunRequest) -> Json:
     if not targets:
         return modals.problem(GONE)
     try:
-        return modals.update(responder_view(request, targets, on_so_many(len(targets), len(chosen))))
+        on = on_so_many(len(targets), len(chosen), "observable" if request.targets else "alert")
+        return modals.update(responder_view(request, targets, on))
     except ResponderBotError as error:
         return modals.errors({"targets": error.message})
 

@@ -285,6 +285,6 @@ async def _denied_before(
     return [denied for one, on in acted_on.items() for denied in _acting_on({one: on}, of[one])[:1]]
 
 
-def on_so_many(visible: int, total: int) -> str:
+def on_so_many(visible: int, total: int, what: str = "target") -> str:
     """Such as `3 of 5 targets, those that you may see`."""
-    return count(total, "target") if visible == total else f"{visible} of {total} targets, those that you may see"
+    return count(total, what) if visible == total else f"{visible} of {total} {what}s, those that you may see"

@@ -12,6 +12,7 @@ from bot.block_kit.text import (
     clip_middle,
     context,
     escape,
+    first_of,
     foreign,
     foreign_plain,
     plain,
@@ -28,7 +29,7 @@ from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedRe
 
 TITLE, SEVERAL_TITLE = "What should run?", "Select several"
 MOST_NAMED = 5  # of several, where nobody decides yet
-ACTS_ON_LIMIT = 500  # characters of what an alert says of its first observable, with that
+OBSERVABLE_LIMIT = 500  # characters of the first observable of each
 RESPONDER = "responder"  # the menu of responders for several objects
 EVERY = "every"  # the value of the option that stands for all others
 
@@ -100,11 +101,11 @@ def responder_view(
     `on` says on how many of them, and `views` which; `not_now` is about those that a limit keeps from running.
     """
     total = len(request.targets)
-    each = [(view, foreign(_observable(view, is_whole=True), ACTS_ON_LIMIT)) for view in views]
     each_of = {0: f"on 0 of {total}, asked for already", total: "on each"}
     on_so_many = [(one, each_of.get(number, f"on {number} of {total}")) for one, number in offered]
     options = [responders.option(one, responders.needs(one, on_each)) for one, on_each in on_so_many[:MAX_OPTIONS]]
-    blocks = questions.listed(f"*{on}*", each, MOST_NAMED)
+    said = {view.subject.id: [foreign(_observable(view), OBSERVABLE_LIMIT)] for view in views}
+    blocks = questions.listed(f"*{on}*", [(view, "") for view in views], MOST_NAMED, said)
     if all(target.object_type == "alert" for target in request.targets):
         assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
         blocks.append(actions(assign, button_element("Close ...", ids.SEVERAL_CLOSE)))
@@ -256,13 +257,11 @@ def object_option(subject: Subject, clearance: int) -> dict[str, Any]:
     return {"text": plain(name), "value": subject.id, "description": plain(foreign_plain(kind, OPTION_LIMIT))}
 
 
-def _observable(view: RedactedView, *, is_whole: bool = False) -> str:
-    """The first observable of an alert, or ""; `is_whole`: and what the alert says of it; foreign text, not escaped."""
-    first = next(iter(by_ioc(view.artifacts())), None) if view.subject.kind == "alert" else None
-    if first is None:
-        return ""
-    said = f" · {view.text(first.message)}" if is_whole and first.message else ""
-    return f"{first.data_type} {defang(view.text(first.label), first.data_type)}{said}"
+def _observable(view: RedactedView) -> str:
+    """The first observable of an alert, and how many more it has, or ""; foreign text, not escaped."""
+    found = by_ioc(view.artifacts()) if view.subject.kind == "alert" else ()
+    first = [f"{one.data_type} {defang(view.text(one.label), one.data_type)}" for one in found[:1]]
+    return " ".join(first_of(first, 1, len(found)))
 
 
 def _about(view: RedactedView, responder: OfferedResponder | None, who: str) -> list[Block]:

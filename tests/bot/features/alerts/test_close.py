@@ -33,7 +33,7 @@ async def test_what_is_in_force_and_what_waits_is_named_before_alerts_are_closed
         await env["anna"].presses("Select several", found)
         form = await env["anna"].sees(modal("Nothing happens yet."))
         await env["anna"].submits(form, targets=[alert.id])
-        shown = await env["anna"].sees(modal("*1 target*"))
+        shown = await env["anna"].sees(modal("*1 alert*"))
         await env["anna"].presses("Close ...", shown)
         several = await env["anna"].sees(modal("Close 1 alert"))
         waits = "⏳ *Isolate on ip 198[.]51[.]100[.]7* for 1 hour, asked by anna, answer by <!date^"

@@ -105,7 +105,7 @@ async def test_several_alerts_of_the_channel_are_chosen_and_their_inputs_given_o
 async def test_each_step_names_the_worst_that_the_person_may_see(tmp_path: Path) -> None:
     async with feature_environment(tmp_path) as env:
         for n in range(7):
-            artifacts = [{"dataType": "ip", "data": f"203.0.113.{n}", "message": "Healthy"}]
+            artifacts = [{"dataType": "ip", "data": f"203.0.113.{n}"}, {"dataType": "domain", "data": "c2.example"}]
             await alerts(env, 1, severity=4 if n == 5 else 2, artifacts=artifacts)
         (secret,) = await alerts(env, 1, tlp=3, severity=4, title="Nobody here", description="other")
         await env["ben"].command(SOC, "/responder find beacon")
@@ -118,8 +118,8 @@ async def test_each_step_names_the_worst_that_the_person_may_see(tmp_path: Path)
         form = text_of(await env["ben"].sees(modal("Which list")))
         await env["anna"].command(SOC, f"/responder run ban an address {secret} {' '.join(ids)}")
         typed = text_of(await env["anna"].sees(modal("Which list")))
-        worst = "*\\n• 🔴 ip 203[.]0[.]113[.]5 · Healthy, for CRITICAL ET MALWARE Beacon to known C2 (~"
-        assert worst in step
+        assert "*7 alerts*\\n• 🔴 CRITICAL ET MALWARE Beacon to known C2 (~" in step  # what runs acts on something
+        assert step.count(")\\n    ↳ ip 203[.]0[.]113[.]") == step.count(" and 1 more\\n") == 5
         for text in (form, typed):
             assert "*Runs on 7 targets*\\n• 🔴 CRITICAL ET MALWARE Beacon to known C2 (~" in text
             assert text.count("🟡 ") == 6
