@@ -88,7 +88,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "inputs of a run": run_form.form_view(
             _asked(alert), _responder(), RedactedView(subject, 2), inputs.form(_inputs(), {})
         ),
-        "close modal": close_view(Document(id=alert.id, alert=alert, actions=[timed]), RedactedView(subject, 2)),
+        "close modal": close_view(Document(id=alert.id, alert=alert, actions=[timed]), RedactedView(subject, 2), ""),
         "template modal": templates.template_view(),
     }
     sent: dict[str, Payload] = {name: ("message", message.payload()) for name, message in messages.items()}

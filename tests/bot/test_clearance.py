@@ -123,8 +123,8 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(home.home_view(home.Home(told, mine, mine, told, told, told), person, button=button)),
     ]
     texts += [
-        dump(close.close_view(Document(id=alert.id, alert=alert, actions=actions), view)) if view.is_open else "",
-        *close.left_open(Document(id=alert.id, alert=alert, actions=[*map(in_force, actions)]), clearance),
+        dump(close.close_view(Document(id=alert.id, alert=alert, actions=actions), view, "")) if view.is_open else "",
+        *close.left_open(Document(id=alert.id, alert=alert, actions=[*map(in_force, actions)]), clearance, ""),
         dump(case_card(*as_case(alert, actions if view.shows_reports else []), [], clearance=clearance, button=button)),
     ]
     case, document, tasks = as_case(alert, [])

@@ -96,11 +96,10 @@ async def _ask_to_close(context: Context, group: AlertGroup, _intent: Intent) ->
 
 async def _show_close(context: Context, key: str) -> None:
     to_close, lines, clearance = list[RedactedView](), list[str](), own_clearance(context)
-    async for documents in _visible(context, key):
-        for alert, document in documents:
-            if not is_closed(alert):
-                to_close.append(RedactedView(Subject.alert(alert), clearance))
-                lines += close_views.left_open(document, clearance)
+    async for alert, document in _visible(context, key):
+        if not is_closed(alert):
+            to_close.append(RedactedView(Subject.alert(alert), clearance))
+            lines += close_views.left_open(document, clearance, context.person.login)
     named = len(to_close) if key.startswith("~") else OF_A_GROUP
     none = modals.notice(close_views.ALL, "All that you may see of them are closed already.")
     await context.show_modal(close_views.close_all_view(key, to_close, lines, named) if to_close else none)
@@ -243,20 +242,17 @@ def until_morning(now_ms: int) -> int:
 
 
 async def _alerts(context: Context, key: str) -> list[Alert]:
-    return [alert async for page in _visible(context, key) for alert, _ in page]
+    return [alert async for alert, _ in _visible(context, key)]
 
 
-async def _visible(context: Context, key: str) -> AsyncIterator[list[tuple[Alert, Document]]]:
-    """The alerts of a group (worst first), or with these ids, that this person may see, in pages."""
+async def _visible(context: Context, key: str) -> AsyncIterator[tuple[Alert, Document]]:
+    """The alerts of a group (worst first), or with these ids, that this person may see."""
     clearance = own_clearance(context)
     async for alert_ids in _pages(context, key):
         documents = await _documents(context, alert_ids)
-        of_members = [document for alert_id in alert_ids if (document := documents.get(alert_id))]
-        yield [
-            (document.alert, document)
-            for document in of_members
-            if document.alert is not None and may_see(clearance, document.alert.tlp)
-        ]
+        for document in filter(None, map(documents.get, alert_ids)):
+            if document.alert is not None and may_see(clearance, document.alert.tlp):
+                yield document.alert, document
 
 
 async def _pages(context: Context, key: str) -> AsyncIterator[Sequence[str]]:

@@ -13,7 +13,7 @@ async def ask(context: Context, intent: Intent) -> None:
     responses.require_permission(context, "manageAlert")
     subject, document = await subjects.with_document(context.core, intent.object_id)
     view = subjects.require_visible(context, subject)
-    await context.show_modal(views.close_view(document, view))
+    await context.show_modal(views.close_view(document, view, context.person.login))
 
 
 async def on_close_view(context: Context) -> Json | None:

@@ -16,15 +16,16 @@ from core.models import Document
 
 TITLE, ALL, REOPEN = "Close", "Close all", "Reopen all"
 HEADS = {
+    "👤": "*Somebody else works on*:",
     "🔒": "*Still in force*, and closing undoes nothing of it:",
     "⏳": "*Still waits for approval*, and closing withdraws nothing of it:",
 }
 MAX_LINES = 5  # of each
 
 
-def close_view(document: Document, view: RedactedView) -> dict[str, Any]:
-    """Asks for the reason to close an alert, and says what is still in force on it, and what waits for approval."""
-    lines, back = left_open(document, view.clearance), "Reopen, in the card's menu, opens it again."
+def close_view(document: Document, view: RedactedView, login: str) -> dict[str, Any]:
+    """Asks for the reason to close an alert, and says who works on it, what is still in force on it, and what waits."""
+    lines, back = left_open(document, view.clearance, login), "Reopen, in the card's menu, opens it again."
     return _view(TITLE, ids.CLOSE_VIEW, document.id, [named(view)], lines, back)
 
 
@@ -56,9 +57,10 @@ def named(view: RedactedView) -> str:
     return f"{runs.sign(view)}{runs.of_root(view.subject, view)}"
 
 
-def left_open(document: Document, clearance: int) -> list[str]:
-    """What is in force on an alert and what waits for approval, one line each, as far as it may be shown."""
-    lines = list[str]()
+def left_open(document: Document, clearance: int, login: str) -> list[str]:
+    """Who else than `login` works on an alert, what is in force on it and what waits, one line each, where shown."""
+    assignee = document.alert.assignee if document.alert is not None else None
+    lines = [f"👤 {document.id}: {person_name(assignee)}"] if assignee not in (None, "", login) else []
     for action in document.actions:
         view = RedactedView(Subject.of_action(action, document), clearance)
         own = [

@@ -17,7 +17,8 @@ async def test_what_is_in_force_and_what_waits_is_named_before_alerts_are_closed
         await env.client.mark_alert_unread(alert.id)
         for _ in range(6):
             await isolate(env, alert)
-        card = await env["anna"].sees(card_of(alert, "new · unassigned"))
+        await env.client.assign_alert(alert.id, "ben@responder-bot.local")
+        card = await env["anna"].sees(card_of(alert, "assigned to *ben*"))
         # A responder may close it, too; nothing declares that.
         await env["anna"].command(SOC, f"/responder run contain {alert.id}")
         asks = text_of(await env["anna"].sees(modal("Cuts the host off.")))
@@ -42,6 +43,7 @@ async def test_what_is_in_force_and_what_waits_is_named_before_alerts_are_closed
             assert "*Still in force*, and closing undoes nothing of it:\\n🔒 *Shun on ip 198[.]51[.]100[.]7* is" in text
             assert f"*Still waits for approval*, and closing withdraws nothing of it:\\n{waits}" in text
             assert (text.count(waits), "and 1 more" in text) == (5, True)
+            assert f"*Somebody else works on*:\\n👤 {alert.id}: ben" in text
         assert "Reopen, in the card's menu, opens it again." in text_of(one)
         assert "Reopen opens one again: /responder alert and its id has it." in text_of(several)
         await env["anna"].submits(several, reason="An exercise")

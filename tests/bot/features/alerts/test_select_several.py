@@ -51,7 +51,12 @@ async def test_several_alerts_are_assigned_but_those_of_others(env: FeatureEnvir
     names = [(await env.client.alert(alert.id)).assignee for alert in alerts]
     assert names == ["ben@responder-bot.local", *["anna@responder-bot.local"] * 19]
     await env["anna"].presses("Assign to me", await selected(env))
-    await env["anna"].sees(modal("You work on 19 alerts now.", "You worked on 19 of them already."))
+    shown = await env["anna"].sees(modal("You work on 19 alerts now.", "You worked on 19 of them already."))
+    await env["anna"].close(shown["id"])
+    await env["anna"].presses("Close ...", await selected(env))
+    asks = text_of(await env["anna"].sees(modal("20 alerts: 20 high.")))
+    assert f"*Somebody else works on*:\\n👤 {alerts[0].id}: ben" in asks
+    assert asks.count("👤") == 1
 
 
 async def test_the_home_selects_among_all_open_alerts(env: FeatureEnvironment) -> None:
