@@ -1,10 +1,11 @@
 """The buttons on the card of a group or a digest of alerts."""
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from bot.block_kit import ids, modals, notices
-from bot.block_kit.text import sections
+from bot.block_kit.text import person_name, sections
 from bot.clearance import CLEAR, RedactedView, Subject, may_see
 from bot.features import responses, subjects
 from bot.features.alert_groups import views
@@ -114,16 +115,17 @@ async def on_close_several_button(context: Context) -> None:
 async def on_assign_several_button(context: Context) -> None:
     """Assign the alerts that were chosen to this person, but those that somebody else works on."""
     responses.require_permission(context, "manageAlert")
-    login, alerts = context.person.login, await _alerts(context, _chosen(context))
-    free = [alert.id for alert in alerts if alert.assignee in (None, login)]
-    own, others = sum(alert.assignee == login for alert in alerts), len(alerts) - len(free)
-    if free:
+    login, by = context.person.login, defaultdict[str, list[str]](list)
+    for alert in await _alerts(context, _chosen(context)):
+        by[alert.assignee or ""].append(alert.id)
+    if free := by.pop("", []):
         await context.core.assign_alerts(free, login)
     for alert_id in free:
         context.refresh(alert_id)
-    stay = f" Others work on {others}, which stay theirs." if others else ""
-    stay += f" You worked on {own} of them already." if own else ""
-    await context.show_modal(modals.notice("Assigned", f"You work on {count(len(free), 'alert')} now.{stay}"))
+    said = [f"You work on {count(len(free), 'alert')} now." if free else "Nothing was changed."]
+    for one, ids_ in by.items():
+        said.append(f"{'You work' if one == login else f'{person_name(one)} works'} on {', '.join(ids_)} already.")
+    await context.show_modal(modals.notice("Assigned", " ".join(said)))
 
 
 def _chosen(context: Context) -> str:

@@ -47,11 +47,12 @@ async def test_several_alerts_are_assigned_but_those_of_others(env: FeatureEnvir
     await env.client.assign_alert(alerts[0].id, "ben@responder-bot.local")
     shown = await selected(env)
     await env["anna"].presses("Assign to me", shown)
-    await env["anna"].sees(modal("You work on 19 alerts now. Others work on 1, which stay theirs."))
+    await env["anna"].sees(modal(f"You work on 19 alerts now. ben works on {alerts[0].id} already."))
     names = [(await env.client.alert(alert.id)).assignee for alert in alerts]
     assert names == ["ben@responder-bot.local", *["anna@responder-bot.local"] * 19]
     await env["anna"].presses("Assign to me", await selected(env))
-    shown = await env["anna"].sees(modal("You work on 19 alerts now.", "You worked on 19 of them already."))
+    ben = f"ben works on {alerts[0].id} already."
+    shown = await env["anna"].sees(modal("Nothing was changed. You work on ", f"{alerts[1].id} already. {ben}"))
     await env["anna"].close(shown["id"])
     await env["anna"].presses("Close ...", await selected(env))
     asks = text_of(await env["anna"].sees(modal("20 alerts: 20 high.")))
