@@ -7,7 +7,7 @@ from typing import Any
 from bot.block_kit import ids, modals
 from bot.block_kit.subjects import severities
 from bot.block_kit.text import first_of, person_name, section, sections
-from bot.clearance import RedactedView, Subject, withheld
+from bot.clearance import RedactedView, Subject, may_see, withheld
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs, undo_state
 from bot.message import Block
@@ -59,8 +59,9 @@ def named(view: RedactedView) -> str:
 
 def left_open(document: Document, clearance: int, login: str) -> list[str]:
     """Who else than `login` works on an alert, what is in force on it and what waits, one line each, where shown."""
-    assignee = document.alert.assignee if document.alert is not None else None
-    lines = [f"👤 {document.id}: {person_name(assignee)}"] if assignee not in (None, "", login) else []
+    lines, alert = list[str](), document.alert
+    if alert is not None and alert.assignee not in (None, "", login) and may_see(clearance, alert.tlp):
+        lines.append(f"👤 {alert.id}: {person_name(alert.assignee)}")
     for action in document.actions:
         view = RedactedView(Subject.of_action(action, document), clearance)
         own = [
