@@ -137,6 +137,7 @@ class Bulks(Service):
         if not failed:
             raise ResponderBotError("conflict", "None of these runs has failed, so there is nothing to run again.")
         request = request or BulkInput.model_validate({**json.loads(row["request"]), "targets": failed})
+        request = request.model_copy(update={"retries": f"~{number}"})
         if reports.has_lost_secret(request.parameters):
             sentence = "Its inputs had a secret, which isn't kept, so run it on these objects with new inputs."
             raise ResponderBotError("conflict", sentence)
@@ -293,7 +294,7 @@ class Bulks(Service):
             "created_at": now,
             "responder_name": self._registry.name(request.responder_id),
             "request": self._without_secrets(request).model_dump_json(
-                by_alias=True, exclude={"targets", "retries"}, exclude_none=True
+                by_alias=True, exclude={"targets"}, exclude_none=True
             ),
             "targets": json.dumps(recorded),
             "total": len(recorded),
@@ -346,6 +347,7 @@ def read_counts(reads: Reads, registry: Registry, guards: Guards, bulk_ids: Iter
             total=row["total"],
             refused=row["refused"],
             free_at=guards.free_at(reads, row["responder_name"]) if _is_rated(row["targets"]) else None,
+            retries=json.loads(row["request"]).get("retries"),
             retried_by=f"~{row['retried_by']}" if row["retried_by"] else None,
             **_counted(reads, [one for one in counts if one["bulk_id"] == row["id"]]),
             **_people([one for one in people if one["bulk_id"] == row["id"]]),

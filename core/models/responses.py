@@ -675,6 +675,8 @@ class BulkCounts(ApiModel):
     """Who have approved runs of it, each once; the first 20, as of `undoneBy`."""
     undone_by: list[Named] = Field(default_factory=list)
     """Who have undone runs of it, or marked them as ended; not core, by itself."""
+    retries: ObjectId | None = None
+    """The bulk that this one retried."""
     retried_by: ObjectId | None = None
     """The bulk that retried this one."""
 

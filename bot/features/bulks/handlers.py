@@ -18,7 +18,7 @@ from bot.features.bulks import views
 from bot.features.bulks.views import Listed, ShownTarget
 from bot.features.payload import view_metadata, view_of
 from bot.features.retries import answered, until_answered
-from bot.features.runs import flow
+from bot.features.runs import flow, parameters
 from bot.features.runs.flow import UNKNOWN, masked
 from bot.features.runs.targets import acted_on, on_so_many, run_target, with_targets_again, within
 from bot.features.runs.views import runs, undo_state
@@ -39,7 +39,8 @@ async def on_retry(context: Context) -> None:
     if context.person.login != bulk.created_by and context.person.profile != "org-admin":
         asks = f"Only {person_name(bulk.created_by)} or an administrator may ask for it again. Nothing was asked."
         raise ResponderBotError("forbidden", asks)
-    again = [one for one in await _shown(context, bulk.targets) if one.target.has_failed]
+    shown = await _shown(context, bulk.targets)
+    again = [one for one in shown if one.target.has_failed]
     if not again:
         raise ResponderBotError("not_found", "You may see none of its targets any more. Nothing was asked.")
     targets = tuple({one.view.subject.id: run_target(one.view.subject) for one in again}.values())
@@ -50,7 +51,9 @@ async def on_retry(context: Context) -> None:
     before = [(one.view.subject.id, acted_on(one.action) if one.action else one.target.target) for one in again]
     request = with_targets_again(request, found, before)
     on = on_so_many(len(again), sum(one.has_failed for one in bulk.targets))
-    await flow.show_form(context, request, responder, found, on=on)
+    form = await parameters.form_view(context, request, responder, found, on=on)
+    form = {**form, "blocks": [views.ended_before(shown), *form["blocks"]]}
+    await responses.open_view(context, form, "Nothing was run; ask again.")
 
 
 async def on_details(context: Context) -> None:

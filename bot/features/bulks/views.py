@@ -27,7 +27,7 @@ from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
-from core.common.words import count
+from core.common.words import count, some_of
 from core.models import (
     OPEN_STATUSES,
     SEVERITY_NAMES,
@@ -381,7 +381,7 @@ def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | Non
     if extension.outcome is None:
         before = _before(approvals.DENIED, [(run, view, approvals.denied_by(end)) for run, view, end in ends])
         by, why = extension.asked_by, _note((), ends)
-        text = _asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, before, by, why)
+        text = _asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, f"{before}Asked by", by, why)
         said = context(undo_state.needed([one[2] for one in ends]))
     else:
         decided = _later_decisions(ends)
@@ -441,14 +441,14 @@ def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> st
         return clip(f"Waits for approval: {_name(bulk)} on {_asked(bulk, on)}", MESSAGE_TEXT_LIMIT)
     before = _before(approvals.DENIED, [(*one, approvals.denied_by(one[0])) for one in waiting])
     contained = [(*one, [measure.created_by for measure in undo_state.contained(*one)]) for one in waiting]
-    before += _before(approvals.CONTAINED, contained)
+    before += f"{_before(approvals.CONTAINED, contained)}Asked {'again ' if bulk.retries else ''}by"
     deed = f"{_name(bulk)} on {count(bulk.awaiting, 'target')}{undo_state.lasts(bulk.undo_after_minutes)}"
     return _asks_in_short(bulk, waiting, bulk.awaiting, deed, before, bulk.created_by, _note(waiting))
 
 
 def _asks_in_short(bulk: BulkCounts, seen: Listed, total: int, deed: str, before: str, by: str, why: str) -> str:
     on = f": {runs.distinct_targets(seen, total)}" if seen else ""
-    more = f"{approvals.closed_among(seen, is_on_phone=True)}{before}Asked by"
+    more = f"{approvals.closed_among(seen, is_on_phone=True)}{before}"
     return approvals.asks_in_short(_severity(bulk, seen), f"{deed}{on}", more, by, why)
 
 
@@ -669,7 +669,7 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End], no
     on, lasts = f" on {count(len(waiting), 'target')}", undo_state.for_how_long(waiting[0][0]) if waiting else ""
     different = len({runs.acts_on(run) for run, _ in waiting})
     alike = f"⚠️ Only {count(different, 'different target')} among them.\n" if different < len(waiting) else ""
-    by = f"*{person_name(bulk.created_by)}* asks"
+    by = f"*{person_name(bulk.created_by)}* asks{' again' if bulk.retries else ''}"
     asks = f"*{verb}{_name(bulk)}{on}?*\n{by}{_note(waiting)}" if verb else f"{by} for it{on}{lasts}"
     return [f"{approvals.closed_among(waiting)}{alike}{asks}", *(_row(*one, REVIEW_TARGETS, now_ms) for one in waiting)]
 
@@ -696,11 +696,9 @@ def _row(action: Action, view: RedactedView, most: int, now_ms: int | None = Non
 
 
 def _target_line(action: Action | None, view: RedactedView, most: int) -> str:
-    acts_on = ""
-    if action is not None:
-        acts_on = ", ".join(runs.target_lines(action.target or (), view, most))
-        acts_on = acts_on or approvals.observables_in_short(action, view)
-    return f"• {questions.named(view, acts_on)}"
+    acts_on = ", ".join(runs.target_lines(action.target or (), view, most)) if action is not None else ""
+    in_short = approvals.observables_in_short(action, view) if action is not None and not acts_on else ""
+    return f"• {questions.named(view, acts_on or in_short)}"
 
 
 def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, request: str) -> Message:
@@ -724,6 +722,20 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, re
 def open_runs(bulk: BulkCounts) -> int:
     """How many of its runs have not ended."""
     return sum(bulk.counts.get(status, 0) for status in OPEN_STATUSES)
+
+
+def ended_before(shown: Sequence[ShownTarget]) -> Block:
+    """How what a form asks for again ended, and what it leaves out, since somebody ended that; mrkdwn."""
+    found = dict[str, list[_Run]]()
+    for one in sorted(shown, key=lambda one: not one.target.has_failed):
+        if (run := one.action) is not None and run.outcome not in (None, "succeeded"):
+            how = f"{runs.MARKS[runs.state_of(run)]} {_outcome(run)}"
+            left = "" if one.target.has_failed else ", not asked again"
+            found.setdefault(f"{how}{left}", []).append((run, one.view))
+    refused = [runs.of_root(one.view.subject, one.view) for one in shown if one.action is None]
+    said = [f"{how}: {runs.distinct_targets(on)}" for how, on in found.items()]
+    said += [f"Refused: {some_of(refused, runs.MAX_TARGETS)}"] if refused else []
+    return context(clip(" · ".join(said), SAID_LIMIT))
 
 
 def _urgency(target: BulkTarget) -> int:

@@ -91,17 +91,10 @@ async def _options(context: Context, alert_ids: Sequence[str]) -> list[dict[str,
 async def _observables(context: Context, object_id: str) -> list[RedactedView]:
     """The observables of an alert or case that this person may see."""
     subject, document = await subjects.with_document(context.core, object_id)
-    case = document.case
-    if case is not None:
-        observables = {
-            artifact.id: Subject.artifact(artifact, case)
-            for artifact in (*document.artifacts, *document.other_artifacts)
-        }
-    else:
-        observables = {
-            artifact.id: part for artifact in subject.artifacts if (part := subject.part(artifact.id)) is not None
-        }
-    shown = [RedactedView(part, own_clearance(context)) for part in observables.values()]
+    case, artifacts = document.case, (*document.artifacts, *document.other_artifacts)
+    own = artifacts if case is not None else subject.artifacts
+    parts = {one.id: Subject.artifact(one, case) if case is not None else subject.part(one.id) for one in own}
+    shown = [RedactedView(part, own_clearance(context)) for part in parts.values() if part is not None]
     return [view for view in shown if view.is_open]
 
 

@@ -83,12 +83,8 @@ async def _repeated(context: Context, request: RunRequest, responder: OfferedRes
     if request.is_bulk:
         return await context.core.bulk(request.again)
     action = await context.core.action(request.again) if request.again else None
-    is_same = (
-        action is not None
-        and action.responder_name == responder.name
-        and [action.object_id] == [target.object_id for target in request.targets]
-    )
-    return action if is_same else None
+    asked = [(responder.name, target.object_id) for target in request.targets]
+    return action if action is not None and [(action.responder_name, action.object_id)] == asked else None
 
 
 def _require_room(request: RunRequest, form: inputs.Form, kept: Mapping[str, Any]) -> None:

@@ -175,7 +175,9 @@ async def test_a_bulk_tells_how_far_it_is_and_runs_the_failed_again_once(core: R
     assert retries[0].json() == retries[1].json()
     assert [(entry["objectId"], entry["status"]) for entry in retries[0].json()["actions"]] == [(busy, 201)]
     assert (await core.send("POST", f"{path}/retry", profile="analyst")).status_code == 409
-    assert (await core.send("GET", path)).json()["retriedBy"] == retries[0].json()["id"]
+    again = retries[0].json()["id"]
+    assert (await core.send("GET", path)).json()["retriedBy"] == again
+    assert (await core.send("GET", f"{BULK}/{again}")).json()["retries"] == path.rpartition("/")[2]
     assert (await core.send("GET", f"{BULK}/~998")).status_code == 404
 
 

@@ -1079,6 +1079,7 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         told = await env["anna"].sees(direct_message(push))
         await env["anna"].presses("Ask again", told)
         form = await env["anna"].sees(modal("*Isolate* on *2 targets*"))
+        assert form["blocks"][0]["elements"][0]["text"] == f"⌛ Not approved in time: {on}"
         assert form["title"]["text"] == "Isolate (2)"
         assert "Each is checked by itself and starts after 1 approval by ben; until then *Withdraw all*" in text_of(
             form
@@ -1088,6 +1089,10 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         await env["anna"].sees(modal("Asked", "2 wait for approval", without="Started"))
         await bulk_shown(env, "2 wait for approval")
         await bulk_shown(env, "Asked for again as ~")
+        again = await env["ben"].sees(on_phone("Asked again by anna"))
+        assert again == f"HIGH: Isolate on 2 targets for 1 hour: {on}? Asked again by anna"
+        await env["ben"].presses("Review", await env["ben"].sees(direct_message("2 wait for approval")))
+        await env["ben"].sees(modal("*anna* asks again for it on 2 targets"))
         await env["anna"].sees(updated(told, without=ids.BULK_RETRY))
         assert not [m for m in direct_messages(env["anna"].live_view) if over in text_of(m)]
 

@@ -60,10 +60,12 @@ async def test_what_another_request_refused_is_asked_for_again_as_things_are_now
             pass
         await env["anna"].presses("Ask again", message)
         form = await env["anna"].sees(modal("*Isolate* on *1 target*", "hostname `WS-1` · Seat of ws-1"))
+        before = f"🚫 Denied by lea, not asked again: hostname WS-2 · Refused: HIGH Odd tool ({first.id})"
+        assert form["blocks"][0]["elements"][0]["text"] == before
         assert "🚫 *hostname WS-1: denied before by lea, <!date^" in text_of(form)
         assert "not a threat" in text_of(form)
         assert "contained already until <!date^" in text_of(form)
-        assert not [word for word in ("already waiting", "refused", "WS-9", "WS-2") if word in text_of(form)]
+        assert not [word for word in ("already waiting", "refused", "WS-9", "`WS-2`") if word in text_of(form)]
         assert (form["title"]["text"], form["submit"]["text"]) == ("Isolate", "Ask to isolate (1)")
         assert filled_in(form) == {"undo_after": "15 minutes", "note": "beacons"}
         await env["anna"].submits(form)
