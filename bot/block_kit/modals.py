@@ -1,6 +1,6 @@
 """Modals: views, input fields, notices, and the values of a submission."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from bot.block_kit import ids
@@ -11,6 +11,7 @@ from core.common.decoding import mapping
 View = Mapping[str, Any]
 INPUT_LIMIT = 3000  # characters
 MAX_CHECKBOXES = 10  # in a field
+_Options = Sequence[tuple[str, str, str]]
 
 
 def modal(
@@ -124,23 +125,25 @@ def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], 
     return input_block(block_id, label, element)
 
 
-def ticked_fields(block_id: str, label: str, options: Sequence[tuple[str, str, str]]) -> list[Block]:
-    """Check boxes, all ticked, in as many fields as Slack wants; the first has this block id."""
+def ticked_fields(block_id: str, label: str, options: _Options, unticked: Container[str]) -> list[Block]:
+    """Check boxes, ticked but for these, in as many fields as Slack wants; the first has this block id."""
     entries, fields = _described(options), list[Block]()
     for start in range(0, len(entries), MAX_CHECKBOXES):
         part, of = entries[start : start + MAX_CHECKBOXES], f"{block_id}{start or ''}"
-        element = {"type": "checkboxes", "action_id": _action_id(of), "options": part, "initial_options": part}
+        ticked = [one for one in part if one["value"] not in unticked]
+        initial = {"initial_options": ticked} if ticked else {}
+        element = {"type": "checkboxes", "action_id": _action_id(of), "options": part} | initial
         fields.append(input_block(of, label, element, optional=len(entries) > MAX_CHECKBOXES))
     return fields
 
 
-def radio_field(block_id: str, label: str, options: Sequence[tuple[str, str, str]]) -> Block:
+def radio_field(block_id: str, label: str, options: _Options) -> Block:
     """A few options, none of them chosen."""
     element = {"type": "radio_buttons", "action_id": _action_id(block_id), "options": _described(options)}
     return input_block(block_id, label, element)
 
 
-def _described(options: Sequence[tuple[str, str, str]]) -> list[Block]:
+def _described(options: _Options) -> list[Block]:
     """Options of (value, text, mrkdwn below it)."""
     return [{"text": plain(text), "value": value, "description": mrkdwn(below)} for value, text, below in options]
 

@@ -401,7 +401,7 @@ def approve_view(
     else:
         policy = responder.policy if responder is not None else None
         shown = [*_asked(action, view, now_ms), *effect(responder)]
-        needs = [_missing(action), decision(action), named_approvers(policy), _can_also_read(action, view)]
+        needs = [starts([action]), decision(action), named_approvers(policy), _can_also_read(action, view)]
     deny = runs.decision_buttons(action, button, extension)[1]
     of = extension.id if extension is not None else ""
     about = {"id": action.id, "extension": of, "in_home": is_in_home, "shown": digest(shown)}
@@ -425,12 +425,13 @@ def effect(responder: OfferedResponder | None) -> list[Block]:
     return [context(said)] if said else []
 
 
-def _missing(action: Action) -> str:
-    """What happens once this person has approved it."""
-    if more := runs.missing_approvals(action) - 1:
-        return f"After yours it needs {count(more, 'more approval')}."
-    whose = "you approve" if action.override is None else "an administrator approves"
-    return f"It starts as soon as {whose} it."
+def starts(actions: Sequence[Action]) -> str:
+    """What happens once this person has approved it, or each of these."""
+    each, more = "each" if len(actions) > 1 else "it", {runs.missing_approvals(action) - 1 for action in actions}
+    if more != {0}:
+        return f"After yours {each} needs {count(max(more), 'more approval')}." if len(more) == 1 else ""
+    whose = "you approve" if actions[0].override is None else "an administrator approves"
+    return f"{each.capitalize()} starts as soon as {whose} it."
 
 
 def approved(action: Action, view: RedactedView, link: str) -> Message:

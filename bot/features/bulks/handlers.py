@@ -5,6 +5,7 @@ How far it is, the Notifier tells in one message in the channel, see `bot/docs/s
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
@@ -24,7 +25,7 @@ from bot.features.runs.targets import acted_on, on_so_many, run_target, with_tar
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.request import RunRequest
 from bot.features.undos.handlers import UNKNOWN_TIME
-from bot.message import ButtonIds, Message
+from bot.message import Message
 from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
@@ -61,13 +62,9 @@ async def on_details(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     bulk = await context.core.bulk(intent.object_id)
     shown, start = await _shown(context, bulk.targets), int(intent.argument or 0)
-    about = f"bulk:{bulk.id}:{start}"
-    await responses.show_with_buttons(
-        context,
-        names.in_view(bulk.title, f" ({bulk.total})"),
-        about,
-        lambda button: views.details(bulk, shown, start, context.person.login, button=button),
-    )
+    about, title = f"bulk:{bulk.id}:{start}", names.in_view(bulk.title, f" ({bulk.total})")
+    render = partial(views.details, bulk, shown, start, context.person.login)
+    await responses.show_with_buttons(context, title, about, render)
 
 
 async def on_review(context: Context) -> None:
@@ -99,11 +96,8 @@ async def _review_view(
     readable = [(run, view) for run, view, _ in waiting if approvals.sees_all(view.clearance, view.subject)]
     hidden = max((bulk.later_ends if request else bulk.awaiting) - len(readable), 0)
     now_ms = context.services.clock_ms()
-
-    def render(button: ButtonIds) -> dict[str, Any]:
-        asked = (bulk, readable, hidden, why_not, responder, now_ms)
-        return views.review_view(*asked, button=button, request=request, deed=deed, has_changed=has_changed)
-
+    asked = (bulk, readable, hidden, why_not, responder, now_ms)
+    render = partial(views.review_view, *asked, request=request, deed=deed, has_changed=has_changed)
     return await responses.with_buttons(context, f"bulk:{bulk.id}:review:{request}", render)
 
 

@@ -163,7 +163,7 @@ def progress(
         if ends := [one for one in of_request if one[2].outcome is None]:
             action, _, extension = ends[0]
             decide = approvals.bulk_buttons(bulk.id, extension, button, "Deny all", "Withdraw all")
-            each = "The red button" if extension.at is None else "*Review*"
+            each = "*Keep with no end*" if extension.at is None else "*Review*"
             asks = f"{approvals.asks_to_keep(action, extension, len(ends))}. {each} names each target."
             blocks += [section(f"{asks}\n{undo_state.needed([one[2] for one in ends])}"), actions(*decide)]
     elements += _ends(bulk, button, has_again=is_for_requester)
@@ -556,7 +556,7 @@ class ShownTarget:
     action: Action | None = None
 
 
-def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, *, button: ButtonIds) -> Message:
+def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, button: ButtonIds) -> Message:
     """What became of each object that `login` may see, from number `start` on, and how it can be undone.
 
     First what was refused or failed.
@@ -587,8 +587,8 @@ def review_view(
     why_not: str,
     responder: OfferedResponder | None,
     now_ms: int,
-    *,
     button: ButtonIds,
+    *,
     request: str = "",
     deed: str = "Deny",
     has_changed: bool = False,
@@ -601,23 +601,27 @@ def review_view(
     something else before.
     """
     waits, ends = [action for action, _ in waiting], by_request(waiting).get(request, [])
-    total, ids_ = len(waits), [end.id for *_, end in ends] or [action.id for action in waits]
+    total, decided_on = len(waits), [end for *_, end in ends] or waits
+    ids_, denied = [one.id for one in decided_on], [one.id for one in decided_on if approvals.denied_by(one)]
     label = names.in_view(undo_state.keep(ends[0][2]) if ends else bulk.title)
     short = "Keep longer" if ends and ends[0][2].at is not None else label
     title = names.in_view(label, "?") if total < 2 else names.in_view(short, f" ({total})?")
     asks, *rows = _asks("", bulk, waiting, ends, now_ms) if waits else [f"*{_name(bulk)}*"]
     asks = asks if ends or bulk.title in title else f"*{_name(bulk)}?*\n{asks}"
     needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))
-    asks += _note(waiting, ends)
+    has_ticks = total > 1 and not why_not
+    contained = [one for one in waiting if undo_state.contained(*one) and not ends]
+    asks += questions.warned(denied, contained, ", unticked at first" if has_ticks else "") + _note(waiting, ends)
     shown, below = [section(asks), *sections(rows)], list[Block]()
-    if not why_not and total > 1:
+    if has_ticks:
         options, rows = _options(ids_, waiting, rows)
-        ticks = modals.ticked_fields(TICKED, f"{label} only on the ticked; the rest goes on waiting", options)
+        ticks = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, denied)
         shown, below = [section(asks), *ticks], sections(rows)
     said = [undo_state.ONLY_UNDO] if ends and ends[0][2].at is None else []
     if waits and not ends:
         lines = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
-        said = [undo_state.planned(*waiting, is_bulk=True), *lines]
+        starts = "" if why_not else approvals.starts(waits)
+        said = [f"{starts} {undo_state.planned(*waiting, is_bulk=True)}".lstrip(), *lines]
     below += [*approvals.effect(responder), *map(section, notices.parts("\n".join(said)) if said else ())]
     others = f"{count(hidden, 'more target')} that you may not see: somebody else decides." if hidden else ""
     able = approvals.named_approvers(responder.policy if responder is not None else None)
@@ -670,7 +674,8 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End], no
     different = len({runs.acts_on(run) for run, _ in waiting})
     alike = f"⚠️ Only {count(different, 'different target')} among them.\n" if different < len(waiting) else ""
     by = f"*{person_name(bulk.created_by)}* asks{' again' if bulk.retries else ''}"
-    asks = f"*{verb}{_name(bulk)}{on}?*\n{by}{_note(waiting)}" if verb else f"{by} for it{on}{lasts}"
+    then = f"\nIf you {verb.lower()}it, it will not run: nothing changes there."
+    asks = f"*{verb}{_name(bulk)}{on}?*\n{by}{_note(waiting)}{then}" if verb else f"{by} for it{on}{lasts}"
     return [f"{approvals.closed_among(waiting)}{alike}{asks}", *(_row(*one, REVIEW_TARGETS, now_ms) for one in waiting)]
 
 

@@ -1,6 +1,6 @@
 """Questions before something runs: confirmation, and what to do if it already runs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
@@ -128,6 +128,12 @@ def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponde
             if (longer := undo_state.later_end(one)) is not None:
                 lines.append(f"⏳ {person_name(longer.asked_by)} asks for more time. That request ends too.")
     return lines
+
+
+def warned(denied: Sized, contained: Sized, more: str = "") -> str:
+    """A line `🚫 1 denied before · 🔒 2 contained already`, with `more` on those denied; "" for none."""
+    said = {f"🚫 *{len(denied)} denied before*{more}": denied, f"🔒 *{len(contained)} contained already*": contained}
+    return f"\n{' · '.join(filter(said.get, said))}".rstrip()
 
 
 def nothing_known(responder: OfferedResponder) -> list[str]:

@@ -624,7 +624,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
 
         await ask_to_extend("Until somebody undoes it")
         asks = "asks to keep *with no end*: *Isolate* on 4 targets"
-        waits = await anna.sees(message_in(SOC, f"{asks}. The red button names each target.", without="Extend all"))
+        waits = await anna.sees(message_in(SOC, f"{asks}. *Keep with no end* names each target.", without="Extend all"))
         await ben.presses("Undo all", waits)
         undo = await ben.sees(modal("Undo Isolate (4)?", "More time is asked for: that request ends too."))
         await ben.close(undo["id"])
@@ -676,7 +676,9 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         review = await lea.sees(modal(" on 4 targets"))
         assert text_of(review).count("More time was denied by ben") == 1
         assert review["title"]["text"] == "Keep longer (4)?"
-        await lea.presses("Keep 15 minutes longer", review)
+        assert "🚫 *4 denied before*, unticked at first · " in text_of(review)
+        assert filled_in(review)["decide"] == []
+        await lea.submits(review, decide=[f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0)])
         await lea.sees(modal(f"You approved more time for Isolate on 🔴 CRITICAL {on}."))
         await anna.sees(on_phone(f"Approved by lea: {on}. That was to keep Isolate on 4 targets for 15 minutes longer"))
         await all_sent(env.bot)
@@ -804,11 +806,12 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         request = await lea.sees(direct_message("then *with no end*"))
         await lea.presses("Keep with no end", request)
         review = await lea.sees(modal("Keep with no end (3)?"))
+        await lea.fills_in(review, decide=[f"ip 203[.]0[.]113[.]{number}" for number in range(3)])
         await lea.presses("Deny the ticked", review)
         deny = await lea.sees(modal("Deny more time?"))
         for shown in (request, review, deny):
             assert was_denied in text_of(shown).partition(f"({alerts[1].id}) · now")[2].partition("\\n•")[0]
-            assert text_of(shown).count("🚫") == 1
+            assert text_of(shown).count("🚫 *More") == 1
         await lea.presses("Withdraw all", waits)
         await lea.reads("anna asked for it, and withdraws it. *Deny all* decides against it.")
         await lea.confirms("Deny all", waits, reason="Not <all>")

@@ -268,7 +268,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         late = await reviewed(env, "lea", message, " on 3 targets")
         view = await reviewed(env, "ben", message, " on 3 targets")
         assert view["title"]["text"] == "Contain (3)?"
-        assert "Contain only on the ticked; the rest goes on waiting" in text_of(view)
+        assert "Decide only on the ticked; the rest goes on waiting" in text_of(view)
         form = await env["ben"].confirms("Deny the ticked", view, reason="Wrong <hosts>")
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
         assert "*Deny Contain on 3 targets?*\\n*anna* asks" in text_of(form)
@@ -351,11 +351,11 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         # All targets come first, each once, with what decides: what an option has no room for is in a row.
         order = (
             "*anna* asks for it on 12 targets · 1 approval, answer by ",
-            '"Isolate only on the ticked',
+            '"Decide only on the ticked',
             '"ip 203[.]0[.]113[.]0"',
             '"Deny the ticked"',
             f"• 🟠 ip `203[.]0[.]113[.]11` · {said}",
-            "No button ends it earlier.",
+            "Each starts as soon as you approve it. No button ends it earlier.",
         )
         where = [text_of(review).index(words) for words in order]
         assert where == sorted(where)
@@ -370,6 +370,7 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         await env["ben"].fills_in(review, decide=[], decide10=[healthy])
         form = await env["ben"].confirms("Deny the ticked", review, reason="Healthy backup")
         assert "*Deny Isolate on 1 target?*" in text_of(form)
+        assert "If you deny it, it will not run: nothing changes there." in text_of(form)
         assert others[0] not in text_of(form)
         message = await shown(env, "11 wait for approval, 1 denied")
 

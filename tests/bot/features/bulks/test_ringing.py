@@ -9,7 +9,7 @@ from core.models import BulkInput, RunTarget
 from tests.bot.features.approvals.asking import ISOLATE, asking, bulk_of, expire, isolate
 from tests.bot.features.bulks.bulk import reviewed
 from tests.bot.outbox.harness import ManualClock, all_sent
-from tests.bot.people import direct_message, message_in, on_phone, text_of, within_limits
+from tests.bot.people import direct_message, filled_in, message_in, on_phone, text_of, within_limits
 from tests.bot.running import SOC
 
 
@@ -109,3 +109,11 @@ async def test_a_box_of_review_says_what_has_room_of_a_denial_and_a_containment_
         assert second == f"🔴 CRITICAL · 🚫 denied before · 🔒 contained already ({late.id})"
         rows = text_of(review).partition('"Deny the ticked"')[2]
         assert (rows.count("It prints."), rows.count("This lasts longer: 50 hours from when it starts.")) == (2, 2)
+        # Nobody runs with one press what somebody has denied.
+        assert "🚫 *2 denied before*, unticked at first · 🔒 *2 contained already* · 1 approval" in text_of(review)
+        assert filled_in(review)["decide"] == []
+        await env["lea"].presses("Deny the ticked", review)
+        await env["lea"].reads("Nothing was ticked, so nothing was denied.")
+        review = await reviewed(env, "lea", request, " on 2 targets")
+        await env["lea"].submits(review, decide=[ticks[1]["text"]["text"]])
+        await env["lea"].reads("You approved 1 run: Isolate on 🔴 CRITICAL ip 203[.]0[.]113[.]2.")
