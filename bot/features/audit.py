@@ -17,7 +17,7 @@ from bot.block_kit.text import (
     slack_date,
     utc_time,
 )
-from bot.clearance import RedactedView, Subject
+from bot.clearance import CLEAR, RED, RedactedView, Subject, may_see
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Command, Context, Entry, Feature
@@ -25,7 +25,7 @@ from bot.features.runs.views import runs, undo_state
 from bot.message import Message
 from core.common.clock import MINUTE_MS
 from core.common.words import some_of
-from core.models import Action, AuditRow
+from core.models import Artifact, AuditRow, Document
 
 USAGE = "audit ~id"
 ON_LIMIT = 200  # characters of what a run was on
@@ -39,19 +39,41 @@ async def on_audit_command(context: Context) -> None:
     """Show the story of an alert, a case, a run or a bulk; core leaves out what this person may not see."""
     _, object_id = subjects.require_id(context, USAGE)
     rows = await context.core.audit(object_id)
-    about, clearance, ran = object_id, own_clearance(context), dict[str, Ran]()
-    together = list[tuple[Action, RedactedView]]()
-    for document in await subjects.documents(context.core, [object_id, *(row.object for row in rows)]):
-        # Its own title comes before those of what belongs to it.
-        if object_id in (document.id, about) and (subject := Subject.in_document(document, document.id)) is not None:
-            about = f"{object_id}: {runs.of_root(subject, RedactedView(subject, clearance))}"
+    documents = await subjects.documents(context.core, [object_id, *(row.object for row in rows)])
+    await responses.show(context, "Audit", audit(object_id, rows, documents, own_clearance(context)))
+
+
+def audit(object_id: str, rows: Sequence[AuditRow], documents: Sequence[Document], clearance: int) -> Message:
+    """The story of an object for this clearance, from rows and the documents of all that these are about."""
+    about, ran, views, hidden = object_id, dict[str, Ran](), dict[str, RedactedView](), list[Artifact]()
+    for document in documents:
+        if (subject := Subject.in_document(document, document.id)) is not None:
+            hidden += [one for one in (*subject.artifacts, *subject.others) if not may_see(clearance, one.tlp)]
+            if object_id in (document.id, about):  # its own title comes before those of what belongs to it
+                about = f"{object_id}: {runs.of_root(subject, RedactedView(subject, clearance))}"
         for action in document.actions:  # also for what people call its responders
-            view = RedactedView(Subject.of_action(action, document), clearance)
+            view = views[action.id] = RedactedView(Subject.of_action(action, document), clearance)
             on = runs.targets_in_plain(action, view, ON_LIMIT, has_types=False) or runs.target(view)
             ran[action.id] = runs.title(action), on, undo_state.for_how_long(action)
-            together += [(action, view)] if action.bulk == object_id else []
+    together = [(run, views[run.id]) for one in documents for run in one.actions if run.bulk == object_id]
     about = f"{object_id}: {runs.name(together[0][0])} on {runs.distinct_targets(together)}" if together else about
-    await responses.show(context, "Audit", story(about, rows, ran, [action.id for action, _ in together]))
+    above = [run for one in documents for run in one.actions if not views[run.id].is_open]
+    if above and object_id in [document.id for document in documents]:
+        about += f" · {runs.hidden_line(above, views)}"
+    of_all, gone = (RedactedView(Subject("alert", "", "", tlp, others=(*hidden,)), clearance) for tlp in (CLEAR, RED))
+    shown = [_redacted(row, views.get(row.object, gone if "message" in row.texts else of_all), of_all) for row in rows]
+    return story(about, shown, ran, [action.id for action, _ in together])
+
+
+def _redacted(row: AuditRow, view: RedactedView, of_all: RedactedView) -> AuditRow:
+    """The row with its texts as cards show them: what a run said whole or not at all, the rest without what is hidden.
+
+    That is what is hidden `of_all` that the story is about: people speak of one where they decide on another.
+    """
+    by, did, said = row.sentence[: len(row.by)], row.sentence[len(row.by) :], row.texts.get("message", "")
+    did = view.inputs(did.replace(f'"{said}"', f'"{view.report(said)}"'))
+    texts = {name: of_all.text(text) for name, text in row.texts.items()}
+    return row.model_copy(update={"sentence": by + of_all.text(did), "texts": texts})
 
 
 def story(about: str, rows: Sequence[AuditRow], ran: Mapping[str, Ran], together: Container[str] = ()) -> Message:

@@ -160,8 +160,7 @@ def is_named(artifact: Artifact | TargetArtifact, typed: str) -> bool:
     """Whether what somebody typed, or Slack made a link of, is this artifact and not just alike; a file by its name."""
     plain = refanged(visible(typed)).strip()
     texts = {typed, plain, _LINKED.sub("", plain).rstrip("/")}
-    of_file = isinstance(artifact, Artifact) and artifact.data is None
-    is_file = of_file or (isinstance(artifact, TargetArtifact) and artifact.kind == "file")
+    is_file = artifact.kind == "file" if isinstance(artifact, TargetArtifact) else artifact.data is None
     same = (is_same_target(artifact.data_type, artifact.data or "", text) for text in texts)
     return is_file or artifact.id in texts or any(same)
 

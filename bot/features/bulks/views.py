@@ -45,6 +45,7 @@ from core.models import (
 from core.models.inputs import NOTE_LIMIT
 
 PAGE = 40  # objects in Show each
+_URGENCY: Mapping[str | None, int] = {None: 0, "Failure": 1, "Waiting": 2, "InProgress": 2}  # first in Show each
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 DECISIONS = "Denied", "Approved"
 NOT_RUN = {"denied", "expired", "cancelled"}  # how runs that wait for approval end without it
@@ -561,7 +562,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, bu
 
     First what was refused or failed.
     """
-    ordered = sorted(shown, key=lambda target: _urgency(target.target))
+    ordered = sorted(shown, key=lambda target: _URGENCY.get(target.target.action_status, 3))
     blocks: list[Block] = [section(head(bulk, is_on_phone=True))]  # each says itself until when
     lines: list[str] = []
     for target in ordered[start : start + PAGE]:
@@ -741,10 +742,6 @@ def ended_before(shown: Sequence[ShownTarget]) -> Block:
     said = [f"{how}: {runs.distinct_targets(on)}" for how, on in found.items()]
     said += [f"Refused: {some_of(refused, runs.MAX_TARGETS)}"] if refused else []
     return context(clip(" · ".join(said), SAID_LIMIT))
-
-
-def _urgency(target: BulkTarget) -> int:
-    return {None: 0, "Failure": 1, "Waiting": 2, "InProgress": 2}.get(target.action_status, 3)
 
 
 def _line(shown: ShownTarget, bulk: Bulk) -> str:

@@ -233,7 +233,8 @@ async def _submitted(
     """Run it, or show what is lacking: the inputs, or a question, which `asks` wants also for one object."""
     view, modal = targets[0].view, view_of(context)
     if responder is None:
-        return _menu_error(modal, view.subject, "That responder is no longer available; choose again.")
+        text, menu = "That responder is no longer available; choose again.", f"responder:{view.subject.id}"
+        return modals.errors({menu: text}) if menu in modals.values(modal) else modals.problem(text)
     if not responder.can_run and request.override_reason is None and not request.is_several:
         refusal = await flow.refusal(context, request, responder, view)
         return modals.update(modals.message_view(flow.CANNOT, refusal))
@@ -305,12 +306,6 @@ def _core_error(view: Mapping[str, Any], responder: OfferedResponder, error: Res
 def _field_error(entry: Mapping[str, Any]) -> str:
     expected = str(entry.get("format") or "")
     return f"This should be {expected}." if expected else "This is needed."
-
-
-def _menu_error(view: Mapping[str, Any], subject: Subject, text: str) -> Json:
-    """An error at the menu of responders, or as a view where there is no menu for this object."""
-    block_id = f"responder:{subject.id}"
-    return modals.errors({block_id: text}) if block_id in modals.values(view) else modals.problem(text)
 
 
 def _on(request: RunRequest, subject: Subject) -> RunRequest:

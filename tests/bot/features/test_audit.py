@@ -11,7 +11,7 @@ from core.audit import trail
 from core.client import CoreClient
 from core.models import AuditRow
 from tests.bot.features.bulks.bulk import start
-from tests.bot.features.environment import MANIFEST, feature_environment
+from tests.bot.features.environment import DONE, MANIFEST, feature_environment
 from tests.bot.people import card_of, message_in, modal, text_of
 from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
 
@@ -114,6 +114,36 @@ async def test_of_a_bulk_one_reads_who_decided_on_which_targets_and_why_but_not_
         assert ' *lea* approved Isolate on LT-0500, LT-0502 (1 of 1)"' in shown
         assert "LT-0503" not in shown
         assert runs[0].id not in shown
+
+
+async def test_its_texts_show_what_cards_show_and_how_much_ran_on_what_is_withheld(tmp_path: Path) -> None:
+    report = {**DONE, "full": {"message": "SECRET-SRV9 is next."}}
+    async with feature_environment(tmp_path, {"Isolate": {"target": "hostname"}}, {"Isolate": report}) as env:
+        hosts = [{"dataType": "hostname", "data": data, "tlp": tlp} for data, tlp in (("LT-1", 0), ("SECRET-SRV9", 2))]
+        alert = await env.create_alert(tlp=0, artifacts=hosts)
+        clear, amber = (one.id for one in alert.artifacts)
+        body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id, "onlyIfIdle": False}
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            anna = bot.as_user("anna")
+            ran = [await anna.run({**body, "target": [clear], "note": f"{n}: after SECRET-SRV9"}) for n in range(2)]
+            await anna.run({**body, "target": [amber]})
+            await bot.as_user("ben").deny(ran[0].id, "SECRET-SRV9 first")
+            await bot.as_user("ben").approve(ran[1].id)
+        while (await env.client.action(ran[1].id, wait_s=10)).end_date is None:
+            pass
+        await env.core.core.people.set_clearance("eve", 0)
+        for name, is_shown in (("anna", True), ("eve", False)):
+            for id_, of in ((alert.id, range(2)), (clear, range(2)), (ran[0].id, [0]), (ran[1].id, [1])):
+                await env[name].command(SOC, f"/responder audit {id_}")
+                shown = text_of(await env[name].sees(modal(f"Audit of {id_}", f"{of[0]}: after ")))
+                assert ("SECRET-SRV9" in shown) == is_shown
+                for number in of:
+                    assert f"{number}: after {'SECRET-SRV9' if is_shown else '[withheld]'}" in shown
+                assert ("SECRET-SRV9 first" in shown) == (is_shown and 0 in of)
+                assert ("SECRET-SRV9 is next" in shown) == (is_shown and 1 in of)
+                assert ("1 run, 1 waiting for approval, details withheld (TLP:AMBER)" in shown) == (
+                    not is_shown and id_ == alert.id
+                )
 
 
 def test_long_names_of_a_bulk_are_short_and_stay_apart_and_the_reason_has_its_line() -> None:

@@ -26,7 +26,7 @@ from bot.block_kit.text import (
     section,
     slack_date,
 )
-from bot.clearance import SHARED, RedactedView, Subject, tlp_name, withheld
+from bot.clearance import SHARED, RedactedView, Subject, tlp_name
 from bot.features.runs.views import reports, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
@@ -254,8 +254,7 @@ def run_lines(
             blocks[1].append(context(f"{count(further, 'earlier run')}: `/responder actions {root_id}` shows all."))
     hidden = [action for action in newest if action not in shown]
     if hidden:
-        above = max(targets[action.id].subject.tlp for action in hidden)
-        blocks[1].append(context(f"{runs.withheld_line(hidden, len(hidden))}, {withheld(above)}"))
+        blocks[1].append(context(runs.hidden_line(hidden, targets)))
     return blocks
 
 

@@ -448,7 +448,9 @@ def approved_by(*actions: Action) -> str:
 
 
 def _outcome(action: Action, view: RedactedView) -> str:
-    result = "" if is_open(action) else result_text(action, view) or result_labels(action, view)
+    """` · 3 indicators`: what a run said, or the first labels of a report that has no sentence; "" while it is open."""
+    labels = ", ".join(foreign(view.report(label), 60) for label in read_report(action).labels[:3])
+    result = "" if is_open(action) else result_text(action, view) or labels
     return f" · {result}" if result else ""
 
 
@@ -499,6 +501,11 @@ def withheld_line(actions: Sequence[Action], total: int) -> str:
     labels = {"approval": "waiting for approval", "waiting": "waiting", "running": "running"}
     parts = [f"{states.count(status)} {label}" for status, label in labels.items() if status in states]
     return ", ".join([count(total, "run"), *parts])
+
+
+def hidden_line(actions: Sequence[Action], views: Mapping[str, RedactedView]) -> str:
+    """`1 run, details withheld (TLP:AMBER)`, of runs above the clearance; `views` by run."""
+    return f"{withheld_line(actions, len(actions))}, {withheld(max(views[one.id].subject.tlp for one in actions))}"
 
 
 def given_inputs(action: Action | Bulk) -> Mapping[str, Any]:
@@ -607,11 +614,6 @@ def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -
     if action.dispatched_at is None and action.ended_by is None:
         return core_says(view.report(with_names(message, view)), limit)
     return core_says(defang_indicators(view.report(message)[: limit * 4]), limit)  # who wrote it may name a target
-
-
-def result_labels(action: Action, view: RedactedView) -> str:
-    """`3 indicators`: the first labels of a report that has no sentence."""
-    return ", ".join(foreign(view.report(label), 60) for label in read_report(action).labels[:3])
 
 
 def plain_line(action: Action, view: RedactedView) -> str:
