@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from slack_sdk.errors import SlackApiError
 
-from core.common.errors import ResponderBotError
+from core.common.errors import Ignoring
 from core.models import Person
 
 if TYPE_CHECKING:
@@ -67,23 +67,17 @@ class Identity:
         return next((user for in_team, _, user in sorted(ids, reverse=True) if in_team in ("", team)), "")
 
     async def _look_up(self, team: str, user: str) -> Person | None:
-        try:
+        with Ignoring("not_found"):
             return await self._core.person_by_slack(team, user)
-        except ResponderBotError as error:
-            if error.code != "not_found":
-                raise
         return await self._by_email(team, user) if self._link_by_email else None
 
     async def _by_email(self, team: str, user: str) -> Person | None:
         email = await confirmed_email(self._slack, team, user)
         if not email:
             return None
-        try:
-            return await self._core.as_user(email).current_user()  # on their own behalf; core may refuse them
-        except ResponderBotError as error:
-            if error.code in ("not_found", "forbidden"):
-                return None
-            raise
+        with Ignoring("not_found", "forbidden"):  # core may refuse them
+            return await self._core.as_user(email).current_user()  # on their own behalf
+        return None
 
 
 async def confirmed_email(slack: "AsyncWebClient", team: str, user: str) -> str:

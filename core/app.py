@@ -73,7 +73,7 @@ from core.protection import Blockable, Parsed, ProtectedTargets, look_of
 from core.records.alerts import Alerts
 from core.records.case_templates import CaseTemplates
 from core.records.cases import Cases
-from core.records.clearance import level_of
+from core.records.clearance import find_level
 from core.records.comments import Comments
 from core.records.events import Feed
 from core.responders.guards import Guards
@@ -343,7 +343,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         *ingest_api.endpoints(sources),
         *cases_api.endpoints(cases),
         *comments_api.endpoints(comments),
-        *retention_api.endpoints(retention, AuditReader(database, clock, level_of)),
+        *retention_api.endpoints(retention, AuditReader(database, clock, find_level)),
         *files_api.endpoints(database),
         *case_templates_api.endpoints(templates),
         *events_api.endpoints(feed, Documents(acting, feed), clock, metrics.set_event_lag),

@@ -297,7 +297,7 @@ class CoreClient:
     async def measures(
         self, *, target: str = "", by: str = "", responder: str = "", of: Iterable[str] = ()
     ) -> list[Measure]:
-        """What is in force: on this target, by this person, of this responder, and of one of these ids."""
+        """What is in force: on this target (or these ids), by this person, of this responder, of one of these ids."""
         wanted = {"target": target, "by": by, "responder": responder, "of": ",".join(of)}
         params = {name: value for name, value in wanted.items() if value}
         return await self._ask(list[Measure], "GET", f"{_ENGINE}/measure", params=params)

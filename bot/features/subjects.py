@@ -16,7 +16,7 @@ from bot.features.command_text import find_ids, split_name_and_id, split_words, 
 from bot.outbox.links import card_link
 from core.client import CoreClient
 from core.common.clock import DAY_MS
-from core.common.errors import ResponderBotError
+from core.common.errors import Ignoring, ResponderBotError
 from core.models import (
     OBJECT_TYPES,
     Action,
@@ -33,6 +33,7 @@ from core.models import (
 )
 
 NOTHING = "Nothing has the id {}: no alert, case, task, log or observable."
+RAN = "{0} is a run, or a bulk of them: `/responder active {0}` shows what it has in force, `audit {0}` who decided."
 LIKE_DATA = re.compile(r"[^\W_]\.[^\W_]|[@:]|^[0-9a-fA-F]{32,}$")  # such as an address, a domain, a URL or a hash
 A = TypeVar("A", Alert, OpenAlert)
 _LINKED = re.compile(r"^(?:h(?:tt|xx)ps?://|mailto:)")  # what Slack puts in front of a domain or a mail address
@@ -49,10 +50,13 @@ async def find(core: CoreClient, object_id: str) -> Subject:
 async def with_document(core: CoreClient, object_id: str, *, responders: bool = False) -> tuple[Subject, Document]:
     """Likewise, with the document of its alert or case."""
     if parse_id(object_id) is not None:
-        for document in (await core.documents([object_id], responders=responders)).documents:
+        found = await core.documents([object_id], responders=responders)
+        for document in found.documents:
             subject = Subject.in_document(document, object_id) or await _merged(core, document, object_id)
             if subject is not None:
                 return subject, document
+        if not found.missing:
+            raise ResponderBotError("not_found", RAN.format(object_id))
     raise ResponderBotError("not_found", NOTHING.format(object_id))
 
 
@@ -78,13 +82,10 @@ def as_alert(context: Context, subject: Subject, document: Document) -> Alert:
 
 async def _merged(core: CoreClient, document: Document, object_id: str) -> Subject | None:
     """The observable that has another id by now; None if there is none, such as for the id of an action."""
-    try:
+    with Ignoring("not_found"):
         now = (await core.object_in_context("case_artifact", object_id)).object["id"]
-    except ResponderBotError as error:
-        if error.code == "not_found":
-            return None
-        raise
-    return Subject.in_document(document, now)
+        return Subject.in_document(document, now)
+    return None
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from core.actions.undos import Undos
 from core.authorization import Caller
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError, bad_request
-from core.models import Action, Measure, MeasureRun, UndoInput, number_of, parse_id
+from core.models import OBJECT_TYPES, Action, Measure, MeasureRun, UndoInput, number_of, parse_id
 from core.protection import KINDS, MalformedError, parse
-from core.records import clearance
+from core.records import artifacts, clearance
 from core.responders import target as targets
 from core.responders.registry import Registry
 from core.store import actions as stored_actions
@@ -31,7 +31,7 @@ class MeasureFilter(NamedTuple):
     """Which measures somebody asks for; "" for any."""
 
     target: str = ""
-    """What they act on or may act on; compared as a whole."""
+    """What they act on or may act on; compared as a whole. Ids, with commas: what is of or on one of these."""
     by: str = ""
     """Who asked for them: a login or its first part."""
     responder: str = ""
@@ -62,22 +62,24 @@ class Measures(Service):
 
         That is by the most severe of their alerts and cases, then by what ends soonest.
 
-        Raises ResponderBotError("bad_request") for an id that is none.
+        Raises ResponderBotError: bad_request for an id that is none; not_found, forbidden for that of the target.
         """
         texts = filter(None, (wanted.of, wanted.alert, wanted.case))
         of = [{parse_id(one.strip()) for one in text.split(",")} for text in texts]
         if any(None in ids for ids in of):
             raise bad_request("`of`, `alert` and `case` must be ids such as ~12,~13")
-        digests = _digests_of(wanted.target)
+        about = _ids_in(wanted.target)
 
         def read(reads: Reads) -> list[Measure]:
+            digests = _digests_in(reads, caller, about) if about else _digests_of(wanted.target)
             found = list[tuple[Sequence[_Seen], Measure]]()
             for group in in_force.groups(reads):
-                if wanted.target and group[0]["target_kind"] != in_force.OBJECT and group[0]["digest"] not in digests:
+                is_on = group[0]["target_kind"] == in_force.OBJECT or group[0]["digest"] in digests
+                if wanted.target and not about and not is_on:
                     continue
                 seen = _seen(reads, caller, group)
                 of_each = all(any(ids & _roots_of(reads, each.row) for each in seen) for ids in of)
-                if seen and of_each and self._is_wanted(wanted, seen, digests):
+                if seen and of_each and self._is_wanted(reads, wanted, seen, digests):
                     found.append((seen, _shown(group, seen, self._registry)))
             severities = objects.severities(reads, (each.row["root_id"] for seen, _ in found for each in seen))
 
@@ -207,12 +209,14 @@ class Measures(Service):
             clearance.require(tx, caller, one["action_id"], "change a measure")
         return groups
 
-    def _is_wanted(self, wanted: MeasureFilter, seen: Sequence[_Seen], digests: Set[str]) -> bool:
-        rows = [each.row for each in seen]
-        if wanted.target and seen[0].one["target_kind"] == in_force.OBJECT:
+    def _is_wanted(self, reads: Reads, wanted: MeasureFilter, seen: Sequence[_Seen], digests: Set[str]) -> bool:
+        rows, about, acted_on = [each.row for each in seen], _ids_in(wanted.target), {seen[0].one["digest"]}
+        if seen[0].one["target_kind"] == in_force.OBJECT:
             possible = (artifact for row in rows for artifact in targets.stored_artifacts(row))
-            if digests.isdisjoint(named.digest for one in possible if (named := targets.named_by(one))):
-                return False
+            acted_on = {named.digest for one in possible if (named := targets.named_by(one))}
+        is_of = bool(about) and any(about & _roots_of(reads, row) for row in rows)
+        if wanted.target and not is_of and digests.isdisjoint(acted_on):
+            return False
         asked = {
             "created_by": wanted.by and self._guards.login(wanted.by),
             "responder_name": wanted.responder and self._registry.name(wanted.responder),
@@ -248,6 +252,31 @@ def _digests_of(text: str) -> set[str]:
         with suppress(MalformedError):
             found.add(parse(data_type, text).digest)
     return found
+
+
+def _ids_in(text: str) -> set[int]:
+    """The numbers of the ids that a text is, with commas; none of another text."""
+    numbers = [parse_id(one) for one in text.split(",")]
+    return {one for one in numbers if one is not None} if None not in numbers else set()
+
+
+def _digests_in(reads: Reads, caller: Caller, numbers: Iterable[int]) -> set[str]:
+    """What the observables name that these objects have or are, as far as the caller may see them.
+
+    Raises ResponderBotError: not_found, forbidden.
+    """
+    named = list[Mapping[str, Any]]()
+    for number in numbers:
+        level = clearance.find_level(reads, number)
+        if level is None:
+            raise ResponderBotError("not_found", f"Nothing has the id ~{number}.")
+        caller.require_clearance(level, "read what is in force on it")
+        row = objects.find_any(reads, number)
+        of_row = row["kind"] if row is not None else artifacts.find(reads, number) and artifacts.KIND
+        if kind := next((one for one in OBJECT_TYPES if one == of_row), None):  # no run or bulk
+            named += targets.artifacts_of(reads, targets.load(reads, kind, number))
+    found = (targets.named_by(one) for one in named if one["tlp"] <= caller.sees_up_to)
+    return {one.digest for one in found if one is not None}
 
 
 def _roots_of(reads: Reads, row: Row) -> set[int]:

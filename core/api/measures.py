@@ -24,7 +24,7 @@ def endpoints(measures: Measures) -> list[Endpoint]:
         "List what is in force",
         response=list[Measure],
         query={
-            "target": "what it acts on or may act on",
+            "target": "what it acts on or may act on, or the ids of what it is of or on, with commas",
             "by": "the login of who asked for it",
             "responder": "the responder's name or id",
             "of": "the ids of alerts, cases, runs and bulks, with commas",

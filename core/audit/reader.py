@@ -11,15 +11,15 @@ from core.authorization import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Transaction
 from core.common.errors import ResponderBotError
-from core.models import AuditRow, parse_id
+from core.models import TLP_NAMES, AuditRow, parse_id
 
 MAX_ROWS = 1_000
 LOOK_BACK = 100
 """How many rows are looked at for one that the caller may see."""
+_OF_GONE = TLP_NAMES.index("red")
 
-
-LevelOf = Callable[[Reads, int], int]
-"""The clearance that it takes to see an object or a run; red for what is gone."""
+LevelOf = Callable[[Reads, int], int | None]
+"""The clearance that it takes to see an object or a run; None for what is gone."""
 
 
 class AuditReader:
@@ -48,7 +48,10 @@ class AuditReader:
             raise ResponderBotError("not_found", f"{object_id[:64]} is no id; give one such as ~12.")
 
         def read(reads: Reads) -> None:
-            caller.require_clearance(self._level_of(reads, number), "read the audit of it")
+            level = self._level_of(reads, number)
+            if level is None and not stored.of_object(reads, f"~{number}", 0, 1):
+                raise ResponderBotError("not_found", f"Nothing has the id ~{number}.")
+            caller.require_clearance(_OF_GONE if level is None else level, "read the audit of it")
 
         await self._database.read(read)
         return await self.rows(caller, f"~{number}", 0, MAX_ROWS)
@@ -66,12 +69,12 @@ class AuditReader:
     def _rows(self, reads: Reads, caller: Caller, object_: str, after: int, limit: int) -> list[AuditRow]:
         rows = stored.of_object(reads, object_, after, limit) if object_ else stored.page(reads, after, None, limit)
         texts = stored.texts(reads, [row["number"] for row in rows])
-        level: Callable[[int], int] = cache(lambda number: self._level_of(reads, number))
+        levels = cache(lambda number: self._level_of(reads, number))
         found = []
         for row in rows:
             doc = json.loads(row["doc"])
             about = parse_id(doc["object"])
-            if about is not None and caller.why_not_cleared(level(about)):
+            if about is not None and caller.why_not_cleared(_OF_GONE if (of := levels(about)) is None else of):
                 continue
             said = {text.name: text.text for text in texts[row["number"]]}
             of_row = {"number": row["number"], "hash": row["hash"], "row": doc}

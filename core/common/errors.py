@@ -1,6 +1,7 @@
 """The error that responder-bot raises for expected failures: a code and a sentence that says what to do."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 Code = Literal[
@@ -79,6 +80,16 @@ class StoreUnavailableError(ResponderBotError):
 
     def __init__(self, message: str) -> None:
         super().__init__("unavailable", message)
+
+
+class Ignoring(AbstractContextManager[None]):
+    """Goes on below it after an error with one of these codes."""
+
+    def __init__(self, *codes: Code) -> None:
+        self._codes = codes
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> bool:
+        return isinstance(error, ResponderBotError) and error.code in self._codes
 
 
 def bad_request(sentence: str) -> ResponderBotError:

@@ -28,18 +28,24 @@ def sees(reads: Reads, caller: Caller, number: int) -> bool:
 
 
 def level_of(reads: Reads, number: int) -> int:
-    """The clearance that it takes to act on an object, a comment, a run or a bulk; red for what is gone.
+    """As `find_level`; red for what is gone."""
+    level = find_level(reads, number)
+    return RED if level is None else level
+
+
+def find_level(reads: Reads, number: int) -> int | None:
+    """The clearance that it takes to act on an object, a comment, a run or a bulk; None if nothing has this number.
 
     What is in an alert or a case takes the level of that, and an artifact also its own. A run takes that of its object
     and of all that it acts on, a bulk the lowest one of its objects.
     """
     level = _of_object(reads, number)
     if level is None and (row := actions.find(reads, number)) is not None:
-        level = _of_run(reads, row)
+        return _of_run(reads, row)
     if level is None and (row := bulks.find(reads, number)) is not None:
         named = [parse_id(target["objectId"]) or 0 for target in json.loads(row["targets"])]
-        level = min((of for one in named if (of := _of_object(reads, one)) is not None), default=None)
-    return RED if level is None else level
+        return min((of for one in named if (of := _of_object(reads, one)) is not None), default=RED)
+    return level
 
 
 def _of_object(reads: Reads, number: int) -> int | None:

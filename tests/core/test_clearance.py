@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from core.audit import trail
 from core.settings import ResponderSection
 from tests.core.running import RunningCore, running_core
 
@@ -88,7 +89,11 @@ async def test_a_run_on_an_object_above_the_clearance_is_refused_through_the_bot
         assert reasons == []
         assert "it is TLP:RED and you may see up to TLP:AMBER" in str(explained.json())
         assert (await cleared.run("red", alert)).status_code == 201
-        is_refused(await cleared.act(login, "GET", "/api/audit/~999"))  # nobody knows what it was
+        assert (await cleared.act(login, "GET", "/api/audit/~999")).status_code == 404  # nothing ever had this id
+        await cleared.core.core.database.transaction(
+            lambda tx: trail.record(tx, 0, "request.refused", by="lea@x", object="~998", texts={})
+        )
+        is_refused(await cleared.act(login, "GET", "/api/audit/~998"))  # nobody knows what it was
         run = {"responderId": CLOSE, "objectType": "alert", "objectId": alert}
         assert (await cleared.own("POST", ACTION, run))["createdBy"] == "amber@responder-bot.local"
 

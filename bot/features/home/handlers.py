@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.text import slack_date
-from bot.clearance import RedactedView, Subject
+from bot.clearance import RedactedView, Subject, refanged
 from bot.features import responses, subjects
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.approvals import views as approvals
@@ -177,10 +177,18 @@ async def on_active_command(context: Context) -> None:
     """List what is in force, on a target or of an alert, a case, a run or a bulk if one is typed."""
     text, person = normalize(context.text), context.person
     ids_ = find_ids(text)
-    measures = await context.core.measures(target="" if ids_ else text, of=ids_)
+    measures = await context.core.measures(target=",".join(ids_) or text)
+    if not measures and text and not ids_ and (others := await _on_part(context, refanged(text).casefold())):
+        measures, text = others, f"names that have {text}"
     found = await runs_of(context, measures[: views.MAX_LISTED])
     active, about = partial(views.in_force_list, found, person, text, total=len(measures)), text[: views.TEXT_LIMIT]
     await responses.show_with_buttons(context, "In force", f"active:{about}", lambda button: active(button=button))
+
+
+async def _on_part(context: Context, text: str) -> list[Measure]:
+    """What is in force on what has this text in its name."""
+    every = await context.core.measures()
+    return [one for one in every if any(text in on.data.casefold() for on in one.target or ())]
 
 
 async def runs_of(context: Context, measures: Sequence[Measure]) -> list[HomeRun]:

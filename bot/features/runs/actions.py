@@ -20,10 +20,12 @@ async def on_actions_command(context: Context) -> None:
 async def show(context: Context, object_id: str) -> None:
     """Show the runs on an object to the person; of an alert or a case also those on what belongs to it."""
     subject, document = await subjects.with_document(context.core, object_id)
+    subjects.require_visible(context, subject)
     is_root = subject.id == document.id
     documents = [document, *(await context.core.alerts_of(document, document.alert_ids) if is_root else ())]
     found = {action.id: action for one in documents for action in one.actions}
-    actions = [action for action in found.values() if is_root or action.object_id == subject.id]
+    on = {one.id: {one.object_id, *(target.id for target in one.target or ())} for one in found.values()}
+    actions = [action for action in found.values() if is_root or subject.id in on[action.id]]
     counts = ChainMap(*(one.action_counts for one in documents))
     total = sum(counts.values()) if is_root else counts.get(subject.id, 0)
     clearance = own_clearance(context)

@@ -20,7 +20,7 @@ from bot.features.runs.targets import Target, ends_or_stays, load, offered_on, r
 from bot.features.runs.views import acts_on, inputs, run_form, runs
 from bot.features.runs.views.acts_on import Choice
 from bot.features.runs.views.request import RunRequest
-from core.common.errors import ResponderBotError
+from core.common.errors import Ignoring, ResponderBotError
 from core.models import Action, Measure, OfferedResponder
 
 LOOKUP_LIMIT = 5  # ids in a message that are looked up
@@ -70,11 +70,8 @@ async def _view_of_known(context: Context, object_ids: list[str]) -> dict[str, A
 async def _known(context: Context, object_ids: Iterable[str]) -> list[Subject]:
     known: list[Subject] = []
     for object_id in object_ids:
-        try:
+        with Ignoring("not_found"):
             known.append(await subjects.find(context.core, object_id))
-        except ResponderBotError as error:
-            if error.code != "not_found":
-                raise
     return known
 
 

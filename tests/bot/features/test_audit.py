@@ -36,6 +36,8 @@ async def test_anybody_reads_who_decided_what_about_what_they_may_see(env: BotEn
     await anna.command(SOC, f"/responder audit {hidden}")
     refused = text_of(await anna.sees(message_in(SOC, "TLP:RED")))
     assert "evidence" not in refused
+    await anna.command(SOC, "/responder audit ~9999")
+    await anna.sees(message_in(SOC, "Nothing has the id ~9999."))
     await anna.command(SOC, "/responder audit")
     await anna.sees(message_in(SOC, "Type `/responder audit ~id`; "))
 

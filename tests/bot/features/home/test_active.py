@@ -26,7 +26,7 @@ async def block(env: FeatureEnvironment, alert_id: str) -> str:
 
 async def test_what_is_in_force_is_listed_and_found_by_its_target(env: FeatureEnvironment) -> None:
     await env["anna"].command(SOC, "/responder active")
-    await env["anna"].sees(modal("Nothing is in force, as far as you may see."))
+    await env["anna"].sees(modal("Nothing is in force, as far as you may see, up to TLP:AMBER."))
     other = [{"dataType": "ip", "data": "198.51.100.9"}]
     alert, red = await env.create_alert(), await env.create_alert(sourceRef="red", tlp=3, artifacts=other)
     for one in (alert, red):
@@ -42,12 +42,20 @@ async def test_what_is_in_force_is_listed_and_found_by_its_target(env: FeatureEn
     await env["anna"].sees(modal("Nothing is in force on 203.0.113.99"))
     await env["anna"].command(SOC, "/responder active 203[.]0[.]113[.]7")
     await env["anna"].sees(modal("1 measure"))
-    (run,), quiet = await env.client.actions("alert", alert.id), await env.create_alert(sourceRef="quiet")
-    for object_id in (alert.id, run.id):
+    await env["anna"].command(SOC, "/responder active 203[.]0.113")
+    await env["anna"].sees(modal("*In force on names that have 203[.]0.113: 1 measure*"))
+    (run,), beside = await env.client.actions("alert", alert.id), await env.create_alert(sourceRef="beside")
+    quiet = await env.create_alert(sourceRef="quiet", artifacts=other)
+    for object_id in (alert.id, run.id, alert.artifacts[0].id, beside.id, beside.artifacts[0].id):
         await env["anna"].command(SOC, f"/responder active {object_id}")
         await env["anna"].sees(modal(f"*In force on {object_id}: 1 measure*"))
     await env["anna"].command(SOC, f"/responder active {quiet.id}")
     await env["anna"].sees(modal(f"Nothing is in force on {quiet.id}"))
+    for hidden in (red.id, red.artifacts[0].id):
+        await env["anna"].command(SOC, f"/responder active {hidden}")
+        await env["anna"].reads("You may see up to TLP:AMBER. Ben or lea can open this.")
+    await env["anna"].command(SOC, "/responder active ~9999")
+    await env["anna"].reads("Nothing has the id ~9999.")
     async with CoreClient(env.core.url, env.service_key) as bot:
         audit = await bot.as_user("lea").audit(alert.id)  # which says who has read it
     assert [row.by.split("@")[0] for row in audit if row.what == "audit.read"] == ["lea"]

@@ -233,6 +233,23 @@ async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvi
         await env["anna"].reads(words)
 
 
+async def test_the_id_of_an_observable_a_run_or_a_bulk_is_answered_with_what_is_there(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Shun": {"target": "ip"}}) as env:
+        alert, hidden = await env.create_alert(), await env.create_alert(sourceRef="red", tlp=3)
+        ip, on = alert.artifacts[0].id, {"objectType": "alert", "objectId": alert.id}
+        bulk = (await env.client.run_bulk({"responderId": "Tell_1_0", "targets": [on]})).id
+        run = (await env.client.run({**on, "responderId": "Shun_1_0"})).id
+        for typed, words in {
+            f"actions {ip}": f"1 run on {ip}",
+            f"actions {hidden.id}": "You may see up to TLP:AMBER.",
+            f"actions {run}": f"{run} is a run, or a bulk of them: `/responder active {run}` shows",
+            f"list {bulk}": f"{bulk} is a run, or a bulk of them",
+            f"alert {bulk}": f"`audit {bulk}` who decided.",
+        }.items():
+            await env["anna"].command(SOC, f"/responder {typed}")
+            await env["anna"].reads(words)
+
+
 CANNOT = "You can't run responders. Ask admin or lea."
 
 
