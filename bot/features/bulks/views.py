@@ -103,14 +103,13 @@ def told_in_part(
     if not still and (more or not open_runs(bulk)):
         what = f"{more}{_name(bulk)} on {count(len(listed), 'target')}"
         return notices.notice(f"{' and '.join(how)} in part: {what}, see below.")
-    found = dict[tuple[str, str, str | None], list[_Run]]()
+    found = dict[tuple[str, str | None], list[_Run]]()
     for run, view, end in listed:
-        now = ", in force" if end is None and undo_state.is_in_force(run) else ""
         why = end.message if end else runs.reason(run)
-        found.setdefault((_decision(run, end), now, why), []).append((run, view))
+        found.setdefault((_decision(run, end), why), []).append((run, view))
     said = [
-        f"{by}: {more}{_name(bulk)} on {_on(on)}{lasts}{now}{runs.why(why, view_of_all([view for _, view in on]))}"
-        for (by, now, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved"))
+        f"{by}: {more}{_name(bulk)} on {_on(on)}{lasts}{runs.why(why, view_of_all([view for _, view in on]))}"
+        for (by, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved"))
         if by.startswith(tuple(how))
     ]
     waits = f"{_on(still)} still {'waits' if len(still) == 1 else 'wait'}" if still else ""
@@ -133,7 +132,7 @@ def progress(
     button: ButtonIds,
     reader: Person | None = None,
 ) -> Message:
-    """How far a bulk is. It says what was denied or failed and why of `named`, which its readers may see.
+    """How far a bulk is. It says what became of each of `named`, which its readers may see, and why.
 
     `later` are the requests for more time that wait. `reader` is who gets it in a direct message, which names the rest,
     too; of the one who asked for it nothing is asked.
@@ -142,13 +141,9 @@ def progress(
     is_for_requester = is_own or reader is None
     waiting = [one for one in named if runs.awaits_approval(one[0])]
     read = waiting if reader is not None else ()
-    said = [
-        "\n>".join(filter(None, [f"{runs.MARKS[state]} {by}: {on}.", why]))
-        for state in ("denied", "failed", *(("expired", "succeeded") if reader is not None else ()))
-        for by, on, why in _decisions([one for one in named if runs.state_of(one[0]) == state])
-    ]
+    said = by_state([one for one in named if not runs.is_open(one[0])])
     undone = f"⚠️ *{bulk.not_released} not undone*. *Show each* says why." if bulk.not_released else ""
-    lines = [head(bulk, named), undone, *first_of([*said, *more_time_denied(named)], MOST_NAMED)]
+    lines = [head(bulk), undone, *first_of([*said, *more_time_denied(named)], MOST_NAMED)]
     blocks: list[Block] = sections(filter(None, lines))
     elements: list[dict[str, Any]] = []
     if bulk.awaiting:
@@ -294,28 +289,24 @@ def changed_all(
 
 
 def ended(bulk: BulkCounts, named: Listed = ()) -> Message:
-    """The one message in the thread, once all of its runs have ended; of `named` what ends when, where that differs."""
+    """The one message in the thread, once all of its runs have ended."""
     whose = f" · {_whose(bulk, named)}."
-    return Message(f"{head(bulk, is_on_phone=True)}{whose}", (section(f"{head(bulk, named)}{whose}"),))
+    return Message(f"{head(bulk, is_on_phone=True)}{whose}", (section(f"{head(bulk)}{whose}"),))
 
 
 def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: ButtonIds) -> Message:
     """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some; mrkdwn."""
     seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
-    decided, result = _decisions(seen), _result(bulk, is_on_phone=True)
-    said = ["\n>".join(filter(None, [f"{by}: {on}.", why])) for by, on, why in decided]
-    text = f"{head(bulk, is_on_phone=True)}."
-    lines = [f"{head(bulk, seen)}.", undone or clip("\n".join(said), SAID_LIMIT)]
-    if len(decided) > 1:
-        each = " ".join(_sentence(*one) for one in decided)
-        text = f"{_name(bulk)} on {_asked(bulk, count(bulk.total, 'target'), seen)}: {result}. {each}"
-    elif decided:
-        (by, _, why), on = decided[0], _asked(bulk, runs.distinct_targets(seen, bulk.total), seen)
-        are_alike = bulk.total in bulk.outcomes.values()  # which says what the result is
-        text = _sentence(by, f"{_name(bulk)} on {on}", "" if are_alike else result, why)
-        lines = [text] if are_alike else lines
+    states = _states(seen, is_on_phone=True)
+    what = f"{_asked(bulk, count(bulk.total, 'target'), seen)}: {_result(bulk, is_on_phone=True)}"
+    text = " ".join([f"{_name(bulk)} on {what}.", *(_sentence(*one) for _, *one in states)])
+    if len(states) == 1 and len(seen) == bulk.total:
+        _, by, on, why = states[0]
+        text = _sentence(by, f"{_name(bulk)} on {_asked(bulk, on, seen)}", why)
+    is_said = bulk.total in bulk.outcomes.values()  # by the text, which names no time then
+    lines = [text] if is_said else [f"{head(bulk)}.", *first_of(by_state(seen), MOST_NAMED)]
     buttons = actions(*_ends(bulk, button, has_again=not undone), show_each(bulk, button))
-    return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (*sections(filter(None, lines)), buttons))
+    return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (*sections(lines), buttons))
 
 
 def no_longer_waits(listed: Listed, request: str = "") -> str:
@@ -324,7 +315,7 @@ def no_longer_waits(listed: Listed, request: str = "") -> str:
     over = [] if request else [one for one in listed if not runs.awaits_approval(one[0])]
     expired_at = max((run.end_date or 0 for run, _ in over if run.outcome == "expired"), default=0)
     since = f", since {slack_date(expired_at)}" if expired_at else ""
-    said = _later_decisions(ends) if ends else [_sentence(*one) for one in _decisions(over)]
+    said = _later_decisions(ends) if ends else by_state(over)
     return clip("\n".join([f"Nothing of it waits any more{since}.", *said]), questions.LINES_LIMIT)
 
 
@@ -343,22 +334,33 @@ def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
     return f"{clip(said, SAID_LIMIT)}." if ended and is_over else ""
 
 
-def _decisions(listed: Listed) -> list[tuple[str, str, str]]:
-    """Who decided on these runs of a bulk or how they ended, their targets, and why; mrkdwn."""
-    found, first = dict[tuple[str, str], list[_Run]](), ("denied", "failed")
-    for action, view in sorted(listed, key=lambda one: runs.state_of(one[0]) not in first):
-        why = runs.result_text(action, view, approvals.REASON_LIMIT) if runs.state_of(action) in first else ""
-        found.setdefault((_outcome(action), why), []).append((action, view))
-    return [(by, runs.distinct_targets(on), why) for (by, why), on in found.items()]
+def by_state(listed: Listed) -> list[str]:
+    """`🔒 Approved by lea, in force until 9:31: hostname LT-0901.`: each state, with its targets; mrkdwn."""
+    states = _states(listed)
+    return ["\n>".join(filter(None, [f"{mark} {now}: {on}.", why])) for mark, now, on, why in states]
+
+
+def _states(listed: Listed, *, is_on_phone: bool = False) -> list[tuple[str, str, str, str]]:
+    """The mark and words of each state that these runs are in, their targets, and why; mrkdwn.
+
+    What was denied or failed comes first, then what ends first; ends within a minute are one. A phone formats no time.
+    """
+    found, first, end = dict[tuple[str, str, str], list[_Run]](), ("denied", "failed"), 0
+    ended = [(runs.state_of(run) in first, undo_state.ends_at(run), run, view) for run, view in listed]
+    for is_first, at, action, view in sorted(ended, key=lambda one: (not one[0], one[1] or 0)):
+        why = runs.result_text(action, view, approvals.REASON_LIMIT) if is_first else ""
+        end = at if at and at - end >= MINUTE_MS else end
+        until = "" if at is None or is_on_phone else f" until {slack_date(end)}" if at else " with no end"
+        found.setdefault((runs.mark(action, view), f"{_outcome(action)}{until}", why), []).append((action, view))
+    return [(mark, now, runs.distinct_targets(on), why) for (mark, now, why), on in found.items()]
 
 
 def _outcome(action: Action) -> str:
-    """`Approved by ben`, with what else became of it: `Approved by ben, failed`, `Not approved in time`."""
-    state = runs.state(action)
+    """`Approved by ben, in force`, `Approved by ben, failed`, `Undone by mia`, `Not approved in time`."""
+    now = undo_state.in_short(action) or runs.state(action)
     if action.approval is None or runs.missing_approvals(action):
-        return f"{state[0].upper()}{state[1:]}"
-    by = approvals.decision(action).rstrip(".")
-    return by if runs.state_of(action) == "succeeded" else f"{by}, {state}"
+        return f"{now[0].upper()}{now[1:]}"
+    return f"{approvals.decision(action).rstrip('.')}, {now}"
 
 
 def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = False) -> Message:
@@ -485,9 +487,9 @@ def _name(bulk: BulkCounts) -> str:
     return foreign(bulk.title, names.NAME_LIMIT)
 
 
-def head(bulk: BulkCounts, named: Listed = (), *, is_on_phone: bool = False) -> str:
-    sign = "🔒 " if bulk.timed + bulk.endless else "🔓 " if bulk.undone else ""
-    return f"{sign}*{_name(bulk)}* on {count(bulk.total, 'target')}: {_result(bulk, named, is_on_phone=is_on_phone)}"
+def head(bulk: BulkCounts, *, is_on_phone: bool = False) -> str:
+    sign = {bulk.timed + bulk.endless: "🔒 ", bulk.undone: "🔓 "}.get(bulk.total, "")  # only where that is so of all
+    return f"{sign}*{_name(bulk)}* on {count(bulk.total, 'target')}: {_result(bulk, is_on_phone=is_on_phone)}"
 
 
 def _whose(bulk: BulkCounts, named: Listed) -> str:
@@ -500,7 +502,7 @@ def _people(logins: Sequence[str]) -> str:
     return foreign(notices.either(logins, "and"), names.NAME_LIMIT)
 
 
-def _result(bulk: BulkCounts, named: Listed = (), *, is_on_phone: bool) -> str:
+def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
     """`4 wait for approval, 2 refused`, `3 under way, 12 of 25 succeeded, 1 failed`, `3 in force until 14:30`.
 
     That they have succeeded goes without saying where the rest says more of each. A phone formats no time.
@@ -519,7 +521,7 @@ def _result(bulk: BulkCounts, named: Listed = (), *, is_on_phone: bool) -> str:
     others = [
         *((runs.WORDS.get(outcome, outcome), number) for outcome, number in bulk.outcomes.items()),
         ("refused", bulk.refused),
-        (f"in force{'' if is_on_phone else _until(bulk, named)}", bulk.timed),
+        (f"in force{'' if is_on_phone else _until(bulk)}", bulk.timed),
         ("in force with no end", bulk.endless),
         (f"undone{by}{at}", bulk.undone - bulk.by_itself),
         ("ended on time", bulk.by_itself),
@@ -527,22 +529,11 @@ def _result(bulk: BulkCounts, named: Listed = (), *, is_on_phone: bool) -> str:
     return ", ".join(filter(None, [*parts, *(f"{number} {what}" for what, number in others if number)]))
 
 
-def _until(bulk: BulkCounts, named: Listed) -> str:
-    """` until 14:30`, the first of ends within a minute, or else until when which of `named` are; mrkdwn."""
-    first, last = bulk.first_release_at or 0, bulk.release_at or 0
-    timed = [(undo.at, one) for one in named if (undo := one[0].undo) and undo.status == "available" and undo.at]
-    if last - first < MINUTE_MS:
-        on = runs.distinct_targets([one for _, one in timed]) if bulk.endless else ""
-        return f" until {slack_date(first)}{f' ({on})' if on else ''}"
-    ends = dict[int, list[_Run]]()
-    for at, one in sorted(timed, key=lambda of: of[0]):
-        ends.setdefault(next((end for end in ends if at - end < MINUTE_MS), at), []).append(one)
-    said = [f"{runs.distinct_targets(on)} until {slack_date(at)}" for at, on in ends.items()][: runs.MAX_TARGETS]
-    said = said if len("".join(said)) <= SAID_LIMIT else []
-    if (left := bulk.timed - sum(map(len, [*ends.values()][: len(said)]))) > 0:
-        more = f"{left} more " if said else ""
-        said.append(f"{more}ending between {slack_date(first)} and {slack_date(last)}")
-    return f" ({'; '.join(said)})"
+def _until(bulk: BulkCounts) -> str:
+    """` until 14:30`, the first of ends within a minute, or else between when they are; mrkdwn."""
+    first, last = slack_date(bulk.first_release_at or 0), slack_date(bulk.release_at or 0)
+    is_one = (bulk.release_at or 0) - (bulk.first_release_at or 0) < MINUTE_MS
+    return f" until {first}" if is_one else f" (ending between {first} and {last})"
 
 
 # --- each of its objects --------------------------------------------------------------------------------------------

@@ -210,13 +210,12 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, *, has_undo: bool
 def _bulk(listed: Sequence[tuple[Action, RedactedView]], bulk: BulkCounts, button: ButtonIds) -> Block:
     """The line of a bulk; these runs of it are listed."""
     action, _ = listed[0]
-    of, head = [run for run, _ in listed], bulks.head(bulk, listed)
+    of, head, said = [run for run, _ in listed], bulks.head(bulk), bulks.by_state(listed)
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date)}{runs.approved_by(*of)}"
-    sign = "" if head[0] in "🔒🔓" else f"{runs.mark(*listed[0])} "
-    in_force = [one for one in listed if undo_state.is_in_force(one[0])] or listed
-    on = runs.first_targets(in_force, bulk.total - len(listed) + len(in_force))
+    mark, on = runs.mark(*listed[0]), runs.first_targets(listed, bulk.total)
+    sign = "" if mark in "🔒🔓" else f"{mark} "  # which the head has where that is so of all
     line = f"{sign}{head} · {on} · {by}{undo_state.more_time_by(of)} · {bulk.id}"
-    text = "\n".join([line, *bulks.more_time_denied(listed)])
+    text = "\n".join([line, *(said if len(said) > 1 else ()), *bulks.more_time_denied(listed)])
     return section(text, accessory=bulks.show_each(bulk, button, action.id))
 
 

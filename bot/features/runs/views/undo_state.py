@@ -14,6 +14,13 @@ from core.common.clock import MINUTE_MS
 from core.common.words import count, some_of
 from core.models import OPEN_STATUSES, Action, Extension, Measure, MeasureRun, Policy, Undo
 
+IN_SHORT = {
+    "available": "in force",
+    "running": "in force, being undone",
+    "waiting": "in force, not undone",
+    "failed": "maybe in force, not undone",
+    "replaced": "a later run decides when it ends",
+}
 IN_FORCE = ("available", "waiting", "running", "failed")
 MESSAGE_LIMIT = 300
 TARGET_LIMIT = 600  # which has room for the longest host name
@@ -70,13 +77,35 @@ def undone(action: Action) -> str:
 
     Core undoes a timed run as its requester, so this names them only where its time had not come.
     """
-    ended, at = action.measure, action.undo.at if action.undo is not None else None
+    ended = action.measure
     if ended is None or ended.ended_at is None:
         return _readers(action)
-    is_named = ended.ended_by != action.created_by or at is None or ended.ended_at < at
-    by = f" by {person_name(ended.ended_by)}" if ended.ended_by and is_named else ""
     what = _readers(action) if action.undo is not None and action.undo.action_id else "marked as ended"
-    return f"{what}{by}, {slack_date(ended.ended_at)}"
+    return f"{what}{_undone_by(action)}, {slack_date(ended.ended_at)}"
+
+
+def _undone_by(action: Action) -> str:
+    ended, at = action.measure, action.undo.at if action.undo is not None else None
+    if ended is None or not ended.ended_by:
+        return ""
+    is_named = ended.ended_by != action.created_by or at is None or (ended.ended_at or 0) < at
+    return f" by {person_name(ended.ended_by)}" if is_named else ""
+
+
+def in_short(action: Action) -> str:
+    """`in force`, `undone by lea`, without a time; "" if it left nothing in force."""
+    if is_undone(action):
+        return f"undone{by}" if (by := _undone_by(action)) else "ended on time"
+    otherwise = "in force; nothing undoes it" if is_in_force(action) else ""
+    now = IN_SHORT.get(action.undo.status or "", "") if action.undo is not None else otherwise
+    is_unknown = action.measure is not None and action.measure.state == "unknown"
+    return f"maybe {now}" if now == "in force" and is_unknown else now
+
+
+def ends_at(action: Action) -> int | None:
+    """When what is in force ends by itself (ms), 0 for what has no end; None for all else."""
+    undo = action.undo
+    return undo.at or 0 if undo is not None and undo.status == "available" else None
 
 
 def for_how_long(action: Action) -> str:

@@ -521,14 +521,14 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
             again = what.replace("? ", "? Half of the time to decide is over. ")
             assert await env["ben"].sees(on_phone("Half of the time")) == again
             await bot.as_user("ben").approve_bulk(bulk.id, [entry.action.id for entry in bulk.actions if entry.action])
-        over = await env["anna"].sees(on_phone("3 in force"))
+        over = await env["anna"].sees(on_phone("in force"))
         until = "3 in force until <!date^"
         await env["ben"].sees(lambda view: [until in text_of(m) for m in direct_messages(view)].count(True) == 2)
         on = "ip 203[.]0[.]113[.]7 (3 runs) for 1 hour · up to CRITICAL"
-        assert over == f"Approved by ben: Isolate on {on}: 3 in force."
+        assert over == f"Approved by ben, in force: Isolate on {on}."
         (told,) = [m for m in direct_messages(env["anna"].live_view) if "3 in force" in text_of(m)]
         assert "3 in force until <!date^" in text_of(within_limits(told))
-        assert ".\\nApproved by ben: ip 203[.]0[.]113[.]7 (3 runs)." in text_of(told)
+        assert ">: ip 203[.]0[.]113[.]7 (3 runs)." in text_of(told)
         dm = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].presses("Undo all", told)
         form = await env["anna"].sees(modal("Undo Isolate (3)?"))
@@ -575,7 +575,9 @@ async def test_who_asked_for_a_bulk_reads_all_who_decided_on_it(tmp_path: Path) 
             await bot.as_user("lea").deny_bulk(bulk.id, runs[-1:], "the mail server")
         told = await env["anna"].sees(direct_message("1 denied, 20 in force"))
         ip = "ip 203[.]0[.]113[.]7"
-        assert f".\\nDenied by lea: {ip}.\\n>the mail server\\nApproved by ben: {ip} (20 runs)." in text_of(told)
+        denied = f".\\n🚫 Denied by lea: {ip}.\\n>the mail server\\n🔒 Approved by ben, in force until <!date^"
+        assert denied in text_of(told)
+        assert f">: {ip} (20 runs)." in text_of(told)
 
 
 async def test_a_channel_reads_whose_run_of_a_bulk_was_denied_and_why_while_the_others_wait(tmp_path: Path) -> None:
@@ -593,9 +595,9 @@ async def test_a_channel_reads_whose_run_of_a_bulk_was_denied_and_why_while_the_
             left = [one.action.id for one in bulk.actions if one.action and one.action.id != denied]
             await bot.as_user("lea").approve_bulk(bulk.id, left)
         over = await env["anna"].sees(message_in(SOC, "1 denied, 3 in force", *why[1:]))
-        approved = "✅ Approved by lea: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2, ip 203[.]0[.]113[.]3."
-        await env["ben"].sees(direct_message("1 denied, 3 in force", *why[1:], approved))
-        assert approved not in text_of(over)
+        approved = "🔒 Approved by lea, in force until <!date^", f">: {waits}."
+        await env["ben"].sees(direct_message("1 denied, 3 in force", *why[1:], *approved))
+        assert all(words in text_of(over) for words in approved)
         await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
         hidden = await env["anna"].sees(message_in(SOC, "1 denied, 3 in force", without="Denied by ben"))
         assert hidden["ts"] == over["ts"] == message["ts"]
@@ -699,7 +701,7 @@ async def test_who_asked_for_a_bulk_is_rung_at_the_first_approval_the_first_deni
             await bot.as_user("anna").cancel(last)  # her own decision is no news to her
             await anna.sees(message_in(SOC, "3 wait for approval"))
             await bot.as_user("lea").approve_bulk(bulk.id, [first])
-            approved = f"Approved by lea: Isolate on {hosts[0]} for 1 hour, in force"
+            approved = f"Approved by lea, in force: Isolate on {hosts[0]} for 1 hour"
             push = await anna.sees(on_phone("Approved by lea"))
             assert push == f"{approved}; {hosts[1]}, {hosts[2]} still wait."
             told = await anna.sees(direct_message(push))
@@ -715,7 +717,7 @@ async def test_who_asked_for_a_bulk_is_rung_at_the_first_approval_the_first_deni
             assert "113[.]1" not in str(await anna.sees(updated(of_denial, hidden, without="laptop")))
             await bot.as_user("lea").approve_bulk(bulk.id, [third])
             end = await anna.sees(on_phone("1 withdrawn, 1 denied, 2 in force"))
-        assert f"Approved by lea: {hosts[0]}, {hosts[2]}." in end
+        assert f"Approved by lea, in force: {hosts[0]}, {hosts[2]}." in end
         for message in (told, of_denial):  # nothing is read twice
             await anna.sees(updated(message, "in part: Isolate on 4 targets, see below.", without="by"))
         await all_sent(env.bot)
@@ -856,17 +858,16 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
                 assert asked.undo is not None
                 assert asked.undo.extension is not None
                 await bot.as_user("ben").approve(one, extension_id=asked.undo.extension.id)
-        first = f"3 in force (ip 203[.]0[.]113[.]1 until <!date^{undo.at // 1000}^"
-        in_force = first, f"; ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2 until <!date^{later // 1000}^"
+        first = f"3 in force (ending between <!date^{undo.at // 1000}^"
+        until = "🔒 Approved by ben, in force until <!date^"
+        in_force = first, f"{until}{undo.at // 1000}^", f"{until}{later // 1000}^"
         by = "asked by anna, approved by ben, more time by ben"
-        for message in (
-            message_in(SOC, *in_force, by),
-            direct_message(*in_force, "1 in force with no end"),
-        ):
+        named = ">: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2.", "in force with no end: ip 203[.]0[.]113[.]3."
+        for message in (message_in(SOC, *in_force, *named, by), direct_message(*in_force, *named)):
             told = await env["anna"].sees(message)
-        ended = await env["anna"].sees(reply_to(in_channel, *in_force, by))
+        await env["anna"].sees(reply_to(in_channel, first, by))
         await env["anna"].command(SOC, "/responder mine")
-        mine = await env["anna"].sees(modal(first, " · approved by ben, more time by ben · "))
+        mine = await env["anna"].sees(modal(*in_force, " · approved by ben, more time by ben · "))
         await env["anna"].close(mine["id"])
         await env["anna"].presses("Show each", told)
         each = await env["anna"].sees(modal("3 in force, 1 in force with no end"))
@@ -899,7 +900,7 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         assert f" · its end stayed <!date^{undo.at // 1000}^" in text_of(denied)
 
         await env.client.request("PATCH", f"/api/alert/{alerts[0].id}", {"tlp": 3})
-        await env["anna"].sees(updated(ended, "(ip 203[.]0[.]113[.]1 until ", without="113[.]0"))
+        await env["anna"].sees(updated(in_channel, ">: ip 203[.]0[.]113[.]1.", without="113[.]0"))
 
 
 async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and_later_who_undid_it(
@@ -925,7 +926,7 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             told = await env["anna"].sees(direct_message("*anna* asked to keep *with no end*", f"{denied}\\n{kept}"))
             assert text_of(told).count(" · its end was taken away") == 2
             was_denied = "    ↳ 🚫 *More time was denied by ben*: That one &lt;prints&gt;"
-            first_end = "1 in force until <!date^", " (ip 203[.]0[.]113[.]1), 2 in force with no end"
+            first_end = "1 in force until <!date^", ">: ip 203[.]0[.]113[.]1."
             in_channel = f"• ip 203[.]0[.]113[.]1\\n{was_denied}"
             shown = await env["eve"].sees(message_in(SOC, *first_end, in_channel))
             await env["eve"].sees(reply_to(shown, "*anna* asked to keep", f"{denied}\\n{kept}"))
@@ -1206,8 +1207,8 @@ async def test_what_ended_of_a_bulk_is_named_no_longer_to_who_asked_once_they_ma
             await bot.as_user("anna").run_bulk(BulkInput(responder_id="Fail_1_0", targets=targets))
         await env["anna"].sees(direct_message(f"Failed: Fail on {alerts[0].id} (ET MALWARE"))
         await env.client.request("PATCH", f"/api/alert/{alerts[0].id}", {"tlp": 3})
-        await env["anna"].sees(direct_message("Not approved in time: Isolate on ip 203[.]0[.]113[.]1 and 1 more"))
-        await env["anna"].sees(direct_message(f"Failed: Fail on {alerts[1].id} (ET MALWARE"))
+        await env["anna"].sees(direct_message("2 not approved in time. Not approved in time: ip 203[.]0[.]113[.]1."))
+        await env["anna"].sees(direct_message(f"2 failed. Failed: {alerts[1].id} (ET MALWARE"))
         assert not [m for m in direct_messages(env["anna"].live_view) if f"{alerts[0].id} (" in text_of(m)]
 
 

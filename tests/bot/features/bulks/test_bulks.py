@@ -511,9 +511,8 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         view = await reviewed(env, "ben", message, "*anna* asks for it on 2 targets with no end · 1 approval")
         await env["ben"].submits(view)
         await env["ben"].reads("They start now. *Undo all* is on its message.")
-        told = await env["anna"].sees(on_phone("2 in force"))
-        assert told.startswith("Approved by ben: Isolate on ")
-        assert told.endswith(" with no end · up to HIGH: 2 in force with no end.")
+        told = await env["anna"].sees(on_phone("Approved by ben, in force: Isolate on "))
+        assert told.endswith(" with no end · up to HIGH.")
         message = await shown(env, "🔒 *Isolate* on 2 targets: 2 in force with no end")
         assert "asked by anna, approved by ben · ~" in text_of(message)
         assert ids.BULK_EXTEND not in text_of(message)
@@ -521,7 +520,7 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         assert text_of(view).count(" · in force until somebody undoes it") == 2
         assert "in force" not in text_of(await shown(env, "🔓 *Isolate* on 2 targets: 2 undone by ben, <!date^"))
         dm = await env["anna"].dm(env.emulator.bot_user_id)
-        await env["anna"].sees(message_in(dm, ".\\nben undid Isolate on "))
+        await env["anna"].sees(message_in(dm, ".\\n🔓 Approved by ben, undone by ben: "))
 
 
 async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp_path: Path) -> None:
@@ -549,18 +548,19 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         assert text_of(review).count("beacons") == 1
         assert "Ends by itself (Tell); *Undo all* ends it earlier." in text_of(review)
         await env["ben"].submits(review)
-        message = await shown(env, "🔒 *Isolate* on 3 targets: 1 denied, 2 in force until")
+        message = await shown(env, "*Isolate* on 3 targets: 1 denied, 2 in force until")
         told = await env["anna"].sees(on_phone("1 denied, 2 in force"))
         denied, approved = "ip 203[.]0[.]113[.]1", "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2"
         assert told == (
             "Isolate on 3 targets for 1 hour · up to HIGH: 1 denied, 2 in force. "
-            f"Denied by ben: {denied}: Healthy backup. Approved by ben: {approved}."
+            f"Denied by ben: {denied}: Healthy backup. Approved by ben, in force: {approved}."
         )
         direct = await env["anna"].dm(env.emulator.bot_user_id)
-        each = f".\\nDenied by ben: {denied}.\\n>Healthy backup\\nApproved by ben: {approved}."
-        await env["anna"].sees(message_in(direct, each))
-        names = [f"203[.]0[.]113[.]{n}" in text_of(message) for n in range(3)]
-        assert names == [False, True, False]
+        each = f"🚫 Denied by ben: {denied}.\\n>Healthy backup\\n🔒 Approved by ben, in force until <!date^"
+        for channel in (direct, SOC):
+            told = text_of(await env["anna"].sees(message_in(channel, each)))
+            assert f">: {approved}." in told
+            assert "🔒 *Isolate*" not in told  # one is not in force
         for verb, on in (("approve", alert_ids[0]), ("deny", alert_ids[2])):  # what became of it, before who may decide
             (run,) = await env.client.actions("alert", on)
             await env["anna"].command(SOC, f"/responder {verb} {run.id}")
@@ -642,8 +642,10 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
         again = await env["anna"].sees(modal(CHANGED))
         assert f"in force until <!date^{later // 1000}^" in text_of(again)
         await env.client.undo((await env.client.actions("alert", first))[0].id)
-        in_force = await shown(env, f"2 in force (ip 203[.]0[.]113[.]4 until <!date^{later // 1000}^")
-        assert "; 1 more ending between <!date^" in text_of(in_force)
+        in_force = text_of(await shown(env, "2 in force (ending between <!date^"))
+        assert f"🔒 In force until <!date^{later // 1000}^" in in_force
+        assert "🔓 Undone by admin: ip 203[.]0[.]113[.]2." in in_force
+        assert "203[.]0[.]113[.]3" not in in_force
         await env["anna"].submits(again)
         await env["anna"].reads("Undo started on 1 target.")
         await shown(env, "2 undone by admin and anna, <!date^")

@@ -56,7 +56,7 @@ async def test_three_who_decide_at_once_ring_who_asked_once_for_each_kind_and_at
             first = ben.approve_bulk(bulk.id, ids_[:2]), lea.deny_bulk(bulk.id, ids_[2:4], "It prints.")
             await asyncio.gather(*first, env.client.approve_bulk(bulk.id, ids_[4:6]))
             failed = "Approved by ben, failed: Isolate on 1 target for 1 hour"  # core runs nothing that she may not see
-            approved = await env["anna"].sees(direct_message(failed, "Approved by ben: Isolate on ", ", in force; "))
+            approved = await env["anna"].sees(direct_message(failed, "Approved by ben, in force: Isolate on "))
             denied = "Denied by lea: Isolate on ip 203[.]0[.]113[.]2, ip 203[.]0[.]113[.]3 for 1 hour: It prints"
             await env["anna"].sees(direct_message(denied))
             await asyncio.gather(lea.deny_bulk(bulk.id, ids_[6:7]), bot.as_user("anna").cancel(ids_[7]))
@@ -81,6 +81,50 @@ async def test_who_withdraws_all_of_their_own_bulk_is_not_rung_for_that(tmp_path
         await env["ben"].sees(direct_message("nothing was run, 2 withdrawn"))
         await all_sent(env.bot)
         assert env["anna"].phone == []
+
+
+async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        bulk, _ = await bulk_of(env, "anna", [3, 3, 3, 3])
+        await env["ben"].sees(direct_message("4 wait for approval"))
+        kept, undone, denied, _ = [entry.action.id for entry in bulk.actions if entry.action]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("lea").deny_bulk(bulk.id, [denied], "The backup")
+            await bot.as_user("ben").approve_bulk(bulk.id, [kept, undone])
+            each = (
+                "🚫 Denied by lea: ip 203[.]0[.]113[.]2.",
+                ">The backup",
+                "🔒 Approved by ben, in force until <!date^",
+            )
+            waits = "⏳ *1 target for 1 hour · HIGH*: ip 203[.]0[.]113[.]3. *Review* names each."
+            await env["anna"].sees(message_in(SOC, *each, ">: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1.", waits))
+            await bot.as_user("lea").undo(undone)
+        await expire(env)
+        both = (
+            "⌛ Not approved in time: ip 203[.]0[.]113[.]3.",
+            "🔓 Approved by ben, undone by lea: ip 203[.]0[.]113[.]1.",
+        )
+        for message in (message_in(SOC, *each, *both), direct_message(*each, *both)):
+            told = text_of(await env["anna"].sees(message))
+            assert ">: ip 203[.]0[.]113[.]0." in told
+            assert "🔒 *" not in told  # one of four is in force
+        push = await env["anna"].sees(on_phone("1 not approved in time"))
+        assert "Not approved in time: ip 203[.]0[.]113[.]3. Approved by ben, in force: ip 203[.]0[.]113[.]0." in push
+        assert "Approved by ben, undone by lea: ip 203[.]0[.]113[.]1." in push
+
+
+async def test_what_was_refused_is_not_counted_among_what_nobody_approved(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "only_on": {"tags": ["c2"]}}) as env:
+        ip = {"dataType": "ip", "data": "203.0.113.0"}
+        alerts = [await env.create_alert(sourceRef=tag, tags=[tag], artifacts=[ip]) for tag in ("c2", "other")]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
+            await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
+        await env["ben"].sees(direct_message("1 waits for approval"))
+        await expire(env)
+        push = await env["anna"].sees(on_phone("1 refused"))
+        result = "nothing was run, 1 not approved in time, 1 refused. Not approved in time: ip 203[.]0[.]113[.]0."
+        assert push == f"Isolate on 2 targets for 1 hour · up to HIGH: {result}"
 
 
 async def test_a_box_of_review_says_what_has_room_of_a_denial_and_a_containment_and_a_row_the_rest(
