@@ -148,9 +148,9 @@ class Bulks(Service):
     ) -> BulkOutcomes:
         """Vote on each run that waits for approval and, with `shown`, is named there; returns the outcome of each.
 
-        An extension is decided only if `shown` names it. All votes are one commit; a run that is refused or isn't named
-        goes on waiting. Raises ResponderBotError: not_found; conflict if none waits; the first reason if each is
-        refused.
+        An extension is decided only if `shown` names it; then runs that wait and aren't named are left out of the
+        outcomes. All votes are one commit; a run that is refused or isn't named goes on waiting. Raises
+        ResponderBotError: not_found; conflict if none waits; the first reason if each is refused.
         """
         number, asked = parse_id(bulk_id), f"{choice} an action"
         if choice == "approve" and number is not None:
@@ -161,7 +161,8 @@ class Bulks(Service):
             clearance.require(tx, caller, number, asked)
             waiting = dict.fromkeys(stored.awaiting(tx, number), "")
             later_ends = stored.later_ends(tx, number)
-            waiting |= later_ends if {*later_ends.values()}.intersection(shown or ()) else {}
+            if shown is not None and {*later_ends.values()}.intersection(shown):
+                waiting = {id_: "" for id_ in waiting if f"~{id_}" in shown} | later_ends
             if not waiting:
                 raise ResponderBotError("conflict", "None of these runs waits for approval any more.")
             outcomes: list[tuple[str, str | Refusal]] = []

@@ -691,6 +691,22 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
             assert run.undo.at == run.undo.approved_until
 
 
+async def test_the_receipt_for_more_time_is_silent_about_what_waits_to_start(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "allow_permanent": True}) as env:
+        bulk, _ = await bulk_of(env, "anna", [4, 3, 2])
+        runs = [entry.action.id for entry in bulk.actions if entry.action]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, runs[:2])
+        told = await env["anna"].sees(message_in(SOC, "1 waits for approval, 2 in force"))
+        await env["anna"].confirms("Extend all", told, longer="+15 minutes")
+        request = await env["ben"].sees(direct_message("asks to keep"))
+        await env["ben"].presses("Review", request)
+        await env["ben"].submits(await env["ben"].sees(modal("asks to keep", " on 2 targets")))
+        done = await env["ben"].reads("You approved more time for Isolate on ")
+        assert "Not decided" not in text_of(done)
+        assert (await env.client.action(runs[2])).status == "Waiting"
+
+
 async def test_who_asked_for_a_bulk_is_rung_at_the_first_approval_the_first_denial_and_the_end(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
         anna, hosts = env["anna"], [f"ip 203[.]0[.]113[.]{number}" for number in range(4)]
