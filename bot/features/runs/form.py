@@ -307,10 +307,9 @@ def _field_error(entry: Mapping[str, Any]) -> str:
 
 def _on(request: RunRequest, subject: Subject) -> RunRequest:
     """The request for this object; that for another one forgets the responder."""
-    target = run_target(subject)
-    if [known.object_id for known in request.targets] == [target.object_id]:
+    if [known.object_id for known in request.targets] == [subject.id]:
         return request
-    return replace(request, targets=(target,), responder_id="", parameters={})
+    return replace(request, targets=(run_target(subject),), responder_id="", parameters={})
 
 
 async def _typed_subject(context: Context, typed: str) -> Subject:

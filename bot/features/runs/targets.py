@@ -10,7 +10,7 @@ from bot.clearance import RedactedView, Subject
 from bot.features import subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
-from bot.features.responders.views import is_in_force, reasons
+from bot.features.responders.views import reasons
 from bot.features.runs.views import acts_on, questions, runs
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
@@ -247,11 +247,9 @@ def _names(artifacts: Iterable[TargetArtifact]) -> set[str]:
 async def in_force_already(
     context: Context, acted_on: Mapping[str, Sequence[TargetArtifact]], responder: OfferedResponder
 ) -> Sequence[Measure]:
-    """What a containing run finds in force. Where it can run on one object, core's reasons say if there is anything."""
+    """What a containing run finds in force."""
     undone_by = (responder.policy.undo if responder.policy is not None else None) or ""
-    is_said = len(acted_on) == 1 and responder.can_run
-    is_there = undone_by and (not is_said or is_in_force(responder))
-    return await in_force_on(context, acted_on, undone_by) if is_there else []
+    return await in_force_on(context, acted_on, undone_by) if undone_by else []
 
 
 async def stays(

@@ -237,11 +237,12 @@ def run_lines(
     earlier, unread = list(chain(*over[MAX_ENDED:])), max(total - len(newest), 0)
     groups = [*waiting, *in_force, *running, *over[:MAX_ENDED]]
     urgent = len(waiting) + len(in_force)
+    now = {_does(action) for action in shown if _place(action) < 3}
     blocks: tuple[list[Block], list[Block]] = ([], [])
     characters = 0
     for number, group in enumerate(groups):
         view = targets[group[0].id]
-        run_blocks = _runs(group, view, button, can_repeat=not is_folded)
+        run_blocks = _runs(group, view, button, can_repeat=not is_folded and _does(group[0]) not in now)
         characters += len(json.dumps(run_blocks, ensure_ascii=False))
         if number >= MAX_RUNS or characters > MAX_RUN_CHARACTERS:
             rest = [*chain(*groups[number:]), *earlier]
@@ -263,6 +264,11 @@ def _place(action: Action) -> int:
     if runs.is_open(action):
         return 0 if runs.awaits_approval(action) else 2
     return 1 if undo_state.is_in_force(action) else 3
+
+
+def _does(action: Action) -> Hashable:
+    """Tells apart what runs do: what does the same now leaves nothing to ask for again."""
+    return action.responder_name, runs.acts_on(action)
 
 
 def _ends_with(action: Action) -> Hashable:

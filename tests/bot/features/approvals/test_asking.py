@@ -249,6 +249,7 @@ async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: 
         told = await env["anna"].sees(direct_message("Nobody answered"))
         was_not_run = "Nobody answered: Isolate on ip 203[.]0[.]113[.]7 for 15 minutes was not run. HIGH"
         assert told["text"].startswith(was_not_run)
+        card = await env["anna"].sees(card_of(alert, "⌛ *Isolate*", "Ask again"))
         assert "confirm" not in button_of(told, "Ask again")  # the form alone asks
         form = await env["anna"].confirms("Ask again", told)
         assert form["submit"]["text"] == "Ask to isolate"
@@ -256,6 +257,8 @@ async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: 
         assert "🟠 *HIGH*" in text_of(form)
         assert "Starts after 1 approval" in text_of(form)
         assert await env["ben"].sees(on_phone("HIGH: Isolate on ip 203[.]0[.]113[.]7 for 15 minutes?", 2))
+        asked = await env["anna"].sees(updated(card, "⏳ *Isolate*", without="Ask again"))
+        assert "⌛ *Isolate*" in text_of(asked)
 
 
 async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_rung(tmp_path: Path) -> None:
