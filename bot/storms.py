@@ -67,6 +67,7 @@ class GroupContent:
     muted_by: str = ""  # a login
     closed_by: str = ""  # that one person closed all for one reason, or that all are in one case; mrkdwn
     case: str = ""  # the id of that
+    in_force: Sequence[str] = ()  # on its alerts; mrkdwn
 
     @property
     def is_closed(self) -> bool:

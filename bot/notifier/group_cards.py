@@ -6,6 +6,7 @@ from dataclasses import replace
 from bot.clearance import CLEAR, RED, RedactedView, Subject
 from bot.features.alert_groups.views import closed_by_one, group_card, in_case
 from bot.features.alerts.views.card import is_closed
+from bot.features.alerts.views.close import left_open
 from bot.message import ButtonIds, Message
 from bot.notifier.grouper import AlertGrouper
 from bot.notifier.isolation import isolated
@@ -15,7 +16,7 @@ from bot.outbox.alert_groups import AlertGroup
 from bot.outbox.models import FOR_PERSON, LAST_ALERT, WITHHOLDING, DesiredMessage
 from bot.outbox.outbox import MessageOutbox
 from bot.storms import FEW_WAITING, FOLLOWERS, STORM_MS, GroupContent
-from core.models import Document
+from core.models import Document, Measure
 
 READ_AT_ONCE = 200
 ReadDocuments = Callable[[Mapping[str, Iterable[str]]], Awaitable[Mapping[str, Document]]]
@@ -32,12 +33,14 @@ class GroupCards:
         access: ChannelAccess,
         clock_ms: Callable[[], int],
         read_documents: ReadDocuments,
+        measures: Callable[..., Awaitable[Sequence[Measure]]],
     ) -> None:
         self._renderer = renderer
         self._outbox = outbox
         self._access = access
         self._clock = clock_ms
         self._read_documents = read_documents
+        self._measures = measures
 
     async def render_urgent(self) -> None:
         """Render new cards, those that somebody waits for, and those that may show too much."""
@@ -68,6 +71,8 @@ class GroupCards:
         content = await self._outbox.alert_groups.content(group, clearance)
         if content.is_closed and content.count <= READ_AT_ONCE:
             content = await self._of_closed(content, clearance)
+        elif not content.is_digest:
+            content = replace(content, in_force=await self._in_force(content.key, clearance))
         now = self._clock()
 
         def render(*, clearance: int, button: ButtonIds) -> Message:
@@ -77,6 +82,13 @@ class GroupCards:
         view = RedactedView(Subject("alert", "", "", tlp, severity=content.severity), clearance)
         card = await self._renderer.message(group.key, view, group.channel, render)
         return replace(card, by_person=group.rank == FOR_PERSON, must_go=group.rank == WITHHOLDING, is_progress=True)
+
+    async def _in_force(self, key: str, clearance: int) -> list[str]:
+        """What is in force on the worst alerts of a group: one request to core, unless something is."""
+        ids = [member.root_id for member in await self._outbox.alert_groups.members(key, 0, READ_AT_ONCE)]
+        roots = {run.root_id: () for one in await self._measures(of=ids) for run in (one, *one.others)}
+        documents = await self._read_documents({one: () for one in ids if one in roots})
+        return [one for read in documents.values() for one in left_open(read, clearance) if one.startswith("🔒")]
 
     async def _of_closed(self, content: GroupContent, clearance: int) -> GroupContent:
         """With who closed all of them, or the case in which all are."""
@@ -130,6 +142,4 @@ class GroupCards:
 
 def _is_done(document: Document | None) -> bool:
     """Whether nobody has to see it by itself: it is closed, or core doesn't know it any more."""
-    if document is None or document.alert is None:
-        return document is None or document.deleted
-    return is_closed(document.alert)
+    return document is None or (document.deleted if document.alert is None else is_closed(document.alert))

@@ -80,7 +80,7 @@ class AlertGrouper:
             is_lifted = is_lifted and self._access.is_set_up(channel)
             has_card = before.has_card or is_lifted
             after = self._channel_alert(timeline, alert, channel, before.alike, before.group, has_card)
-            if replace(after, at=before.at) != before:
+            if replace(after, at=before.at) != before or (before.group and timeline.document.actions):
                 self._put(replace(after, at=before.at))
                 shows_less = bool({before.title, *before.facts} - {after.title, *after.facts, ""})
                 self.changes.needs_update(before.group, WITHHOLDING if shows_less else OTHER)

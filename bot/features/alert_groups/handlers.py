@@ -60,8 +60,7 @@ async def _show_alerts(context: Context, group: AlertGroup, intent: Intent) -> N
     members = await outbox.alert_groups.members(group.key, offset, PAGE)
     root_ids = [member.root_id for member in members]
     documents, links = await _documents(context, root_ids), await subjects.card_links(context, root_ids)
-    found = {root_id: Subject.in_document(document, root_id) for root_id, document in documents.items()}
-    alerts = [ListedAlert(one.root_id, found.get(one.root_id), one.at, links[one.root_id]) for one in members]
+    alerts = [ListedAlert(one.root_id, documents.get(one.root_id), one.at, links[one.root_id]) for one in members]
     content = await outbox.alert_groups.content(group, CLEAR)
     await responses.show_with_buttons(
         context,

@@ -32,7 +32,7 @@ from bot.features.runs.views import runs
 from bot.message import Block, ButtonIds, Intent, Message
 from bot.storms import STORM_MS, GroupContent, Storm, common
 from core.common.words import count
-from core.models import SEVERITY_NAMES, Case
+from core.models import SEVERITY_NAMES, Case, Document
 
 MOST = 5  # of titles, sources and observables
 PAGE = 10  # alerts in the modal
@@ -70,6 +70,7 @@ def _group(content: GroupContent) -> list[Block]:
     if content.is_closed:
         return blocks
     worst = _worst(content) if max(content.severities) < content.count else []  # else none is worse
+    worst += first_of(content.in_force, MOST)
     return [*blocks, *sections(filter(None, [*worst, _most("Observables", content.facts, content)]))]
 
 
@@ -127,20 +128,14 @@ def _most(label: str, counts: Sequence[tuple[str, int]], content: GroupContent) 
     if not counts:
         return ""
     of = f" (of the newest {content.sampled})" if content.sampled < content.count else ""
-    if label == "Observables":
-        shown = [_observable(value, number) for value, number in counts]
-    else:
-        shown = [f"{foreign(defang_indicators(value), 80)}{_times(number)}" for value, number in counts]
+    named = _observable if label == "Observables" else lambda value: foreign(defang_indicators(value), 80)
+    shown = [f"{named(value)}{f' ×{number}' if number > 1 else ''}" for value, number in counts]
     return f"*{label}*{of}: {' · '.join(first_of(shown, MOST))}"
 
 
-def _observable(value: str, number: int) -> str:
+def _observable(value: str) -> str:
     data_type, _, data = value.partition(" ")
-    return f"{foreign(data_type, 30)} {code(defang(data, data_type), 80)}{_times(number)}"
-
-
-def _times(number: int) -> str:
-    return f" ×{number}" if number > 1 else ""
+    return f"{foreign(data_type, 30)} {code(defang(data, data_type), 80)}"
 
 
 def _state(content: GroupContent, now_ms: int) -> str:
@@ -186,10 +181,10 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
 
 @dataclass(frozen=True)
 class ListedAlert:
-    """An alert of a group; its subject is None if core doesn't know it any more."""
+    """An alert of a group; its document is None if core doesn't know it any more."""
 
     id: str
-    subject: Subject | None
+    document: Document | None
     at: int
     link: str = ""  # of its own card
 
@@ -211,12 +206,13 @@ def alerts_page(
 
 
 def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds) -> list[Block]:
-    if alert.subject is None:
+    if alert.document is None or (subject := Subject.in_document(alert.document, alert.id)) is None:
         return [section(f"{alert.id} · deleted since")]
-    view = RedactedView(alert.subject, clearance)
+    view = RedactedView(subject, clearance)
     head, on = headline(view), first_observables(view)
     card = f"<{alert.link}|its card>" if alert.link else ""
-    about = context(" · ".join(part for part in (*on, alert.id, slack_date(alert.at), card) if part))
+    facts = " · ".join(part for part in (*on, alert.id, slack_date(alert.at), card) if part)
+    about = context("\n".join([facts, *first_of(close_views.left_open(alert.document, clearance), MOST)]))
     if card:
         return [head, about]
     lift = button_element(

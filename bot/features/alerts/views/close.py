@@ -57,7 +57,7 @@ def named(view: RedactedView) -> str:
     return f"{runs.sign(view)}{runs.of_root(view.subject, view)}"
 
 
-def left_open(document: Document, clearance: int, login: str) -> list[str]:
+def left_open(document: Document, clearance: int, login: str = "") -> list[str]:
     """Who else than `login` works on an alert, what is in force on it and what waits, one line each, where shown."""
     lines, alert = list[str](), document.alert
     if alert is not None and alert.assignee not in (None, "", login) and may_see(clearance, alert.tlp):

@@ -13,9 +13,19 @@ from bot.clearance import defang
 from bot.features.alert_groups.handlers import until_morning
 from bot.outbox.alert_groups import SAMPLE
 from bot.storms import masked
-from core.models import Case, RunInput
+from core.models import BulkInput, Case, RunInput, RunTarget
 from tests import stores
-from tests.bot.features.alert_groups.grouping import SAME, choose_responder, group_card, group_cards, grouping_bot, post
+from tests.bot.features.alert_groups.grouping import (
+    CHANNELS,
+    SAME,
+    choose_responder,
+    group_card,
+    group_cards,
+    grouping_bot,
+    post,
+)
+from tests.bot.features.approvals.asking import ISOLATE
+from tests.bot.features.environment import feature_environment
 from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.people import card_of, find_card, message_in, modal, reply_to, updated
 from tests.bot.running import OPEN, ROB, SOC
@@ -211,6 +221,23 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         assert f" ({alert_ids[0]}): " in str(told)
         await anna.sees(message_in(SOC, "5 wait for approval"))  # once for all
         assert find_card(await anna.messages(SOC), alert_ids[4]) is None
+
+
+async def test_the_card_of_a_group_and_its_list_say_what_is_in_force_on_its_alerts(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Shun": ISOLATE}, channels=CHANNELS) as env:
+        alert_ids = await post(env, range(6))
+        await env["anna"].sees(message_in(SOC, f'"6 {SAME}'))
+        targets = [RunTarget(object_type="alert", object_id=one) for one in alert_ids[-2:]]
+        await env.client.run_bulk(BulkInput(responder_id="Shun_1_0", targets=targets))
+        in_force = [f"🔒 *Shun on ip 198[.]51[.]100[.]{n}* is in force until <!date" for n in (1, 2)]
+        card = await env["anna"].sees(message_in(SOC, f'"6 {SAME}', *in_force))
+        messages = await env["anna"].messages(SOC)
+        assert not any(find_card(messages, one) for one in alert_ids[-2:])
+        await env["anna"].presses("Show alerts", card)
+        await env["anna"].sees(modal("1 to 6 of 6", *in_force))
+        for measure in await env.client.measures():
+            await env.client.undo_measure(measure.id)
+        await env["anna"].sees(message_in(SOC, f'"6 {SAME}', without="in force"))
 
 
 async def test_who_may_see_no_alert_of_a_group_or_run_nothing_runs_nothing(tmp_path: Path) -> None:
