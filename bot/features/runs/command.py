@@ -11,6 +11,7 @@ from bot.features.responders.matching import closest, matching, none_called
 from bot.features.runs import flow
 from bot.features.runs.targets import (
     MOST,
+    MOST_NAMED,
     Target,
     find_targets,
     offered_on,
@@ -21,6 +22,7 @@ from bot.features.runs.targets import (
 from bot.features.runs.views import inputs, questions
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
+from core.common.words import some_of
 from core.models import Artifact, OfferedResponder
 
 USAGE = "run NAME ~id"
@@ -87,7 +89,7 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
     responses.require_permission(context, "manageAction")
     if len(object_ids) > MOST:
         raise ResponderBotError("bad_request", f"At most {MOST} targets at once, not {len(object_ids)}.")
-    targets = list((await find_targets(context, object_ids)).values())
+    targets = list((found := await find_targets(context, object_ids)).values())
     is_part = any(item.view.subject.part(object_ids[1]) for item in targets if item.view.subject.id == object_ids[0])
     if len(object_ids) == 2 and (is_part or len(targets) == 1):
         return False  # an alert and its observable, or what isn't there, as with one id
@@ -104,7 +106,8 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
     request = RunRequest(objects, responders[0].id, channel=context.channel)
     request = _with_typed(request, responders[0], targets, typed)
     is_complete = not inputs.missing(responders[0].parameters or (), request.parameters)
-    on = on_so_many(len(targets), len(object_ids))
+    without = some_of([one for one in object_ids if one not in found], MOST_NAMED)
+    on = on_so_many(len(targets), len(object_ids)) + (without and f"; you see nothing with the id {without}")
     await flow.proceed(context, request, responders[0], targets, on=on, is_complete=is_complete)
     return True
 
@@ -121,8 +124,7 @@ def _one_of(named: Sequence[Artifact], responder: OfferedResponder, targets: sub
 
 def _named(name: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
     """The responders that a typed name, title or id may mean."""
-    exact = [r for r in offered if name in (r.id, r.name)]
-    return exact[:1] or matching(name, offered)
+    return [r for r in offered if name in (r.id, r.name)][:1] or matching(name, offered)
 
 
 def _before_target(name: str, offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], str]:

@@ -244,10 +244,8 @@ def started_title(action: Action) -> str:
 def started_message(action: Action, view: RedactedView) -> Message:
     """Says that the action runs, waits for approval, or has ended already."""
     run = runs.heading(action, view)
-    if runs.awaits_approval(action):
+    if runs.awaits_approval(action) or not runs.is_open(action):
         return notices.notice(f"{run} {runs.state(action)}{runs.answer_by(action)}.")
-    if not runs.is_open(action):
-        return notices.notice(f"{run} {runs.state(action)}.")
     return notices.notice(f"Started {run}. Its card and thread tell how it goes.")
 
 
