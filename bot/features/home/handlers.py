@@ -107,11 +107,11 @@ async def _own(context: Context, login: str) -> HomeAlerts:
 async def _open_alerts(context: Context, assignee: str, most: int) -> HomeAlerts:
     """The first lines of the open alerts of somebody, or with "" of nobody, that this person may see.
 
-    The most severe come first; those of a group share a line, which a few groups have below the first, too.
+    The most severe come first; those of a group share a line. Critical ones and groups get a few lines more.
     """
     alerts = await context.core.open_alerts(assignee)
     lines = await subjects.by_group(context, alerts)
-    some = [key for n, (key, together) in enumerate(lines.items()) if n < most or len(together) > 1]
+    some = [key for n, (key, of) in enumerate(lines.items()) if n < most or len(of) > 1 or of[0].severity == 4]
     firsts = {lines[key][0].id: key for key in some[: 2 * most]}
     links, read = await subjects.card_links(context, list(firsts)), dict[str, HomeAlert]()
     for document in await subjects.documents(context.core, firsts):
