@@ -98,7 +98,8 @@ def on_each(responder: OfferedResponder, each: OnEach, fields: Sequence[Block] =
     if each.ready:
         views = {view.subject.id: view for view, _ in each.ready}
         said = {one: in_force_lines(each.in_force.get(one, ()), responder, view) for one, view in views.items()}
-        blocks += listed(f"*Runs on {count(len(each.ready), 'target')}*", each.ready, said=said)
+        rows = {one: [runs.closed_line(views[one]), *lines] for one, lines in said.items()}
+        blocks += listed(f"*Runs on {count(len(each.ready), 'target')}*", each.ready, said=rows)
         blocks += [] if any(said.values()) else sections(nothing_known(responder))
     if each.refused:
         head = f"*Will be refused on {count(len(each.refused), 'target')}*"
@@ -184,7 +185,8 @@ def on_what(request: RunRequest, responder: OfferedResponder, view: RedactedView
     if view.subject.kind == "case_artifact" and not lines:
         lines = [foreign(runs.target(view), runs.TARGET_LIMIT)]
     is_whole = responder.target is None and view.subject.kind != "case_artifact"
-    return [*sections([subject_line(view), *lines] if is_whole else [*lines, subject_line(view)])]
+    shown = [subject_line(view), *lines] if is_whole else [*lines, subject_line(view)]
+    return [*sections(filter(None, [runs.closed_line(view), *shown]))]
 
 
 def subject_line(view: RedactedView) -> str:

@@ -22,7 +22,7 @@ from bot.block_kit.text import (
 from bot.clearance import RedactedView, Subject, defang
 from bot.features.responders import views as responders
 from bot.features.responders.views import option_value
-from bot.features.runs.views import acts_on, inputs, questions, undo_state
+from bot.features.runs.views import acts_on, inputs, questions, runs, undo_state
 from bot.features.runs.views.request import RunRequest, time_field, why_field
 from bot.message import Block
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedResponder, Policy
@@ -274,4 +274,4 @@ def _about(view: RedactedView, responder: OfferedResponder | None, who: str) -> 
         element["initial_option"] = responders.option(responder, responders.about_option(responder))
     # Another object gives another block id, with which Slack drops the old choice.
     menu = {**modals.input_block(f"responder:{subject.id}", "Responder", element), "dispatch_action": True}
-    return [object_line(view), menu]
+    return [object_line(view), *sections(filter(None, [runs.closed_line(view)])), menu]

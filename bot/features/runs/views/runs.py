@@ -177,6 +177,12 @@ def closed_by(closing: Closing, view: RedactedView) -> str:
     return f"closed{by}, {slack_date(closing.at)}{why and f': {why}'}"
 
 
+def closed_line(view: RedactedView) -> str:
+    """`⚠️ Alert closed by anna, today 8:10 PM: "an exercise"`, for who asks for a run; "" while it is open; mrkdwn."""
+    closing = view.subject.closed
+    return f"⚠️ {closing.what} {closed_by(closing, view)}" if closing is not None and view.is_open else ""
+
+
 def more_time_denied(action: Action, view: RedactedView) -> str:
     """Lines on who denied or withdrew more time for what is in force, since more was approved, and why; mrkdwn."""
     extension = action.undo.extension if action.undo is not None and view.is_open else None

@@ -140,3 +140,23 @@ async def test_a_case_that_was_closed_says_so_too(tmp_path: Path) -> None:
         assert (now["ts"], first_line(now).startswith("⚠️ *Case closed, <!date^")) == (told["ts"], True)
         await env.client.request("PATCH", f"/api/case/{case.id}", {"status": "Open"})
         await env["ben"].sees(lambda view: not direct_message("Case closed")(view))
+
+
+async def test_who_asks_for_a_run_reads_before_that_the_alert_is_closed(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        (closed, still_open), who = await alerts(env, 2), "⚠️ Alert closed by anna, <!date^"
+        await close(env, closed, why="")
+        await env["ben"].command(SOC, f"/responder run isolate {closed}")
+        form = await env["ben"].sees(modal("How long"))
+        assert first_line(form).startswith(who)
+        await env["ben"].close(form["id"])
+
+        await env["ben"].command(SOC, f"/responder run isolate {still_open} {closed}")
+        several = await env["ben"].sees(modal("*Runs on 2 targets*"))
+        assert f" ({closed})\\n    ↳ {who}" in text_of(several)
+        assert f" ({still_open})\\n    ↳" not in text_of(several)
+        await env["ben"].close(several["id"])
+
+        await env["ben"].command(SOC, "/responder")
+        await env["ben"].submits(await env["ben"].sees(modal("What should run?")), object=closed)
+        assert who in str((await env["ben"].sees(modal("Responder", who)))["blocks"][2])
