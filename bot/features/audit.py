@@ -89,9 +89,11 @@ def story(about: str, rows: Sequence[AuditRow], ran: Mapping[str, Ran], together
     title += f": the last {MAX_LINES} of {len(alike)} rows" if len(alike) > MAX_LINES else ""
     lines = list[str]()
     for first, *others in list(alike.values())[-MAX_LINES:]:
-        targets = {one.object: ran[one.object][1] for one in (first, *others) if one.object in ran}
-        on = some_of(clip_apart([*targets.values()], ON_LIMIT // (5 if others else 1)), runs.MAX_FULL_TARGETS)
-        named = {one: f"{what} on {on if one == first.object else target}" for one, (what, target, _) in ran.items()}
+        named = {one: f"{what} on {target}" for one, (what, target, _) in ran.items()}
+        for key in ("object", "action", "undoes"):
+            each = {run: ran[run][1] for one in (first, *others) if (run := str(one.row.get(key))) in ran}
+            on = some_of(clip_apart([*each.values()], ON_LIMIT // (5 if others else 1)), runs.MAX_FULL_TARGETS)
+            named |= {run: f"{ran[run][0]} on {on}" for run in list(each)[:1]}
         said = _said(first, named, _lasts(first, ran, asked))
         lines.append(f"{slack_date(first.at)} " + (said.replace(': "', ':\n"', 1) if others else said))
     return Message(title, tuple(map(section, [title, *lines])))
@@ -115,7 +117,7 @@ def _said(row: AuditRow, ran: Mapping[str, str], lasts: str) -> str:
         if isinstance(value, str) and (_LOGIN.fullmatch(value) or VERSION.search(value))
     }
     named = "|".join(map(re.escape, names)) or "(?!)"
-    parts = re.split(rf"(?<![^\s(])({named})(?![^\s,;:)])", _did(row, ran, lasts))
+    parts = re.split(rf"(?<![^\s(\"])({named})(?![^\s,;:)])", _did(row, ran, lasts))
     said = foreign("".join(names.get(part) or defang_indicators(part) for part in parts), ROW_CHARS)
     return in_own_time(f"*{person_name(row.sentence[: len(row.by)])}* {said}")
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from core.common.database import Reads, Row, Transaction
 from core.models import parse_id
+from core.store import bulks
 
 
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
@@ -49,7 +50,10 @@ def page(reads: Reads, after: int, last: int | None, limit: int) -> list[Row]:
 
 
 def of_object(reads: Reads, object: str, after: int, limit: int) -> list[Row]:
-    """As `page`, those about an object and what belongs to it: alerts of a case, runs of a bulk or on an observable."""
+    """As `page`, those about an object and what belongs to it: alerts of a case, runs of a bulk or on an observable.
+
+    Of a bulk also the targets that it was refused.
+    """
     alerts = "IN (SELECT '~' || id FROM object WHERE case_id = :object)"
     in_ = (
         "SELECT alert_id FROM alert_artifact WHERE artifact_id = :id UNION SELECT parent_id FROM object WHERE id = :id"
@@ -58,6 +62,10 @@ def of_object(reads: Reads, object: str, after: int, limit: int) -> list[Row]:
     about = ["object = :object", "root = :object", f"object {alerts}", f"root {alerts}"]
     about += [f"object IN (SELECT '~' || id FROM action WHERE {of})" for of in runs]
     values = {"object": object, "id": parse_id(object) or 0, "after": after, "limit": limit}
+    if (bulk := bulks.find(reads, parse_id(object) or 0)) is not None:
+        about.append("object IN (SELECT value FROM json_each(:targets)) AND doc LIKE :refused")
+        values["targets"] = json.dumps([target["objectId"] for target in json.loads(bulk["targets"])])
+        values["refused"] = f'%"bulk":"{object}"%'
     part = "SELECT number FROM (SELECT number FROM audit WHERE {} AND number > :after ORDER BY 1 LIMIT :limit) AS part"
     return reads.rows(
         f"SELECT {_ROW} FROM audit WHERE number IN ({' UNION '.join(map(part.format, about))})"

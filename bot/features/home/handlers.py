@@ -178,17 +178,13 @@ async def on_active_command(context: Context) -> None:
     text, person = normalize(context.text), context.person
     ids_ = find_ids(text)
     measures = await context.core.measures(target=",".join(ids_) or text)
-    if not measures and text and not ids_ and (others := await _on_part(context, refanged(text).casefold())):
-        measures, text = others, f"names that have {text}"
+    if not measures and text and not ids_:
+        every, part = await context.core.measures(), refanged(text).casefold()
+        measures = [one for one in every if any(part in on.data.casefold() for on in one.target or ())]
+        text = f"names that have {text}" if measures else text
     found = await runs_of(context, measures[: views.MAX_LISTED])
     active, about = partial(views.in_force_list, found, person, text, total=len(measures)), text[: views.TEXT_LIMIT]
     await responses.show_with_buttons(context, "In force", f"active:{about}", lambda button: active(button=button))
-
-
-async def _on_part(context: Context, text: str) -> list[Measure]:
-    """What is in force on what has this text in its name."""
-    every = await context.core.measures()
-    return [one for one in every if any(text in on.data.casefold() for on in one.target or ())]
 
 
 async def runs_of(context: Context, measures: Sequence[Measure]) -> list[HomeRun]:

@@ -24,8 +24,7 @@ async def show(context: Context, object_id: str) -> None:
     is_root = subject.id == document.id
     documents = [document, *(await context.core.alerts_of(document, document.alert_ids) if is_root else ())]
     found = {action.id: action for one in documents for action in one.actions}
-    on = {one.id: {one.object_id, *(target.id for target in one.target or ())} for one in found.values()}
-    actions = [action for action in found.values() if is_root or subject.id in on[action.id]]
+    actions = [a for a in found.values() if is_root or subject.id in (a.object_id, *(on.id for on in a.target or ()))]
     counts = ChainMap(*(one.action_counts for one in documents))
     total = sum(counts.values()) if is_root else counts.get(subject.id, 0)
     clearance = own_clearance(context)

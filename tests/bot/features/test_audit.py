@@ -148,6 +148,32 @@ async def test_its_texts_show_what_cards_show_and_how_much_ran_on_what_is_withhe
                 )
 
 
+async def test_of_a_bulk_one_reads_all_that_was_undone_together_and_what_was_refused(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"target": "hostname", "undo": "Tell_1_0"}}) as env:
+        hosts = ["LT-0501", "LT-0502"]
+        alerts = [
+            await env.create_alert(sourceRef=host, artifacts=[{"dataType": "hostname", "data": host}]) for host in hosts
+        ]
+        other = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
+        targets = [{"objectType": "alert", "objectId": one.id} for one in (*alerts, other)]
+        bulk = (await env.client.run_bulk({"responderId": "Isolate_1_0", "targets": targets})).id
+        runs = [(await env.client.actions("alert", one.id))[0] for one in alerts]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("lea").approve_bulk(bulk, [run.id for run in runs])
+            for one in alerts:
+                await env.ended_run(one)
+            for run in runs:
+                await bot.as_user("lea").undo(run.id)
+            for one in alerts:
+                await env.ended_run(one)
+        await env["anna"].command(SOC, f"/responder audit {bulk}")
+        shown = text_of(await env["anna"].sees(modal("undoes")))
+        on = ", ".join(hosts)
+        assert f" *lea* started Tell on {on}, which undoes Isolate on {on}" in shown
+        why = "Isolate can't run on this: this alert names no host."
+        assert f' *admin* was refused a run of Isolate on {other.id}: \\"{why}\\"' in shown
+
+
 def test_long_names_of_a_bulk_are_short_and_stay_apart_and_the_reason_has_its_line() -> None:
     ran = {f"~{n}": ("Isolate", f"SRV-{'FINANCE-' * 9}{end}", "") for n, end in enumerate(("PROD", "BACKUP"), 3)}
     rows = [
