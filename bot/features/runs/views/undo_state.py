@@ -73,15 +73,15 @@ def is_undone(action: Action) -> bool:
 
 
 def undone(action: Action) -> str:
-    """`undone by lea, 14:44`; of a Block also who still has it; mrkdwn.
+    """`undone by lea, 14:44`; of a Block also which reader still has it; mrkdwn.
 
     Core undoes a timed run as its requester, so this names them only where its time had not come.
     """
-    ended = action.measure
+    ended, readers = action.measure, _readers(action)
     if ended is None or ended.ended_at is None:
-        return _readers(action)
-    what = _readers(action) if action.undo is not None and action.undo.action_id else "marked as ended"
-    return f"{what}{_undone_by(action)}, {slack_date(ended.ended_at)}"
+        return f"undone{readers}"
+    what = "undone" if action.undo is not None and action.undo.action_id else "marked as ended"
+    return f"{what}{_undone_by(action)}, {slack_date(ended.ended_at)}{readers}"
 
 
 def _undone_by(action: Action) -> str:
@@ -150,11 +150,11 @@ def title(undo: Undo) -> str:
 def _readers(action: Action) -> str:
     """` · read by edge-fw 14:32 · not read yet by dc-fw` of a Block in force; of what was undone, who still has it."""
     readers = action.readers or ()
-    has_read = [reader for reader in readers if reader.at is not None]
+    names = [foreign(reader.name, NAME_LIMIT) for reader in readers if reader.at is not None]
     if is_undone(action):
-        names = ", ".join(foreign(reader.name, NAME_LIMIT) for reader in has_read)
-        return f"released · {names} still {'has' if len(has_read) == 1 else 'have'} it" if has_read else "undone"
-    by = [f"{foreign(reader.name, NAME_LIMIT)} {slack_date(reader.at, '{time}')}" for reader in has_read if reader.at]
+        still = "still have it" if len(names) > 1 else "still has it" if names else "no reader has it any more"
+        return f" · {' '.join(filter(None, [', '.join(names), still]))}" if action.readers is not None else ""
+    by = [f"{foreign(one.name, NAME_LIMIT)} {slack_date(one.at, '{time}')}" for one in readers if one.at is not None]
     left = [foreign(reader.name, NAME_LIMIT) for reader in readers if reader.at is None]
     read = f" · read by {', '.join(by)}" if by else ""
     return f"{read} · not read yet by {', '.join(left)}" if left else read

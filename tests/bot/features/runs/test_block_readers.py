@@ -40,8 +40,8 @@ async def test_the_form_and_the_card_say_who_reads_what_is_blocked_and_who_still
         listed = "203[.]0[.]113[.]7 was put on the block list"
         shown = await env["anna"].sees(card_of(alert, listed, "read by dc-fw", "edge-fw", without="not read yet"))
         await env["anna"].confirms("Undo now", shown)
-        await env["anna"].sees(card_of(alert, "released · dc-fw, edge-fw still have it"))
+        await env["anna"].sees(card_of(alert, "undone by anna, ", " · dc-fw, edge-fw still have it"))
         await read("dc-fw")
-        await env["anna"].sees(card_of(alert, "released · edge-fw still has it"))
+        await env["anna"].sees(card_of(alert, " · edge-fw still has it"))
         await read("edge-fw")
-        await env["anna"].sees(card_of(alert, "undone", without="still has it"))
+        await env["anna"].sees(card_of(alert, "undone by anna, ", " · no reader has it any more"))
