@@ -12,21 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.clearance import MASK, SHARED, RedactedView, Subject, may_see, visible, withheld
+from bot.features.alert_groups.views import closed_by_one
 from bot.features.alerts.views import close, details, replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import case_card
 from bot.features.approvals import views as approvals
+from bot.features.audit import audit
+from bot.features.bulks import views as bulks
 from bot.features.cases import views as cases
 from bot.features.home import views as home
 from bot.features.responders import views as responders
 from bot.features.runs.views import inputs, questions, run_form, runs
+from bot.features.runs.views.reports import read_report
 from bot.features.undos import views as undos
 from bot.message import Message
+from core.audit.sentences import sentence
 from core.models import (
     Action,
     Alert,
     Approval,
     Attachment,
+    AuditRow,
     Case,
     Document,
     Extension,
@@ -55,18 +61,23 @@ def dump(shown: Any) -> str:
     return json.dumps(shown, ensure_ascii=False)
 
 
+def said(action: Action) -> str:
+    """What people and core say of a run, which may repeat an artifact."""
+    return f"{INPUTS} {action.note or ''}"
+
+
 def overriding(action: Action) -> Action:
     """The same, with rules overridden."""
-    protected = Refusal(rule="protect", message=INPUTS, lift="ask")
-    glass = Override(reason=INPUTS, overrides=[protected], approved_by=PERSON)
+    protected = Refusal(rule="protect", message=said(action), lift="ask")
+    glass = Override(reason=said(action), overrides=[protected], approved_by=PERSON)
     return action.model_copy(update={"override": glass})
 
 
 def undone(action: Action) -> Action:
     """The same, which core could not undo, and which somebody wants to extend."""
     approval = Approval(needed=2, approved_by=[PERSON], expires_at=NOW + 1)
-    extension = Extension(id="~77", asked_by=PERSON, asked_at=NOW, approval=approval)
-    undo = Undo(responder=NAME, title=NAME, status="waiting", at=NOW, message=INPUTS, extension=extension)
+    extension = Extension(id="~77", asked_by=PERSON, asked_at=NOW, approval=approval, note=said(action))
+    undo = Undo(responder=NAME, title=NAME, status="waiting", at=NOW, message=said(action), extension=extension)
     return action.model_copy(update={"undo": undo})
 
 
@@ -89,6 +100,26 @@ def refusing(alert: Alert) -> OfferedResponder:
     why = [f"the observable {artifact.id} is protected ({artifact.label})" for artifact in alert.artifacts]
     refusals = [Refusal(rule="protect", message=message, lift="ask") for message in why]
     return make.responder("Refused", verdict="cannot_run", reasons=[], refusals=refusals)
+
+
+def audited(alert: Alert, runs: list[Action], views: Mapping[str, RedactedView]) -> list[AuditRow]:
+    """What core audits of an alert and its runs, for who may see the alert; `views` by run."""
+    why = [{"reason": f"{one.label} is protected"} for one in alert.artifacts]
+    rows: list[dict[str, Any]] = [{"what": "request.refused", "object": alert.id, "texts": texts} for texts in why]
+    for run in (run for run in runs if views[run.id].shows_inputs):
+        of = {"object": run.id, "responder": run.responder_name, "on": run.object_id}
+        message, note = read_report(run).message, run.note or "none"
+        rows += [
+            {**of, "what": "run.requested", "texts": {"note": note, "target": note}},
+            {**of, "what": "run.denied", "texts": {"message": f"Denied by {run.created_by}: {message}"}},
+            {**of, "what": "run.ended", "outcome": "succeeded", "texts": {"message": message}},
+            {**of, "what": "measure.ended", "texts": {"reason": note}},
+        ]
+    return [
+        AuditRow(number=number, hash="", at=NOW, row=row, texts=row["texts"], by=PERSON, what=row["what"],
+                 object=row["object"], sentence=sentence({**row, "by": PERSON, "texts": {}}, row["texts"]))
+        for number, row in enumerate(rows)
+    ]  # fmt: skip
 
 
 def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]:
@@ -137,6 +168,8 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         dump(home.pending(told, told, person, button=button)),
     ]
     if view.is_open:
+        rows = audited(alert, actions, views)
+        texts += [dump(audit(one, rows, [make.document(alert, *actions)], clearance)) for one in (alert.id, "~40")]
         texts.append(dump(responders.responder_options(offered, by_artifact, view, "")))
     for target in filter(None, map(subject.part, by_artifact)):
         own = RedactedView(target, clearance)
@@ -159,6 +192,8 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
                 )
             ),
             dump(approvals.later_end_request(undone(action), subject, clearance=clearance, button=button)),
+            dump(approvals.not_approved(action, own, said(action), None, button)) if own.is_open else "",
+            dump(bulks.changed_all("Undone", [], 0, [((action, own), said(action))])) if own.is_open else "",
             dump(undos.undo_view(undone(action), own, Policy(), [], NOW, "ben")) if own.is_open else "",
             dump(undos.problem_reply(undone(action), subject, clearance=clearance, button=button)),
             dump(replies.end_reply(undone(action), subject, clearance=clearance, button=button)),
@@ -192,7 +227,9 @@ def alerts_with_runs(draw: st.DrawFn) -> tuple[Alert, list[Action]]:
     for number, (object_id, kind, tlp) in enumerate(draw(st.lists(st.sampled_from(targets), max_size=5))):
         run = draw(make.actions(REPORT, ON[tlp], ON[tlp], ON[tlp]))
         ids = {"id_": f"~{40 + number}", "id": f"~{40 + number}"}
-        runs.append(run.model_copy(update={**ids, "object_id": object_id, "object_type": kind}))
+        repeated = draw(st.sampled_from([one.label for one in alert.artifacts] or [""]))  # people speak of the others
+        note = {} if run.note is None else {"note": f"{repeated} {run.note}"}
+        runs.append(run.model_copy(update={**ids, **note, "object_id": object_id, "object_type": kind}))
     return alert, runs
 
 
@@ -285,6 +322,15 @@ def test_a_file_is_shown_by_its_name_and_masked_by_name_and_hashes() -> None:
 def test_a_hidden_artifact_is_masked_in_every_spelling(hidden: str, words: str) -> None:
     alert = make.alert(title=words, artifacts=[make.artifact(data=hidden, tlp=3)])
     assert RedactedView(Subject.alert(alert), 2).title() == "Beacon to [withheld] seen"
+
+
+def test_why_several_were_closed_masks_what_is_hidden_of_any_of_them() -> None:
+    hidden = make.artifact(data="SECRET-SRV9", tlp=2)
+    why = {"status": "Ignored", "summary": "Only SECRET-SRV9"}
+    closed = [make.alert(tlp=0, artifacts=[hidden][:number], **why) for number in (0, 1)]
+    for alerts in (closed, closed[::-1]):
+        shown = closed_by_one([RedactedView(Subject.alert(alert), 0) for alert in alerts])
+        assert shown.endswith(': "Only [withheld]"')
 
 
 def test_a_link_with_a_hidden_artifact_is_left_out() -> None:

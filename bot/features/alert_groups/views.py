@@ -22,7 +22,7 @@ from bot.block_kit.text import (
     sections,
     slack_date,
 )
-from bot.clearance import RedactedView, Subject, defang
+from bot.clearance import RedactedView, Subject, defang, view_of_all
 from bot.features.alerts.views import close as close_views
 from bot.features.alerts.views.card import case_button
 from bot.features.alerts.views.details import first_observables
@@ -234,7 +234,7 @@ def closed_by_one(alerts: Sequence[RedactedView]) -> str:
     if len(closings) < len(alerts) or len({(closing.by, closing.why) for closing in closings}) != 1:
         return ""
     last = max(closings, key=lambda closing: closing.at)
-    return runs.closed_by(last, min(alerts, key=lambda view: view.shows_inputs))
+    return runs.closed_by(last, view_of_all(alerts))
 
 
 def in_case(case: Case, clearance: int) -> str:

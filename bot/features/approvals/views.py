@@ -587,5 +587,5 @@ def not_approved(
     action: Action, view: RedactedView, reason: str, responder: OfferedResponder | None, button: ButtonIds
 ) -> Message:
     """Says why core ended a run that somebody wanted to approve, and offers to ask again if `responder` can run."""
-    again = run_again_button(action, view, button) if responder and responder.can_run else None
-    return Message(reason, (section(core_says(reason, 1500)), *([actions(again)] if again else [])))
+    said, again = view.inputs(reason), responder and responder.can_run and run_again_button(action, view, button)
+    return Message(said, (section(core_says(said, 1500)), *([actions(again)] if again else [])))

@@ -284,7 +284,7 @@ def changed_all(
     number, on = len(changed) - waiting, f"On {runs.distinct_targets(changed)}." if changed else ""
     asked = f"Asked for on {count(waiting, 'target')}{needs or ': it waits for approval.'}" if waiting else ""
     done = f"{verb} on {count(number, 'target')}." if number or not waiting else ""
-    why_not = [(questions.named(view, runs.targets(run, view)), why) for (run, view), why in refused]
+    why_not = [(questions.named(view, runs.targets(run, view)), view.inputs(why)) for (run, view), why in refused]
     return questions.with_reasons(" ".join(filter(None, [done, asked, on])), "*Refused*", why_not)
 
 
