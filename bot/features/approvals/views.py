@@ -43,7 +43,6 @@ MAX_OBSERVABLES = 10
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
 POLICY_LIMIT = 1000
 DENIED, CONTAINED = "Denied before", "Contained already"
-BULK_ENDS: Mapping[str, str] = {"Deny all": "bulk_deny", "Withdraw all": "bulk_withdraw"}  # intents by buttons
 
 
 def named_approvers(policy: Policy | None) -> str:
@@ -248,12 +247,14 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
 def bulk_buttons(bulk_id: str, extension: Extension | None, button: ButtonIds, *deeds: str) -> list[dict[str, Any]]:
     """What opens all that one decision on a bulk is about, red where it keeps it with no end, and what ends that."""
     keeps, request = extension is not None and extension.at is None, extension.request or "" if extension else ""
-    label, about, of = "Keep with no end" if keeps else "Review", (bulk_id, request), request or bulk_id
+    about, of, of_what = (bulk_id, request), request or bulk_id, "more time" if extension else "all"
+    label = "Keep with no end" if keeps else "Review more time" if extension else "Review"
     style: Literal["danger", "primary"] = "danger" if keeps else "primary"
-    return [
-        button_element(label, ids.BULK_REVIEW, button(Intent("bulk_review", *about)), of=of, style=style),
-        *(button_element(one, ids.BULK_DENY, button(Intent(BULK_ENDS[one], *about)), of=one + of) for one in deeds),
-    ]
+    found = [button_element(label, ids.BULK_REVIEW, button(Intent("bulk_review", *about)), of=of, style=style)]
+    for deed in deeds:
+        intent = Intent(f"bulk_{deed.lower()}", *about)
+        found.append(button_element(f"{deed} {of_what}", ids.BULK_DENY, button(intent), of=deed + of))
+    return found
 
 
 def asks_to_keep(action: Action, extension: Extension, number: int) -> str:

@@ -144,7 +144,7 @@ async def on_deny_button(context: Context) -> None:
         return
     deed, asked_by = _deed(context, bulk, waiting)
     if intent.what == "bulk_withdraw" and deed != "Withdraw":
-        instead = "*Deny all* decides against it." if request else "*Review* has *Deny*."
+        instead = "*Deny more time* decides against it." if request else "*Review* has *Deny*."
         raise ResponderBotError("forbidden", f"{person_name(asked_by)} asked for it, and withdraws it. {instead}")
     await context.show_modal(views.deny_view(bulk, [one[:2] for one in waiting], request, deed))
 

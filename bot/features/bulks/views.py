@@ -145,24 +145,26 @@ def progress(
     undone = f"⚠️ *{bulk.not_released} not undone*. *Show each* says why." if bulk.not_released else ""
     lines = [head(bulk), undone, *first_of([*said, *more_time_denied(named)], MOST_NAMED)]
     blocks: list[Block] = sections(filter(None, lines))
-    elements: list[dict[str, Any]] = []
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
         rows = [_row(action, view, runs.MAX_TARGETS) for action, view in read]
-        on = f"{runs.distinct_targets(waiting, bulk.awaiting)}. " if waiting else ""
-        asks = f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*{'' if rows else f': {on}*Review* names each'}."
-        blocks.append(section(f"{asks}{by_when}{_note(read)}"))
+        on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else ""
+        asks = f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*{'' if rows else f'{on}. *Review* names each'}."
+        denied = [run for run, _ in waiting if run.denied_before and not rows]
+        contained = [one for one in waiting if undo_state.contained(*one) and not rows]
+        note = _note(waiting if len(waiting) == bulk.awaiting else read)
+        blocks.append(section(f"{asks}{by_when}{note}{questions.warned(denied, contained)}"))
         blocks += sections(first_of(rows, MOST_NAMED, bulk.awaiting)) if rows else []
-        decide = approvals.bulk_buttons(bulk.id, None, button, "Withdraw all")
-        elements += decide if is_for_requester else decide[:1]
+        decide = approvals.bulk_buttons(bulk.id, None, button, "Withdraw")
+        blocks.append(actions(*(decide if is_for_requester else decide[:1])))
     for of_request in (later or {}).values():
         if ends := [one for one in of_request if one[2].outcome is None]:
             action, _, extension = ends[0]
-            decide = approvals.bulk_buttons(bulk.id, extension, button, "Deny all", "Withdraw all")
-            each = "*Keep with no end*" if extension.at is None else "*Review*"
+            decide = approvals.bulk_buttons(bulk.id, extension, button, "Deny", "Withdraw")
+            each = "*Keep with no end*" if extension.at is None else "*Review more time*"
             asks = f"{approvals.asks_to_keep(action, extension, len(ends))}. {each} names each target."
             blocks += [section(f"{asks}\n{undo_state.needed([one[2] for one in ends])}"), actions(*decide)]
-    elements += _ends(bulk, button, has_again=is_for_requester)
+    elements = _ends(bulk, button, has_again=is_for_requester)
     if bulk.retried_by:
         blocks.append(context(f"Asked for again as {bulk.retried_by}."))
     elif is_for_requester and bulk.free_at is not None and not open_runs(bulk):
@@ -299,9 +301,9 @@ def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: But
     seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
     states = _states(seen, is_on_phone=True)
     what = f"{_asked(bulk, count(bulk.total, 'target'), seen)}: {_result(bulk, is_on_phone=True)}"
-    text = " ".join([f"{_name(bulk)} on {what}.", *(_sentence(*one) for _, *one in states)])
+    text = " ".join([f"{_name(bulk)} on {what}.", *(_sentence(by, on, why) for _, by, why, on in states)])
     if len(states) == 1 and len(seen) == bulk.total:
-        _, by, on, why = states[0]
+        _, by, why, on = states[0]
         text = _sentence(by, f"{_name(bulk)} on {_asked(bulk, on, seen)}", why)
     is_said = bulk.total in bulk.outcomes.values()  # by the text, which names no time then
     lines = [text] if is_said else [f"{head(bulk)}.", *first_of(by_state(seen), MOST_NAMED)]
@@ -337,22 +339,23 @@ def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
 def by_state(listed: Listed) -> list[str]:
     """`🔒 Approved by lea, in force until 9:31: hostname LT-0901.`: each state, with its targets; mrkdwn."""
     states = _states(listed)
-    return ["\n>".join(filter(None, [f"{mark} {now}: {on}.", why])) for mark, now, on, why in states]
+    return ["\n>".join(filter(None, [f"{mark} {now}: {on}.", why])) for mark, now, why, on in states]
 
 
 def _states(listed: Listed, *, is_on_phone: bool = False) -> list[tuple[str, str, str, str]]:
-    """The mark and words of each state that these runs are in, their targets, and why; mrkdwn.
+    """The mark and words of each state that these runs are in, why, and their targets; mrkdwn.
 
     What was denied or failed comes first, then what ends first; ends within a minute are one. A phone formats no time.
     """
-    found, first, end = dict[tuple[str, str, str], list[_Run]](), ("denied", "failed"), 0
-    ended = [(runs.state_of(run) in first, undo_state.ends_at(run), run, view) for run, view in listed]
-    for is_first, at, action, view in sorted(ended, key=lambda one: (not one[0], one[1] or 0)):
+    found, first, end = dict[tuple[str, str, str], list[int]](), ("denied", "failed"), 0
+    ended = [(runs.state_of(run) in first, undo_state.ends_at(run), n) for n, (run, _) in enumerate(listed)]
+    for is_first, at, n in sorted(ended, key=lambda one: (not one[0], one[1] or 0)):
+        action, view = listed[n]
         why = runs.result_text(action, view, approvals.REASON_LIMIT) if is_first else ""
         end = at if at and at - end >= MINUTE_MS else end
         until = "" if at is None or is_on_phone else f" until {slack_date(end)}" if at else " with no end"
-        found.setdefault((runs.mark(action, view), f"{_outcome(action)}{until}", why), []).append((action, view))
-    return [(mark, now, runs.distinct_targets(on), why) for (mark, now, why), on in found.items()]
+        found.setdefault((runs.mark(action, view), f"{_outcome(action)}{until}", why), []).append(n)
+    return [(*state, runs.distinct_targets([listed[n] for n in sorted(on)])) for state, on in found.items()]
 
 
 def _outcome(action: Action) -> str:
@@ -367,7 +370,8 @@ def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = 
     """Mentions in the thread those who are asked to decide."""
     push = f"{approvals.level(bulk.severity)}: more time for {_name(bulk)}?" if is_later_end else _push(bulk)
     what = f"More time for *{_name(bulk)}*" if is_later_end else f"*{_name(bulk)}* on {_asked(bulk)}"
-    return Message(push, (section(f"{who} {what}. *Review* above shows each.".strip()),), is_broadcast)
+    review = "Its button" if is_later_end else "*Review*"
+    return Message(push, (section(f"{who} {what}. {review} above shows each.".strip()),), is_broadcast)
 
 
 def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | None, *, button: ButtonIds) -> Message:
@@ -394,7 +398,7 @@ def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | Non
     blocks = [*sections([f"{asks}{_note((), ends)}", *first_of(rows, MOST_NAMED, len(ends))]), said]
     able = [run for run, view, end in ends if person and approvals.may_decide(run, person, view.subject, end)]
     if able and extension.outcome is None:
-        blocks.append(actions(*approvals.bulk_buttons(bulk.id, extension, button, "Deny all")))
+        blocks.append(actions(*approvals.bulk_buttons(bulk.id, extension, button, "Deny")))
     return Message(clip(text, MESSAGE_TEXT_LIMIT), tuple(blocks))
 
 
@@ -566,7 +570,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, bu
     if hidden := len(bulk.targets) - len(shown):
         blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
     others = pages(ids.BULK_DETAILS, Intent("bulk_details", bulk.id), start, PAGE, len(ordered), button)
-    withdraw = approvals.bulk_buttons(bulk.id, None, button, "Withdraw all")[1:]
+    withdraw = approvals.bulk_buttons(bulk.id, None, button, "Withdraw")[1:]
     others += withdraw if bulk.awaiting and login == bulk.created_by else []
     blocks += [actions(*others)] if others else []
     return Message(f"{_name(bulk)}: {count(len(shown), 'target')}", tuple(blocks))
@@ -710,7 +714,7 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, re
     waiting = sum(bool(waits(action)) for action in done.values())
     text += f" Still wait for approval: {waiting}." if waiting else ""
     if done and verb == "approved" and not request:
-        undo = "" if bulk.undo_after_minutes is None else " *Undo all* is on its message."
+        undo = "" if bulk.undo_after_minutes is None else " *Undo all* will be on its message."
         starts = " It starts now." if len(done) == 1 else " They start now."
         text += f"{'' if waiting else starts}{undo}"
     return questions.with_reasons(text, "*Not decided*", refused, rows=_later_rows(ends, ends)[1:] if ends else ())

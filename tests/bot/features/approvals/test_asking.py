@@ -670,14 +670,14 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await anna.sees(message_in(SOC, f"• {on}\\n    ↳ {was_denied}"))
         form = await ask_to_extend("+15 minutes")
         assert text_of(form).count(was_denied) == 1
-        await anna.sees(message_in(SOC, f"    ↳ {was_denied}", "on 4 targets. *Review* names each target."))
+        await anna.sees(message_in(SOC, f"    ↳ {was_denied}", "on 4 targets. *Review more time* names each target."))
         before_again = f"4 of 4 are closed by now. Denied before by ben. {by_anna}"
         asks = await lea.sees(on_phone("for 15 minutes longer"))
         assert asks == f"CRITICAL: keep Isolate on 4 targets for 15 minutes longer: {on}? {before_again}"
         await lea.sees(direct_message("*anna* asked to keep *with no end*", f"Denied by ben: {on}: one hour is"))
         again = await lea.sees(direct_message("asks to keep *for 15 minutes longer*", " · now it ends"))
         assert text_of(again).count(was_denied) == 1
-        await lea.presses("Review", again)
+        await lea.presses("Review more time", again)
         review = await lea.sees(modal(" on 4 targets"))
         assert text_of(review).count("More time was denied by ben") == 1
         assert review["title"]["text"] == "Keep longer (4)?"
@@ -823,7 +823,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         ask = "? 3 of 3 are closed by now. Denied before by ben (ip 203[.]0[.]113[.]1). Asked by anna"
         assert ask in await lea.sees(on_phone("CRITICAL: keep Isolate on 3 targets "))
         waits = await anna.sees(message_in(SOC, f"• ip 203[.]0[.]113[.]1{was_denied}", "⏳ *anna* asks to keep"))
-        assert {"Keep with no end", "Deny all", "Withdraw all"} <= {*labels_of(waits)}
+        assert {"Keep with no end", "Deny more time", "Withdraw more time"} <= {*labels_of(waits)}
         request = await lea.sees(direct_message("then *with no end*"))
         await lea.presses("Keep with no end", request)
         review = await lea.sees(modal("Keep with no end (3)?"))
@@ -833,9 +833,9 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         for shown in (request, review, deny):
             assert was_denied in text_of(shown).partition(f"({alerts[1].id}) · now")[2].partition("\\n•")[0]
             assert text_of(shown).count("🚫 *More") == 1
-        await lea.presses("Withdraw all", waits)
-        await lea.reads("anna asked for it, and withdraws it. *Deny all* decides against it.")
-        await lea.confirms("Deny all", waits, reason="Not <all>")
+        await lea.presses("Withdraw more time", waits)
+        await lea.reads("anna asked for it, and withdraws it. *Deny more time* decides against it.")
+        await lea.confirms("Deny more time", waits, reason="Not <all>")
         over = await anna.sees(on_phone("Denied by lea: ip "))
         kept = "That was to keep Isolate on 3 targets with no end · up to CRITICAL, asked by anna"
         assert over.endswith(f"113[.]2: Not &lt;all&gt;. {kept}")
@@ -901,7 +901,7 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         await env["ben"].open_home()
         await env["ben"].sees(app_home(f"113[.]2 · 1 approval, answer by <!date^{undo.at // 1000}^"))
 
-        await env["ben"].presses("Review", asks)
+        await env["ben"].presses("Review more time", asks)
         review = await env["ben"].sees(modal("asks to keep *for 15 minutes longer*"))
         (second,) = [one for one in filled_in(review)["decide"] if "113[.]1" in one]
         await env["ben"].submits(review, decide=[one for one in filled_in(review)["decide"] if one != second])
@@ -911,7 +911,7 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         assert "113[.]1, for HIGH " in done.partition("*Not decided*")[2]
         assert done.count("It was not among those that were decided, so it goes on waiting.") == 1
 
-        await env["ben"].presses("Review", asks)
+        await env["ben"].presses("Review more time", asks)
         review = await env["ben"].sees(modal("on 1 target"))
         form = await env["ben"].confirms("Deny", review, reason="Not this one")
         assert f"If you deny it, it ends <!date^{undo.at // 1000}^" in text_of(form)
@@ -1021,11 +1021,11 @@ async def test_who_asked_for_more_time_for_all_withdraws_it_in_the_channel(tmp_p
             await env["lea"].sees(direct_message("2 in force until"))
             await bot.as_user("anna").extend_measures(dict.fromkeys(ids_))
         waits = await env["anna"].sees(message_in(SOC, "⏳ *anna* asks to keep"))
-        await env["lea"].presses("Withdraw all", waits)  # who asked for the runs
+        await env["lea"].presses("Withdraw more time", waits)  # who asked for the runs
         await env["lea"].reads("anna asked for it, and withdraws it.")
-        await env["eve"].presses("Deny all", waits)
+        await env["eve"].presses("Deny more time", waits)
         await env["eve"].reads("You can't run responders")
-        await env["anna"].confirms("Withdraw all", waits)
+        await env["anna"].confirms("Withdraw more time", waits)
         await env["anna"].reads("Withdrawn on 2 targets.")
         await env["anna"].sees(updated(waits, "2 in force until", without="asks to keep"))
 

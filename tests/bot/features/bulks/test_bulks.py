@@ -320,7 +320,9 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         assert "It starts now." in done
         assert "It was not among those that were decided, so it goes on waiting." in done
         assert "For few eyes" not in done
-        assert "⏳ *1 target · HIGH*: " in text_of(await shown(env, "1 waits for approval, 1 of 2 succeeded"))
+        assert "⏳ *1 target · HIGH*. *Review* names each." in text_of(
+            await shown(env, "1 waits for approval, 1 of 2 succeeded")
+        )
         assert (await env.client.actions("alert", red))[0].status == "Waiting"
         view = await reviewed(env, "lea", message, " on 1 target")
         await env["lea"].confirms("Deny", view)
@@ -510,7 +512,7 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         await env["ben"].sees(on_phone("HIGH: Isolate on 2 targets with no end: "))
         view = await reviewed(env, "ben", message, "*anna* asks for it on 2 targets with no end · 1 approval")
         await env["ben"].submits(view)
-        await env["ben"].reads("They start now. *Undo all* is on its message.")
+        await env["ben"].reads("They start now. *Undo all* will be on its message.")
         told = await env["anna"].sees(on_phone("Approved by ben, in force: Isolate on "))
         assert told.endswith(" with no end · up to HIGH.")
         message = await shown(env, "🔒 *Isolate* on 2 targets: 2 in force with no end")
@@ -536,7 +538,8 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         request = text_of(await env["ben"].sees(message_in(direct, "3 wait for approval")))
         assert "beacons" in request
         assert "names each" not in request  # as this does itself
-        assert "beacons" not in text_of(message)
+        assert "⏳ *3 targets for 1 hour · up to HIGH*: " in text_of(message)
+        assert text_of(message).count("It &lt;beacons&gt;") == 1
         on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]2"
         assert f"⏳ *3 targets for 1 hour · up to HIGH*: {on}. *Review* names each." in text_of(message)
         (backup,) = await env.client.actions("alert", alert_ids[1])

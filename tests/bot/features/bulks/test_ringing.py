@@ -5,6 +5,7 @@ from pathlib import Path
 
 from bot.identity import CACHE_MS
 from core.client import CoreClient
+from core.common.clock import now_ms
 from core.models import BulkInput, RunTarget
 from tests.bot.features.approvals.asking import ISOLATE, asking, bulk_of, expire, isolate
 from tests.bot.features.bulks.bulk import reviewed
@@ -40,6 +41,9 @@ async def test_a_push_says_who_contains_a_target_already_and_why_it_is_asked_for
         assert push == f'HIGH: Isolate on 2 targets for 1 hour: {on}? {before} Asked by anna · "Ransomware spreads"'
         asked = await env["lea"].sees(direct_message("2 wait for approval"))
         assert text_of(asked).count("Ransomware spreads") == 2  # on the phone, and in the message
+        in_channel = text_of(await env["lea"].sees(message_in(SOC, "2 wait for approval")))
+        warned = '\\"Ransomware spreads\\"\\n🚫 *1 denied before* · 🔒 *1 contained already*'
+        assert warned in in_channel
 
 
 async def test_three_who_decide_at_once_ring_who_asked_once_for_each_kind_and_at_the_end(tmp_path: Path) -> None:
@@ -111,6 +115,30 @@ async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: P
         push = await env["anna"].sees(on_phone("1 not approved in time"))
         assert "Not approved in time: ip 203[.]0[.]113[.]3. Approved by ben, in force: ip 203[.]0[.]113[.]0." in push
         assert "Approved by ben, undone by lea: ip 203[.]0[.]113[.]1." in push
+
+
+async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_their_own_texts(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "allow_permanent": True}) as env:
+        bulk, _ = await bulk_of(env, "anna", [3, 3, 3])
+        await env["ben"].sees(direct_message("3 wait for approval"))
+        first, second, _ = [entry.action.id for entry in bulk.actions if entry.action]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, [first, second])
+            await env["anna"].sees(message_in(SOC, "1 waits for approval, 2 in force"))
+            await bot.as_user("anna").extend_measures(dict.fromkeys([first, second], now_ms() + 7_300_000))
+        message = text_of(await env["anna"].sees(message_in(SOC, "⏳ *anna* asks to keep")))
+        order = (
+            "⏳ *1 target for 1 hour",
+            '"Review"',
+            '"Withdraw all"',
+            "*Isolate* on 2 targets. *Review more time* names each target.",
+            '"Review more time"',
+            '"Deny more time"',
+            '"Withdraw more time"',
+            '"Undo all"',
+        )
+        where = [message.find(words) for words in order]
+        assert (where, min(where) > 0) == (sorted(where), True)
 
 
 async def test_what_was_refused_is_not_counted_among_what_nobody_approved(tmp_path: Path) -> None:
