@@ -58,11 +58,10 @@ async def on_target_options(context: Context) -> Json:
     """What can be chosen: visible observables with what is typed; of alerts those of the channel, until one types."""
     request, typed = request_of(context), str(context.payload.get("value") or "")
     if request.targets:
-        observables = await _observables(context, request.targets[0].object_id)
         words = refanged(typed).casefold().split()
         options = [
             run_form.object_option(view.subject, view.clearance)
-            for view in observables
+            for view in await _observables(context, request.targets[0].object_id)
             if all(word in refanged(view.title()).casefold() for word in words)
         ]
         return {"options": options[:MAX_OPTIONS]} if options else message_option("No observable has this text.")

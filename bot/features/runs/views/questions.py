@@ -1,5 +1,6 @@
 """Questions before something runs: confirmation, and what to do if it already runs."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -45,6 +46,7 @@ REASONS = 10
 REASON_LIMIT = 200
 LINES_LIMIT = 2900  # characters of a section
 ACTS_ON_LIMIT = 2700  # in it, so that it also says for what
+_USED = re.compile(r"\b(\d+) of (\d+) runs in ")  # core's note on a limit that is used in part
 
 
 def intent_of(what: str, request: RunRequest, view: RedactedView) -> Intent:
@@ -93,20 +95,28 @@ class OnEach:
 
 def on_each(responder: OfferedResponder, each: OnEach, fields: Sequence[Block] = ()) -> list[Block]:
     """Each object on which it runs, and those that core will refuse, above the fields: who asks has read them."""
-    policy = responder.policy or Policy()
+    policy, able = responder.policy or Policy(), able_now(responder, each)
     blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{each.on}*")]
     if each.ready:
         views = {view.subject.id: view for view, _ in each.ready}
         said = {one: in_force_lines(each.in_force.get(one, ()), responder, view) for one, view in views.items()}
         rows = {one: [runs.closed_line(views[one]), *lines] for one, lines in said.items()}
-        blocks += listed(f"*Runs on {count(len(each.ready), 'target')}*", each.ready, said=rows)
+        of = "" if able == len(each.ready) else f"{able} of "
+        blocks += listed(f"*Runs on {of}{count(len(each.ready), 'target')}*", each.ready, said=rows)
         blocks += [] if any(said.values()) else sections(nothing_known(responder))
     if each.refused:
         head = f"*Will be refused on {count(len(each.refused), 'target')}*"
         blocks.append(section(why_refused(head, each.refused)))
-    if limits := [rate for rate in policy.rate or () if int(rate.partition("/")[0]) < len(each.ready)]:
-        blocks.append(section(f"⚠️ More than its limit of {' and '.join(limits)}: the others are refused."))
+    if able < len(each.ready):
+        blocks.append(section(f"⚠️ More than its limit of {' and '.join(policy.rate or ())}: the others are refused."))
     return [*blocks, *fields]
+
+
+def able_now(responder: OfferedResponder, each: OnEach) -> int:
+    """On how many of those that are ready it runs now: its limits, and what of these is used, may allow fewer."""
+    left = [int(rate.partition("/")[0]) for rate in (responder.policy or Policy()).rate or ()]
+    left += [int(most) - int(of) for of, most in _USED.findall("; ".join(responder.reasons or ()))]
+    return min([len(each.ready), *left])
 
 
 def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponder, view: RedactedView) -> list[str]:

@@ -163,7 +163,7 @@ def form_of_several(
         *why_field(request, responder),
     ]
     shown = questions.on_each(responder, each, fields if each.ready else ())
-    end = f" ({len(each.ready)})"
+    end = f" ({questions.able_now(responder, each)})"
     submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(end))}{end}" if each.ready else ""
     blocks = [*([_responder_menu(menu, responder, is_field=bool(submit))] if menu else []), *shown]
     return _modal(request, blocks, submit, responder, several=SEVERAL_TITLE)

@@ -113,8 +113,9 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
     async with feature_environment(tmp_path, {"Report": {"rate": ["2/1h"]}}) as env:
         alert_ids = await alerts(env, 3)
         question = await asked(env, "anna", "report", alert_ids)
+        assert "*Runs on 2 of 3 targets*" in text_of(question)
         assert "More than its limit of 2/1h: the others are refused." in text_of(question)
-        await env["anna"].presses("Report (3)", question)
+        await env["anna"].presses("Report (2)", question)
         told = text_of(await env["anna"].sees(modal("2 started; 1 refused")))
         message = await shown(env, "2 of 3 succeeded, 1 refused")
         assert "The rate is free again <!date^" in text_of(message)
@@ -383,6 +384,16 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         left = "ip 203[.]0[.]113[.]10, for HIGH ET MALWARE Beacon to known C2"
         assert f"• 🟠 {left} ({others[10]}): It was not among those that were decided, so it goes on waiting." in done
         await shown(env, "1 waits for approval, 10 of 12 succeeded, 1 denied")
+
+
+async def test_the_form_counts_what_a_limit_that_is_used_in_part_leaves(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Shun": {"target": "ip", "rate": ["2/1h"]}}) as env:
+        used, *others = await alerts(env, 3)
+        await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": used})
+        question = await asked(env, "anna", "shun", others)
+        assert "*Runs on 1 of 2 targets*" in text_of(question)
+        await env["anna"].presses("Shun (1)", question)
+        await env["anna"].sees(modal("1 started; 1 refused"))
 
 
 async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> None:
