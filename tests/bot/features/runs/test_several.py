@@ -125,7 +125,8 @@ async def test_each_step_names_the_worst_that_the_person_may_see(tmp_path: Path)
             assert text.count("🟡 ") == 6
         assert step.count("🟡 ") == 4
         assert "\\nand 2 more" in step
-        assert secret not in step + form + typed
+        assert secret not in step + form
+        assert "Nobody here" not in typed  # which says that there is nothing to see under that id
 
 
 async def test_what_was_found_can_be_run_on_and_a_command_asks_for_the_inputs(tmp_path: Path) -> None:
