@@ -656,9 +656,9 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
         again = await env["anna"].sees(modal(CHANGED))
         assert f"in force until <!date^{later // 1000}^" in text_of(again)
         await env.client.undo((await env.client.actions("alert", first))[0].id)
-        in_force = text_of(await shown(env, "2 in force (ending between <!date^"))
+        in_force = text_of(await shown(env, "🔓 Undone by admin: ip 203[.]0[.]113[.]2."))
+        assert "2 in force (ending between <!date^" in in_force
         assert f"🔒 In force until <!date^{later // 1000}^" in in_force
-        assert "🔓 Undone by admin: ip 203[.]0[.]113[.]2." in in_force
         assert "203[.]0[.]113[.]3" not in in_force
         await env["anna"].submits(again)
         await env["anna"].reads("Undo started on 1 target.")
