@@ -155,8 +155,7 @@ def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:
     by_key: dict[str, HomeRun] = {}
     for run in listed:
         later = undo_state.later_end(run.action)
-        key = (later.request if later is not None else run.action.bulk) if run.action.bulk else ""
-        key = key or run.action.id
+        key = (later.request if later is not None and run.action.bulk else run.action.bulk) or run.action.id
         earlier = by_key.get(key)
         by_key[key] = run if earlier is None else replace(earlier, others=[*earlier.others, run])
     return list(by_key.values())
@@ -192,31 +191,32 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, *, has_undo: bool
 
     `has_undo`: of what is in force Undo, which in a Home has a part of its own.
     """
-    view = RedactedView(run.subject, person.clearance)
+    view, action = RedactedView(run.subject, person.clearance), run.action
+    extension = undo_state.later_end(action)
+    is_own = person.login == (action.created_by if extension is None else extension.asked_by)
     if run.others and run.bulk is not None:
-        return _bulk(_together(run, person), run.bulk, button)
-    line = f"{runs.run_line(run.action, view)} · {runs.of_root(run.subject, view, run.link)}"
-    line += runs.waiting_end(run.action, view)
-    extension = undo_state.later_end(run.action)
-    asked_by = run.action.created_by if extension is None else extension.asked_by
-    if runs.is_open(run.action) or extension is not None:
-        end, is_own = runs.end_button(run.action, view, button, extension), asked_by == person.login
-        return section(line, accessory=end) if is_own or person.profile == "org-admin" else section(line)
-    undo = undos.buttons(run.action, view, button)[-1:] if has_undo and undo_state.is_in_force(run.action) else []
-    found = undo or filter(None, [run_again_button(run.action, view, button)])
-    return section(line, accessory=next(iter(found), None))
+        return _bulk(run, run.bulk, person, button)
+    line = f"{runs.run_line(action, view)} · {runs.of_root(run.subject, view, run.link)}"
+    line += runs.waiting_end(action, view)
+    if runs.is_open(action) or extension is not None:
+        end = runs.end_button(action, view, button, extension) if is_own or person.profile == "org-admin" else None
+        return section(line, accessory=end)
+    undo = undos.buttons(action, view, button)[-1:] if has_undo and undo_state.is_in_force(action) else []
+    return section(line, accessory=undo[0] if undo else run_again_button(action, view, button))
 
 
-def _bulk(listed: Sequence[tuple[Action, RedactedView]], bulk: BulkCounts, button: ButtonIds) -> Block:
-    """The line of a bulk; these runs of it are listed."""
-    action, _ = listed[0]
+def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds) -> Block:
+    """The line of a bulk; this run of it and the others are listed. While they all wait, who asked withdraws them."""
+    listed, action = _together(run, person), run.action
     of, head, said = [run for run, _ in listed], bulks.head(bulk), bulks.by_state(listed)
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date)}{runs.approved_by(*of)}"
     mark, on = runs.mark(*listed[0]), runs.first_targets(listed, bulk.total)
     sign = "" if mark in "🔒🔓" else f"{mark} "  # which the head has where that is so of all
     line = f"{sign}{head} · {on} · {by}{undo_state.more_time_by(of)} · {bulk.id}"
     text = "\n".join([line, *(said if len(said) > 1 else ()), *bulks.more_time_denied(listed)])
-    return section(text, accessory=bulks.show_each(bulk, button, action.id))
+    *_, withdraw = approvals.bulk_buttons(bulk.id, None, button, "Withdraw all")
+    waits = action.created_by == person.login and all(map(runs.awaits_approval, of))
+    return section(text, accessory=withdraw if waits else bulks.show_each(bulk, button, action.id))
 
 
 # --- lists of runs --------------------------------------------------------------------------------------------------

@@ -215,6 +215,11 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         assert text_of(home).count("*Ban an address on 12 targets?* · anna") == 1
         await env["ben"].command(SOC, "/responder pending")
         await env["ben"].reads("*Ban an address on 12 targets?* · anna")
+        await env["anna"].command(SOC, "/responder pending")
+        pending = await env["anna"].sees(modal("*Waiting for others* (1)"))
+        assert "Show each" not in text_of(pending)
+        await env["anna"].presses("Withdraw all", pending)
+        await env["anna"].sees(modal("If you withdraw it, it will not run"))
 
         view = await reviewed(env, "ben", message, "*anna* asks for it on 12 targets")
         assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address (12)?", "Ban an address")
