@@ -114,7 +114,8 @@ def key_of(responder: OfferedResponder) -> str:
 def fields(shown: Form, key: str) -> list[Block]:
     """A field for each input; if none is declared, one for the text that was typed in a command, if there was one."""
     if not shown.parameters:
-        return [modals.text_field("parameters", "Inputs", multiline=True, initial=shown.text)] if shown.text else []
+        label = "Inputs (it declares none, and may ignore these)"
+        return [modals.text_field("parameters", label, multiline=True, initial=shown.text)] if shown.text else []
     in_menus = sum(len(parameter.options or ()) for parameter in shown.parameters)
     return [_field(parameter, shown, key, loads=in_menus > MENU_LIMIT) for parameter in shown.parameters]
 

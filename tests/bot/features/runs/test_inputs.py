@@ -198,7 +198,7 @@ async def test_a_command_without_a_needed_input_opens_the_form_with_the_others(e
 async def test_a_responder_without_declared_inputs_takes_any(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env["anna"].command(SOC, f'/responder run Shun {alert.id} to="the boss" n=1')
-    view = await env["anna"].sees(modal("Blocks the host at the firewall."))
+    view = await env["anna"].sees(modal("Blocks the host at the firewall.", "it declares none, and may ignore these"))
     assert filled_in(view) == {"parameters": '{"to": "the boss", "n": "1"}', "note": None}
     await env["anna"].submits(view, parameters='{"to": "the boss", "n": 1}')
     assert json.loads((await env.ended_run(alert)).parameters or "") == {"to": "the boss", "n": 1}
