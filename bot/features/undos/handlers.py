@@ -71,6 +71,7 @@ async def on_undo_view(context: Context) -> Json:
 async def on_extend_button(context: Context) -> None:
     """Ask how much later a run shall end."""
     intent = await responses.clicked_intent(context)
+    responses.require_permission(context, "manageAction")
     action, view = await subjects.visible_run(context, intent.object_id)
     policy, able = await subjects.policy_and_able(context.core, view.subject, action.responder_name)
     shown, now = _part(action, intent.argument), context.services.clock_ms()
@@ -87,8 +88,7 @@ async def on_extend_view(context: Context) -> Json:
         return modals.errors({"longer": "Choose how much longer."})
     until = int(metadata["at"]) + minutes * MINUTE_MS if minutes else None
     extended = context.core.extend_measure(str(metadata["id"]), until, values.get("note", ""))
-    action = await answered(extended, UNKNOWN_TIME)
-    action, subject = await subjects.of_action(context.core, action)
+    action, subject = await subjects.of_action(context.core, await answered(extended, UNKNOWN_TIME))
     await responses.refresh_cards(context, subject)
     extension = undo_state.later_end(action)
     shown = RedactedView(subject, context.person.clearance)

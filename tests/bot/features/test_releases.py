@@ -104,8 +104,9 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         assert f"by anna, approved by ben, for {first}. anna and ben hear of it." in released
 
         card = await env["anna"].sees(card_of(first, "Undo now"))
-        await env["eve"].presses("Undo now", card)
-        await env["eve"].reads("You can't run responders.")
+        for button in ("Extend", "Undo now"):
+            await env["eve"].presses(button, card)
+            await env["eve"].reads("You can't run responders.")
         receipt = await env["anna"].sees(direct_message("ben approved: ", first, "Undo now"))
         question = text_of(await env["anna"].confirms("Undo now", card))
         assert f"⚠️ It also ends {of_lea}" in question

@@ -196,8 +196,9 @@ async def test_an_alert_is_assigned_and_unassigned_by_command(env: FeatureEnviro
     await env["ben"].command(SOC, f"/responder release {alert.id}")
     await env["ben"].reads(f"Nobody works on {alert.id} now.")
     assert (await env.client.alert(alert.id)).assignee is None
-    await env["eve"].command(SOC, f"/responder assign {alert.id}")
-    await env["eve"].reads("You can't change alerts. Ask admin or lea.")
+    for verb in ("release", "unassign", "assign"):
+        await env["eve"].command(SOC, f"/responder {verb} {alert.id}")
+        await env["eve"].reads("You can't change alerts. Ask admin or lea.")
 
 
 async def test_a_command_refuses_the_words_that_it_does_not_take(env: FeatureEnvironment) -> None:
