@@ -101,7 +101,9 @@ async def on_each(
         else:
             why_not = (here.open_run or reasons(here, view)) if here else f"{names.title(responder)} doesn't take it"
             refused.append((questions.named(view, ", ".join(lines)), why_not))
-    return questions.OnEach(on or on_so_many(len(targets), len(request.targets)), ready, refused, in_force)
+    on = on or on_so_many(len(targets), len(request.targets))
+    on = count(len(ready), "target") if ready and on == count(len(targets), "target") else on  # that sees all of them
+    return questions.OnEach(on, ready, refused, in_force)
 
 
 # --- what a run is to act on ----------------------------------------------------------------------------------------

@@ -93,10 +93,18 @@ class OnEach:
     in_force: Mapping[str, Sequence[Measure | Action]] = field(default_factory=dict)
 
 
-def on_each(responder: OfferedResponder, each: OnEach, fields: Sequence[Block] = ()) -> list[Block]:
-    """Each object on which it runs, and those that core will refuse, above the fields: who asks has read them."""
+def on_each(responder: OfferedResponder, each: OnEach, time: Sequence[Block]) -> list[Block]:
+    """On how many objects it runs, was denied before and is contained already, the field for the `time`, and each.
+
+    Last those that core will refuse.
+    """
     policy, able = responder.policy or Policy(), able_now(responder, each)
-    blocks: list[Block] = [section(f"*{names.shown(responder)}* on *{each.on}*")]
+    after = f", after {count(policy.approval, 'approval')}" if policy.approval else ""
+    found = [(view.subject.id, one) for view, _ in each.ready for one in each.in_force.get(view.subject.id, ())]
+    denied = {id_ for id_, one in found if isinstance(one, Action) and one.outcome == "denied"}
+    contained = {id_ for id_, one in found if policy.undo and isinstance(one, Measure) and one.state != "asked"}
+    about = f"*{names.shown(responder)}* on *{each.on}*{after}{warned(denied, contained)}"
+    blocks: list[Block] = [section(about), *time]
     if each.ready:
         views = {view.subject.id: view for view, _ in each.ready}
         said = {one: in_force_lines(each.in_force.get(one, ()), responder, view) for one, view in views.items()}
@@ -105,11 +113,10 @@ def on_each(responder: OfferedResponder, each: OnEach, fields: Sequence[Block] =
         blocks += listed(f"*Runs on {of}{count(len(each.ready), 'target')}*", each.ready, said=rows)
         blocks += [] if any(said.values()) else sections(nothing_known(responder))
     if each.refused:
-        head = f"*Will be refused on {count(len(each.refused), 'target')}*"
-        blocks.append(section(why_refused(head, each.refused)))
+        blocks.append(section(why_refused(f"*Will be refused on {count(len(each.refused), 'target')}*", each.refused)))
     if able < len(each.ready):
         blocks.append(section(f"⚠️ More than its limit of {' and '.join(policy.rate or ())}: the others are refused."))
-    return [*blocks, *fields]
+    return blocks
 
 
 def able_now(responder: OfferedResponder, each: OnEach) -> int:

@@ -157,19 +157,19 @@ def form_of_several(
     key, found = inputs.key_of(responder), [one for of_one in each.in_force.values() for one in of_one]
     fields = [
         *acts_on.field(to_choose, key, _ended(found, responder)),
-        *time_field(key, responder, request.undo_after_minutes),
         *questions.effect(responder, request, found, is_form=True, is_several=True),
         *questions.policy_words(responder.policy or Policy()),
         *inputs.fields(form, key),
         *why_field(request, responder),
     ]
-    shown = questions.on_each(responder, each, fields if each.ready else ())
+    time = time_field(key, responder, request.undo_after_minutes) if each.ready else ()
+    shown = [*questions.on_each(responder, each, time), *(fields if each.ready else ())]
     if any("waiting for approval" in why for _, why in each.refused):
         shown.append(context(WAITS))
     end = f" ({questions.able_now(responder, each)})"
     submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(end))}{end}" if each.ready else ""
     blocks = [*([_responder_menu(menu, responder, is_field=bool(submit))] if menu else []), *shown]
-    return _modal(request, blocks, submit, responder, several=SEVERAL_TITLE)
+    return _modal(request, blocks, submit, several=names.in_view(names.title(responder), end))
 
 
 def _responder_menu(options: Sequence[Block], of: OfferedResponder | None = None, *, is_field: bool = True) -> Block:

@@ -281,7 +281,9 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("lea").deny(waits.id, "known <noise>")
         await env["anna"].command(SOC, f"/responder run isolate {alert.id} {other.id}")
-        form = await env["anna"].sees(modal("*Runs on 2 targets*"))
+        head = "*Isolate* on *2 targets*, after 1 approval\\n🚫 *1 denied before*"
+        form = await env["anna"].sees(modal(head, "*Runs on 2 targets*"))
+        assert text_of(form).index(head) < text_of(form).index("How long") < text_of(form).index("*Runs on")
         was_denied = f"({alert.id})\\n    ↳ 🚫 *Denied before by lea, <!date^"
         await env["anna"].submits(form)
         asks = "HIGH: Isolate on 2 targets for 1 hour: ip 203[.]0[.]113[.]7, ip 198[.]51[.]100[.]9?"
@@ -292,7 +294,7 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         review = await env["ben"].sees(modal("asks for it on 2 targets"))
         for shown in (form, request):
             assert "known &lt;noise&gt;" in text_of(shown).partition(was_denied)[2].partition("\\n•")[0]
-            assert text_of(shown).count("🚫") == 1
+            assert text_of(shown).count("🚫 *Denied before by") == 1
         assert f'"🟠 HIGH · 🚫 denied by lea: known &lt;noise&gt; ({alert.id})"' in text_of(review)
         assert "• " not in text_of(review)  # no target is named twice
         two = [{"dataType": "ip", "data": f"198.51.100.{number}"} for number in (7, 8)]

@@ -66,7 +66,7 @@ async def test_what_another_request_refused_is_asked_for_again_as_things_are_now
         assert "not a threat" in text_of(form)
         assert "contained already until <!date^" in text_of(form)
         assert not [word for word in ("already waiting", "refused", "WS-9", "`WS-2`") if word in text_of(form)]
-        assert (form["title"]["text"], form["submit"]["text"]) == ("Isolate", "Ask to isolate (1)")
+        assert (form["title"]["text"], form["submit"]["text"]) == ("Isolate (1)", "Ask to isolate (1)")
         assert filled_in(form) == {"undo_after": "15 minutes", "note": "beacons"}
         await env["anna"].submits(form)
         await env["anna"].sees(modal("Asked", "1 waits for approval"))

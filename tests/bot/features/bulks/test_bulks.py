@@ -714,8 +714,11 @@ async def test_each_of_several_is_refused_for_its_own_reason(tmp_path: Path) -> 
     async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
         (waiting, other), (bare, empty) = await alerts(env, 2), await alerts(env, 2, artifacts=[])
         run = await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": waiting})
-        text = text_of(await asked(env, "anna", "isolate", [waiting, bare, other, empty]))
+        question = await asked(env, "anna", "isolate", [waiting, bare, other, empty])
+        text = text_of(question)
         assert "*Runs on 1 target*" in text
+        assert "*Isolate* on *1 target*, after 1 approval" in text
+        assert (question["title"]["text"], question["submit"]["text"]) == ("Isolate (1)", "Ask to isolate (1)")
         assert "*Will be refused on 3 targets*\\n" in text
         on = "• 🟠 ip `203[.]0[.]113[.]7`, for HIGH ET MALWARE Beacon to known C2"
         assert f"{on} ({waiting}): already waiting for approval since <!date^" in text
