@@ -219,7 +219,10 @@ def undo_all_view(
     approved_by = [one for action, _ in in_force if action.approval is not None for one in action.approval.approved_by]
     told = undo_state.hears([bulk.created_by, *approved_by], login) if login != bulk.created_by else ""
     is_asked = any(undo_state.later_end(action) is not None for action, _ in in_force)
-    more = filter(None, [stays, "More time is asked for: that request ends too." if is_asked else "", told])
+    how = "*Withdraw all*" if login == bulk.created_by else "*Deny* in *Review*"
+    later = f"On {count(bulk.awaiting, 'target')} it still waits and may start after this: {how}, on its message."
+    ends_too = "More time is asked for: that request ends too." if is_asked else ""
+    more = filter(None, [later if bulk.awaiting else "", stays, ends_too, told])
     ends = section(f"🔓 *{foreign(title, names.NAME_LIMIT)}* runs on each{after}, and ends it there.")
     asks = [*notices.changed(has_changed), *_in_force_lines("Undo", bulk, in_force, rows.values()), ends]
     return modals.modal(

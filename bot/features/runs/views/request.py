@@ -107,13 +107,9 @@ class RunRequest:
             if len(note) > NOTE_LIMIT:
                 raise ResponderBotError("bad_request", f"Nothing was run. The note is too long. {_too_long(note)}")
             return replace(self, note=note).with_typed(responder, rest)
-        title = names.title(responder)
+        title, policy = names.title(responder), responder.policy or Policy()
         if not responder.parameters or not responder.can_run:
-            if (
-                responder.policy is not None
-                and responder.policy.undo
-                and (times := _TIMES & {*map(str.casefold, typed)})
-            ):
+            if policy.undo and (times := _TIMES & {*map(str.casefold, typed)}):
                 asks = f"{title} takes no input {min(times)}; its form asks how long. Type the command without it."
                 raise ResponderBotError("bad_request", f"Nothing was run. {asks}")
             return replace(self, parameters=dict(typed))

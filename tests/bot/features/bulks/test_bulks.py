@@ -709,6 +709,25 @@ async def test_undo_all_says_what_waits_for_approval(tmp_path: Path) -> None:
         assert len(await env.client.measures()) == 2
 
 
+async def test_undo_all_says_what_of_it_may_start_later(tmp_path: Path) -> None:
+    rules = {"Isolate": {"undo": "Tell_1_0"}}
+    async with feature_environment(tmp_path, rules) as env, CoreClient(env.core.url, env.service_key) as bot:
+        first, second = await alerts(env, 2)
+        await start(env, "anna", "isolate", [first, second])
+        await shown(env, "2 wait for approval")
+        (run,) = await env.client.actions("alert", first)
+        await bot.as_user("ben").approve(run.id)
+        message = await shown(env, "1 waits for approval, 1 in force with no end")
+        for name, how in (("ben", "*Deny* in *Review*"), ("anna", "*Withdraw all*")):
+            later = f"On 1 target it still waits and may start after this: {how}, on its message."
+            await env[name].presses("Undo all", message)
+            form = await env[name].sees(modal("Undo Isolate (1)?", later))
+            await env[name].close(form["id"])
+        await bot.as_user("ben").deny((await env.client.actions("alert", second))[0].id)
+        await env["anna"].presses("Undo all", await shown(env, "1 denied, 1 in force with no end"))
+        await env["anna"].sees(modal("Undo Isolate (1)?", without="still waits"))
+
+
 async def test_each_of_several_is_refused_for_its_own_reason(tmp_path: Path) -> None:
     """An alert without an address is not said to have the open run of the one before it."""
     async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
