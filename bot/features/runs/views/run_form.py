@@ -30,7 +30,7 @@ from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedRe
 TITLE, SEVERAL_TITLE = "What should run?", "Select several"
 MOST_NAMED = 5  # of several, where nobody decides yet
 OBSERVABLE_LIMIT = 500  # characters of the first observable of each
-WAITS = "`/responder pending` has *Review* of what you decide; *Withdraw all* is on the message of what you asked for."
+WAITS = "`/responder pending` has *Review* of what you decide, and *Withdraw all* of what you asked for together."
 RESPONDER = "responder"  # the menu of responders for several objects
 EVERY = "every"  # the value of the option that stands for all others
 
