@@ -705,7 +705,7 @@ async def test_the_receipt_for_more_time_is_silent_about_what_waits_to_start(tmp
         told = await env["anna"].sees(message_in(SOC, "1 waits for approval, 2 in force"))
         await env["anna"].confirms("Extend all", told, longer="+15 minutes")
         request = await env["ben"].sees(direct_message("asks to keep"))
-        await env["ben"].presses("Review", request)
+        await env["ben"].presses("Review more time", request)
         await env["ben"].submits(await env["ben"].sees(modal("asks to keep", " on 2 targets")))
         done = await env["ben"].reads("You approved more time for Isolate on ")
         assert "Not decided" not in text_of(done)
