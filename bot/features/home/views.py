@@ -214,7 +214,7 @@ def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds) -> 
     sign = "" if mark in "🔒🔓" else f"{mark} "  # which the head has where that is so of all
     line = f"{sign}{head} · {on} · {by}{undo_state.more_time_by(of)} · {bulk.id}"
     text = "\n".join([line, *(said if len(said) > 1 else ()), *bulks.more_time_denied(listed)])
-    *_, withdraw = approvals.bulk_buttons(bulk.id, None, button, "Withdraw all")
+    *_, withdraw = approvals.bulk_buttons(bulk.id, None, button, "Withdraw")
     waits = action.created_by == person.login and all(map(runs.awaits_approval, of))
     return section(text, accessory=withdraw if waits else bulks.show_each(bulk, button, action.id))
 
