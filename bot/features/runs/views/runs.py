@@ -353,7 +353,7 @@ def first_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0)
 
 def distinct_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0) -> str:
     """`hostname LT-0901 (2 runs), hostname LT-0902 and 2 more`, the worst first, of `total` if that is more; mrkdwn."""
-    listed = sorted(listed, key=lambda one: -one[1].subject.severity if one[1].is_open else 0)
+    listed = sorted(listed, key=lambda one: (-one[1].subject.severity if one[1].is_open else 0, one[0].number))
     whole = [on_target(*one).removeprefix(" on ") or foreign(target_in_full(one[1]), MESSAGE_LIMIT) for one in listed]
     on = Counter(zip(whole, [acts_on(run) for run, _ in listed], strict=True))
     named = [f"{name} ({number} runs)" if number > 1 else name for (name, _), number in on.items()]
