@@ -215,7 +215,7 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         asked = await anna.sees(modal("6 of 7 alerts, those that you may see"))
         await choose_responder(anna, asked, "Isolate")
         question = await anna.sees(modal("and starts after 1 approval"))
-        assert (question["title"]["text"], question["close"]["text"]) == ("Isolate (6)", "Cancel")
+        assert (question["title"]["text"], question["close"]["text"]) == ("Isolate (5)", "Cancel")
         await anna.presses("Ask to isolate (5)", question)
         told = await anna.sees(modal("5 wait for approval, answer by "))
         assert f" ({alert_ids[0]}): " in str(told)

@@ -700,6 +700,7 @@ async def test_the_receipt_for_more_time_is_silent_about_what_waits_to_start(tmp
     async with asking(tmp_path, {**ISOLATE, "allow_permanent": True}) as env:
         bulk, _ = await bulk_of(env, "anna", [4, 3, 2])
         runs = [entry.action.id for entry in bulk.actions if entry.action]
+        await env["anna"].sees(message_in(SOC, "3 wait for approval"))
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve_bulk(bulk.id, runs[:2])
         told = await env["anna"].sees(message_in(SOC, "1 waits for approval, 2 in force"))
