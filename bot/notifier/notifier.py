@@ -313,7 +313,7 @@ class Notifier:
                 continue
             destinations = dict[str, None]()
             for document, run in ran:
-                found = self._renderer.bulk_destinations(run, document)
+                found = self._renderer.bulk_destinations(run, document, desired)
                 destinations |= dict.fromkeys(await isolated(found, document.id, otherwise=[]))
             messages = self._bulks.of(bulk, as_of, destinations, asking, has_run=bool(ran))
             desired += await isolated(messages, bulk.id, otherwise=[])

@@ -78,12 +78,12 @@ class Renderer:
 
         `unstored` are messages that will be stored together with those of the timeline, cards among them.
         """
+        new = [message for message in unstored if not message.thread_of and not is_person(message.channel)]
         if document.alert is not None:
-            alert, threads = document.alert, await self._threads(document.id)
+            alert, threads = document.alert, await self._threads(document.id, new)
             channels = self._routed(alert, alert.source, alert.type) if is_new else []
             threads += [Thread(channel, card_key(alert.id, channel)) for channel in channels]
             return Timeline(document, list(dict.fromkeys(threads)))
-        new = [message for message in unstored if not message.thread_of and not is_person(message.channel)]
         of_alerts = [thread for alert_id in document.alert_ids for thread in await self._threads(alert_id, new)]
         return Timeline(document, of_alerts or await self._threads(document.id, new))
 
@@ -205,25 +205,25 @@ class Renderer:
             desired += [replace(reply, by_person=True) for reply in news]
         return desired
 
-    async def bulk_destinations(self, action: Action, document: Document) -> list[str]:
+    async def bulk_destinations(self, run: Action, document: Document, new: Iterable[DesiredMessage]) -> list[str]:
         """Where the message of a bulk goes because of one of its runs.
 
         While it waits for approval: the channels that show its object, and those who are asked to decide, people as
         `team:user`, user groups by their id. Of several later ends, asked for at once, those who are asked, with the id
-        of that request: `team:request:user`.
+        of that request: `team:request:user`. `new` are messages that will be stored together, cards among them.
         """
-        timeline, team, destinations = await self.timeline(document), self._access.team(), list[str]()
-        subject, asked = timeline.target(action), self._asked(action, timeline)
-        if runs.awaits_approval(action):
+        timeline, team, destinations = await self.timeline(document, new), self._access.team(), list[str]()
+        subject, asked = timeline.target(run), self._asked(run, timeline)
+        if runs.awaits_approval(run):
             by_root = await self._outbox.alert_groups.channel_alerts([timeline.root_id])
             grouped = [entry.channel for entry in by_root.get(timeline.root_id, ())]
             channels = filter(self._access.is_set_up, [*(thread.channel for thread in timeline.threads), *grouped])
             destinations += [channel for channel in dict.fromkeys(channels) if self._view(subject, channel).is_open]
             destinations += [who for who in asked if who.startswith("S")]
-            destinations += [f"{team}:{who}" for who in await self._able(asked, action, subject)]
-        later = undo_state.later_end(action)
+            destinations += [f"{team}:{who}" for who in await self._able(asked, run, subject)]
+        later = undo_state.later_end(run)
         if later is not None and later.request:
-            able = [f"{team}:{later.request}:{who}" for who in await self._able(asked, action, subject, later)]
+            able = [f"{team}:{later.request}:{who}" for who in await self._able(asked, run, subject, later)]
             destinations += [*(f"{later.request}:{who}" for who in asked if who.startswith("S")), *able]
         return destinations
 

@@ -14,7 +14,7 @@ from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from core.common.clock import now_ms
-from core.models import BulkCounts
+from core.models import BulkCounts, BulkInput, RunTarget
 from tests import stores
 from tests.bot.features.bulks.bulk import alerts, asked, bulk_messages, posted_to, reviewed, shown, start
 from tests.bot.features.environment import feature_environment
@@ -174,6 +174,18 @@ async def test_the_message_goes_on_after_the_bot_was_down_in_the_middle(tmp_path
             ended = await shown(env, "3 of 3 succeeded")
         assert ended["ts"] == message["ts"]
         assert len(bulk_messages(env["anna"].live_view)) == 1
+
+
+async def test_a_bulk_that_the_bot_learns_of_with_its_alerts_is_asked_in_their_channel(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        await env.bot.close()
+        targets = [RunTarget(object_type="alert", object_id=one) for one in await alerts(env, 2)]
+        await env.client.run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
+        async with (
+            CoreClient(env.core.url, env.service_key) as core,
+            running(env.settings, core, clock_ms=now_ms, rate_limiter=RateLimiter(**UNLIMITED)),
+        ):
+            await shown(env, "2 wait for approval")
 
 
 async def test_what_cannot_run_on_several_says_why(tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: P
             waits = "⏳ *1 target for 1 hour · HIGH*: ip 203[.]0[.]113[.]3. *Review* names each."
             await env["anna"].sees(message_in(SOC, *each, ">: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1.", waits))
             await bot.as_user("lea").undo(undone)
+            await env["anna"].sees(message_in(SOC, "undone by lea"))
         await expire(env)
         both = (
             "⌛ Not approved in time: ip 203[.]0[.]113[.]3.",
