@@ -278,7 +278,7 @@ def in_option(action: Action, view: RedactedView, name: str, warnings: Sequence[
     """A target of this `name` in the two texts of an option, the second mrkdwn, and whether all fits into these.
 
     `hostname LT-0198 · Host inside` and `🟠 HIGH · ET MALWARE ... (~12)`: what its alert says of it, and the alert.
-    The first of the `warnings` that fits, which are mrkdwn, takes the alert's place.
+    The first of the `warnings` that fits, which are mrkdwn, takes the alert's place, and this the rest of the first.
     """
     targets_, is_artifact = action.target or (), view.subject.kind == "case_artifact"
     said = clean(view.text(targets_[0].message or "")) if targets_ else ""
@@ -288,6 +288,8 @@ def in_option(action: Action, view: RedactedView, name: str, warnings: Sequence[
     warned = [one for what in warnings if len(one := f"{sign(view)}{level} · {what} ({root_id})") <= OPTION_LIMIT]
     below = clip_middle(f"{sign(view)}{level} · {about} ({root_id})", OPTION_LIMIT) if not warned else ""
     has_room = (is_artifact or len(targets_) == 1) and "…" not in name and said in f"{text} {below}"
+    room = OPTION_LIMIT - len(text) - len(" · ") if warned and about not in text else 0
+    text += f" · {foreign_plain(about, room)}" if room >= 12 else ""  # less tells no alert from another
     return text, warned[0] if warned else foreign(below, OPTION_LIMIT), has_room
 
 
@@ -345,18 +347,27 @@ def _first(
 
 
 def first_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0) -> str:
-    """`🟠 HIGH hostname LT-0777, hostname LT-0778 and 2 more`: what runs act on, the most severe first; mrkdwn."""
-    severity = max((view.subject.severity for _, view in listed if view.is_open), default=0)
-    sign = f"{SIGNS[severity]} {SEVERITY_NAMES[severity].upper()} " if severity else ""
-    return f"{sign}{distinct_targets(listed, total)}"
+    """`🟠 HIGH hostname LT-0777, hostname LT-0778 and 2 more`: what runs act on, the most severe first; mrkdwn.
+
+    Each with its severity where these differ.
+    """
+    levels = {_level(view) for _, view in listed}
+    of_all = levels.pop() if len(levels) == 1 else ""
+    return f"{of_all}{distinct_targets(listed, total, has_levels=bool(levels))}"
 
 
-def distinct_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0) -> str:
+def _level(view: RedactedView) -> str:
+    severity = view.subject.severity if view.is_open else 0
+    return f"{SIGNS[severity]} {SEVERITY_NAMES[severity].upper()} " if severity else ""
+
+
+def distinct_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0, *, has_levels: bool = False) -> str:
     """`hostname LT-0901 (2 runs), hostname LT-0902 and 2 more`, the worst first, of `total` if that is more; mrkdwn."""
     listed = sorted(listed, key=lambda one: (-one[1].subject.severity if one[1].is_open else 0, one[0].number))
     whole = [on_target(*one).removeprefix(" on ") or foreign(target_in_full(one[1]), MESSAGE_LIMIT) for one in listed]
-    on = Counter(zip(whole, [acts_on(run) for run, _ in listed], strict=True))
-    named = [f"{name} ({number} runs)" if number > 1 else name for (name, _), number in on.items()]
+    levels = [_level(view) if has_levels else "" for _, view in listed]
+    on = Counter(zip(levels, whole, [acts_on(run) for run, _ in listed], strict=True))
+    named = [f"{level}{name}{f' ({number} runs)' if number > 1 else ''}" for (level, name, _), number in on.items()]
     return some_of(named, MAX_TARGETS, max(total - len(listed), 0) + len(named))
 
 

@@ -635,7 +635,9 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await ben.presses("Undo all", waits)
         undo = await ben.sees(modal("Undo Isolate (4)?", "More time is asked for: that request ends too."))
         await ben.close(undo["id"])
-        on = ", ".join(f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0))  # the most severe first
+        hosts = [f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0)]  # the most severe first
+        on, levels = ", ".join(hosts), ("🔴 CRITICAL", "🟠 HIGH", "🟠 HIGH", "🟡 MEDIUM")
+        with_levels = ", ".join(f"{level} {host}" for level, host in zip(levels, hosts, strict=True))
         by_anna = 'Asked by anna · "It beacons to &lt;them&gt;."'
         push = f"CRITICAL: keep Isolate on 4 targets with no end: {on}? 4 of 4 are closed by now. {by_anna}"
         for person in (ben, lea):
@@ -657,7 +659,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert (form["title"]["text"], form["submit"]["text"]) == ("Deny more time?", "Deny more time (4)")
         assert "If you deny it, each ends as it does now." in text_of(form)
         assert "anna reads it" in text_of(form)
-        await ben.sees(modal(f"You denied more time for Isolate on 🔴 CRITICAL {on}."))
+        await ben.sees(modal(f"You denied more time for Isolate on {with_levels}."))
         over = await anna.sees(on_phone("Denied by ben"))
         kept = "That was to keep Isolate on 4 targets with no end · up to CRITICAL, asked by anna"
         assert over == f"Denied by ben: {on}: one hour is &lt;enough&gt;. {kept}"
@@ -686,7 +688,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert "🚫 *4 denied before*, unticked at first · " in text_of(review)
         assert filled_in(review)["decide"] == []
         await lea.submits(review, decide=[f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0)])
-        await lea.sees(modal(f"You approved more time for Isolate on 🔴 CRITICAL {on}."))
+        await lea.sees(modal(f"You approved more time for Isolate on {with_levels}."))
         await anna.sees(on_phone(f"Approved by lea: {on}. That was to keep Isolate on 4 targets for 15 minutes longer"))
         await all_sent(env.bot)
         assert [len(person.phone) for person in (anna, ben, lea)] == [number + 2 for number in before]
@@ -908,7 +910,7 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         review = await env["ben"].sees(modal("asks to keep *for 15 minutes longer*"))
         (second,) = [one for one in filled_in(review)["decide"] if "113[.]1" in one]
         await env["ben"].submits(review, decide=[one for one in filled_in(review)["decide"] if one != second])
-        on = "🔴 CRITICAL ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2"
+        on = "🔴 CRITICAL ip 203[.]0[.]113[.]0, 🟡 MEDIUM ip 203[.]0[.]113[.]2"
         done = text_of(await env["ben"].reads(f"You approved more time for Isolate on {on}."))
         assert done.count(f" · its end became <!date^{later // 1000 + 15 * 60}^") == 2
         assert "113[.]1, for HIGH " in done.partition("*Not decided*")[2]

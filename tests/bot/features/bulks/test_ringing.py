@@ -180,6 +180,8 @@ async def test_a_box_of_review_says_what_has_room_of_a_denial_and_a_containment_
         first, second = [one["description"]["text"] for one in ticks]
         assert first.startswith("🔴 CRITICAL · 🚫 denied before · 🔒 until <!date^")
         assert second == f"🔴 CRITICAL · 🚫 denied before · 🔒 contained already ({late.id})"
+        name = "ip 203[.]0[.]113[.]1 · ET MALWARE Beacon to known C2"  # its alert, in spite of what happened before
+        assert ticks[0]["text"]["text"] == name
         rows = text_of(review).partition('"Deny the ticked"')[2]
         assert (rows.count("It prints."), rows.count("This lasts longer: 50 hours from when it starts.")) == (2, 2)
         # Nobody runs with one press what somebody has denied.
