@@ -99,7 +99,7 @@ def on_each(responder: OfferedResponder, each: OnEach, time: Sequence[Block]) ->
     Last those that core will refuse.
     """
     policy, able = responder.policy or Policy(), able_now(responder, each)
-    after = f", after {count(policy.approval, 'approval')}" if policy.approval else ""
+    after = f", after {count(policy.approval, 'approval')}" if policy.approval and each.ready else ""
     found = [(view.subject.id, one) for view, _ in each.ready for one in each.in_force.get(view.subject.id, ())]
     denied = {id_ for id_, one in found if isinstance(one, Action) and one.outcome == "denied"}
     contained = {id_ for id_, one in found if policy.undo and isinstance(one, Measure) and one.state != "asked"}

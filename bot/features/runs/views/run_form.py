@@ -166,7 +166,7 @@ def form_of_several(
     shown = [*questions.on_each(responder, each, time), *(fields if each.ready else ())]
     if any("waiting for approval" in why for _, why in each.refused):
         shown.append(context(WAITS))
-    end = f" ({questions.able_now(responder, each)})"
+    end = f" ({questions.able_now(responder, each)})" if each.ready else ""
     submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(end))}{end}" if each.ready else ""
     blocks = [*([_responder_menu(menu, responder, is_field=bool(submit))] if menu else []), *shown]
     return _modal(request, blocks, submit, several=names.in_view(names.title(responder), end))

@@ -45,6 +45,8 @@ async def test_what_another_request_refused_is_asked_for_again_as_things_are_now
 
         await env["anna"].presses("Ask again", message)
         refused = await env["anna"].sees(modal("Will be refused on 1 target"))
+        assert refused["title"]["text"] == "Isolate"  # not "(0)"
+        assert "after 1 approval" not in text_of(refused)
         assert "hostname `WS-1` · Seat of ws-1, for HIGH Odd tool (" in text_of(refused)
         assert "already waiting for approval since" in text_of(refused)
         assert refused.get("submit") is None
