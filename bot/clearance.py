@@ -387,8 +387,9 @@ def _pattern(secret: str) -> re.Pattern[str]:
     return re.compile("".join(parts), re.IGNORECASE)
 
 
-def view_of_all(views: Sequence[RedactedView]) -> RedactedView:
-    """Masks what is hidden of any of these objects, in what all their runs get."""
-    others = {artifact.id: artifact for view in views for artifact in (*view.subject.artifacts, *view.subject.others)}
+def view_of_all(views: Sequence[RedactedView], beside: Sequence[RedactedView] = ()) -> RedactedView:
+    """Masks what is hidden of any of these objects, and of those `beside`, in what all their runs get or people say."""
+    named = [*views, *beside]
+    others = {artifact.id: artifact for view in named for artifact in (*view.subject.artifacts, *view.subject.others)}
     highest = max(views, key=lambda view: max(view.subject.tlp, view.subject.parent_tlp))
     return replace(highest, subject=replace(highest.subject, others=tuple(others.values())))

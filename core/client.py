@@ -264,11 +264,6 @@ class CoreClient:
         """The progress of a bulk."""
         return await self._ask(Bulk, "GET", f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}")
 
-    async def retry_bulk(self, bulk_id: str, idempotency_key: str = "") -> BulkAnswer:
-        """Retry a bulk on the objects that failed or were refused; "conflict" while some are still open."""
-        path = f"{_ENGINE}/action/_bulk/{_quoted(bulk_id)}/retry"
-        return await self._ask(BulkAnswer, "POST", path, idempotency_key=idempotency_key)
-
     async def approve_bulk(self, bulk_id: str, shown: Iterable[str] | None = None) -> BulkAnswer:
         """Approve its runs that wait for approval, of them only those that are named; the outcome for each."""
         return await self._decide_bulk(bulk_id, "approve", shown)

@@ -21,7 +21,7 @@ _COLUMNS = (
 
 
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
-    """Record an action, given as values by column; `owner` holds it only if its lease still stands."""
+    """Record an action, given as values by column; `owner` holds it only while its lease lasts."""
     places = {name: f":{name}" for name in values} | {"owner": "(SELECT holder FROM owner WHERE holder = :owner)"}
     tx.run(f"INSERT INTO action ({', '.join(places)}) VALUES ({', '.join(places.values())})", values)
 

@@ -340,7 +340,7 @@ async def test_the_client_speaks_it(core: RunningCore) -> None:
         assert [entry.status for entry in answer.actions] == [201, 201, 404]
         assert (await client.bulk(answer.id)).counts == {"Waiting": 2}
         with pytest.raises(ResponderBotError) as refused:
-            await client.retry_bulk(answer.id)
+            await client.run_bulk({**on_alerts(ids), "retries": answer.id})
     assert refused.value.code == "conflict"
 
 

@@ -73,7 +73,8 @@ def left_open(document: Document, clearance: int, login: str = "") -> list[str]:
             own.append(f"⏳ {deed}, asked by {person_name(action.created_by)}{runs.answer_by(action)}")
         if extension := undo_state.later_end(action):
             own.append(runs.later_end_line(action, extension, view))
-        lines += own if view.is_open else [f"{line[0]} {withheld(view.subject.tlp)}" for line in own]
+        hidden = [] if view.is_secret else [f"{line[0]} {withheld(view.subject.tlp)}" for line in own]
+        lines += own if view.is_open else hidden
     return lines
 
 

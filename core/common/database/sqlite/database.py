@@ -149,7 +149,7 @@ class SqliteDatabase:
 
     @contextmanager
     def _own_reader(self) -> Iterator[sqlite3.Connection]:
-        """A connection that no other thread uses meanwhile. It fails as `_fetch` does."""
+        """A connection for this thread alone, until the block ends. It fails as `_fetch` does."""
         self._check_files_if_due()
         try:
             connection = self._idle_readers.pop()

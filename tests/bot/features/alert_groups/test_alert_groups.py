@@ -27,7 +27,7 @@ from tests.bot.features.alert_groups.grouping import (
 from tests.bot.features.approvals.asking import ISOLATE
 from tests.bot.features.environment import feature_environment
 from tests.bot.outbox.harness import ManualClock, all_sent
-from tests.bot.people import card_of, find_card, message_in, modal, reply_to, updated
+from tests.bot.people import card_of, find_card, message_in, modal, reply_to, text_of, updated
 from tests.bot.running import OPEN, ROB, SOC
 
 TITLE = "Logon failed 17 times from 198.51.100.7"
@@ -238,6 +238,21 @@ async def test_the_card_of_a_group_and_its_list_say_what_is_in_force_on_its_aler
         for measure in await env.client.measures():
             await env.client.undo_measure(measure.id)
         await env["anna"].sees(message_in(SOC, f'"6 {SAME}', without="in force"))
+
+
+async def test_a_group_in_a_shared_channel_is_silent_on_what_is_in_force_on_a_hidden_target(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Shun": ISOLATE}, channels=CHANNELS) as env:
+        env.emulator.share(SOC)
+        hidden = {"dataType": "ip", "data": "198.51.100.77", "tlp": 2}
+        alert_ids = await post(env, range(6), tlp=0, artifacts=[hidden])
+        await env["anna"].sees(message_in(SOC, f'"6 {SAME}'))
+        targets = [RunTarget(object_type="alert", object_id=one) for one in alert_ids[-2:]]
+        for entry in (await env.client.run_bulk(BulkInput(responder_id="Shun_1_0", targets=targets))).actions:
+            while entry.action and (await env.client.action(entry.action.id, wait_s=10)).end_date is None:
+                pass
+        await post(env, range(6, 7), tlp=0, artifacts=[hidden])  # what the card shows by then
+        card = await env["anna"].sees(message_in(SOC, f'"7 {SAME}'))
+        assert "🔒" not in text_of(card)
 
 
 async def test_who_may_see_no_alert_of_a_group_or_run_nothing_runs_nothing(tmp_path: Path) -> None:

@@ -75,6 +75,22 @@ async def test_three_who_decide_at_once_ring_who_asked_once_for_each_kind_and_at
         assert (rung <= 2, len(env["anna"].phone)) == (True, rung + 1)
 
 
+async def test_a_reason_for_one_target_names_nothing_that_is_hidden_of_another(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        hidden = {"dataType": "hostname", "data": "SECRET-DC-01", "tlp": 3}
+        alerts = [
+            await env.create_alert(sourceRef=str(n), artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}, *more])
+            for n, more in enumerate(([], [hidden]))
+        ]
+        targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            bulk = await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
+            await env["ben"].sees(direct_message("2 wait for approval"))
+            (first, *_) = [entry.action.id for entry in bulk.actions if entry.action]
+            await bot.as_user("ben").deny_bulk(bulk.id, [first], "SECRET-DC-01 first.")
+        assert "SECRET" not in str(await env["anna"].sees(on_phone("Denied by ben")))
+
+
 async def test_who_withdraws_all_of_their_own_bulk_is_not_rung_for_that(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
         bulk, _ = await bulk_of(env, "anna", [3, 3])
