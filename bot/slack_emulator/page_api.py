@@ -285,8 +285,7 @@ class PageApi:
         return await self._user_actions.submit(_text(body, "user"), _text(body, "view_id"), values)
 
     async def _close(self, body: Json) -> Json:
-        whole = bool(body.get("whole_stack"))
-        return await self._user_actions.close(_text(body, "user"), _text(body, "view_id"), whole_stack=whole)
+        return await self._user_actions.close(_text(body, "user"), _text(body, "view_id"))
 
     async def _shortcut(self, body: Json) -> Json:
         who, which = _text(body, "user"), _text(body, "callback_id")

@@ -215,9 +215,9 @@ class EmulatedUser:
         """Submit a modal with `{block_id: {action_id: value}}`; the response has `errors` by block_id, if any."""
         return await self._post("view/submit", view_id=view_id, values=values)
 
-    async def close(self, view_id: str, *, whole_stack: bool = False) -> Json:
+    async def close(self, view_id: str) -> Json:
         """Close a modal."""
-        return await self._post("view/close", view_id=view_id, whole_stack=whole_stack)
+        return await self._post("view/close", view_id=view_id)
 
     async def shortcut(self, callback_id: str, channel: str | None = None, message_ts: str | None = None) -> Json:
         """Run a global shortcut, or a message shortcut."""

@@ -344,11 +344,13 @@ class UserActions:
                 )
         return urls
 
-    async def close(self, user_id: str, view_id: str, *, whole_stack: bool = False) -> Json:
-        """Close a modal; sends view_closed if the view has `notify_on_close`."""
-        view = self.origin(user_id, None, None, view_id).view or {}
-        whole = whole_stack or view["clear_on_close"]
-        notified = [v for v in self._views.close(user_id, view, whole_stack=whole) if v["notify_on_close"]]
+    async def close(self, user_id: str, view_id: str) -> Json:
+        """Close a modal, unless the app has closed it meanwhile; sends view_closed if it has `notify_on_close`."""
+        view = self._views.find(user_id, view_id)
+        if view is None:
+            return {"ok": True}
+        whole = view["clear_on_close"]
+        notified = [v for v in self._views.close(user_id, view) if v["notify_on_close"]]
         for closed in notified[:1] if whole else notified:  # a cleared stack sends one event, for its top view
             payload = interactions.view_closed(self._common("view_closed", user_id), closed, is_cleared=whole)
             await self._delivery.request("interactive", "view_closed", payload)

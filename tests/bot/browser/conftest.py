@@ -13,7 +13,7 @@ from typing import Any, Literal
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, Route, async_playwright, expect
+from playwright.async_api import Browser, ConsoleMessage, Page, Route, async_playwright, expect
 
 from bot.slack_emulator import SlackEmulator
 from tests.bot.browser.flows import FlowEnvironment, RunningDemo, running_demo
@@ -67,7 +67,12 @@ async def open_window(browser: Browser, url: str, console_errors: list[str], **o
     page = await context.new_page()
     page.set_default_timeout(TIMEOUT_MS)
     page.on("pageerror", lambda error: console_errors.append(str(error)))
-    page.on("console", lambda entry: console_errors.append(entry.text) if entry.type in ("error", "warning") else None)
+
+    def noted(entry: ConsoleMessage) -> None:
+        if entry.type in ("error", "warning"):
+            console_errors.append(f"{entry.text} {entry.location['url']}")
+
+    page.on("console", noted)
     await page.goto(url)
     await page.wait_for_selector(".channel-row.current", state="attached")
     return page

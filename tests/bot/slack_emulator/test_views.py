@@ -224,6 +224,7 @@ async def test_closing_tells_the_app_when_it_asked(app: AsyncApp, anna: Emulated
         await ack()
 
     await anna.close(opened["id"])
+    await anna.close(opened["id"])  # as the app may have closed it while she pressed Escape
     assert [(body["type"], body["is_cleared"], body["view"]["id"]) for body in received] == [
         ("view_closed", False, opened["id"])
     ]
