@@ -176,12 +176,12 @@ def explained(
 
 def _how_far(row: Row, login: str, on: str = "") -> str:
     """Since when it is open, whose it is, and what this person can do first."""
-    does, then = "running", "stop that, or wait for its end"
+    does, began, then = "running", "started", "stop that, or wait for its end"
     if row["awaits_approval"]:
         is_own = row["created_by"] == login  # which nobody decides on themselves
-        does, then = "waiting for approval", "withdraw that first: cancel ~" if is_own else "wait for the decision on ~"
-        then += str(row["id"])
-    return f"already {does}{on} since {time_text(row['created_at'])}, started by {row['created_by']}; {then}"
+        then = "withdraw that first: cancel ~" if is_own else "wait for the decision on ~"
+        does, began, then = "waiting for approval", "asked", f"{then}{row['id']}"
+    return f"already {does}{on} since {time_text(row['created_at'])}, {began} by {row['created_by']}; {then}"
 
 
 def require_idle(reads: Reads, target: Target, responder_name: str, login: str) -> None:

@@ -28,7 +28,7 @@ async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_t
         other = await env.create_alert(sourceRef="other")
         await env["ben"].command(SOC, f"/responder run isolate {alert.id} {other.id}")
         refused = text_of(await env["ben"].sees(modal("*Will be refused on 1 target*")))
-        assert all(f", started by {KAI}; wait for the decision on {run.id}" in text for text in (listed, refused))
+        assert all(f", asked by {KAI}; wait for the decision on {run.id}" in text for text in (listed, refused))
         await env["ben"].command(SOC, f"/responder audit {alert.id}")
         story = text_of(await env["ben"].reads("Audit of"))
         assert f"*{KAI}* asked to run Isolate on {alert.id}" in story

@@ -161,7 +161,7 @@ async def test_a_run_that_waits_for_approval_is_told_apart_from_one_that_runs(co
     for profile, then in said.items():
         answer = await core.send("GET", f"{ENGINE}/responder/alert/{alert['id']}?explain=true", profile=profile)
         open_run = next(one for one in answer.json() if one["name"] == "Everywhere_1_0")["openRun"]
-        since, by = "since [-0-9]{10} [:0-9]{5} UTC", "started by org-admin@responder-bot.local"
+        since, by = "since [-0-9]{10} [:0-9]{5} UTC", "asked by org-admin@responder-bot.local"
         assert re.fullmatch(f"already waiting for approval {since}, {by}; {then} {action['id']}", open_run)
 
 

@@ -753,7 +753,7 @@ async def test_each_of_several_is_refused_for_its_own_reason(tmp_path: Path) -> 
         assert "*Will be refused on 3 targets*\\n" in text
         on = "• 🟠 ip `203[.]0[.]113[.]7`, for HIGH ET MALWARE Beacon to known C2"
         assert f"{on} ({waiting}): already waiting for approval since <!date^" in text
-        assert f", started by admin; wait for the decision on {run.id}" in text
+        assert f", asked by admin; wait for the decision on {run.id}" in text
         assert f" ({bare})\\n• 🟠 HIGH ET MALWARE Beacon to known C2 ({empty})\\n    ↳ " in text
         assert f" ({empty})\\n    ↳ already" not in text
 
