@@ -220,6 +220,11 @@ class RedactedView:
         """Its tags; one that only runs have added counts as high as what they acted on."""
         return [self.text(tag) for tag in of.tags if may_see(self.clearance, of.tag_levels.get(tag, CLEAR))]
 
+    def fields(self, of: Alert | Case) -> dict[str, object]:
+        """Its custom fields, likewise."""
+        hidden = {name for name, level in of.field_levels.items() if not may_see(self.clearance, level)}
+        return {name: value for name, value in of.custom_fields.items() if name not in hidden}
+
     def title(self) -> str:
         """The title, or that it is withheld; of an artifact its data type and data, defanged."""
         return self.text(self.subject.title)

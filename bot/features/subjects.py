@@ -262,7 +262,7 @@ def showing(alerts: Iterable[Alert], ids: Sequence[str], words: Sequence[str], c
 
 def _shows(alert: Alert, view: RedactedView, words: Sequence[str]) -> bool:
     own = [alert.title, alert.description, alert.type, alert.source, alert.source_ref, *view.tags(alert)]
-    texts = view.searchable([*own, *(text for field in alert.custom_fields.items() for text in map(str, field))])
+    texts = view.searchable([*own, *(text for field in view.fields(alert).items() for text in map(str, field))])
     return all(word in texts for word in words)
 
 

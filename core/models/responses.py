@@ -109,6 +109,8 @@ class Tagged(StoredModel):
 
     tag_levels: dict[str, Level] = Field(default_factory=dict, exclude_if=lambda levels: not levels)
     """Of a tag that only runs have added the clearance that it takes to see one of them."""
+    field_levels: dict[str, Level] = Field(default_factory=dict, exclude_if=lambda levels: not levels)
+    """Of a custom field whose value only runs have set likewise."""
 
 
 class Alert(Tagged):

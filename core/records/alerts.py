@@ -170,7 +170,9 @@ class Alerts(Records):
         def work(tx: Transaction, now: int) -> Case:
             alert = _require_no_case(_writable(tx, caller, number, "create case"))
             wanted = _as_case(alert, request or CreateCaseInput())
-            case = cases.new_case(tx, wanted, caller.login, now, alert.tag_levels)
+            own, levels = alert.custom_fields, alert.field_levels
+            kept = {name: level for name, level in levels.items() if wanted.custom_fields[name] is own[name]}
+            case = cases.new_case(tx, wanted, caller.login, now, tag_levels=alert.tag_levels, field_levels=kept)
             _put_into(tx, caller, case, alert, now)
             return case
 

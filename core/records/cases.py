@@ -179,7 +179,7 @@ def case_of(reads: Reads, kind: Kind, object_id: int) -> Case:
     return load_case(reads, _root(reads, kind, object_id))
 
 
-def new_case(tx: Transaction, request: CaseInput, user: str, now: int, levels: dict[str, int] | None = None) -> Case:
+def new_case(tx: Transaction, request: CaseInput, user: str, now: int, **levels: dict[str, int]) -> Case:
     """Add a case (core/docs/semantics.md#a-case-from-a-template). Raises ResponderBotError("not_found")."""
     template: CaseTemplate | CaseTemplateInput = CaseTemplateInput(name="none")
     if request.template:
@@ -193,7 +193,7 @@ def new_case(tx: Transaction, request: CaseInput, user: str, now: int, levels: d
         "start_date": now if request.start_date is None else request.start_date,
         "owner": request.owner or user,
         "tags": merge_tags(template.tags, request.tags),
-        "tag_levels": levels or {},
+        **levels,
         "template": request.template or None,
         "custom_fields": with_ids(tx, {**template.custom_fields, **request.custom_fields}),
     }

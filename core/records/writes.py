@@ -99,8 +99,12 @@ def requested_changes(request: Input, to: Alert | Case | None = None) -> dict[st
     if to.tag_levels and "tags" in changed:  # what somebody adds is theirs
         kept = {*changed["tags"]}.difference(added)
         changed["tag_levels"] = {tag: level for tag, level in to.tag_levels.items() if tag in kept}
-    if changed.pop("named_fields", False):
-        changed["custom_fields"] = _with_named(to.custom_fields, changed["custom_fields"])
+    if (fields := changed.get("custom_fields")) is not None:
+        had = to.custom_fields
+        kept = {name for name, field in fields.items() if field.items() <= had.get(name, {}).items()}
+        if changed.pop("named_fields", False):
+            kept, changed["custom_fields"] = had.keys() - fields.keys(), _with_named(had, fields)
+        changed["field_levels"] = {name: level for name, level in to.field_levels.items() if name in kept}
     return changed
 
 

@@ -11,13 +11,12 @@ from core.models import Alert, Artifact, ArtifactInput, Case, Kind, StoredModel,
 from core.records import alerts, artifacts, cases
 from core.records.artifacts import StoredArtifact
 from core.records.case_templates import custom_fields
-from core.records.clearance import RED
 from core.records.writes import check_growth
 from core.store import objects
 
 Operation = Mapping[str, Any]
 S = TypeVar("S", bound=StoredModel)
-_LISTS = ("tags", "tag_levels", "custom_fields", "artifacts")
+_LISTS = ("tags", "tag_levels", "custom_fields", "field_levels", "artifacts")
 
 
 @dataclass(frozen=True)
@@ -81,13 +80,11 @@ class UnitOfWork:
         """Add a tag to a loaded object, unless it has it. Raises ResponderBotError("bad_request") if it is full."""
         tags, levels = self._loaded[kind].tags, getattr(self._loaded[kind], "tag_levels", {})
         known = self._tags.setdefault(kind, set(tags))
-        before = levels.pop(tag, 0 if tag in known else RED)
+        self._count(levels, tag, is_new=tag not in known)
         if tag not in known:
             self._check_room(kind, "tags")
             tags.append(tag)
             known.add(tag)
-        if level := min(before, self.context.level):
-            levels[tag] = level
         self._changed[kind] = None
 
     def add_artifact(self, requested: ArtifactInput) -> bool:
@@ -96,15 +93,14 @@ class UnitOfWork:
         Raises ResponderBotError("bad_request") if the alert is full.
         """
         alert: Alert = self._loaded["alert"]
-        known = self._artifacts or {artifacts.identity(artifact) for artifact in alert.artifacts}
-        self._artifacts = known
-        if artifacts.identity(requested) in known:
+        self._artifacts = self._artifacts or set(map(artifacts.identity, alert.artifacts))
+        if artifacts.identity(requested) in self._artifacts:
             return False
         self._check_room("alert", "artifacts")
         number = objects.next_id(self.tx)
         objects.insert_alert_artifacts(self.tx, alert.number, [number])
         alert.artifacts.append(artifacts.artifact_of(number, requested, self.context.user, self.context.now))
-        known.add(artifacts.identity(requested))
+        self._artifacts.add(artifacts.identity(requested))
         self._changed["alert"] = None
         return True
 
@@ -113,10 +109,11 @@ class UnitOfWork:
 
         Raises ResponderBotError: invalid_fields, bad_request if the object is full.
         """
-        fields = self._loaded[kind].custom_fields
+        fields, had = (loaded := self._loaded[kind]).custom_fields, loaded.custom_fields.get(name, {})
         checked = custom_fields({name: {value_kind: value, "order": len(fields) + 1}}, "customFields")
         if name not in fields:
             self._check_room(kind, "custom_fields")
+        self._count(loaded.field_levels, name, is_new=had.get(value_kind) != checked[name][value_kind])
         fields.update(checked)
         self._changed[kind] = None
 
@@ -130,6 +127,12 @@ class UnitOfWork:
         for kind in sorted(self._changed, key=lambda kind: kind == "case_artifact"):  # which is in the alert, too
             _SAVE[kind](self.tx, self._loaded[kind], self.context.user, self.context.now, self._before[kind])
         self._changed.clear()
+
+    def _count(self, levels: dict[str, int], name: str, *, is_new: bool) -> None:
+        """Have a tag or a field that this run adds count as high as the lowest of the runs that did."""
+        before = levels.pop(name, 0)
+        if level := self.context.level if is_new else min(before, self.context.level):
+            levels[name] = level
 
     def _load_once(self, kind: Kind, load: Callable[[], S]) -> S:
         if kind not in self._loaded:

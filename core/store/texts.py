@@ -136,11 +136,10 @@ def find(search: Search, dialect: Dialect, text: str, clearance: int, limit: int
 
 def words_by_level(alert: Alert) -> list[tuple[int, int, str]]:
     """Level, the next level, and the words of each row."""
-    tags = [tag for tag in alert.tags if tag not in alert.tag_levels]
-    texts = [alert.title, alert.description, alert.type, alert.source, alert.source_ref, *tags]
-    texts += [str(text) for field in alert.custom_fields.items() for text in field]
+    texts = [alert.title, alert.description, alert.type, alert.source, alert.source_ref]
     own = list(islice(_words(texts), MAX_WORDS))
-    others = [*((of, [tag]) for tag, of in alert.tag_levels.items())]
+    others = [(alert.tag_levels.get(tag, alert.tlp), [tag]) for tag in alert.tags]
+    others += ((alert.field_levels.get(of, alert.tlp), [of, str(value)]) for of, value in alert.custom_fields.items())
     others += ((artifact.tlp, [*_artifact_texts(artifact)]) for artifact in alert.artifacts)
     levels = sorted({alert.tlp, *(of for of, _ in others if of > alert.tlp)})
     rows = []

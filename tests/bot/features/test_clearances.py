@@ -81,7 +81,8 @@ async def test_a_run_on_a_withheld_host_is_not_taken_for_one_on_the_host_that_it
 ) -> None:
     hosts = [{"dataType": "hostname", "data": data, "tlp": tlp} for data, tlp in (("LT-0701", 0), ("SECRET-DC-01", 2))]
     isolate: dict[str, Any] = {"target": "hostname", "undo": "Tell_1_0", "undo_after_minutes": 60}
-    operations = [*DONE["operations"], {"type": "AddTagToAlert", "tag": "host-isolated"}]
+    field = {"type": "AddCustomFields", "name": "containment", "tpe": "string", "value": "isolated by policy"}
+    operations = [*DONE["operations"], {"type": "AddTagToAlert", "tag": "host-isolated"}, field]
     reports = {"Isolate": {**DONE, "operations": operations}}
     async with feature_environment(tmp_path, {"Isolate": isolate}, reports, shared=shared) as env:
         alert, card = await env.alert_and_card("ben", tlp=0, artifacts=hosts)
@@ -99,11 +100,13 @@ async def test_a_run_on_a_withheld_host_is_not_taken_for_one_on_the_host_that_it
         told = [["withheld (TLP:AMBER)" in text_of(one), "A run on" in text_of(one)] for one in shown]
         await env.core.core.people.set_clearance("eve", 0)
         for name, is_shown in (("anna", True), ("eve", False)):
-            await env[name].command(OPEN, "/responder find host-isolated")
-            await env[name].reads("*1 alert* with" if is_shown else "No alert that you may see contains")
+            for added in ("host-isolated", "policy"):
+                await env[name].command(OPEN, f"/responder find {added}")
+                await env[name].reads("*1 alert* with" if is_shown else "No alert that you may see contains")
             await env[name].command(OPEN, f"/responder alert {alert.id}")
             details = text_of(await env[name].sees(modal("*Facts*")))
             assert ("host-isolated" in details, "1 run, details withheld" in details) == (is_shown, not is_shown)
+            assert ("isolated by policy" in details) == is_shown
         assert told == ([[False, False]] if shared else [[True, False], [True, True], [True, True]])
 
 

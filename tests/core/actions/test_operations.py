@@ -11,9 +11,11 @@ import pytest
 from core.engines.base import Report
 from core.models import (
     Alert,
+    AlertUpdate,
     Artifact,
     ArtifactUpdate,
     Case,
+    CreateCaseInput,
     Kind,
     SearchInput,
 )
@@ -187,6 +189,43 @@ async def test_what_is_found_in_a_red_artifact_is_red(tmp_path: Path) -> None:
         assert (await artifacts_of(objects, "case"))[-1] == ("203.0.113.1", 3)
         await objects.run("alert", {**found, "type": "AddArtifactToAlert", "data": "203.0.113.2"}, request=red_alone)
         assert (await artifacts_of(objects, "alert"))[-2:] == [("203.0.113.1", 3), ("203.0.113.2", 3)]
+
+
+async def test_a_custom_field_counts_as_high_as_the_runs_that_set_its_value_until_somebody_changes_it(
+    tmp_path: Path,
+) -> None:
+    policies = {NAME: ResponderSection(target=("ip",))}
+    async with objects_of_every_kind(tmp_path, policies=policies) as objects:
+        alerts, number = objects.alerts, objects.ids["alert"]
+        (red,) = json.loads(await alerts.get_json(number))["artifacts"]
+        await objects.cases.update_artifact(LEAD, red["id"], ArtifactUpdate(tlp=3))
+
+        async def levels() -> dict[str, int]:
+            read: dict[str, Any] = json.loads(await alerts.get_json(number))
+            return dict(read.get("fieldLevels", {}))
+
+        async def sets(**more: Any) -> dict[str, int]:
+            await objects.run("alert", {**FIELD, **more}, request={"target": [red["id"]]})
+            return await levels()
+
+        async def changes(**body: Any) -> dict[str, int]:
+            await alerts.update(LEAD, number, AlertUpdate(**body))
+            return await levels()
+
+        assert await changes(customFields={"score": {"integer": 5}, "unit": {"string": "HR"}}) == {}
+        assert await sets() == {}  # as it was
+        assert await sets(value=6) == {"score": 3}
+        assert await changes(title="t") == {"score": 3}
+        assert await changes(**{"customFields.unit.string": "IT"}) == {"score": 3}
+        read = json.loads(await alerts.get_json(number))["customFields"]
+        assert await changes(customFields={**read, "unit": {"string": "HR"}}) == {"score": 3}
+        assert await changes(**{"customFields.score.integer": 6}) == {}
+        assert await sets(value=7) == {"score": 3}
+        assert await changes(customFields={"score": {"integer": 8}}) == {}
+        await sets(name="rank")
+        assert await sets(value=9) == {"rank": 3, "score": 3}
+        case = await alerts.create_case(LEAD, number, CreateCaseInput(custom_fields={"rank": {"integer": 1}}))
+        assert case.field_levels == {"score": 3}
 
 
 async def test_an_alert_takes_no_more_artifacts_than_it_keeps(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def _facts(alert: Alert, view: RedactedView) -> list[str]:
         "Created": f"{slack_date(alert.created_at)} by {person_name(alert.created_by)}",
         "Case": alert.case or "",
     }
-    custom = {foreign(view.text(name), 60): _custom(value, view) for name, value in alert.custom_fields.items()}
+    custom = {foreign(view.text(name), 60): _custom(value, view) for name, value in view.fields(alert).items()}
     return [f"• {name}: {value}" for name, value in [*facts.items(), *list(custom.items())[:20]] if value]
 
 
