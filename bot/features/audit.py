@@ -27,7 +27,6 @@ from core.common.clock import MINUTE_MS
 from core.common.words import some_of
 from core.models import Artifact, AuditRow, Document
 
-USAGE = "audit ~id"
 ON_LIMIT = 200  # characters of what a run was on
 ROW_CHARS = 700
 Ran = tuple[str, str, str]
@@ -37,7 +36,7 @@ _LOGIN = re.compile(r"[^@\s]+@[^@\s]+")
 
 async def on_audit_command(context: Context) -> None:
     """Show the story of an alert, a case, a run or a bulk; core leaves out what this person may not see."""
-    _, object_id = subjects.require_id(context, USAGE)
+    _, object_id = subjects.named(context)
     rows = await context.core.audit(object_id)
     documents = await subjects.documents(context.core, [object_id, *(row.object for row in rows)])
     await responses.show(context, "Audit", audit(object_id, rows, documents, own_clearance(context)))
@@ -137,7 +136,7 @@ def _did(row: AuditRow, ran: Mapping[str, str], lasts: str) -> str:
 FEATURE = Feature(
     commands={
         "audit": Command(
-            Entry(on_audit_command, modal_title="Audit"), USAGE, "who decided what about an alert, a case or runs"
+            Entry(on_audit_command, modal_title="Audit"), "audit ~id", "who decided what about an alert, a case or runs"
         )
     }
 )

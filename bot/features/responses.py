@@ -11,6 +11,7 @@ from bot.block_kit.elements import for_person
 from bot.clearance import Subject
 from bot.features.authorization import missing_permission
 from bot.features.base import Context, Json
+from bot.features.command_text import normalize, split_name_and_id
 from bot.features.payload import button_token, is_ephemeral, is_in_modal, object_in_message
 from bot.message import ButtonIds, Intent, Message
 from bot.outbox.buttons import LIFE_MS
@@ -89,7 +90,10 @@ class OutOfDateError(Exception):
 
 
 async def clicked_intent(context: Context) -> Intent:
-    """What the clicked button means. Raises OutOfDateError."""
+    """What the clicked button, or a typed verb with an id, means. Raises OutOfDateError."""
+    if "command" in context.payload:
+        verb = normalize(str(context.payload["text"])).partition(" ")[0].lower()
+        return Intent(verb, split_name_and_id(context.text)[1] or "")
     try:
         return await context.services.outbox.buttons.resolve(
             button_token(context), channel=context.channel, message_ts=context.message_ts, user=context.user

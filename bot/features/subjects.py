@@ -12,7 +12,7 @@ from bot.block_kit.names import title, titled_as
 from bot.clearance import RedactedView, Subject, artifact_title, may_see, refanged, tlp_name, visible
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
-from bot.features.command_text import find_ids, split_name_and_id, split_words, wrong_usage
+from bot.features.command_text import find_ids, split_name_and_id, split_words
 from bot.outbox.links import card_link
 from core.client import CoreClient
 from core.common.clock import DAY_MS
@@ -220,15 +220,10 @@ def require_vote(context: Context, action: Action, approval: Approval | None) ->
         raise ResponderBotError("conflict", "You have approved it; it needs somebody else's approval as well.")
 
 
-def require_id(context: Context, usage: str) -> tuple[str, str]:
-    """The name (may be empty) and id in a command's text.
-
-    Raises ResponderBotError("bad_request") with an example if there is no id.
-    """
+def named(context: Context) -> tuple[str, str]:
+    """The name (may be empty) and id in a command's text; one without an id has another entry."""
     name, object_id = split_name_and_id(context.text)
-    if object_id is None:
-        raise ResponderBotError("bad_request", wrong_usage(usage, context.text, context.services.command))
-    return name, object_id
+    return name, object_id or ""
 
 
 MAX_WORDS = 10

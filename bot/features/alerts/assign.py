@@ -18,7 +18,7 @@ ANYWAY = "anyway"
 
 async def on_assign_command(context: Context) -> None:
     """Assign the alert or the case to this person; from somebody else only with `anyway` behind the id."""
-    word, object_id = subjects.require_id(context, "assign ~id")
+    word, object_id = subjects.named(context)
     subject, document = await subjects.with_document(context.core, object_id)
     case, login = document.case if subject.id == document.id else None, context.person.login
     alert = subjects.as_alert(context, subject, document) if case is None else None
@@ -42,13 +42,13 @@ async def on_assign_command(context: Context) -> None:
 
 async def on_unassign_command(context: Context) -> None:
     """Unassign the alert, if the caller is its assignee."""
-    _, alert_id = subjects.require_id(context, "unassign ~id")
+    _, alert_id = subjects.named(context)
     await _unassign(context, await subjects.alert(context, alert_id))
 
 
 async def on_release_command(context: Context) -> None:
     """Show what is in force on the alert with Undo, beside Unassign; unassign it if nothing is."""
-    _, alert_id = subjects.require_id(context, "release ~id")
+    _, alert_id = subjects.named(context)
     if await context.core.measures(of=[alert_id]):
         note = "Nothing was changed: *Undo* ends what is in force, *Unassign* leaves the alert."
         await details.show(context, alert_id, note=note)

@@ -9,12 +9,10 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Command, Context, Entry, Feature
 from core.models import OBJECT_TYPES
 
-USAGE = "alert ~id"
-
 
 async def on_alert_command(context: Context) -> None:
     """Show everything in the alert that this person may see."""
-    _, object_id = subjects.require_id(context, USAGE)
+    _, object_id = subjects.named(context)
     await show(context, object_id)
 
 
@@ -39,4 +37,4 @@ async def show(context: Context, object_id: str, start: int = 0, channel: str = 
     await responses.show_with_buttons(context, title, f"details:{subject.id}", lambda button: render(button=button))
 
 
-FEATURE = Feature(commands={"alert": Command(Entry(on_alert_command), USAGE, "an alert in full")})
+FEATURE = Feature(commands={"alert": Command(Entry(on_alert_command), "alert ~id", "an alert in full")})

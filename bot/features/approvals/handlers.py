@@ -9,7 +9,7 @@ from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.approvals import views
 from bot.features.authorization import own_clearance
-from bot.features.base import Ack, Command, Context, Entry, Feature, Json
+from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import is_home, view_metadata, view_of
 from bot.features.retries import answered
 from bot.features.runs.views import runs, undo_state
@@ -18,12 +18,10 @@ from bot.message import Message
 from core.common.errors import ResponderBotError
 from core.models import Action, Extension
 
-USAGE = "approve ~run"
-
 
 async def on_cancel(context: Context) -> None:
     """Stop a run that runs, or ask whether to withdraw what waits. Core refuses one that has ended."""
-    action, subject = await _run(context, (await _named(context))[0])
+    action, subject = await _run(context, (await responses.clicked_intent(context)).object_id)
     if action.status == "Waiting" or undo_state.later_end(action) is not None:
         await on_deny(context, "Withdraw")
         return
@@ -61,9 +59,9 @@ async def on_approve(context: Context) -> None:
 
     Those who may not decide on it read why.
     """
-    action_id, extension_id = await _named(context)
-    action, subject = await _run(context, action_id)
-    extension = _later_end(context, action, subject, extension_id)
+    intent = await responses.clicked_intent(context)
+    action, subject = await _run(context, intent.object_id)
+    extension = _later_end(context, action, subject, intent.argument)
     view = subjects.require_visible(context, subject)
     if extension is None and await _is_over(context, action, subject):
         return
@@ -188,9 +186,9 @@ async def _no_longer_open(context: Context, action: Action, subject: Subject, re
 
 async def on_deny(context: Context, deed: str = "Deny") -> None:
     """Ask why what waits is denied or, as the deed says, withdrawn; who asked for it only confirms that."""
-    action_id, extension_id = await _named(context)
-    action, subject = await _run(context, action_id)
-    extension = _later_end(context, action, subject, extension_id)
+    intent = await responses.clicked_intent(context)
+    action, subject = await _run(context, intent.object_id)
+    extension = _later_end(context, action, subject, intent.argument)
     view = subjects.require_visible(context, subject)
     is_queued = deed == "Withdraw" and action.status == "Waiting"
     if extension is None and not is_queued and await _is_over(context, action, subject):
@@ -225,27 +223,11 @@ async def on_deny_view(context: Context) -> Json:
     return modals.update(modals.message_view("Denied" if is_denied else "Done", notices.notice(said)))
 
 
-async def _named(context: Context) -> tuple[str, str]:
-    """The action of a command or of a click, and the later end of it that was clicked, if it was one."""
-    if "command" in context.payload:
-        return subjects.require_id(context, USAGE)[1], ""
-    intent = await responses.clicked_intent(context)
-    return intent.object_id, intent.argument
-
-
-_APPROVE, _DENY = Entry(on_approve, modal_title="Approve"), Entry(on_deny, modal_title="Deny")
-_CANCEL = Entry(on_cancel, Ack.WRITE)
-
 FEATURE = Feature(
-    commands={
-        "approve": Command(_APPROVE, "approve ~run", "see what a run would do, and approve it", "manageAction"),
-        "deny": Command(_DENY, "deny ~run", "deny a run that waits for approval", "manageAction"),
-        "cancel": Command(_CANCEL, "cancel ~run", "withdraw what waits, or stop a run", "manageAction"),
-    },
     actions={
-        ids.CANCEL: _CANCEL,
-        ids.APPROVE: _APPROVE,
-        ids.DENY: _DENY,
+        ids.CANCEL: Entry(on_cancel, Ack.WRITE),
+        ids.APPROVE: Entry(on_approve, modal_title="Approve"),
+        ids.DENY: Entry(on_deny, modal_title="Deny"),
         ids.WITHDRAW: Entry(on_withdraw, modal_title="Withdraw"),
     },
     views={

@@ -12,9 +12,10 @@ from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.text import person_name
 from bot.clearance import RedactedView, Subject, view_of_all
 from bot.features import responses, subjects
+from bot.features.approvals import handlers as on_run
 from bot.features.approvals import views as approvals
 from bot.features.authorization import own_clearance
-from bot.features.base import Ack, Context, Entry, Feature, Json
+from bot.features.base import Ack, Command, Context, Entry, Feature, Handler, Json
 from bot.features.bulks import views
 from bot.features.bulks.views import Listed, ShownTarget
 from bot.features.payload import view_metadata, view_of
@@ -143,7 +144,7 @@ async def on_deny_button(context: Context) -> None:
         await responses.respond(context, notices.notice(why), "Deny")
         return
     deed, asked_by = _deed(context, bulk, waiting)
-    if intent.what == "bulk_withdraw" and deed != "Withdraw":
+    if intent.what in ("bulk_withdraw", "cancel") and deed != "Withdraw":
         instead = "*Deny more time* decides against it." if request else "*Review* has *Deny*."
         raise ResponderBotError("forbidden", f"{person_name(asked_by)} asked for it, and withdraws it. {instead}")
     await context.show_modal(views.deny_view(bulk, [one[:2] for one in waiting], request, deed))
@@ -295,7 +296,26 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
     return sorted(found, key=lambda one: -one.view.subject.severity)
 
 
+def _typed(on_run: Handler, on_bulk: Handler) -> Handler:
+    """What a command does with an id: what the button of that run, or of that bulk, does."""
+
+    async def on_command(context: Context) -> None:
+        named = (await responses.clicked_intent(context)).object_id
+        await (on_bulk if (await context.core.documents([named])).bulks else on_run)(context)
+
+    return on_command
+
+
+_APPROVE = Entry(_typed(on_run.on_approve, on_review), modal_title="Approve")
+_DENY = Entry(_typed(on_run.on_deny, on_deny_button), modal_title="Deny")
+_CANCEL = Entry(_typed(on_run.on_cancel, on_deny_button), Ack.WRITE)
+
 FEATURE = Feature(
+    commands={
+        "approve": Command(_APPROVE, "approve ~run", "see what a run would do, and approve it", "manageAction"),
+        "deny": Command(_DENY, "deny ~run", "deny a run that waits for approval", "manageAction"),
+        "cancel": Command(_CANCEL, "cancel ~run", "withdraw what waits, or stop a run", "manageAction"),
+    },
     actions={
         ids.BULK_RETRY: Entry(on_retry, modal_title=RETRY_TITLE),
         ids.BULK_DETAILS: Entry(on_details, modal_title="Show each"),

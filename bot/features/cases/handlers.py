@@ -16,13 +16,14 @@ from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
 from core.models import CaseTemplate
 
-USAGE = "case ~id [TEMPLATE]"
 LISTED = 500
+
+USAGE = "case ~id [TEMPLATE]"
 
 
 async def on_case_command(context: Context) -> None:
     """Make the case with the template that was typed, or ask for one."""
-    name, alert_id = subjects.require_id(context, USAGE)
+    name, alert_id = subjects.named(context)
     if name:
         await subjects.alert(context, alert_id)  # a case says that it is one
         await _create(context, alert_id, _named(name, await _templates(context), context, alert_id).name)

@@ -13,7 +13,7 @@ USAGE = "actions ~id"
 
 async def on_actions_command(context: Context) -> None:
     """List the runs, newest first."""
-    _, object_id = subjects.require_id(context, USAGE)
+    _, object_id = subjects.named(context)
     await show(context, object_id)
 
 

@@ -25,8 +25,6 @@ from core.common.errors import ResponderBotError
 from core.common.words import some_of
 from core.models import Artifact, OfferedResponder
 
-USAGE = "run NAME ~id"
-
 
 async def on_run_command(context: Context) -> None:
     """Run the named responder, after asking for inputs that it still needs, and for confirmation if it wants one."""
@@ -37,7 +35,7 @@ async def on_run_command(context: Context) -> None:
         return
     if len(object_ids) < len(named_ids):  # the same id twice
         text = " ".join([rest, *object_ids])
-    name, object_id = subjects.require_id(replace(context, text=text), USAGE)
+    name, object_id = subjects.named(replace(context, text=text))
     command, targets = context.services.command, await subjects.targets(context.core, object_id)
     view = subjects.require_visible(context, targets.subject)
     named: Sequence[Artifact] = ()
@@ -146,7 +144,7 @@ FEATURE = Feature(
     commands={
         "run": Command(
             Entry(on_run_command, Ack.WRITE),
-            USAGE,
+            "run NAME ~id",
             "run a responder, on each of several ids too; a part of its name will do",
             "manageAction",
         )

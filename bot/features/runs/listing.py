@@ -11,12 +11,10 @@ from bot.features.responders.views import responder_list
 from bot.features.runs.targets import ended_or_repeated
 from bot.features.runs.views import undo_state
 
-USAGE = "list ~id [NAME]"
-
 
 async def on_list_command(context: Context) -> None:
     """List the responders; a name beside the id narrows the list."""
-    name, object_id = subjects.require_id(context, USAGE)
+    name, object_id = subjects.named(context)
     targets = await subjects.targets(context.core, object_id)
     subject, offered, clearance = targets.subject, targets.offered, own_clearance(context)
     view = RedactedView(subject, clearance)
@@ -38,5 +36,5 @@ async def on_list_command(context: Context) -> None:
 
 
 FEATURE = Feature(
-    commands={"list": Command(Entry(on_list_command), USAGE, "what can run on it, and why the rest can't")}
+    commands={"list": Command(Entry(on_list_command), "list ~id [NAME]", "what can run on it, and why the rest can't")}
 )
