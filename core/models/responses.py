@@ -775,6 +775,8 @@ class OfferedTarget(ApiModel):
     """How many fit."""
     required: bool
     """Whether one of several has to be chosen; otherwise it may act on any."""
+    protected: dict[str, str] = Field(default_factory=dict)
+    """Where one has to be chosen: why those of the `artifacts` that are protected are, by id."""
 
 
 class OfferedResponder(ApiModel):
@@ -823,8 +825,8 @@ class OfferedResponder(ApiModel):
 
     def on(self, chosen: Sequence[str] | None) -> Self:
         """As it is for a run that acts on these artifacts: it can't run where one of them is protected."""
-        named = tuple(f"the observable {one} is protected" for one in chosen or ())
-        found = [one for one in self.reasons or () if self.can_run and one.startswith(named)]
+        protected = self.target.protected if self.target is not None and self.can_run else {}
+        found = [protected[one] for one in chosen or () if one in protected]
         refusals = [Refusal(rule="protect", message=one, lift=OVERRIDE) for one in found]
         refused = {"verdict": "cannot_run", "reasons": None, "refusals": refusals}
         return self.model_copy(update=refused) if refusals else self

@@ -473,11 +473,20 @@ def _tags(target: Target) -> list[str]:
     return [tag for doc in _with_parents(target) for tag in doc.get("tags") or ()]
 
 
+def why_protected(artifact_id: str, refusals: Iterable[Refusal]) -> str:
+    """Which of these refusals of an alert is about this one of its artifacts, as a sentence, or `""`."""
+    return next((one.message for one in refusals if one.message.startswith(f"{_name_of(artifact_id)} ")), "")
+
+
+def _name_of(artifact_id: str) -> str:
+    return f"the observable {artifact_id}"
+
+
 def _named_by(reads: Reads, run: AskedRun) -> Iterator[tuple[str, Sequence[Parsed | str]]]:
     """What a run's target and inputs name, each with how a sentence on it begins; a text where no type is declared."""
     target = run.target
     for artifact in () if run.undoes else artifacts_of(reads, target):
-        what = "its target" if target.kind == "case_artifact" else f"the observable {artifact.get('id', '')}"
+        what = "its target" if target.kind == "case_artifact" else _name_of(artifact.get("id", ""))
         named = named_by(artifact)
         if named is None:
             yield what, [artifact["data"]]

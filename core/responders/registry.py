@@ -40,7 +40,7 @@ from core.responders.catalogues import (
     without_duplicates,
     without_lookalikes,
 )
-from core.responders.guards import RulesFor
+from core.responders.guards import RulesFor, why_protected
 from core.responders.profiles import hosts, is_undo, lacking, profile_of, why_lacking, why_not_configured, with_profile
 from core.responders.settings_problems import settings_problems
 from core.responders.target import Target, applies
@@ -521,7 +521,8 @@ class Registry:
         can_run = not reasons and not refusals
         if rules and acts_on is not None and acts_on.required and can_run:
             found = rules.of_protect(merged.name, target)
-            notes += [one.message for one in found if one.message.startswith("the observable ")]
+            why = {one.id: why for one in acts_on.artifacts if (why := why_protected(one.id, found))}
+            acts_on, notes = acts_on.model_copy(update={"protected": why}), [*notes, *why.values()]
         if acts_on is not None and can_run:
             kind = section.undo or (merged.name if section.contains else "")
             notes += lookalikes(kind, acts_on.artifacts, self._clock())

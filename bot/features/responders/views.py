@@ -217,11 +217,7 @@ class _Entries:
 def acting_through(offered: Sequence[OfferedResponder], artifact_id: str) -> list[OfferedResponder]:
     """The responders that can run on an alert and act on this one of its artifacts, where it is not protected."""
     on_it = [r for r in offered if r.can_run and r.target and any(one.id == artifact_id for one in r.target.artifacts)]
-    return [r for r in on_it if not _is_protected(r, artifact_id)]
-
-
-def _is_protected(responder: OfferedResponder, artifact_id: str) -> bool:
-    return any(reason.startswith(f"the observable {artifact_id} is protected") for reason in responder.reasons or ())
+    return [r for r in on_it if r.target and artifact_id not in r.target.protected]
 
 
 def responder_options(
@@ -333,7 +329,7 @@ def about_option(responder: OfferedResponder, view: RedactedView | None = None, 
     the `is_whole` text.
     """
     target = responder.target if view is not None else None
-    fitting = [one for one in target.artifacts if not _is_protected(responder, one.id)] if target is not None else []
+    fitting = [one for one in target.artifacts if one.id not in target.protected] if target is not None else []
     named = [target_data(one, view) for one in fitting] if view is not None else []
     choose = f"one of {some_of(named, MAX_TITLES)}: you choose" if is_whole and named else "choose which"
     on = named[0] if len(named) == 1 else choose if target is not None and target.required else ""

@@ -119,8 +119,7 @@ def to_choose(request: RunRequest, targets: Sequence[Target], responder_id: str 
         if target is None or responder is None or responder.target is None or not responder.can_run:
             continue
         if acts_on.needs_choice(wanted, responder):
-            protected = {reason.partition(" is protected")[0] for reason in responder.reasons or ()}
-            choices.append(acts_on.Choice(target.view, responder.target, protected))
+            choices.append(acts_on.Choice(target.view, responder.target))
     return choices
 
 

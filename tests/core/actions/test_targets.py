@@ -194,7 +194,12 @@ async def test_what_is_not_chosen_is_no_reason_to_refuse(tmp_path: Path) -> None
     async with open_harness(
         tmp_path, policies=declared("hostname"), protected=["srv-dc01"], artifacts=[HOST, OTHER]
     ) as harness:
-        assert (await offered(harness)).verdict == "can_run"
+        listed, ids = await offered(harness), await ids_of(harness)
+        assert listed.target is not None
+        protected = {ids["srv-dc01"]: f"the observable {ids['srv-dc01']} is protected (srv-dc01)"}
+        assert (listed.verdict, listed.target.protected) == ("can_run", protected)
+        verdicts = [listed.on([ids[name]]).verdict for name in ("srv-dc01", "lt-0419.corp.example")]
+        assert verdicts == ["cannot_run", "can_run"]
         assert (await refused(started(harness, target="srv-dc01"))).message.startswith(f"{BLOCK} can't run: ")
         assert shown((await started(harness, target="lt-0419.corp.example")).target) == ["lt-0419.corp.example"]
     (tmp_path / "all").mkdir()

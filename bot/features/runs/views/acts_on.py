@@ -1,7 +1,7 @@
 """What a run is to act on: the field that asks for it where several artifacts fit, and the words that name it."""
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -39,8 +39,6 @@ class Choice(NamedTuple):
 
     view: RedactedView
     offered: OfferedTarget
-    protected: Container[str] = ()
-    """`the observable ~29` for each of them that is."""
     contained: Mapping[str, str] = MappingProxyType({})
     """Who contained it, by artifact."""
 
@@ -95,7 +93,7 @@ def field(choices: Sequence[Choice], key: str, ended: Sequence[Measure] = ()) ->
     if len(choices) == 1:
         (choice,) = choices
         fitting = choice.offered.artifacts
-        offered_here = [one for one in fitting if not _is_protected(one, choice)] or fitting
+        offered_here = [one for one in fitting if one.id not in choice.offered.protected] or fitting
         named = len(fitting) - len(offered_here)
         if len(offered_here) <= modals.MAX_CHECKBOXES:
             element |= {"type": "checkboxes", "options": _options(offered_here, choice, is_code=True)}
@@ -140,14 +138,10 @@ def _options(artifacts: Sequence[TargetArtifact], choice: Choice, *, is_code: bo
     ]
 
 
-def _is_protected(artifact: TargetArtifact, choice: Choice) -> bool:
-    return f"the observable {artifact.id}" in choice.protected
-
-
 def _about(artifact: TargetArtifact, choice: Choice) -> str:
     """What it is, who contained it, whether the title names it, such as a victim, and what the alert says of it."""
     view, named = choice.view, rf"(?<![\w.-]){re.escape(artifact.data)}(?!\.?[\w-])"
-    protected = "protected, needs an administrator" if _is_protected(artifact, choice) else ""
+    protected = "protected, needs an administrator" if artifact.id in choice.offered.protected else ""
     by = choice.contained.get(artifact.id)
     contained = f"contained by {plain_name(by)}" if by else ""
     in_title = "named in the title" if re.search(named, refanged(view.title()), re.IGNORECASE) else ""

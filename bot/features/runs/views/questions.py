@@ -249,11 +249,12 @@ def effect(
 
 def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool = False) -> list[Block]:
     """What core notes of a run that contains; where somebody chooses what it acts on, also what of it is protected."""
-    seen = tuple(f"the observable {one.id} " for one in view.artifacts() if is_choosing)
-    reasons, elsewhere = responder.reasons or (), "the observable "
-    shown = [f"not offered: {note}" for note in reasons if note.startswith(seen)]
+    protected = responder.target.protected if responder.target is not None else {}
+    seen = [one.id for one in view.artifacts() if is_choosing and one.id in protected]
+    shown = [f"not offered: {protected[one]}" for one in seen]
     if responder.policy is not None and responder.policy.contains:
-        shown += [note for note in reasons if not note.startswith(elsewhere) and LATER_COUNTS not in note]
+        others = (note for note in responder.reasons or () if note not in protected.values())
+        shown += [note for note in others if LATER_COUNTS not in note]
     named = [view.text(with_names(note, view, is_described=True)) for note in shown]
     text = "\n".join(f"{note[:1].upper()}{note[1:]}" for note in named)
     return [section(in_own_time(foreign(defang_indicators(text), 1500, lines=True)))] if text else []
