@@ -416,11 +416,12 @@ class _DocumentReader:
         self._put(document, "already", action.id, _array(one.to_json() for one in before))
 
     def _put_denied(self, document: _Document, action: Action, texts: Iterable[str]) -> None:
+        same = list[Action]()
         for text in texts:
             with suppress(ValueError):  # damaged
-                if Action.model_validate_json(text).target == action.target:
-                    self._put(document, "denied", action.id, text)
-                    return
+                same.append(Action.model_validate_json(text))
+        if same := [one for one in same if one.target == action.target]:
+            self._put(document, "denied", action.id, same[0].model_copy(update={"denials": len(same)}).to_json())
 
     def _put_decision(self, document: _Document, number: int) -> None:
         """Add who may decide on a run that waits for approval, or on its extension, and what they decide by.
@@ -431,15 +432,14 @@ class _DocumentReader:
         if row is None or approval is None:
             return
         if approval.is_of_run and row["kind"] == "alert":
-            text = json.dumps(targets.asked_artifacts(self._reads, row), ensure_ascii=False)
-            self._put(document, "asked", f"~{number}", text)
+            asked = targets.asked_artifacts(self._reads, row)
+            self._put(document, "asked", f"~{number}", json.dumps(asked, ensure_ascii=False))
         action = Action.model_validate_json(row["doc"])
-        if approval.is_of_run:
-            self._put_denied(document, action, stored.denied_on(self._reads, row))
         clearance = level_of(self._reads, number)
         if clearance > self._sees_up_to:  # the key of the reader, with which they would decide, binds them too
             return
         if approval.is_of_run:
+            self._put_denied(document, action, stored.denied_on(self._reads, row))
             self._put_already(document, action)
         # The runs of a bulk, up to a hundred, differ in nothing that counts here.
         is_override, approved_by = action.override is not None, approval.approved_by

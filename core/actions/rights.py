@@ -178,8 +178,8 @@ def _how_far(row: Row, login: str, on: str = "") -> str:
     """Since when it is open, whose it is, and what this person can do first."""
     does, began, then = "running", "started", "stop that, or wait for its end"
     if row["awaits_approval"]:
-        is_own = row["created_by"] == login  # which nobody decides on themselves
-        then = "withdraw that first: cancel ~" if is_own else "wait for the decision on ~"
+        # Nobody decides on what they asked for.
+        then = "withdraw that first: cancel ~" if row["created_by"] == login else "wait for the decision on ~"
         does, began, then = "waiting for approval", "asked", f"{then}{row['id']}"
     return f"already {does}{on} since {time_text(row['created_at'])}, {began} by {row['created_by']}; {then}"
 

@@ -513,6 +513,8 @@ class Action(Identified):
     """
     denied_before: SkipJsonSchema["Action | None"] = Field(None, exclude=True)
     """The same that was denied before this was asked for, while this waits for approval; set in documents only."""
+    denials: SkipJsonSchema[int | None] = None
+    """How often the same was denied, at most 10; in a document of what was denied before only."""
     responder_definition: str
     engine_id: str
     """The name of the engine that runs it."""

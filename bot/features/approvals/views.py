@@ -160,7 +160,7 @@ def warnings(action: Action, view: RedactedView) -> list[str]:
     denied, found, asks = action.denied_before, undo_state.in_force_already(action, view), runs.awaits_approval(action)
     if not (asks and view.is_open and (denied or found)):
         return []
-    why = f"🚫 denied by {person_name(denied.ended_by or '')}: {runs.result_text(denied, view)}" if denied else ""
+    why = f"🚫 denied {runs.denied_by(denied)}: {runs.result_text(denied, view)}" if denied else ""
     whole = [why.removesuffix(": "), *(undo_state.already_in_short(one, is_named=True) for one in found)]
     short = ["🚫 denied before" if denied else "", *map(undo_state.already_in_short, found)]
     shortest = [short[0], "🔒 contained already" if undo_state.contained(action, view) else ""]

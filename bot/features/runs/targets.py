@@ -280,8 +280,8 @@ async def _denied_before(
     objects = {"_in": {"_field": "objectId", "_values": [*acted_on]}}
     query = {"_and": [{"responderName": responder.name}, {"outcome": "denied"}, objects]}
     found = await context.core.search(Action, SEARCH, query, f"0-{10 * len(acted_on)}", ["-startDate"])
-    of = {one: [action for action in found if action.object_id == one] for one in acted_on}
-    return [denied for one, on in acted_on.items() for denied in _acting_on({one: on}, of[one])[:1]]
+    alike = [_acting_on({one: on}, [run for run in found if run.object_id == one]) for one, on in acted_on.items()]
+    return [same[0].model_copy(update={"denials": len(same)}) for same in alike if same]
 
 
 def on_so_many(visible: int, total: int, what: str = "target") -> str:

@@ -146,11 +146,18 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
 def denied_line(denied: Action, view: RedactedView) -> str:
     """`🚫 *Denied before by ben, 14:46*: why`, for who asks for the same once more, and who decides on that; mrkdwn.
 
-    Where its alert has several observables, with the one that was denied.
+    If that was several times, `Denied 2 times, last by ben`. Where its alert has several observables, with the one
+    that was denied.
     """
     why, on = result_text(denied, view), targets(denied, view) if len(view.artifacts()) > 1 else ""
-    by = f"{person_name(denied.ended_by or '')}, {slack_date(denied.end_date or denied.start_date)}"
-    return f"🚫 *{f'{on}: denied' if on else 'Denied'} before by {by}*{f': {why}' if why else ''}"
+    by = f"{denied_by(denied, 'before ')}, {slack_date(denied.end_date or denied.start_date)}"
+    return f"🚫 *{f'{on}: denied' if on else 'Denied'} {by}*{f': {why}' if why else ''}"
+
+
+def denied_by(denied: Action, once: str = "") -> str:
+    """`by ben`, or `2 times, last by ben`; mrkdwn."""
+    often = f"{denied.denials} times, last " if (denied.denials or 1) > 1 else once
+    return f"{often}by {person_name(denied.ended_by or '')}"
 
 
 def denied_before(extension: Extension, view: RedactedView) -> str:
@@ -503,13 +510,11 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     if by := people(action.ended_by for action in actions if action.ended_by):
         ended += f" by {by}"
     counts = f"{len(actions)} runs{f' on {objects} targets' if objects > 1 else ''} {ended}"
-    at = slack_date(newest.start_date)
-    last = f"the last{'' if on else on_target(newest, view)} {_by_whom(newest)}, {at}"
+    last = f"the last{'' if on else on_target(newest, view)} {_by_whom(newest)}, {slack_date(newest.start_date)}"
     result = result_text(newest, view) if not undo_state.is_undone(newest) else ""
     override = next((override_text(action, view) for action in actions if action.override is not None), "")
-    ended = f" · {result}" if result else ""
-    undone = undo_state.summary(newest, view)
-    return f"{mark(newest, view)} *{name(newest)}*{on}: {counts} · {last}{ended}{override}{undone}"
+    said = f"{f' · {result}' if result else ''}{override}{undo_state.summary(newest, view)}"
+    return f"{mark(newest, view)} *{name(newest)}*{on}: {counts} · {last}{said}"
 
 
 def withheld_line(actions: Sequence[Action], total: int) -> str:
@@ -625,9 +630,8 @@ def reason(action: Action) -> str:
 
 def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -> str:
     """The sentence of a report for a mrkdwn field, as far as it may be shown; of what was denied or withdrawn, why."""
-    message = read_report(action).message
-    if state_of(action) in ("denied", "expired", "cancelled", "stopped"):  # which says itself what became of it
-        message = reason(action)
+    says_itself = ("denied", "expired", "cancelled", "stopped")  # what became of it
+    message = reason(action) if state_of(action) in says_itself else read_report(action).message
     if action.dispatched_at is None and action.ended_by is None:
         return core_says(view.report(with_names(message, view)), limit)
     return core_says(defang_indicators(view.report(message)[: limit * 4]), limit)  # who wrote it may name a target

@@ -284,7 +284,7 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         head = "*Isolate* on *2 targets*, after 1 approval\\n🚫 *1 denied before*"
         form = await env["anna"].sees(modal(head, "*Runs on 2 targets*"))
         assert text_of(form).index(head) < text_of(form).index("How long") < text_of(form).index("*Runs on")
-        was_denied = f"({alert.id})\\n    ↳ 🚫 *Denied before by lea, <!date^"
+        was_denied = f"({alert.id})\\n    ↳ 🚫 *Denied 2 times, last by lea, <!date^"
         await env["anna"].submits(form)
         asks = "HIGH: Isolate on 2 targets for 1 hour: ip 203[.]0[.]113[.]7, ip 198[.]51[.]100[.]9?"
         before = "Denied before by lea (ip 203[.]0[.]113[.]7)."
@@ -294,8 +294,8 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         review = await env["ben"].sees(modal("asks for it on 2 targets"))
         for shown in (form, request):
             assert "known &lt;noise&gt;" in text_of(shown).partition(was_denied)[2].partition("\\n•")[0]
-            assert text_of(shown).count("🚫 *Denied before by") == 1
-        assert f'"🟠 HIGH · 🚫 denied by lea: known &lt;noise&gt; ({alert.id})"' in text_of(review)
+            assert text_of(shown).count("🚫 *Denied ") == 1
+        assert f'"🟠 HIGH · 🚫 denied 2 times, last by lea: known &lt;noise&gt; ({alert.id})"' in text_of(review)
         assert "• " not in text_of(review)  # no target is named twice
         two = [{"dataType": "ip", "data": f"198.51.100.{number}"} for number in (7, 8)]
         several = await env.create_alert(sourceRef="several", artifacts=two)
