@@ -14,8 +14,8 @@ from core.settings import EngineSection
 from core.settings import load as load_core
 from tests import stores
 from tests.bot.samples import load as load_bot
-from tests.core.api.test_four_operations import alert, ended, run
-from tests.core.running import running_core
+from tests.core.api.test_four_operations import alert, run
+from tests.core.running import ended, running_core
 from tests.documents import ROOT, blocks
 
 README = ROOT / "README.md"

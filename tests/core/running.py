@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
+import pytest_asyncio
 from httpx_aiohttp import AiohttpTransport
 
 from core.app import Core, serving
@@ -92,3 +94,30 @@ async def running_core(folder: Path, **parts: Any) -> AsyncIterator[RunningCore]
         if audited:
             await require_rows(core.database)
         yield RunningCore(core, url, http)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
+    """One for all tests of the module that imports it, which have alerts of their own."""
+    async with running_core(tmp_path_factory.mktemp("core")) as running:
+        yield running
+
+
+async def sent(core: RunningCore, method: str, path: str, body: Any = None, status: int = 200, **options: Any) -> Any:
+    """The JSON of the answer to a request, which has this status."""
+    answer = await core.send(method, path, body, **options)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+async def made(core: RunningCore, path: str, body: Any, status: int = 201) -> Any:
+    """As `sent`, of a POST."""
+    return await sent(core, "POST", path, body, status)
+
+
+async def ended(core: RunningCore, action_id: str) -> dict[str, Any]:
+    """An action, once it has ended."""
+    action: dict[str, Any] = {}
+    while "endDate" not in action:
+        action = await sent(core, "GET", f"/api/connector/engine/action/{action_id}?wait=20")
+    return action

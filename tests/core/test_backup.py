@@ -3,28 +3,18 @@
 import asyncio
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests import programs
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, made, running_core, sent
 from tests.core.test_cli import is_one_sentence, run
 
 ALERT = {"type": "siem", "source": "s", "sourceRef": "0", "title": "t", "description": "d"}
 
 
 async def alert(core: RunningCore, ref: str) -> str:
-    answer = await core.send("POST", "/api/alert", {**ALERT, "sourceRef": ref})
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["id"])
-
-
-async def events(core: RunningCore, query: str) -> dict[str, Any]:
-    answer = await core.send("GET", f"/api/event?{query}", profile="read-only")
-    assert answer.status_code == 200, answer.text
-    page: dict[str, Any] = answer.json()
-    return page
+    return str((await made(core, "/api/alert", {**ALERT, "sourceRef": ref}))["id"])
 
 
 @pytest.mark.parametrize("name", [".", "", "folder", "none/copy.db"])
@@ -52,7 +42,7 @@ async def test_a_backup_during_writes_is_consistent(tmp_path: Path) -> None:
     async with running_core(again) as restored:
         restored.keys.update(here.keys)
         total = int((await restored.send("POST", "/api/alert/_search", {})).headers["x-total"])
-        last = (await events(restored, "wait=0"))["last"]
+        last = (await sent(restored, "GET", "/api/event"))["last"]
         more = await alert(restored, "one more")
     assert code == 0
     assert total >= 1

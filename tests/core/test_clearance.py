@@ -12,7 +12,7 @@ import pytest
 
 from core.audit import trail
 from core.settings import ResponderSection
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, ended, running_core
 
 ACTION = "/api/connector/engine/action"
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
@@ -46,10 +46,7 @@ class ClearedCore:
         return await self.act(login, "POST", ACTION, body)
 
     async def ended(self, action_id: str) -> dict[str, Any]:
-        action: dict[str, Any] = {}
-        while "endDate" not in action:
-            action = (await self.core.send("GET", f"{ACTION}/{action_id}?wait=20")).json()
-        return action
+        return await ended(self.core, action_id)
 
     async def events(self) -> int:
         return int((await self.core.send("GET", "/api/event")).json()["last"])

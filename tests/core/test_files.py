@@ -4,15 +4,13 @@ import asyncio
 import base64
 import hashlib
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.models import Profile
 from tests.core.object_api import ALERT
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, sent
 
 CASE = {"title": "A case", "description": "d"}
 CONTENT = b"MZ\x00\r\n--\r\n\xff"
@@ -25,18 +23,6 @@ ATTACHMENT = {
     "id": ID,
 }
 TEXT = f"note.txt;text/plain;{base64.b64encode(CONTENT).decode()}"
-
-
-@pytest.fixture
-async def core(tmp_path: Path) -> AsyncIterator[RunningCore]:
-    async with running_core(tmp_path) as opened:
-        yield opened
-
-
-async def sent(core: RunningCore, method: str, path: str, body: Any = None, status: int = 200, **options: Any) -> Any:
-    answer = await core.send(method, path, body, **options)
-    assert answer.status_code == status, answer.text
-    return answer.json()
 
 
 async def uploaded(core: RunningCore, path: str, body: Any) -> Any:

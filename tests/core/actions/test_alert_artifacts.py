@@ -17,7 +17,7 @@ from core.records.alerts import Alerts
 from core.records.cases import Cases
 from core.settings import ResponderSection
 from tests.core.actions.harness import ANNA, BEN, LEAD, next_run, open_harness, run_input
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, ended, made, running_core, sent
 from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
 from tests.responder_folders import write_responder
 
@@ -55,14 +55,6 @@ async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runnin
         yield running
 
 
-async def sent(
-    core: RunningCore, method: str, path: str, body: Any = None, *, status: int = 200, **options: Any
-) -> Any:
-    answer = await core.send(method, path, body, **options)
-    assert answer.status_code == status, answer.text
-    return answer.json()
-
-
 async def new_alert(core: RunningCore, ref: str, *artifacts: dict[str, Any], **fields: Any) -> tuple[str, list[str]]:
     """Ids of an alert and of its artifacts."""
     body = {**ALERT, "sourceRef": ref, "artifacts": artifacts, **fields}
@@ -73,10 +65,7 @@ async def new_alert(core: RunningCore, ref: str, *artifacts: dict[str, Any], **f
 async def run(core: RunningCore, object_id: str, name: str = "Observe_1_0", **parameters: Any) -> dict[str, Any]:
     """An ended action on an artifact."""
     body = {"responderId": name, "objectType": "case_artifact", "objectId": object_id, "parameters": parameters}
-    action: dict[str, Any] = await sent(core, "POST", f"{ENGINE}/action", body, status=201)
-    while action["status"] in ("Waiting", "InProgress"):
-        action = await sent(core, "GET", f"{ENGINE}/action/{action['id']}?wait=20")
-    return action
+    return await ended(core, (await made(core, f"{ENGINE}/action", body))["id"])
 
 
 async def history(core: RunningCore, object_id: str) -> list[str]:

@@ -13,7 +13,7 @@ from core.common.errors import ResponderBotError
 from core.settings import ResponderSection
 from tests import stores
 from tests.core.core_process import alert_in, core_process, setup_in, until
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, ended, running_core
 
 ACTION = "/api/connector/engine/action"
 BULK = f"{ACTION}/_bulk"
@@ -197,10 +197,7 @@ async def test_one_decision_is_a_vote_for_each_run_that_waits(core: RunningCore)
     assert [(one["objectId"], one["status"]) for one in approved.json()["actions"]] == [(id_, 201) for id_ in ids[1:]]
     for entry in approved.json()["actions"]:
         assert entry["action"]["approval"]["approvedBy"] == ["org-admin@responder-bot.local"]
-        ended = await core.send("GET", f"{ACTION}/{entry['action']['id']}?wait=20")
-        while "endDate" not in ended.json():
-            ended = await core.send("GET", f"{ACTION}/{entry['action']['id']}?wait=20")
-        assert ended.json()["status"] == "Success"
+        assert (await ended(core, entry["action"]["id"]))["status"] == "Success"
     shown = (await core.send("GET", path)).json()
     assert (shown["approvedBy"], shown["undoneBy"]) == (["org-admin@responder-bot.local"], [])
     assert (shown["counts"], shown["outcomes"], shown["awaiting"]) == ({"Failure": 1, "Success": 3}, {"denied": 1}, 0)

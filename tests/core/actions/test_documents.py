@@ -15,7 +15,7 @@ from core.client import CoreClient
 from core.models import Action, Profile
 from core.settings import ResponderSection
 from tests.core.api.test_long_lists import alert_with_actions, report
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, ended, made, running_core, sent
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -37,12 +37,6 @@ async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runnin
     policy = {CLOSE: ResponderSection(confirm="Close it?", approval=0)}
     async with running_core(tmp_path_factory.mktemp("core"), responder=policy, audited=False) as running:
         yield running
-
-
-async def sent(core: RunningCore, method: str, path: str, body: Any = None, *, status: int = 200) -> Any:
-    answer = await core.send(method, path, body)
-    assert answer.status_code == status, answer.text
-    return answer.json()
 
 
 async def last(core: RunningCore) -> int:
@@ -76,10 +70,7 @@ async def new_case(core: RunningCore) -> dict[str, str]:
 async def run(core: RunningCore, kind: str, object_id: str, name: str = CLOSE) -> dict[str, Any]:
     """An ended action."""
     body = {"responderId": name, "objectType": kind, "objectId": object_id}
-    action: dict[str, Any] = await sent(core, "POST", ACTION, body, status=201)
-    while action["status"] in ("Waiting", "InProgress"):
-        action = await sent(core, "GET", f"{ACTION}/{action['id']}?wait=20")
-    return action
+    return await ended(core, (await made(core, ACTION, body))["id"])
 
 
 async def single_reads(core: RunningCore, document: dict[str, Any]) -> dict[str, Any]:

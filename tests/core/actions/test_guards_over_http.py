@@ -4,11 +4,10 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
 import pytest_asyncio
 
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, ended, made, running_core
 from tests.responder_folders import write_responder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -55,14 +54,6 @@ async def new_alert(core: RunningCore, ref: str, *data: str) -> dict[str, Any]:
 
 def body_of(name: str, target: str, kind: str = "alert", **more: Any) -> dict[str, Any]:
     return {"responderId": f"{name}_1_0", "objectType": kind, "objectId": target, **more}
-
-
-async def ended(core: RunningCore, action: httpx.Response) -> dict[str, Any]:
-    assert action.status_code == 201, action.text
-    while True:
-        found = dict((await core.send("GET", f"{RUN}/{action.json()['id']}?wait=20")).json())
-        if "endDate" in found:
-            return found
 
 
 async def test_every_route_to_a_run_is_checked(core: RunningCore) -> None:
@@ -137,7 +128,7 @@ async def test_who_approves_is_checked_and_shown(core: RunningCore) -> None:
     assert document["policies"]["Approved_1_0"] == {"confirm": "", "approval": 1, "approveBy": named}
     chief = {"Authorization": f"Bearer {core.keys['chief']}"}
     assert (await core.send("POST", path, {}, headers=chief)).status_code == 200
-    assert (await ended(core, action))["status"] == "Success"
+    assert (await ended(core, action.json()["id"]))["status"] == "Success"
 
 
 async def test_a_rule_is_overridden_over_http(core: RunningCore) -> None:
@@ -152,7 +143,7 @@ async def test_a_rule_is_overridden_over_http(core: RunningCore) -> None:
     path = f"{RUN}/{action.json()['id']}/approve"
     assert (await core.send("POST", path, {}, profile="analyst")).status_code == 403
     assert (await core.send("POST", path, {}, headers=chief)).status_code == 200
-    override = (await ended(core, action))["breakGlass"]
+    override = (await ended(core, action.json()["id"]))["breakGlass"]
     assert (override["reason"], override["approvedBy"]) == ("It is infected", "chief@responder-bot.local")
     assert [item["rule"] for item in override["overrides"]] == ["protect"]
 
@@ -160,7 +151,7 @@ async def test_a_rule_is_overridden_over_http(core: RunningCore) -> None:
 async def test_a_note_is_kept_searched_and_read_by_no_rule(core: RunningCore) -> None:
     alert = (await new_alert(core, "note", "198.51.100.9"))["id"]
     note = "  Seen on 10.0.0.5 <too>, ask Ben\n"
-    run = await ended(core, await core.send("POST", RUN, body_of("Plain", alert, note=note)))
+    run = await ended(core, (await made(core, RUN, body_of("Plain", alert, note=note)))["id"])
     assert run["note"] == note.strip()
     assert "note" not in json.loads(run["report"])
     searched = await core.send("POST", "/api/connector/engine/action/_search", {"query": {"note": note.strip()}})
@@ -178,8 +169,7 @@ async def test_the_runs_of_a_bulk_and_of_its_retry_have_its_note(core: RunningCo
     bulk = (await core.send("POST", f"{RUN}/_bulk", body)).json()
     for entry in bulk["actions"]:
         assert entry["action"]["note"] == "drill"
-        while "endDate" not in (await core.send("GET", f"{RUN}/{entry['action']['id']}?wait=20")).json():
-            pass
+        await ended(core, entry["action"]["id"])
     retried = (await core.send("POST", f"{RUN}/_bulk/{bulk['id']}/retry")).json()
     assert [entry["action"]["note"] for entry in retried["actions"]] == ["drill", "drill"]
 

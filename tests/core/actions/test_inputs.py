@@ -17,8 +17,8 @@ from core.models import Document, Parameter, parse_parameters
 from core.models.parameters import MAX_PARAMETERS, MAX_REPEATS
 from core.responders.catalogues import distinct_titles
 from core.settings import load as load_settings
-from tests.core.actions.test_alert_artifacts import ENGINE, PROGRAM, sent
-from tests.core.running import RunningCore, running_core
+from tests.core.actions.test_alert_artifacts import ENGINE, PROGRAM
+from tests.core.running import RunningCore, ended, running_core, sent
 from tests.responder_folders import write_responder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -68,9 +68,7 @@ async def start(core: RunningCore, name: str, parameters: Any, *, status: int = 
 
 async def seen(core: RunningCore, name: str, parameters: Any) -> dict[str, Any]:
     """The parameters that the program got."""
-    action = await start(core, name, parameters)
-    while action["status"] in ("Waiting", "InProgress"):
-        action = await sent(core, "GET", f"{ENGINE}/action/{action['id']}?wait=20")
+    action = await ended(core, (await start(core, name, parameters))["id"])
     found: dict[str, Any] = json.loads(action["report"])["full"]["seen"]["parameters"]
     assert (found.pop("user"), found.pop("organisation")) == ("org-admin@responder-bot.local", "default")
     return found

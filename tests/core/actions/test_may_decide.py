@@ -9,7 +9,7 @@ import pytest
 from core.models import Profile
 from core.responders.guards import MAX_NAMED
 from core.settings import ResponderSection
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, ended, running_core
 
 ACTION = "/api/connector/engine/action"
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
@@ -126,8 +126,7 @@ async def test_a_document_names_who_may_decide_on_an_extension(tmp_path: Path) -
         run = {"responderId": BLOCK, "objectType": "case_artifact", "objectId": made["artifacts"][0]["id"]}
         action = (await sent(core, "POST", ACTION, run, by="anna"))["id"]
         await sent(core, "POST", f"{ACTION}/{action}/approve", by="ben")
-        while "endDate" not in await sent(core, "GET", f"{ACTION}/{action}?wait=20"):
-            pass
+        await ended(core, action)
         assert await may_decide(core, action) == []
         await sent(core, "PATCH", f"{ACTION}/{action}/undo", {"undoAfterMinutes": 600}, by="cem")
         assert await may_decide(core, action) == ["ben", "anna"]

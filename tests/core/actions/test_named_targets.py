@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from core.models import is_same_target
 from core.protection import parse
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, ended, made, running_core
 from tests.responder_folders import write_responder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -57,18 +57,9 @@ async def alert_with(core: RunningCore, ref: str, data_type: str, *data: str) ->
     return str((await core.send("POST", "/api/alert", body)).json()["id"])
 
 
-async def ended(core: RunningCore, started: dict[str, Any]) -> dict[str, Any]:
-    while True:
-        found = dict((await core.send("GET", f"{BASE}/action/{started['id']}?wait=20")).json())
-        if "endDate" in found:
-            return found
-
-
 async def contained(core: RunningCore, alert: str, target: str) -> dict[str, Any]:
     body = {"responderId": "Contain_1_0", "objectType": "alert", "objectId": alert, "target": target}
-    answer = await core.send("POST", f"{BASE}/action", body)
-    assert answer.status_code == 201, answer.text
-    return await ended(core, answer.json())
+    return await ended(core, (await made(core, f"{BASE}/action", body))["id"])
 
 
 def got(action: dict[str, Any]) -> Any:
@@ -94,7 +85,7 @@ async def test_two_that_are_not_equal_are_two(core: RunningCore, data_type: str,
         assert (got(action), [one["data"] for one in action["target"]]) == ([target], [target])
         assert await listed(core, target) == [[action["id"]]]
     answer = await core.send("POST", f"{BASE}/action/{actions[second]['id']}/undo", {})
-    assert got(await ended(core, answer.json())) == [second]
+    assert got(await ended(core, answer.json()["id"])) == [second]
     left = (await core.send("GET", f"{BASE}/action/{actions[first]['id']}")).json()
     assert (left["measure"]["state"], left["undo"]["status"]) == ("in_force", "available")
     assert (await listed(core, first), await listed(core, second)) == ([[actions[first]["id"]]], [])

@@ -12,7 +12,7 @@ from core.engines.base import Responder
 from core.models import Profile
 from core.responders.target import applies
 from core.settings import EngineSection, ResponderSection
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, made, running_core
 from tests.responder_folders import write_responder
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -42,12 +42,6 @@ async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runnin
     async with running_core(folder, engine=engines, core={"organisation": "soc"}, responder=asks) as running:
         await running.key("analyst")  # of whoever could approve it
         yield running
-
-
-async def made(core: RunningCore, path: str, body: Any, status: int = 201) -> Any:
-    answer = await core.send("POST", path, body)
-    assert answer.status_code == status, answer.text
-    return answer.json()
 
 
 async def offered(core: RunningCore, kind: str, object_id: str, query: str = "") -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from core.settings import ResponderSection
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, ended, running_core
 
 ENGINE = "/api/connector/engine"
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
@@ -68,13 +68,11 @@ async def test_a_vote_without_the_right_is_403_and_on_an_ended_action_409(tmp_pa
 async def test_an_approved_run_shows_its_voters_and_keeps_its_start_date(tmp_path: Path) -> None:
     async with waiting_action(tmp_path) as waiting:
         status, agreed = await waiting.send("POST", "/approve")
-        ended = agreed
-        while "endDate" not in ended:
-            ended = (await waiting.send("GET", "?wait=20"))[1]
+        run = await ended(waiting.core, waiting.action["id"])
     assert (status, agreed["approval"]["approvedBy"]) == (200, ["org-admin@responder-bot.local"])
-    assert (ended["status"], ended["startDate"]) == ("Success", waiting.action["startDate"])
+    assert (run["status"], run["startDate"]) == ("Success", waiting.action["startDate"])
     final = ("engineId", "responderId", "responderName", "responderDefinition", "createdBy", "createdAt")
-    assert [ended[key] for key in final] == [waiting.action[key] for key in final]
+    assert [run[key] for key in final] == [waiting.action[key] for key in final]
 
 
 async def test_a_requester_cancels_a_waiting_action(tmp_path: Path) -> None:

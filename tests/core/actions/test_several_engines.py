@@ -11,7 +11,7 @@ import pytest
 
 from core.settings import EngineSection
 from tests.core.core_process import ALERT, stepwise, until
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, ended, running_core
 from tests.fake_cortex import BLOCKER, DelayedAnswer, FakeCortex, at_once
 
 QUICK_S = 5.0  # far below the timeout of a call to an engine, which no list may wait for
@@ -75,14 +75,6 @@ async def run(core: RunningCore, alert_id: str, responder: str, **more: Any) -> 
     assert answer.status_code == 201, answer.text
     action: dict[str, Any] = answer.json()
     return action
-
-
-async def ended(core: RunningCore, action_id: str) -> dict[str, Any]:
-    while True:
-        answer = await core.send("GET", f"/api/connector/engine/action/{action_id}?wait=20")
-        action: dict[str, Any] = answer.json()
-        if "endDate" in action:
-            return action
 
 
 async def engine_health(core: RunningCore) -> tuple[str, dict[str, bool]]:

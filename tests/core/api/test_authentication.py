@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from structlog.testing import capture_logs
 
 from core.api.http.requests import AT_ONCE_S
 from core.authorization import COMMAND_LINE
 from core.models import Profile
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, made, running_core
+from tests.core.running import core as core
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -21,19 +21,6 @@ ENGINE = "/api/connector/engine"
 ALERT = {"type": "siem", "source": "s", "sourceRef": "0", "title": "t", "description": "d"}
 PUBLIC = ("/api/docs", "/api/openapi.json", "/health", "/livez", "/metrics", "/readyz")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
-    async with running_core(tmp_path_factory.mktemp("core")) as running:
-        yield running
-
-
-async def made(core: RunningCore, path: str, body: Any) -> dict[str, Any]:
-    answer = await core.send("POST", path, body)
-    assert answer.status_code == 201, answer.text
-    answered: dict[str, Any] = answer.json()
-    return answered
 
 
 async def test_every_path_and_method_under_api_needs_a_key(core: RunningCore) -> None:

@@ -13,7 +13,8 @@ import httpx
 from core.api.http.endpoint import Endpoint
 from core.api.http.router import Router
 from core.settings import ResponderSection
-from tests.core.running import RunningCore, running_core
+from tests.core.actions.test_may_decide import sent
+from tests.core.running import RunningCore, ended, running_core
 
 ACTION, MEASURE = "/api/connector/engine/action", "/api/connector/engine/measure"
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
@@ -66,36 +67,28 @@ class World:
         return [*seen, (await send("GET", MEASURE)).json()]
 
 
-async def made(core: RunningCore, method: str, path: str, body: Any = None, *, by: str = "") -> Any:
-    headers = {"Authorization": f"Bearer {core.keys[by]}"} if by else {}
-    answer = await core.send(method, path, body, profile=None if by else "org-admin", headers=headers)
-    assert answer.status_code < 300, answer.text
-    return answer.json()
-
-
 async def red_world(core: RunningCore) -> World:
     level = {"title": "t", "description": "d", "tlp": 2}
     artifact = {"dataType": "ip", "data": "192.0.2.1", "tlp": 2}
     new = {**level, "type": "siem", "source": "s", "sourceRef": "1", "artifacts": [artifact]}
-    alert = await made(core, "POST", "/api/alert", new)
-    case = (await made(core, "POST", "/api/case", level))["id"]
-    task = (await made(core, "POST", f"/api/case/{case}/task", {"title": "t"}))["id"]
-    log = (await made(core, "POST", f"/api/case/task/{task}/log", {"message": "m"}))["id"]
-    of_case = (await made(core, "POST", f"/api/case/{case}/artifact", {**artifact, "data": "192.0.2.2"}))["id"]
+    alert = await sent(core, "POST", "/api/alert", new)
+    case = (await sent(core, "POST", "/api/case", level))["id"]
+    task = (await sent(core, "POST", f"/api/case/{case}/task", {"title": "t"}))["id"]
+    log = (await sent(core, "POST", f"/api/case/task/{task}/log", {"message": "m"}))["id"]
+    of_case = (await sent(core, "POST", f"/api/case/{case}/artifact", {**artifact, "data": "192.0.2.2"}))["id"]
     comments = [
-        (await made(core, "POST", f"/api/{kind}/{root}/comment", {"message": "m"}, by="anna"))["id"]
+        (await sent(core, "POST", f"/api/{kind}/{root}/comment", {"message": "m"}, by="anna"))["id"]
         for kind, root in (("alert", alert["id"]), ("case", case))
     ]
     block = {"responderId": BLOCK, "objectType": "case_artifact", "objectId": alert["artifacts"][0]["id"]}
-    blocked = (await made(core, "POST", ACTION, block, by="anna"))["id"]
-    await made(core, "POST", f"{ACTION}/{blocked}/approve", by="ben")
-    while "endDate" not in await made(core, "GET", f"{ACTION}/{blocked}?wait=20"):
-        pass
-    extension = (await made(core, "PATCH", f"{ACTION}/{blocked}/undo", {"undoAfterMinutes": 0}, by="anna"))["undo"]
+    blocked = (await sent(core, "POST", ACTION, block, by="anna"))["id"]
+    await sent(core, "POST", f"{ACTION}/{blocked}/approve", by="ben")
+    await ended(core, blocked)
+    extension = (await sent(core, "PATCH", f"{ACTION}/{blocked}/undo", {"undoAfterMinutes": 0}, by="anna"))["undo"]
     close = {"responderId": CLOSE, "targets": [{"objectType": "alert", "objectId": alert["id"]}]}
-    bulk = await made(core, "POST", f"{ACTION}/_bulk", close, by="anna")
+    bulk = await sent(core, "POST", f"{ACTION}/_bulk", close, by="anna")
     for kind, root in (("alert", alert["id"]), ("case", case)):
-        await made(core, "PATCH", f"/api/{kind}/{root}", {"tlp": 3})
+        await sent(core, "PATCH", f"/api/{kind}/{root}", {"tlp": 3})
     return World(
         core,
         alert["id"],

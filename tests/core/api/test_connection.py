@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-import pytest_asyncio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
@@ -26,15 +25,10 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from core.common.connection import ConnectionLimits, HttpConnection
 from core.common.listener import bind, http_server
 from tests.core.core_process import until
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore
+from tests.core.running import core as core
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
-    async with running_core(tmp_path_factory.mktemp("core")) as running:
-        yield running
 
 
 LARGE = 300_000  # more than the buffers between client and core take at once

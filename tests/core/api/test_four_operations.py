@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from core.settings import ResponderSection
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, ended, made, running_core
 from tests.documents import ROOT
 from tests.responder_folders import write_responder
 
@@ -21,15 +21,13 @@ pathlib.Path(sys.argv[1], "output", "output.json").write_text('{"success": true,
 
 async def alert(core: RunningCore, **more: Any) -> str:
     body = {"type": "siem", "source": "suricata", "sourceRef": "1", "title": "t", "description": "d", **more}
-    answer = await core.send("POST", "/api/alert", body)
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["id"])
+    return str((await made(core, "/api/alert", body))["id"])
 
 
 async def log_of_a_task(core: RunningCore, message: str = "Beacon to 192.0.2.7 seen", **case: Any) -> str:
-    made = (await core.send("POST", "/api/case", {"title": "c", "description": "d", **case})).json()
-    task = (await core.send("POST", f"/api/case/{made['id']}/task", {"title": "t"})).json()
-    return str((await core.send("POST", f"/api/case/task/{task['id']}/log", {"message": message})).json()["id"])
+    case_id = (await made(core, "/api/case", {"title": "c", "description": "d", **case}))["id"]
+    task_id = (await made(core, f"/api/case/{case_id}/task", {"title": "t"}))["id"]
+    return str((await made(core, f"/api/case/task/{task_id}/log", {"message": message}))["id"])
 
 
 async def run(core: RunningCore, responder: str, kind: str, object_id: str, **more: Any) -> dict[str, Any]:
@@ -38,13 +36,6 @@ async def run(core: RunningCore, responder: str, kind: str, object_id: str, **mo
     assert answer.status_code == 201, answer.text
     started: dict[str, Any] = answer.json()
     return started
-
-
-async def ended(core: RunningCore, action_id: str) -> dict[str, Any]:
-    while True:
-        action: dict[str, Any] = (await core.send("GET", f"{ENGINE}/action/{action_id}?wait=20")).json()
-        if "endDate" in action:
-            return action
 
 
 async def test_a_responder_runs_on_an_alert_and_is_listed(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from core.engines import make
 from core.engines.confinement import unavailable
 from core.settings import EngineSection, ResponderSection, core_settings
 from tests import programs, stores
-from tests.core.running import running_core
+from tests.core.running import ended, made, running_core
 
 ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "description": "here"}
 NAME = "ResponderBot_CloseAsFalsePositive_1_0"
@@ -218,10 +218,7 @@ async def test_metrics_cover_requests_actions_and_the_store(tmp_path: Path) -> N
     async with running_core(tmp_path) as core:
         alert = (await core.send("POST", "/api/alert", ALERT)).json()
         body = {"responderId": NAME, "objectType": "alert", "objectId": alert["id"]}
-        action = (await core.send("POST", "/api/connector/engine/action", body)).json()
-        while action["status"] in ("Waiting", "InProgress"):
-            path = f"/api/connector/engine/action/{action['id']}?wait=20"
-            action = (await core.send("GET", path)).json()
+        await ended(core, (await made(core, "/api/connector/engine/action", body))["id"])
         await core.send("GET", "/api/event?after=0")
         await core.send("GET", "/api/secret-looking/address")
         response = await core.send("GET", "/metrics", profile=None)

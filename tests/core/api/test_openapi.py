@@ -2,27 +2,20 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from core.api.aliases.alias import endpoints
 from tests.core.running import RunningCore, running_core
+from tests.core.running import core as core
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ALERT = {"type": "siem", "source": "wazuh", "sourceRef": "1", "title": "Look", "description": "here"}
 NAME = "ResponderBot_CloseAsFalsePositive_1_0"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
-    async with running_core(tmp_path_factory.mktemp("core")) as running:
-        yield running
 
 
 async def test_the_document_has_every_endpoint_and_needs_no_key(core: RunningCore) -> None:

@@ -1,32 +1,18 @@
 """Paths, ids, parameters and fields, for every kind of object."""
 
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
-import pytest_asyncio
 
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, made
+from tests.core.running import core as core
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ENGINE = "/api/connector/engine"
 ALERT = {"type": "siem", "source": "s", "sourceRef": "0", "title": "t", "description": "d"}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
-    async with running_core(tmp_path_factory.mktemp("core")) as running:
-        yield running
-
-
-async def made(core: RunningCore, path: str, body: Any) -> dict[str, Any]:
-    answer = await core.send("POST", path, body)
-    assert answer.status_code == 201, answer.text
-    answered: dict[str, Any] = answer.json()
-    return answered
 
 
 async def one_of_each(core: RunningCore, name: str) -> dict[str, dict[str, Any]]:

@@ -1,13 +1,12 @@
 """The connector's routes with a vendor's field names."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, ended, made, running_core
+from tests.core.running import core as core
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -15,16 +14,8 @@ ALERT = {"type": "siem", "source": "s", "sourceRef": "0", "title": "t", "descrip
 CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
-    async with running_core(tmp_path_factory.mktemp("core")) as running:
-        yield running
-
-
 async def alert(core: RunningCore, ref: str) -> str:
-    answer = await core.send("POST", "/api/alert", {**ALERT, "sourceRef": ref})
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["id"])
+    return str((await made(core, "/api/alert", {**ALERT, "sourceRef": ref}))["id"])
 
 
 async def test_errors_and_searches_use_the_vendors_field_names(core: RunningCore) -> None:
@@ -72,10 +63,8 @@ async def test_texts_and_parameters_are_not_translated(core: RunningCore) -> Non
         "objectId": await alert(core, "words"),
         "parameters": {"reason": text, "cortexId": "mine"},
     }
-    made = (await core.send("POST", "/api/connector/cortex/action", run)).json()
-    while "endDate" not in made:
-        made = (await core.send("GET", f"/api/connector/cortex/action/{made['id']}?wait=20")).json()
-    assert json.loads(made["report"])["parameters"] == {
+    action = await ended(core, (await made(core, "/api/connector/cortex/action", run))["id"])
+    assert json.loads(action["report"])["parameters"] == {
         "reason": text,
         "cortexId": "mine",
         "user": "org-admin@responder-bot.local",

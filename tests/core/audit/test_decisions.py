@@ -10,7 +10,7 @@ from core.audit import trail
 from core.common.clock import MINUTE_MS, now_ms
 from core.settings import ResponderSection
 from tests.core.audit.test_trail import rows_of
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, ended, running_core
 
 RUN = "/api/connector/engine/action"
 MEASURE = "/api/connector/engine/measure"
@@ -90,8 +90,7 @@ class Walk:
         return action
 
     async def ended(self, action: str) -> None:
-        while "endDate" not in (await self.core.send("GET", f"{RUN}/{action}?wait=20")).json():
-            pass
+        await ended(self.core, action)
         (*_, row) = [row for row in await self.rows(action) if row["what"] == "run.ended"]
         assert row["outcome"]
 

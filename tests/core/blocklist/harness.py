@@ -1,6 +1,5 @@
 """What tests of the block lists share: alerts with one observable each, Block and Unblock on them, the lists."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ import httpx
 from core.common.clock import now_ms
 from core.common.database import Transaction
 from core.store import blocklist as stored
+from tests.core import running
 from tests.core.running import RunningCore
 
 BLOCK, UNBLOCK = "ResponderBot_Block_1_0", "ResponderBot_Unblock_1_0"
@@ -35,11 +35,7 @@ async def asked(core: RunningCore, responder: str, artifact: str, **more: Any) -
 async def ended(core: RunningCore, answer: httpx.Response) -> dict[str, Any]:
     """The action of an answer, once it has ended."""
     assert answer.status_code == 201, answer.text
-    action: dict[str, Any] = answer.json()
-    while action.get("endDate") is None:
-        action = (await core.send("GET", f"{RUN}/{action['_id']}?wait=5")).json()
-        await asyncio.sleep(0)
-    return action
+    return await running.ended(core, answer.json()["_id"])
 
 
 async def block(core: RunningCore, data: str, data_type: str = "ip", **more: Any) -> dict[str, Any]:

@@ -2,17 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from core.app import serving
 from core.client import CoreClient
-from tests.core.running import RunningCore, running_core, settings_in
+from tests.core.running import RunningCore, made, running_core, sent, settings_in
+from tests.core.running import core as core
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -21,23 +20,12 @@ CLOSE = "ResponderBot_CloseAsFalsePositive_1_0"
 DAY_MS = 86_400_000
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
-    async with running_core(tmp_path_factory.mktemp("core")) as running:
-        yield running
-
-
 async def alert(core: RunningCore, ref: str) -> str:
-    answer = await core.send("POST", "/api/alert", {**ALERT, "sourceRef": ref})
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["id"])
+    return str((await made(core, "/api/alert", {**ALERT, "sourceRef": ref}))["id"])
 
 
-async def events(core: RunningCore, query: str) -> dict[str, Any]:
-    answer = await core.send("GET", f"/api/event?{query}", profile="read-only")
-    assert answer.status_code == 200, answer.text
-    page: dict[str, Any] = answer.json()
-    return page
+async def events(core: RunningCore, query: str) -> Any:
+    return await sent(core, "GET", f"/api/event?{query}", profile="read-only")
 
 
 async def test_an_event_holds_ids_only(core: RunningCore) -> None:

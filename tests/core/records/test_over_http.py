@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.core.running import RunningCore, running_core
+from tests.core.running import RunningCore, made, running_core
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -21,12 +21,6 @@ date tags tlp pap status assignee follow customFields caseTemplate artifacts sim
 async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCore]:
     async with running_core(tmp_path_factory.mktemp("core"), core={"organisation": "soc"}) as running:
         yield running
-
-
-async def made(core: RunningCore, path: str, body: Any, status: int = 201) -> Any:
-    answer = await core.send("POST", path, body)
-    assert answer.status_code == status, answer.text
-    return answer.json()
 
 
 @pytest.mark.parametrize(
