@@ -435,15 +435,15 @@ class _DocumentReader:
             asked = targets.asked_artifacts(self._reads, row)
             self._put(document, "asked", f"~{number}", json.dumps(asked, ensure_ascii=False))
         action = Action.model_validate_json(row["doc"])
+        if approval.is_of_run:
+            self._put_denied(document, action, stored.denied_on(self._reads, row))
         clearance = level_of(self._reads, number)
         if clearance > self._sees_up_to:  # the key of the reader, with which they would decide, binds them too
             return
         if approval.is_of_run:
-            self._put_denied(document, action, stored.denied_on(self._reads, row))
             self._put_already(document, action)
         # The runs of a bulk, up to a hundred, differ in nothing that counts here.
-        is_override, approved_by = action.override is not None, approval.approved_by
-        key = row["responder_name"], approval.asked_by, clearance, is_override, *approved_by
+        key = row["responder_name"], approval.asked_by, clearance, action.override is not None, *approval.approved_by
         if key not in self._deciders:
             people = rights.who_may_decide(self._reads, self._guards, action, approval, clearance)
             self._deciders[key] = _array(person.to_json() for person in people)

@@ -301,7 +301,8 @@ def _typed(on_run: Handler, on_bulk: Handler) -> Handler:
 
     async def on_command(context: Context) -> None:
         named = (await responses.clicked_intent(context)).object_id
-        await (on_bulk if (await context.core.documents([named])).bulks else on_run)(context)
+        bulks = (await context.core.documents([named])).bulks  # a run of a bulk has that with it
+        await (on_bulk if named in [bulk.id for bulk in bulks] else on_run)(context)
 
     return on_command
 
