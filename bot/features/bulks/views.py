@@ -602,15 +602,16 @@ def review_view(
     waits, ends = [action for action, _ in waiting], by_request(waiting).get(request, [])
     total, decided_on = len(waits), [end for *_, end in ends] or waits
     ids_, denied = [one.id for one in decided_on], [one.id for one in decided_on if approvals.denied_by(one)]
-    label = names.in_view(undo_state.keep(ends[0][2]) if ends else bulk.title)
+    label, has_ticks = undo_state.keep(ends[0][2]) if ends else bulk.title, total > 1 and not why_not
     short = "Keep longer" if ends and ends[0][2].at is not None else label
-    title = names.in_view(label, "?") if total < 2 else names.in_view(short, f" ({total})?")
+    title = names.in_view(label, "?") if total < 2 else names.in_view(short, f" ({total})?" if why_not else "?")
+    of_ticked = names.of_ticked(short, "No end: the ticked" if ends else "Run on the ticked")
     asks, *rows = _asks("", bulk, waiting, ends, now_ms) if waits else [f"*{_name(bulk)}*"]
     asks = asks if ends or bulk.title in title else f"*{_name(bulk)}?*\n{asks}"
     needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))
-    has_ticks = total > 1 and not why_not
     contained = [one for one in waiting if undo_state.contained(*one) and not ends]
-    asks += questions.warned(denied, contained, ", unticked at first" if has_ticks else "") + _note(waiting, ends)
+    ticked = f": *{total - len(denied)} of {total} ticked* at first" if has_ticks else ""
+    asks += questions.warned(denied, contained, ticked) + _note(waiting, ends)
     shown, below = [section(asks), *sections(rows)], list[Block]()
     if has_ticks:
         options, rows = _options(ids_, waiting, rows)
@@ -631,7 +632,7 @@ def review_view(
     about = {"id": bulk.id, "runs": ids_, "request": request, "shown": approvals.digest([*shown, *below])}
     head = section(f"{asks}\n{why_not}" if why_not else f"{asks} · {needs}")
     blocks = [*notices.changed(has_changed), head, *shown[1:], *more, *below]
-    submit, metadata = "" if why_not else label, json.dumps(about)
+    submit, metadata = "" if why_not else of_ticked if has_ticks else names.in_view(label), json.dumps(about)
     return modals.modal(
         title, blocks, callback_id=ids.BULK_APPROVE_VIEW, submit=submit, metadata=metadata, close="Not now"
     )

@@ -653,7 +653,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await ben.sees(app_home("*Waiting for your approval* (1)", asks))
         await ben.presses("Keep with no end", request)
         review = await ben.sees(modal(" on 4 targets"))
-        assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end (4)?", "Keep with no end")
+        assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end?", "No end: the ticked")
         assert text_of(review).count("; then *with no end*") == text_of(review).count("Then only *Undo* ends it.") * 4
         form = await ben.confirms("Deny the ticked", review, reason="one hour is <enough>.")
         assert (form["title"]["text"], form["submit"]["text"]) == ("Deny more time?", "Deny more time (4)")
@@ -684,8 +684,8 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await lea.presses("Review more time", again)
         review = await lea.sees(modal(" on 4 targets"))
         assert text_of(review).count("More time was denied by ben") == 1
-        assert review["title"]["text"] == "Keep longer (4)?"
-        assert "🚫 *4 denied before*, unticked at first · " in text_of(review)
+        assert (review["title"]["text"], review["submit"]["text"]) == ("Keep longer?", "Keep longer: the ticked")
+        assert "🚫 *4 denied before*: *0 of 4 ticked* at first · " in text_of(review)
         assert filled_in(review)["decide"] == []
         await lea.submits(review, decide=[f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0)])
         await lea.sees(modal(f"You approved more time for Isolate on {with_levels}."))
@@ -831,7 +831,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         assert {"Keep with no end", "Deny more time", "Withdraw more time"} <= {*labels_of(waits)}
         request = await lea.sees(direct_message("then *with no end*"))
         await lea.presses("Keep with no end", request)
-        review = await lea.sees(modal("Keep with no end (3)?"))
+        review = await lea.sees(modal("Keep with no end?"))
         await lea.fills_in(review, decide=[f"ip 203[.]0[.]113[.]{number}" for number in range(3)])
         await lea.presses("Deny the ticked", review)
         deny = await lea.sees(modal("Deny more time?"))
