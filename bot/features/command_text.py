@@ -4,14 +4,15 @@ import difflib
 import html
 import re
 from collections.abc import Iterable, Sequence
-from itertools import combinations
+from itertools import combinations, takewhile
 
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'", "‚": "'"})
 _TILDES = str.maketrans({"˜": "~", "∼": "~", "～": "~", "〜": "~"})
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u00ad]")
 _LINK = re.compile(r"<((?:[A-Za-z][\w+.-]*:|[@#!])[^<>|\s]+)(?:\|([^<>]*))?>")
 _WORD = re.compile(r'"([^"]*)"|\'([^\']*)\'|(\S+)')
-_TOKEN = re.compile(r"[\w-]+=(?:\"(?:\\\"|[^\"])*\"|'[^']*')(?=\s|$)|\"[^\"]*\"|\S+")
+_FOR = r"for \d+ ?(?:m|min|h|d|(?:minute|hour|day)s?)(?=\s|$)"  # such as `for 2h`
+_TOKEN = re.compile(rf"[\w-]+=(?:\"(?:\\\"|[^\"])*\"|'[^']*')(?=\s|$)|{_FOR}|\"[^\"]*\"|\S+")
 _INPUT_NAME = re.compile(r"[A-Za-z][\w-]{0,63}")
 _ID = re.compile(r"~?(\d{1,18})")
 _ID_IN_TEXT = re.compile(r"(?:~|%7[Ee])(\d{1,18})(?!\d)")
@@ -95,22 +96,25 @@ def instead_of_id(usage: str, rest: str) -> tuple[str, str]:
 
 
 def split_name_and_ids(text: str) -> tuple[str, list[str]]:
-    """The name and the ids in a text such as `Block ~12 ~13`; only those that are written with `~`."""
+    """The name and the ids in a text such as `Block ~12 13`; without `~` only those behind the first, or at the end."""
     words = split_words(text)
-    marked = [word for word in words if "/" not in word and word.startswith(("~", "%")) and parse_id(word)]
-    object_ids = [object_id for word in marked for object_id in find_ids(word)]
-    return " ".join(word for word in words if word not in marked), object_ids
+    marked = [n for n, word in enumerate(words) if word.startswith(("~", "%"))]
+    end = len(words) - len(list(takewhile(parse_id, reversed(words))))
+    end = next((n for n in marked if n >= end), len(words) if marked else end)
+    own = [n for n, word in enumerate(words) if (n in marked or n >= end) and "/" not in word and parse_id(word)]
+    object_ids = [one for n in own for one in find_ids(words[n]) or find_ids(f"~{words[n]}")]
+    return " ".join(word for n, word in enumerate(words) if n not in own), object_ids
 
 
 def split_inputs(text: str) -> tuple[str, dict[str, str]]:
-    """The text without each `name=value` and `name="several words"`, and these by name; the last of a name counts.
+    """The text without each `name=value`, `name="several words"` and `for 2h`, and these by name, the last of each.
 
     A quote in a quoted value is written `\\"`.
     """
     values: dict[str, str] = {}
     rest: list[str] = []
     for match in _TOKEN.finditer(normalize(text)):
-        token = match[0]
+        token = re.sub("^for ", "for=", match[0])
         name, equals, value = token.partition("=")
         if equals and _INPUT_NAME.fullmatch(name):
             quote = value[0] if len(value) > 1 and value[0] in ("'", '"') and value[-1] == value[0] else ""

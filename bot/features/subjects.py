@@ -2,9 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 from typing import TypeVar
 
 from bot.block_kit import notices
@@ -36,6 +36,7 @@ NOTHING = "Nothing has the id {}: no alert, case, task, log or observable."
 RAN = "{0} is a run, or a bulk of them: `/responder active {0}` shows what it has in force, `audit {0}` who decided."
 LIKE_DATA = re.compile(r"[^\W_]\.[^\W_]|[@:]|^[0-9a-fA-F]{32,}$")  # such as an address, a domain, a URL or a hash
 A = TypeVar("A", Alert, OpenAlert)
+N = TypeVar("N", Artifact, TargetArtifact)
 _LINKED = re.compile(r"^(?:h(?:tt|xx)ps?://|mailto:)")  # what Slack puts in front of a domain or a mail address
 
 
@@ -138,23 +139,31 @@ async def visible_run(context: Context, action_id: str) -> tuple[Action, Redacte
     return action, require_visible(context, subject)
 
 
-def split_target(text: str, view: RedactedView) -> tuple[str, Sequence[Artifact]]:
-    """What else stands in a command's text, and the artifacts of an alert whose data (defanged or not) or id it has.
+def split_targets(
+    text: str, artifacts: Iterable[N], is_name: Callable[[str, int], bool] = lambda _, number: False
+) -> tuple[str, list[Sequence[N]]]:
+    """What else stands in a command's text, and the artifacts whose data (defanged or not) or id it has, by each of it.
 
-    The data may have blanks. What this person may not see is not found.
+    The data may have blanks, and commas between. None is looked for once the rest is a name, also by how many it had.
     """
-    words = split_words(text)
-    known: dict[str, list[Artifact]] = {}
-    for artifact in view.artifacts() if view.subject.kind == "alert" else ():
-        for data in {artifact.id, *map(plain_data, artifact.texts)}:
+    known: dict[str, list[N]] = {}
+    for artifact in artifacts:
+        texts: list[str] = [artifact.data] if isinstance(artifact, TargetArtifact) else artifact.texts
+        for data in {artifact.id, *map(plain_data, texts)}:
             known.setdefault(data, []).append(artifact)
-    most = max((data.count(" ") + 1 for data in known), default=0)
-    for length in range(min(most, len(words)), 0, -1):
-        for start in range(len(words) - length, -1, -1):
-            typed = " ".join(words[start : start + length])
-            if artifacts := [one for one in known.get(plain_data(typed), ()) if is_named(one, typed)]:
-                return " ".join([*words[:start], *words[start + length :]]), artifacts
-    return text, []
+    parts = ([word] if plain_data(word) in known else word.split(",") for word in split_words(text))
+    words, named = [part for each in parts for part in each if part], list[Sequence[N]]()
+    longest = max((data.count(" ") + 1 for data in known), default=0)
+    while not is_name(" ".join(words), len(named)):
+        for length, end in product(range(min(longest, len(words)), 0, -1), range(len(words), 0, -1)):
+            typed = " ".join(words[max(end - length, 0) : end])
+            if found := [one for one in known.get(plain_data(typed), ()) if is_named(one, typed)]:
+                words[end - length : end] = []
+                named.insert(0, found)
+                break
+        else:
+            break
+    return " ".join(words), named
 
 
 def is_named(artifact: Artifact | TargetArtifact, typed: str) -> bool:

@@ -33,14 +33,14 @@ async def on_run_command(context: Context) -> None:
     object_ids = list(dict.fromkeys(named_ids))
     if len(object_ids) > 1 and await _on_several(context, rest, object_ids, typed):
         return
-    if len(object_ids) < len(named_ids):  # the same id twice
-        text = " ".join([rest, *object_ids])
-    name, object_id = subjects.named(replace(context, text=text))
+    name, object_id = subjects.named(replace(context, text=" ".join([rest, *object_ids])))
     command, targets = context.services.command, await subjects.targets(context.core, object_id)
     view = subjects.require_visible(context, targets.subject)
-    named: Sequence[Artifact] = ()
-    if not is_name(name, targets.offered):  # else an observable that is called as a responder changes what is run
-        name, named = subjects.split_target(name, view)
+
+    def is_all(rest: str, number: int) -> bool:  # else an observable that is called as a responder changes what is run
+        return bool(_named(rest, targets.offered)) if number else is_name(rest, targets.offered)
+
+    name, named = subjects.split_targets(name, view.artifacts() if view.subject.kind == "alert" else (), is_all)
     # A name doesn't have the id of another object, though its version may have the same digits.
     responders = [] if find_ids(name) else _named(name, targets.offered)
     if len(responders) > 1:
@@ -54,13 +54,16 @@ async def on_run_command(context: Context) -> None:
         if not responders:
             raise none_called(name, targets.offered, object_id, command, "run")
     subject, responder = targets.subject, responders[0]
-    fits = {one.id for one in responder.target.artifacts} if responder.can_run and responder.target is not None else ()
-    takes = any(responder.name in targets.by_artifact.get(one.id, ()) for one in named)
-    acts_on = [one.id for one in named if one.id in fits and not takes]
-    if acts_on:  # through their alert
-        typed["target"] = ",".join(acts_on)
+    fits = {one.id for one in responder.target.artifacts} if responder.can_run and responder.target else set[str]()
+    takes = any(responder.name in targets.by_artifact.get(one.id, ()) for each in named for one in each)
+    on = [name for each in named for name in [a.id for a in each if a.id in fits] or [each[0].data or each[0].id]]
+    if not takes and (len(named) > 1 or fits & {*on}):  # through their alert
+        typed["target"] = ",".join([*on, *filter(None, [typed.get("target")])])
     elif takes or (named and not context.asks):  # else they only say which alert
-        subject, offered = await subjects.offered(context.core, _one_of(named, responder, targets, command))
+        artifact_ids = [_one_of(each, responder, targets, command) for each in named]
+        if len(artifact_ids) > 1 and await _on_several(context, name, artifact_ids, typed):
+            return
+        subject, offered = await subjects.offered(context.core, artifact_ids[0])
         view = subjects.require_visible(context, subject)
         responder = next((r for r in offered if r.id == responder.id), responder)
     elif not responder.can_run and (artifacts := subjects.takers(responder, targets, view)):
@@ -88,7 +91,8 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
     if len(object_ids) > MOST:
         raise ResponderBotError("bad_request", f"At most {MOST} targets at once, not {len(object_ids)}.")
     targets = list((found := await find_targets(context, object_ids)).values())
-    is_part = any(item.view.subject.part(object_ids[1]) for item in targets if item.view.subject.id == object_ids[0])
+    first = [item.view.subject for item in targets if item.view.subject.id == object_ids[0]]
+    is_part = any(one.kind != "case_artifact" and one.part(object_ids[1]) for one in first)
     if len(object_ids) == 2 and (is_part or len(targets) == 1):
         return False  # an alert and its observable, or what isn't there, as with one id
     if not targets:
@@ -122,7 +126,8 @@ def _one_of(named: Sequence[Artifact], responder: OfferedResponder, targets: sub
 
 def _named(name: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
     """The responders that a typed name, title or id may mean."""
-    return [r for r in offered if name in (r.id, r.name)][:1] or matching(name, offered)
+    exact = [r for r in offered if name in (r.id, r.name)][:1]
+    return exact or matching(name, offered) or matching(name.removesuffix(" on"), offered)
 
 
 def _before_target(name: str, offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], str]:

@@ -31,8 +31,9 @@ async def on_list_command(context: Context) -> None:
     who = await who_else_may_see(context, subject.tlp)
     shown = partial(responder_list, offered, targets.by_artifact, subject, in_force, clearance=clearance)
     shown = partial(shown, command=context.services.command, refused=refused, who=who, channel=context.channel)
-    about = f"list:{subject.id}"
-    await responses.show_with_buttons(context, "What can run", about, lambda button: shown(button=button))
+    await responses.show_with_buttons(
+        context, "What can run", f"list:{subject.id}", lambda button: shown(button=button)
+    )
 
 
 FEATURE = Feature(

@@ -129,35 +129,23 @@ def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str
     By data in any spelling or by id, several separated by commas. Raises ResponderBotError("bad_request") with what
     could be named if that is none of it on any of the objects.
     """
-    by_object: dict[str, list[str]] = {}
+    by_object, wrong = dict[str, list[str]](), typed
     fitting: list[tuple[Target, Sequence[TargetArtifact]]] = []
     for target in targets:
         responder = target.responder(request.responder_id)
         if responder is not None and responder.target is not None:
             fitting.append((target, responder.target.artifacts))
-            if found := _named(typed, responder.target.artifacts):
-                by_object[target.view.subject.id] = found
+            wrong, found = subjects.split_targets(typed, responder.target.artifacts)
+            if found and not wrong:
+                by_object[target.view.subject.id] = [one.id for each in found for one in each]
     if by_object:
         return replace(request, targets=acts_on.with_artifacts(request.targets, by_object))
     shown = [line for target, artifacts in fitting for line in runs.target_lines(artifacts, target.view)][:MOST_NAMED]
     could = f"It can act on {', '.join(shown)}" if shown else "It takes no target here: leave it out"
     raise ResponderBotError(
         "bad_request",
-        f"{defang_indicators(typed[:100])!r} is none of what {title[:100]} can act on. {could}. Nothing was run.",
+        f"{defang_indicators(wrong[:100])!r} is none of what {title[:100]} can act on. {could}. Nothing was run.",
     )
-
-
-def _named(typed: str, artifacts: Sequence[TargetArtifact]) -> list[str]:
-    """The ids of the artifacts with this id or data; if there are none, of those that the parts at commas name."""
-    known: dict[str, list[TargetArtifact]] = {}
-    for artifact in artifacts:
-        for name in {artifact.id, subjects.plain_data(artifact.data)}:
-            known.setdefault(name, []).append(artifact)
-    parts = [typed] if subjects.plain_data(typed) in known else typed.split(",")
-    found = [
-        [one.id for one in known.get(subjects.plain_data(part), []) if subjects.is_named(one, part)] for part in parts
-    ]
-    return [artifact_id for each in found for artifact_id in each] if all(found) else []
 
 
 def with_targets_again(

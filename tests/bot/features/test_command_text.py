@@ -13,6 +13,7 @@ from bot.features.command_text import (
     parse_id,
     split_inputs,
     split_name_and_id,
+    split_name_and_ids,
     split_words,
 )
 from bot.features.help import MISTYPED, UNKNOWN
@@ -61,10 +62,32 @@ def test_smart_quotes_blanks_and_links_are_normalized() -> None:
             {"what": "<movement>", "at": "https://a.example"},
         ),
         ("Block ~12 a=1 a=2", "Block ~12", {"a": "2"}),
+        ("Block on LT-1 for 2h", "Block on LT-1", {"for": "2h"}),
+        (
+            'Block ~12 for 90 minutes note="out for 2 days"',
+            "Block ~12",
+            {"for": "90 minutes", "note": "out for 2 days"},
+        ),
+        ("Look for 12", "Look for 12", {}),
     ],
 )
 def test_inputs_are_taken_out_of_a_command(typed: str, rest: str, given: dict[str, str]) -> None:
     assert split_inputs(typed) == (rest, given)
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "found"),
+    [
+        ("Isolate Host 18 20", "Isolate Host", ["~18", "~20"]),
+        ("Isolate Host ~18, 20", "Isolate Host", ["~18", "~20"]),
+        ("~18 Close 2 ~20", "Close 2", ["~18", "~20"]),
+        ("Close 2 ~18", "Close 2", ["~18"]),
+        ("~18 Close 2", "Close 2", ["~18"]),
+        ("~18,~20 Block 7 now", "Block 7 now", ["~18", "~20"]),
+    ],
+)
+def test_several_ids_are_found_with_and_without_a_tilde(typed: str, name: str, found: list[str]) -> None:
+    assert split_name_and_ids(typed) == (name, found)
 
 
 def test_ids_are_found_in_any_message() -> None:

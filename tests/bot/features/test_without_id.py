@@ -36,6 +36,8 @@ async def test_the_only_open_alert_with_a_host_is_offered_and_nothing_runs_unask
         await env["anna"].presses("Fail", question)
         await env["anna"].reads("Started *Fail*")
         assert (await env.ended_run(alert)).responder_name == "Fail_1_0"
+        await env["anna"].command(SOC, "/responder run isolate on LT-0900")
+        await env["anna"].close((await env["anna"].sees(modal("Ask to isolate", "hostname `LT-0900`")))["id"])
         await reads(env, "alert LT-0900", f"Alert {alert.id}")
         await reads(env, "list LT-0900 isloate", f"Did you mean `/responder list Isolate {alert.id}`?")
         await reads(env, "run LT-0900", "Type `/responder run NAME ")

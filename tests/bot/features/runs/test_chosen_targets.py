@@ -143,6 +143,35 @@ async def test_a_command_names_what_to_act_on_in_any_spelling(
     assert await acted_on(env, alert) == data
 
 
+@pytest.mark.parametrize(
+    "typed", ["10.20.1.50 SRV-DC01", "srv-dc01,10[.]20[.]1[.]50", "on srv-dc01, 10.20.1.50 for 2 h"]
+)
+async def test_several_observables_behind_the_name_are_all_of_them(env: FeatureEnvironment, typed: str) -> None:
+    alert = await env.create_alert(artifacts=HOSTS)
+    await env["anna"].command(SOC, f"/responder run shun {alert.id} {typed}")
+    if "for" in typed:
+        await env["anna"].reads("Shun takes no input for; its form asks how long. Type the command without it.")
+        await env["anna"].command(SOC, f"/responder run shun {alert.id} {typed.removesuffix(' for 2 h')}")
+    await env["anna"].presses("Shun", await env["anna"].sees(modal("It can be undone there")))
+    await env["anna"].reads("Started *Shun*")
+    assert await acted_on(env, alert) == ["srv-dc01", "10.20.1.50"]
+
+
+async def test_of_several_observables_the_one_that_does_not_fit_is_named(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert(artifacts=HOSTS)
+    for wrong, why in (
+        ("203.0.113.9", f"{alert.id} shows you no observable '203.0.113.9'."),
+        (
+            "9f86d081884c7d659a2feaa0c55ad015",
+            "'9f86d081884c7d659a2feaa0c55ad015' is none of what Shun can act on. It can",
+        ),
+        ("nonsense", "'nonsense' is none of what Shun can act on. It can"),
+    ):
+        await env["anna"].command(SOC, f"/responder run shun {alert.id} srv-dc01 {wrong}")
+        await env["anna"].reads(why)
+    assert await env.client.actions("alert", alert.id) == []
+
+
 async def test_a_command_chooses_nothing_that_is_only_alike(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Shun": {"target": "url"}}) as env:
         urls = [{"dataType": "url", "data": f"{scheme}://files.example/a"} for scheme in ("http", "https")]
@@ -315,7 +344,8 @@ async def test_what_is_protected_is_refused_as_soon_as_it_is_named_and_an_admini
             await env.create_alert(sourceRef=ref, artifacts=[HOSTS[0], {**HOSTS[1], "message": "victim"}, HOSTS[2]])
             for ref in ("1", "2")
         ]
-        for typed in (f"{first.id} 10.20.1.50", f"{first.id} target=203.0.113.7,10.20.1.50"):
+        others = ("target=203.0.113.7,10.20.1.50", "203.0.113.7 10.20.1.50", "203.0.113.7, 10[.]20[.]1[.]50")
+        for typed in (f"{first.id} 10.20.1.50", *(f"{first.id} {other}" for other in others)):
             await env["anna"].command(SOC, f"/responder run shun {typed}")
             why = f"*Shun* can't run on {first.id}: 10[.]20[.]1[.]50 (victim) is protected (10.20.0.0/16)"
             await env["anna"].sees(modal(f"{why}; an administrator may override it"))

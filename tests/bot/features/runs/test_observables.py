@@ -95,6 +95,18 @@ async def test_a_command_names_an_observable_by_its_data_or_id(env: FeatureEnvir
     assert not re.search(r"\b203\b", text_of(await env["anna"].reads("You may see up to TLP:AMBER")))
 
 
+async def test_a_command_runs_on_several_observables_each_by_itself(env: FeatureEnvironment) -> None:
+    alert = await env.create_alert(artifacts=[{"dataType": "ip", "data": f"198.51.100.{n}"} for n in (7, 8)])
+    await env["anna"].command(
+        SOC, f"/responder run block address {alert.id} 198.51.100.7, 198[.]51[.]100[.]8 minutes=5"
+    )
+    form = await env["anna"].sees(modal(f"*Runs on 2 targets*\\n• 🟠 {SHOWN}", "ip `198[.]51[.]100[.]8`"))
+    await env["anna"].submits(form)
+    await env["anna"].reads("2 started.")
+    for artifact in alert.artifacts:
+        assert (await newest_ended(env, artifact.id)).parameters == '{"minutes":5}'
+
+
 async def test_menu_list_and_details_show_all_observables_that_one_may_see(env: FeatureEnvironment) -> None:
     alert, address, hidden = await alert_with_observables(env)
     card = await env["anna"].sees(card_of(alert))
