@@ -14,15 +14,19 @@ from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, DesiredMessage, MessageRecord, bulk_key, is_person
 from bot.outbox.outbox import MessageOutbox
-from core.models import Action, BulkCounts, Document
+from core.models import Action, BulkCounts, BulkTarget, Document, parse_id
 
 if TYPE_CHECKING:
     from core.client import CoreClient
 
 
 END = f"{BULK}end"  # of the reply that tells how it ended, which is read with its message
-_Runs = Sequence[tuple[Action, Subject]]
-"""Runs of a bulk, each with what it is on."""
+
+
+class _Found(list[tuple[Action, Subject]]):
+    """Runs of a bulk, each with what it is on, and likewise its targets that core refused."""
+
+    refused: Sequence[tuple[BulkTarget, Subject]] = ()
 
 
 class BulkMessages:
@@ -99,7 +103,7 @@ class BulkMessages:
         return [*rendered, *replies, *told]
 
     async def _more_time(
-        self, bulk: BulkCounts, found: _Runs, posted: Sequence[str], asked: Sequence[str], asking: Asking
+        self, bulk: BulkCounts, found: _Found, posted: Sequence[str], asked: Sequence[str], asking: Asking
     ) -> tuple[list[str], list[DesiredMessage]]:
         """Where requests for more time go that are new, or once they are over, and what says so in threads."""
         destinations, replies, known = list[str](), list[DesiredMessage](), set(map(_request, posted))
@@ -155,9 +159,9 @@ class BulkMessages:
         asked = [key for key in again if await asking.may_ask(_user(key), key.split(":")[2])]
         return await self.read(asked, only_waiting=True)
 
-    async def _told(self, kind: str, bulk: BulkCounts, found: _Runs) -> list[DesiredMessage]:
+    async def _told(self, kind: str, bulk: BulkCounts, found: _Found) -> list[DesiredMessage]:
         """The direct message to whoever asked for a bulk, once it is over; of undos, to who approved it, too."""
-        found, team, desired = found or await self._runs(bulk.id), self._access.team(), list[DesiredMessage]()
+        found, team, desired = found or await self._read(bulk.id), self._access.team(), list[DesiredMessage]()
         approvals_ = [run.approval for run, _ in found if run.approval is not None and kind == BULK_UNDONE]
         for login in dict.fromkeys([bulk.created_by, *(login for one in approvals_ for login in one.approved_by)]):
             user = await self._renderer.slack_user(login)
@@ -165,16 +169,16 @@ class BulkMessages:
             if person is None:
                 continue
             key = f"{kind}:{bulk.id}:{team}:{user}"
-            listed = [(run, RedactedView(subject, person.clearance)) for run, subject in found]
+            listed, refused = _seen(found, person.clearance)
             buttons = await self._outbox.buttons.prepare(user, key)
             undone = bulks.undone_by(bulk, listed, login) if kind == BULK_UNDONE else ""
             if undone or kind == BULK_TOLD:
-                told = DesiredMessage(key, user, bulks.ended_for(bulk, listed, undone, button=buttons), buttons=buttons)
-                desired.append(_naming(told, bulk, listed))
+                content = bulks.ended_for(bulk, listed, refused, undone, buttons)
+                desired.append(_naming(DesiredMessage(key, user, content, buttons=buttons), bulk, listed, refused))
         return desired
 
     async def _told_in_part(
-        self, bulk: BulkCounts, found: _Runs, posted: Sequence[str], asking: Asking | None = None
+        self, bulk: BulkCounts, found: _Found, posted: Sequence[str], asking: Asking | None = None
     ) -> list[DesiredMessage]:
         """What tells who asked that somebody decided on some while others wait: those `posted`, and new ones.
 
@@ -198,24 +202,29 @@ class BulkMessages:
                 desired.append(_naming(DesiredMessage(key, user, told), bulk, [one[:2] for one in views]))
         return desired
 
-    async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Runs:
-        """Its runs, if its messages may name some; none where they can't be read, so that nothing names them."""
+    async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Found:
+        """What its messages name, if they may; nothing where that can't be read."""
         is_named = bulk.awaiting or bulk.later_ends or "denied" in bulk.outcomes or not bulks.open_runs(bulk)
         is_named = is_named or any(map(_request, keys))
-        return await isolated(self._runs(bulk.id), bulk.id, otherwise=[]) if is_named else []
+        return await isolated(self._read(bulk.id), bulk.id, otherwise=_Found()) if is_named else _Found()
 
-    async def _runs(self, bulk_id: str) -> list[tuple[Action, Subject]]:
-        """Its runs, on the most severe objects first."""
-        found = dict[str, tuple[Action, Subject]]()
-        ids = [target.action_id for target in (await self._core.bulk(bulk_id)).targets if target.action_id]
-        async for response in self._core.documents_in_pages(ids):
+    async def _read(self, bulk_id: str) -> _Found:
+        """Its runs, on the most severe objects first, and what it was refused."""
+        targets, found = (await self._core.bulk(bulk_id)).targets, dict[str, tuple[Action | BulkTarget, Subject]]()
+        refused = {one.object_id: one for one in targets if one.has_failed and not one.action_id}
+        ids = [one.action_id for one in targets if one.action_id]
+        async for response in self._core.documents_in_pages([*ids, *filter(parse_id, refused)]):
             for document in response.documents:
-                for action in document.actions:
-                    subject = Subject.of_action(action, document)
-                    earlier = found.get(action.id)  # in an alert and in its case: the higher level counts
-                    if action.id in ids and (earlier is None or earlier[1].clearance < subject.clearance):
-                        found[action.id] = action, subject
-        return sorted(found.values(), key=lambda one: -one[1].severity)
+                on = {one.id: (one, Subject.of_action(one, document)) for one in document.actions if one.id in ids}
+                named = {id_: (one, Subject.in_document(document, id_)) for id_, one in refused.items()}
+                for id_, (one, subject) in (on | named).items():
+                    # In an alert and in its case: the higher level counts.
+                    if subject and (id_ not in found or found[id_][1].clearance < subject.clearance):
+                        found[id_] = one, subject
+        every = sorted(found.values(), key=lambda one: -one[1].severity)
+        runs = _Found((one, subject) for one, subject in every if isinstance(one, Action))
+        runs.refused = [(one, subject) for one, subject in every if isinstance(one, BulkTarget)]
+        return runs
 
     def followed(self, last: int) -> None:
         """The feed was followed up to this event: what is asked for from now on is newer."""
@@ -243,7 +252,7 @@ class BulkMessages:
         return desired
 
     async def _messages(
-        self, key: str, bulk: BulkCounts, found: _Runs, *, by_person: bool = False
+        self, key: str, bulk: BulkCounts, found: _Found, *, by_person: bool = False
     ) -> list[DesiredMessage]:
         """The message for one destination, and in a channel the replies in its thread."""
         channel, request, is_progress = _user(key), _request(key), bulks.open_runs(bulk) > 0
@@ -253,21 +262,22 @@ class BulkMessages:
 
         buttons = await self._outbox.buttons.prepare(channel, key)
         clearance = person.clearance if person else self._access.clearance_of(channel)
-        views = [(run, RedactedView(subject, clearance)) for run, subject in found]
+        views, refused = _seen(found, clearance)
         named = [(run, view) for run, view in views if approvals.sees_all(view.clearance, view.subject)]
         if request:
             of_request = bulks.by_request(views).get(request, [])
-            content, views = bulks.more_time(bulk, of_request, person, button=buttons), [one[:2] for one in of_request]
+            content = bulks.more_time(bulk, of_request, person, button=buttons)
+            views, refused = [one[:2] for one in of_request], []
         else:
             shown, later = self._shown(bulk, channel), bulks.by_request(found)
-            content = bulks.progress(shown, named, later, button=buttons, reader=person)
+            content = bulks.progress(shown, named, refused, later, button=buttons, reader=person)
         thread = "" if person or not request else bulk_key(bulk.id, channel)
         message = DesiredMessage(key, channel, content, thread, by_person=by_person, buttons=buttons)
         message = replace(message, is_progress=is_progress and not request)
         if ":again:" in key:
             said = () if request else content.blocks[:1]
             message = await self._renderer.in_short(message, key.replace(":again:", ":"), said)
-        desired = [_naming(message, bulk, views)]
+        desired = [_naming(message, bulk, views, refused)]
         if person is not None or request:
             return desired
         if not is_progress and bulk.counts:
@@ -278,17 +288,32 @@ class BulkMessages:
         return desired
 
 
-def _naming(message: DesiredMessage, bulk: BulkCounts, runs: Sequence[tuple[Action, RedactedView]]) -> DesiredMessage:
+def _seen(found: _Found, clearance: int) -> tuple[bulks.Listed, bulks.Refused]:
+    """Each with what this clearance may see of it, and of what was refused what that was to act on."""
+    kinds = {artifact.data_type for run, _ in found for artifact in run.target or ()}
+
+    def asked(one: BulkTarget, on: Subject) -> BulkTarget:
+        alike = [artifact.id for artifact in on.artifacts if artifact.data_type in kinds and on.id == on.root_id]
+        return one.model_copy(update={"target": one.target or alike})
+
+    refused = [(asked(one, subject), RedactedView(subject, clearance)) for one, subject in found.refused]
+    return [(run, RedactedView(subject, clearance)) for run, subject in found], refused
+
+
+def _naming(
+    message: DesiredMessage, bulk: BulkCounts, runs: bulks.Listed, refused: bulks.Refused = ()
+) -> DesiredMessage:
     """The message, which belongs to its bulk if it names some of these runs or says why one was denied."""
     if not runs:
         return message
     view = RedactedView(Subject("alert", bulk.id, "", CLEAR), runs[0][1].clearance)
-    return replace(message, root_id=bulk.id, view=view, fingerprint=" ".join(_withheld(runs)))
+    names = [*((run.id, of_run) for run, of_run in runs), *((one.object_id, of_one) for one, of_one in refused)]
+    return replace(message, root_id=bulk.id, view=view, fingerprint=" ".join(_withheld(names)))
 
 
-def _withheld(runs: Iterable[tuple[Action, RedactedView]]) -> list[str]:
-    """What is withheld of each run, with the alert or case that it is on."""
-    return sorted(f"{view.subject.root_id}:{run.id}:{view.fingerprint[:16]}" for run, view in runs)
+def _withheld(named: Iterable[tuple[str, RedactedView]]) -> list[str]:
+    """What is withheld of each run, or object that was refused, with the alert or case that it is on."""
+    return sorted({f"{view.subject.root_id}:{id_}:{view.fingerprint[:16]}" for id_, view in named})
 
 
 def _is_current(message: MessageRecord, bulk: BulkCounts, document: Document) -> bool:
@@ -298,9 +323,11 @@ def _is_current(message: MessageRecord, bulk: BulkCounts, document: Document) ->
     """
     if document.alert is None or document.alert.case:
         return False
-    on_it = ((run, Subject.of_action(run, document)) for run in document.actions if run.bulk == bulk.id)
-    now = _withheld((run, RedactedView(subject, message.clearance)) for run, subject in on_it)
-    return now == [one for one in message.fingerprint.split() if one.startswith(f"{document.id}:")]
+    before = [one for one in message.fingerprint.split() if one.startswith(f"{document.id}:")]
+    on_it = {run.id: Subject.of_action(run, document) for run in document.actions if run.bulk == bulk.id}
+    refused = ((id_, Subject.in_document(document, id_)) for _, id_, _ in (one.split(":") for one in before))
+    on_it |= {id_: subject for id_, subject in refused if subject is not None}
+    return before == _withheld((id_, RedactedView(subject, message.clearance)) for id_, subject in on_it.items())
 
 
 def _request(key: str) -> str:

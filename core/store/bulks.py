@@ -15,6 +15,8 @@ _LATER_END = "(SELECT id FROM approval WHERE action_id = action.id AND id <> act
 def insert(tx: Transaction, values: Mapping[str, Any]) -> None:
     """Store a bulk: `id, created_by, created_at, responder_name, request, targets, total, refused`."""
     tx.insert("bulk", values)
+    refused = {one["objectId"] for one in json.loads(values["targets"]) if "code" in one}
+    tx.insert("bulk_refused", *({"object_id": one, "bulk_id": values["id"]} for one in refused))
 
 
 def find(reads: Reads, bulk_id: int) -> Row | None:
@@ -50,11 +52,17 @@ def later_ends(reads: Reads, bulk_id: int) -> dict[int, str]:
 
 
 def told_of(reads: Reads, root_id: int) -> set[int]:
-    """The bulks with runs on an alert or a case, or on what an alert shares with its case: messages may name these."""
+    """The bulks whose messages may name an alert or a case, since they have runs on it or were refused some.
+
+    Likewise on what an alert shares with its case.
+    """
     return set(
         reads.column(
             "SELECT bulk_id FROM action WHERE root_id = :id AND bulk_id IS NOT NULL UNION ALL SELECT bulk_id"
-            " FROM alert_artifact JOIN action ON object_id = artifact_id WHERE alert_id = :id AND bulk_id IS NOT NULL",
+            " FROM alert_artifact JOIN action ON object_id = artifact_id WHERE alert_id = :id AND bulk_id IS NOT NULL"
+            " UNION ALL SELECT bulk_id FROM bulk_refused WHERE object_id IN (SELECT '~' || id FROM (SELECT :id AS id"
+            " UNION ALL SELECT artifact_id FROM alert_artifact WHERE alert_id = :id"
+            " UNION ALL SELECT id FROM object WHERE parent_id = :id) AS named)",
             {"id": root_id},
         )
     )

@@ -118,16 +118,16 @@ def delete(tx: Transaction, item: Item) -> bool:
 
 def delete_empty_bulk(tx: Transaction, bulk_id: int) -> bool:
     """Delete a bulk that has no action any more."""
-    sql = "DELETE FROM bulk WHERE id = :id AND NOT EXISTS (SELECT 1 FROM action WHERE bulk_id = :id)"
-    return bool(tx.run(sql, {"id": bulk_id}))
+    is_empty = "NOT EXISTS (SELECT 1 FROM action WHERE bulk_id = :id)"
+    tx.run(f"DELETE FROM bulk_refused WHERE bulk_id = :id AND {is_empty}", {"id": bulk_id})
+    return bool(tx.run(f"DELETE FROM bulk WHERE id = :id AND {is_empty}", {"id": bulk_id}))
 
 
 def delete_refused_bulks(tx: Transaction, before: int, limit: int) -> int:
     """Delete the oldest bulks from before then (ms) that have no action."""
-    return tx.run(
-        f"DELETE FROM bulk WHERE id IN (SELECT id FROM bulk WHERE {_REFUSED} ORDER BY created_at LIMIT :limit)",
-        {"before": before, "limit": limit},
-    )
+    oldest = f"IN (SELECT id FROM bulk WHERE {_REFUSED} ORDER BY created_at LIMIT :limit)"
+    tx.run(f"DELETE FROM bulk_refused WHERE bulk_id {oldest}", {"before": before, "limit": limit})
+    return tx.run(f"DELETE FROM bulk WHERE id {oldest}", {"before": before, "limit": limit})
 
 
 def count_refused_bulks(reads: Reads, before: int) -> int:

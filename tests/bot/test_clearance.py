@@ -33,6 +33,7 @@ from core.models import (
     Approval,
     Attachment,
     AuditRow,
+    BulkTarget,
     Case,
     Document,
     Extension,
@@ -158,6 +159,9 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
         *close.left_open(Document(id=alert.id, alert=alert, actions=[*map(in_force, actions)]), clearance, ""),
         dump(case_card(*as_case(alert, actions if view.shows_reports else []), [], clearance=clearance, button=button)),
     ]
+    on = {"object_type": "alert", "object_id": alert.id, "target": [one.id for one in alert.artifacts]}
+    refused = BulkTarget(**on, status=409, has_failed=True, message=" ".join(one.label for one in alert.artifacts))
+    texts += bulks.by_state([], [(refused, view)])
     case, document, tasks = as_case(alert, [])
     raised = [one.model_copy(update={"tlp": max(one.tlp, alert.tlp)}) for one in alert.artifacts]
     bare = document.model_copy(update={"artifacts": [], "alert_artifacts": raised})

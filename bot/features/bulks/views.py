@@ -21,7 +21,7 @@ from bot.block_kit.text import (
     sections,
     slack_date,
 )
-from bot.clearance import RedactedView, view_of_all
+from bot.clearance import RedactedView, artifact_title, view_of_all
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
@@ -58,6 +58,8 @@ REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
 _Run = tuple[Action, RedactedView]
 Listed = Sequence[_Run]
 """Runs of a bulk, each with what one person may see of what it is on."""
+Refused = Sequence[tuple[BulkTarget, RedactedView]]
+"""Its targets that core refused, likewise."""
 
 
 T = TypeVar("T")
@@ -127,12 +129,13 @@ def _decision(action: Action, extension: Extension | None) -> str:
 def progress(
     bulk: BulkCounts,
     named: Listed = (),
+    refused: Refused = (),
     later: Mapping[str, Sequence[tuple[Action, Any, Extension]]] | None = None,
     *,
     button: ButtonIds,
     reader: Person | None = None,
 ) -> Message:
-    """How far a bulk is. It says what became of each of `named`, which its readers may see, and why.
+    """How far a bulk is. It says what became of each of `named` and `refused`, which its readers may see, and why.
 
     `later` are the requests for more time that wait. `reader` is who gets it in a direct message, which names the rest,
     too; of the one who asked for it nothing is asked.
@@ -141,7 +144,7 @@ def progress(
     is_for_requester = is_own or reader is None
     waiting = [one for one in named if runs.awaits_approval(one[0])]
     read = waiting if reader is not None else ()
-    said = by_state([one for one in named if not runs.is_open(one[0])])
+    said = by_state([one for one in named if not runs.is_open(one[0])], refused)
     undone = f"⚠️ *{bulk.not_released} not undone*. *Show each* says why." if bulk.not_released else ""
     lines = [head(bulk), undone, *first_of([*said, *more_time_denied(named)], MOST_NAMED)]
     blocks: list[Block] = sections(filter(None, lines))
@@ -299,17 +302,17 @@ def ended(bulk: BulkCounts, named: Listed = ()) -> Message:
     return Message(f"{head(bulk, is_on_phone=True)}{whose}", (section(f"{head(bulk)}{whose}"),))
 
 
-def ended_for(bulk: BulkCounts, listed: Listed, undone: str = "", *, button: ButtonIds) -> Message:
+def ended_for(bulk: BulkCounts, listed: Listed, refused: Refused, undone: str, button: ButtonIds) -> Message:
     """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some; mrkdwn."""
     seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
-    states = _states(seen, is_on_phone=True)
+    states = _states(seen, refused, is_on_phone=True)
     what = f"{_asked(bulk, count(bulk.total, 'target'), seen)}: {_result(bulk, is_on_phone=True)}"
     text = " ".join([f"{_name(bulk)} on {what}.", *(_sentence(by, on, why) for _, by, why, on in states)])
     if len(states) == 1 and len(seen) == bulk.total:
         _, by, why, on = states[0]
         text = _sentence(by, f"{_name(bulk)} on {_asked(bulk, on, seen)}", why)
     is_said = bulk.total in bulk.outcomes.values()  # by the text, which names no time then
-    lines = [text] if is_said else [f"{head(bulk)}.", *first_of(by_state(seen), MOST_NAMED)]
+    lines = [text] if is_said else [f"{head(bulk)}.", *first_of(by_state(seen, refused), MOST_NAMED)]
     buttons = actions(*_ends(bulk, button, has_again=not undone), show_each(bulk, button))
     return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (*sections(lines), buttons))
 
@@ -339,16 +342,17 @@ def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
     return f"{clip(said, SAID_LIMIT)}." if ended and is_over else ""
 
 
-def by_state(listed: Listed) -> list[str]:
+def by_state(listed: Listed, refused: Refused = ()) -> list[str]:
     """`🔒 Approved by lea, in force until 9:31: hostname LT-0901.`: each state, with its targets; mrkdwn."""
-    states = _states(listed)
+    states = _states(listed, refused)
     return ["\n>".join(filter(None, [f"{mark} {now}: {on}.", why])) for mark, now, why, on in states]
 
 
-def _states(listed: Listed, *, is_on_phone: bool = False) -> list[tuple[str, str, str, str]]:
+def _states(listed: Listed, refused: Refused = (), *, is_on_phone: bool = False) -> list[tuple[str, ...]]:
     """The mark and words of each state that these runs are in, why, and their targets; mrkdwn.
 
-    What was denied or failed comes first, then what ends first; ends within a minute are one. A phone formats no time.
+    What was denied or failed comes first, then what ends first; ends within a minute are one. Last what was `refused`.
+    A phone formats no time.
     """
     found, first, end = dict[tuple[str, str, str], list[int]](), ("denied", "failed"), 0
     ended = [(runs.state_of(run) in first, undo_state.ends_at(run), n) for n, (run, _) in enumerate(listed)]
@@ -358,7 +362,19 @@ def _states(listed: Listed, *, is_on_phone: bool = False) -> list[tuple[str, str
         end = at if at and at - end >= MINUTE_MS else end
         until = "" if at is None or is_on_phone else f" until {slack_date(end)}" if at else " with no end"
         found.setdefault((runs.mark(action, view), f"{_outcome(action)}{until}", why), []).append(n)
-    return [(*state, runs.distinct_targets([listed[n] for n in sorted(on)])) for state, on in found.items()]
+    states = [(*state, runs.distinct_targets([listed[n] for n in sorted(on)])) for state, on in found.items()]
+    why_not = dict[str, list[str]]()
+    for target, view in refused:
+        if approvals.sees_all(view.clearance, view.subject):
+            why = questions.reason_shown(view.inputs(target.message or ""))
+            why_not.setdefault(why, []).append(_asked_for(target, view) or runs.on_what(view.subject, view))
+    return [*states, *(("🚫", "Refused", why, some_of(on, runs.MAX_TARGETS)) for why, on in why_not.items())]
+
+
+def _asked_for(target: BulkTarget, view: RedactedView) -> str:
+    """`hostname LT-0301`: what a target without a run names; mrkdwn."""
+    named = [one for one in view.artifacts() if {one.id, one.data}.intersection(target.target)]
+    return some_of([foreign(artifact_title(one), runs.TARGET_LIMIT) for one in named], runs.MAX_TARGETS)
 
 
 def _outcome(action: Action) -> str:
@@ -700,10 +716,9 @@ def _row(action: Action, view: RedactedView, most: int, now_ms: int | None = Non
     return questions.with_said(_target_line(action, view, most), *said)
 
 
-def _target_line(action: Action | None, view: RedactedView, most: int) -> str:
-    acts_on = ", ".join(runs.target_lines(action.target or (), view, most)) if action is not None else ""
-    in_short = approvals.observables_in_short(action, view) if action is not None and not acts_on else ""
-    return f"• {questions.named(view, acts_on or in_short)}"
+def _target_line(action: Action, view: RedactedView, most: int) -> str:
+    acts_on = ", ".join(runs.target_lines(action.target or (), view, most))
+    return f"• {questions.named(view, acts_on or approvals.observables_in_short(action, view))}"
 
 
 def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, request: str) -> Message:
@@ -731,24 +746,22 @@ def open_runs(bulk: BulkCounts) -> int:
 
 def ended_before(shown: Sequence[ShownTarget]) -> Block:
     """How what a form asks for again ended, and what it leaves out, since somebody ended that; mrkdwn."""
-    found = dict[str, list[_Run]]()
-    for one in sorted(shown, key=lambda one: not one.target.has_failed):
-        if (run := one.action) is not None and run.outcome not in (None, "succeeded"):
-            how = f"{runs.MARKS[runs.state_of(run)]} {_outcome(run)}"
-            left = "" if one.target.has_failed else ", not asked again"
-            found.setdefault(f"{how}{left}", []).append((run, one.view))
-    refused = [runs.of_root(one.view.subject, one.view) for one in shown if one.action is None]
-    said = [f"{how}: {runs.distinct_targets(on)}" for how, on in found.items()]
-    said += [f"Refused: {some_of(refused, runs.MAX_TARGETS)}"] if refused else []
+    ended = [(one.action, one.view) for one in shown if one.action and one.action.outcome not in (None, "succeeded")]
+    refused = [(one.target, one.view) for one in shown if one.action is None and one.target.has_failed]
+    left = {mark: ", not asked again" for state, mark in runs.MARKS.items() if state not in runs.WORTH_REPEATING}
+    said = [f"{mark} {now}{left.get(mark, '')}: {on}" for mark, now, _, on in _states(ended)]
+    said += [f"{mark} {now}: {on}" for mark, now, _, on in _states((), refused)]
     return context(clip(" · ".join(said), SAID_LIMIT))
 
 
 def _line(shown: ShownTarget, bulk: Bulk) -> str:
     target, view, action = shown.target, shown.view, shown.action
     if action is None:
+        on = f"• {questions.named(view, _asked_for(target, view))}"
         state = f"refused {slack_date(bulk.created_at)}: {questions.reason_shown(view.text(target.message or ''))}"
     else:
+        on = _target_line(action, view, runs.MAX_TARGETS)
         why = runs.result_text(action, view) if target.outcome in ("failed", "denied") else ""
         now = f"{undo_state.summary(action, view)}{runs.waiting_end(action, view)}"
         state = f"{runs.state(action, view)}{f': {why}' if why else ''}{now}"
-    return questions.with_said(*f"{_target_line(action, view, runs.MAX_TARGETS)} · {state}".splitlines())
+    return questions.with_said(*f"{on} · {state}".splitlines())

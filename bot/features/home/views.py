@@ -210,7 +210,7 @@ def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds) -> 
     listed, action = _together(run, person), run.action
     of, head, said = [run for run, _ in listed], bulks.head(bulk), bulks.by_state(listed)
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date)}{runs.approved_by(*of)}"
-    mark, on = runs.mark(*listed[0]), runs.first_targets(listed, bulk.total)
+    mark, on = runs.mark(*listed[0]), runs.first_targets(listed, bulk.total - bulk.refused)
     sign = "" if mark in "🔒🔓" else f"{mark} "  # which the head has where that is so of all
     line = f"{sign}{head} · {on} · {by}{undo_state.more_time_by(of)} · {bulk.id}"
     text = "\n".join([line, *(said if len(said) > 1 else ()), *bulks.more_time_denied(listed)])

@@ -294,6 +294,12 @@ ALTER TABLE action ADD COLUMN approved_by TEXT;
 UPDATE action SET approved_by = {text:approval.approvedBy} WHERE bulk_id IS NOT NULL;
 """
 
+_REFUSED = """
+CREATE TABLE bulk_refused (object_id TEXT, bulk_id INTEGER, PRIMARY KEY (object_id, bulk_id)) WITHOUT ROWID;
+INSERT INTO bulk_refused SELECT DISTINCT {text:objectId}, id
+  FROM (SELECT bulk.id, value AS doc FROM bulk, json_each(targets)) AS target WHERE {text:code} IS NOT NULL;
+"""
+
 _IDENTITY = "INSERT INTO identity (id) VALUES (replace(CAST(gen_random_uuid() AS TEXT), '-', ''))"
 
 MIGRATIONS = (
@@ -308,6 +314,8 @@ MIGRATIONS = (
         sqlite=on_sqlite(_APPROVED_BY),
         postgresql=[on_postgresql(_APPROVED_BY)],
     ),
+    # bulk_refused: the objects that a bulk names and has no run on, so that its messages follow their levels.
+    Migration("keep what a bulk was refused", sqlite=on_sqlite(_REFUSED), postgresql=[on_postgresql(_REFUSED)]),
 )
 
 

@@ -202,3 +202,16 @@ async def test_who_approved_the_runs_of_a_bulk_is_kept_of_those_before(tmp_path:
         await open_database(location).close()
         kept = stores.rows(location, "SELECT approved_by FROM action ORDER BY id")
         assert [row[0] and json.loads(row[0]) for row in kept] == [["ben", "lea"], None]
+
+
+@pytest.mark.parametrize("dialect", stores.DIALECTS)
+async def test_what_a_bulk_was_refused_is_kept_of_those_before(tmp_path: Path, dialect: Dialect) -> None:
+    with stores.using(dialect):
+        location = stores.location(tmp_path / "core.db")
+        await open_database(location, migrations=MIGRATIONS[:2]).close()
+        refused = [{"objectId": id_, "code": "conflict"} for id_ in ("~7", "~7", "none")]
+        targets = json.dumps([{"objectId": "~6", "action": 9}, *refused])
+        columns = "id, created_by, created_at, request, targets, total, refused"
+        stores.rows(location, f"INSERT INTO bulk ({columns}) VALUES (5, 'anna', 1, '', '{targets}', 4, 3)")  # noqa: S608
+        await open_database(location).close()
+        assert {*stores.rows(location, "SELECT object_id, bulk_id FROM bulk_refused")} == {("~7", 5), ("none", 5)}

@@ -62,7 +62,7 @@ async def test_what_another_request_refused_is_asked_for_again_as_things_are_now
             pass
         await env["anna"].presses("Ask again", message)
         form = await env["anna"].sees(modal("*Isolate* on *1 target*", "hostname `WS-1` · Seat of ws-1"))
-        before = f"🚫 Denied by lea, not asked again: hostname WS-2 · Refused: HIGH Odd tool ({first.id})"
+        before = "🚫 Denied by lea, not asked again: hostname WS-2 · 🚫 Refused: hostname WS-1"
         assert form["blocks"][0]["elements"][0]["text"] == before
         assert "🚫 *hostname WS-1: denied before by lea, <!date^" in text_of(form)
         assert "not a threat" in text_of(form)

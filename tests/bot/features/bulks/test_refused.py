@@ -1,0 +1,39 @@
+"""What core refused of several runs has a name, like all else that became of them."""
+
+from pathlib import Path
+
+from core.client import CoreClient
+from tests.bot.features.bulks.test_ask_again import HOSTS, ask, hosts, on_first
+from tests.bot.features.environment import feature_environment
+from tests.bot.outbox.harness import all_sent
+from tests.bot.people import direct_message, message_in, modal, on_phone, text_of, updated
+from tests.bot.running import SOC
+
+
+async def test_channel_phone_and_lists_name_what_was_refused_and_why_as_long_as_it_may_be_seen(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, HOSTS) as env, CoreClient(env.core.url, env.service_key) as bot:
+        for person in env.people.values():
+            await person.connect()
+        waits, asked_for = await hosts(env, "WS-1"), [await hosts(env, name) for name in ("WS-2", "WS-3")]
+        other = await bot.as_user("ben").run({"responderId": "Isolate_1_0", **on_first(waits)})
+        named = [{key: one for key, one in on_first(alert).items() if key != "target"} for alert in (waits, *asked_for)]
+        asked = await ask(env, "anna", [], targets=named)
+        refused, why = "🚫 Refused: hostname WS-1.", f"it was asked for already, by ben ({other.id})"
+        message = await env["anna"].sees(message_in(SOC, "2 wait for approval, 1 refused", refused, why))
+        await env["lea"].sees(direct_message("2 wait for approval, 1 refused", refused, why))
+        await env["anna"].command(SOC, "/responder mine")
+        listed = text_of(await env["anna"].sees(modal("2 wait for approval, 1 refused")))
+        assert "hostname WS-2, hostname WS-3 · " in listed  # not "and 1 more"
+        await bot.as_user("lea").deny_bulk(asked.id, message="known tool")
+        told = await env["anna"].sees(direct_message("nothing was run, 2 denied, 1 refused", refused, why))
+        push = await env["anna"].sees(on_phone("2 denied, 1 refused"))
+        assert f"Denied by lea: hostname WS-2, hostname WS-3: known tool. Refused: hostname WS-1: {why}." in push
+        await env["anna"].sees(updated(message, "2 denied, 1 refused", refused))
+
+        await env.client.request("PATCH", f"/api/alert/{waits.id}", {"tlp": 3})  # nobody may read it any more
+        for shown in (message, told):
+            hidden = text_of(await env["anna"].sees(updated(shown, "2 denied, 1 refused", without="WS-1")))
+            assert "Refused: " not in hidden
+        await env.client.request("PATCH", f"/api/alert/{waits.id}", {"tlp": 2})
+        await env["anna"].sees(updated(message, refused))
+        await all_sent(env.bot)
