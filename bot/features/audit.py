@@ -56,6 +56,10 @@ def audit(object_id: str, rows: Sequence[AuditRow], documents: Sequence[Document
             ran[action.id] = runs.title(action), on, undo_state.for_how_long(action)
     together = [(run, views[run.id]) for one in documents for run in one.actions if run.bulk == object_id]
     about = f"{object_id}: {runs.name(together[0][0])} on {runs.distinct_targets(together)}" if together else about
+    for id_ in (row.object for row in rows if row.what == "bulk.retried"):
+        again = [ran[run.id] for one in documents for run in one.actions if run.bulk == id_ and views[run.id].is_open]
+        what = f"{some_of([on for _, on, _ in again], runs.MAX_FULL_TARGETS)} ({id_})"
+        ran[id_] = again[0][0] if again else "A run", what, ""
     above = [run for one in documents for run in one.actions if not views[run.id].is_open]
     if above and object_id in [document.id for document in documents]:
         about += f" · {runs.hidden_line(above, views)}"
@@ -130,7 +134,8 @@ def _did(row: AuditRow, ran: Mapping[str, str], lasts: str) -> str:
         did = did.replace(what, ran[run_id] + lasts, 1).replace(f"; target: {row.texts.get('target')}", "", 1)
     for other in (str(of.get(key)) for key in ("action", "undoes", "object") if of.get(key) in ran):
         did = ran[other].join(re.split(rf"{other}(?!\d)", did, maxsplit=1))
-    return did.replace(f': "Denied by {row.by}: ', ': "', 1).removesuffix(f': "Denied by {row.by}"')
+    ended = rf': "(?:Denied|Cancelled) by {re.escape(row.by)}("$|: )'
+    return re.sub(ended, lambda end: "" if end[1] == '"' else ': "', did)
 
 
 FEATURE = Feature(

@@ -88,7 +88,9 @@ class BlockLists:
         key = f"{name} {comment} {sorted(query.items())}"
         async with self._rendering:
             if version > self._version:
-                self._version, self._targets = await self._database.snapshot(_snapshot)
+                self._version, self._targets = await self._database.snapshot(
+                    lambda reads: (stored.version(reads), [target for target, _ in stored.blocked(reads)])
+                )
                 self._bodies = {}
             if key not in self._bodies:
                 body = await asyncio.to_thread(_rendered, self._version, self._targets, name, query, comment)
@@ -193,10 +195,6 @@ def _around(target: Parsed, known: Sequence[tuple[Parsed, int]]) -> str:
             if network.version == own.version and network.supernet_of(own):  # type: ignore[arg-type]
                 return f"{target.value} is blocked as a part of {other.value}, by ~{number}; unblock that."
     return ""
-
-
-def _snapshot(reads: Reads) -> tuple[int, Sequence[Parsed]]:
-    return stored.version(reads), [target for target, _ in stored.blocked(reads)]
 
 
 def _rendered(version: int, targets: Sequence[Parsed], name: ListName, query: Mapping[str, str], comment: bool) -> Body:

@@ -229,6 +229,7 @@ class Bulks(Service):
             if retries is not None:
                 _require_not_retried(self._find(tx, f"~{retries}")[1])
                 stored.set_retried(tx, retries, number)
+                trail.record(tx, now, "bulk.retried", by=caller.login, object=f"~{number}", root=f"~{retries}")
             outcomes = [self._record(tx, target, number) for target in checked]
             name = self._registry.name(request.responder_id)
             for target, outcome in zip(request.targets, outcomes, strict=True):

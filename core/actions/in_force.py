@@ -373,11 +373,6 @@ def waiting_on(reads: Reads, digests: Iterable[str]) -> list[Known]:
     return [(run, root, on[run.number]) for run, root, _ in known(rows.values())]
 
 
-def is_together(one: Action, other: Action) -> bool:
-    """Whether they are the same run, or of one bulk."""
-    return one.id == other.id or (one.bulk is not None and one.bulk == other.bulk)
-
-
 def what_undoes(action: Action) -> str:
     """What undoes a run; itself, if nothing does."""
     return action.undo.responder if action.undo is not None else action.responder_name

@@ -327,9 +327,6 @@ class Lifecycle(Service):
         types = self._registry.parameter_types(merged) if merged is not None else {}
         return AskedRun(name, row["created_by"], target, json.loads(row["parameters"]), row["id"], undoes, types)
 
-    def _is_undo(self, row: Row) -> bool:
-        return row["undoes"] is not None or self._guards.is_undo(row["responder_name"])
-
     def claim(
         self, tx: Transaction, engine_name: str, names: Sequence[str] | None, limit: int
     ) -> list[tuple[int, Job | Report | None]]:
@@ -633,7 +630,8 @@ class Lifecycle(Service):
         self.audit(tx, _DECIDED.get(outcome, "run.ended"), row, by=by, outcome=outcome, texts={"message": message})
         if status != "Success" and row["undoes"] is not None:
             in_force.undo_failed(tx, row["undoes"], ended, self._clock())
-        if status == "Success" and self._is_undo(row) and row["dispatched_at"] is not None:
+        is_undo = row["undoes"] is not None or self._guards.is_undo(row["responder_name"])
+        if status == "Success" and is_undo and row["dispatched_at"] is not None:
             in_force.end_undone(tx, row, ended, targets.of_run(tx, row).asked, self._clock())
         return ended
 

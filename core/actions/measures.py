@@ -315,7 +315,8 @@ def beside(reads: Reads, action: Action, others: Iterable[Known], sees_up_to: in
     for run, root, digests in others:
         ran_at = run.dispatched_at
         is_same = ran_at is not None or in_force.what_undoes(run) == in_force.what_undoes(action)
-        if in_force.is_together(run, action) or own.isdisjoint(digests) or not is_same:
+        is_together = run.id == action.id or (run.bulk is not None and run.bulk == action.bulk)
+        if is_together or own.isdisjoint(digests) or not is_same:
             continue
         if len(found) < MOST_ASKED and (level := clearance.level_of(reads, run.number)) <= sees_up_to:
             of_run = run.model_dump(include={"id", "created_by", "responder_name", "object_type", "object_id"})

@@ -36,19 +36,8 @@ def _requested(row: _Fields) -> str:
 
 
 def _refused(row: _Fields) -> str:
-    rule = f" by the rule {row['rule']}" if "rule" in row else ""
-    if "responder" in row:
-        return f"was refused a run of {row['responder']} on {row['object']}{rule}"
     where = "" if row["object"] == "core" else f" on {row['object']}"
-    return f"was refused {row.get('asked', 'a request')}{where}{rule}"
-
-
-def _approved(row: _Fields) -> str:
-    return f"{_run('approved')(row)} ({row['approvals']} of {row['approvals_needed']})"
-
-
-def _ended(row: _Fields) -> str:
-    return f"recorded {row['object']}, {row['responder']} on {row['on']}, as {row['outcome']}"
+    return f"was refused {'a run of ' + row['responder'] if 'responder' in row else 'a request'}{where}"
 
 
 def _until(row: _Fields) -> str:
@@ -62,10 +51,6 @@ def _measure_ended(row: _Fields) -> str:
     return f"marked {row['object']}, {row['responder']} on {row['on']}, as ended"
 
 
-def _user_added(row: _Fields) -> str:
-    return f"added the user {row['object']} as {row['profile']} with clearance {row['clearance']}"
-
-
 def _changed(what: str) -> Callable[[_Fields], str]:
     return lambda row: f"changed the {what} of {row['object']} from {row['before']} to {row['after']}"
 
@@ -75,31 +60,36 @@ def _members(row: _Fields) -> str:
     return f"changed the group {row['object']}, {' and '.join(parts)}"
 
 
+def _assigned(row: _Fields) -> str:
+    who = "themselves" if row.get("after") == row["by"] else row.get("after")
+    return f"assigned {row['object']} to {who}" if who else f"unassigned {row['before']} from {row['object']}"
+
+
 def _settings(row: _Fields) -> str:
     changed = f"; since the last start {listed(row['changed'])} changed" if "changed" in row else ""
     return f"started on {row['object']}{changed}"
 
 
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items())
+
+
 def _erased(row: _Fields) -> str:
-    counts = ", ".join(f"{count} {kind}" for kind, count in row.get("counts", {}).items()) or "texts of the audit"
+    counts = _counted(row.get("counts", {})) or "texts of the audit"
     to = f"; {row['to']} undoes {listed(row['handed_over'])} from now on" if "to" in row else ""
     return f"erased {row['object']}: {counts}{to}"
-
-
-def _pruned(row: _Fields) -> str:
-    return f"deleted what [retention] lets go: {', '.join(f'{count} {kind}' for kind, count in row['counts'].items())}"
 
 
 SENTENCES: Mapping[What, Callable[[_Fields], str]] = {
     "run.requested": _requested,
     "run.refused": _refused,
-    "run.approved": _approved,
+    "run.approved": lambda row: f"{_run('approved')(row)} ({row['approvals']} of {row['approvals_needed']})",
     "run.denied": _run("denied"),
     "run.expired": _run("ended, as nobody approved it in time,"),
     "run.dispatched": _run("started"),
-    "run.cancelled": _run("cancelled"),
+    "run.cancelled": lambda row: _run("withdrew" if "message" in row.get("texts", {}) else "stopped")(row),
     "run.cancel_withdrawn": _run("withdrew the cancel, which its engine can't carry out, of"),
-    "run.ended": _ended,
+    "run.ended": lambda row: f"{_run('recorded')(row)}, as {row['outcome']}",
     "undo.started": lambda row: f"started {row['action']}, which undoes {row['object']}",
     "undo.refused": _run("could not undo"),
     "undo.failed": _run("noted that the undo failed of"),
@@ -112,9 +102,13 @@ SENTENCES: Mapping[What, Callable[[_Fields], str]] = {
     "extension.cancelled": _run("withdrew the request of more time for"),
     "extension.expired": _run("noted that nobody approved in time more time for"),
     "measure.ended": _measure_ended,
+    "bulk.retried": lambda row: f"asked again for what {row['root']} had not done: {row['object']}",
+    "alert.status": lambda row: f"{'reopened' if row['after'] == 'New' else 'closed'} {row['object']}",
+    "alert.assignee": _assigned,
+    "alert.case": lambda row: f"put {row['object']} into the case {row['after']}",
     "request.refused": _refused,
     "login.refused": lambda _: "Somebody without a valid key was refused",
-    "user.added": _user_added,
+    "user.added": lambda row: f"added the user {row['object']} as {row['profile']} with clearance {row['clearance']}",
     "user.disabled": lambda row: f"disabled the user {row['object']}",
     "user.enabled": lambda row: f"enabled the user {row['object']}",
     "user.profile": _changed("profile"),
@@ -128,7 +122,7 @@ SENTENCES: Mapping[What, Callable[[_Fields], str]] = {
     "host.resumed": lambda row: f"had the host {row['object']} take runs again",
     "settings.loaded": _settings,
     "erased": _erased,
-    "pruned": _pruned,
+    "pruned": lambda row: f"deleted what [retention] lets go: {_counted(row['counts'])}",
     "audit.pruned": lambda row: f"deleted the rows of the audit up to {row['until']}",
     "backup.restored": lambda row: f"started from a backup of {as_time(row['made_at'])}",
     "audit.read": lambda row: f"read the audit of {row['object']}",

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import combinations, islice
 from typing import Any, Literal, TypeVar
 
+from core.audit import trail
 from core.authorization import Caller, require_person
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Row, Search, Transaction
@@ -60,6 +61,8 @@ OPEN_AT_MOST = 10_000
 MAX_SEPARATORS = 8  # a reference may contain `;`, so each one more adds ways to read it
 
 T = TypeVar("T")
+_DECISIONS: Sequence[trail.What] = ("alert.case", "alert.assignee", "alert.status")
+"""The rows of the audit on fields that somebody changes."""
 
 
 class Alerts(Records):
@@ -170,9 +173,8 @@ class Alerts(Records):
         def work(tx: Transaction, now: int) -> Case:
             alert = _require_no_case(_writable(tx, caller, number, "create case"))
             wanted = _as_case(alert, request or CreateCaseInput())
-            own, levels = alert.custom_fields, alert.field_levels
-            kept = {name: level for name, level in levels.items() if wanted.custom_fields[name] is own[name]}
-            case = cases.new_case(tx, wanted, caller.login, now, tag_levels=alert.tag_levels, field_levels=kept)
+            levels = {"tag_levels": alert.tag_levels, "field_levels": alert.field_levels}
+            case = cases.new_case(tx, wanted, caller.login, now, **levels)
             _put_into(tx, caller, case, alert, now)
             return case
 
@@ -260,6 +262,11 @@ def save(tx: Transaction, alert: Alert, user: str, now: int, before: Alert) -> A
     texts.save(tx, saved)
     attachments.save(tx, number, saved.artifacts)
     record_event(tx, KIND, "updated", number, number, user, now)
+    for what in _DECISIONS:
+        was, is_ = (getattr(one, what.removeprefix("alert.")) for one in (before, saved))
+        if was != is_ and is_ not in ("Updated", "Imported"):
+            texts_ = {"reason": saved.summary if what == "alert.status" else None}
+            trail.record(tx, now, what, by=user, object=saved.id, texts=texts_, before=was, after=is_)
     if saved.case is not None and saved.tlp != before.tlp:  # its artifacts show in messages of the case as well
         case_id = number_of(saved.case)
         record_event(tx, "case", "updated", case_id, case_id, user, now)

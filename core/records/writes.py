@@ -92,18 +92,16 @@ def requested_changes(request: Input, to: Alert | Case | None = None) -> dict[st
         changed["owner"] = None
     if not isinstance(request, FieldsUpdate) or to is None:
         return changed
-    added, removed = changed.pop("add_tags", None) or [], changed.pop("remove_tags", None) or []
+    added, removed = changed.pop("add_tags", None) or [], frozenset(changed.pop("remove_tags", None) or [])
     if added or removed:
-        gone = frozenset(removed)
-        changed["tags"] = [tag for tag in merge_tags(changed.get("tags", to.tags), added) if tag not in gone]
+        changed["tags"] = [tag for tag in merge_tags(changed.get("tags", to.tags), added) if tag not in removed]
     if to.tag_levels and "tags" in changed:  # what somebody adds is theirs
         kept = {*changed["tags"]}.difference(added)
         changed["tag_levels"] = {tag: level for tag, level in to.tag_levels.items() if tag in kept}
     if (fields := changed.get("custom_fields")) is not None:
-        had = to.custom_fields
-        kept = {name for name, field in fields.items() if field.items() <= had.get(name, {}).items()}
+        kept = {name for name, field in fields.items() if field.items() <= to.custom_fields.get(name, {}).items()}
         if changed.pop("named_fields", False):
-            kept, changed["custom_fields"] = had.keys() - fields.keys(), _with_named(had, fields)
+            kept, changed["custom_fields"] = {*to.custom_fields} - fields.keys(), _with_named(to.custom_fields, fields)
         changed["field_levels"] = {name: level for name, level in to.field_levels.items() if name in kept}
     return changed
 

@@ -4,11 +4,13 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from bot.features.audit import story
 from core.audit import trail
 from core.client import CoreClient
+from core.common.errors import ResponderBotError
 from core.models import AuditRow
 from tests.bot.features.bulks.bulk import start
 from tests.bot.features.environment import DONE, MANIFEST, feature_environment
@@ -64,6 +66,36 @@ async def test_a_run_is_called_what_it_was_on_and_not_by_its_number(tmp_path: Pa
         assert f' *ben* approved {what} (1 of 1)"' in shown
         assert f", which undoes {what}" in shown
         assert not re.search(rf"through|lt-0500|{run.id}\\b|{undone_by.id}\\b", shown)
+
+
+async def test_one_reads_who_worked_on_an_alert_closed_and_reopened_it_and_withdrew_a_run(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"target": "hostname"}}) as env:
+        alert = await env.create_alert(artifacts=[{"dataType": "hostname", "data": "LT-0500"}])
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            anna, lea = bot.as_user("anna"), bot.as_user("lea")
+            await anna.assign_alert(alert.id, "anna@responder-bot.local")
+            run = await anna.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
+            await anna.cancel(run.id)
+            await lea.close_alerts([alert.id], "Noise of the scanner")
+            await lea.reopen_alerts([alert.id])
+            await lea.assign_alert(alert.id, "ben@responder-bot.local")
+            await lea.assign_alert(alert.id, "")
+            case = await lea.create_case_from_alert(alert.id)
+            with pytest.raises(ResponderBotError, match="not authorized to change alert") as refused:
+                await bot.as_user("eve").assign_alert(alert.id, "")
+        await env["anna"].command(SOC, f"/responder audit {alert.id}")
+        shown = await env["anna"].sees(modal(f"Audit of {alert.id}"))
+        assert [block["text"]["text"].partition("> *")[2] for block in shown["blocks"][1:-1]] == [
+            f"anna* assigned {alert.id} to themselves",
+            "anna* asked to run Isolate on LT-0500; it needs 1 approval",
+            "anna* withdrew Isolate on LT-0500",
+            f'lea* closed {alert.id}: "Noise of the scanner"',
+            f"lea* reopened {alert.id}",
+            f"lea* assigned {alert.id} to ben",
+            f"lea* unassigned ben from {alert.id}",
+            f"lea* put {alert.id} into the case {case.id}",
+            f'eve* was refused a request on {alert.id}: "{refused.value.message}"',
+        ]
 
 
 async def test_what_ran_on_alerts_of_a_case_belongs_to_it_and_to_the_observable_it_acted_on(tmp_path: Path) -> None:

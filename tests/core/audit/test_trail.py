@@ -194,7 +194,7 @@ async def test_the_audit_is_read_with_read_audit_or_as_the_story_of_what_one_may
     for profile, status in statuses.items():
         assert (await core.send("GET", "/api/audit", profile=profile)).status_code == status
     found = (await core.send("GET", f"/api/audit?object={red}", profile="auditor")).json()
-    assert found[0]["sentence"] == f'org-admin@{DOMAIN} was refused POST / on {red}: "evidence"'
+    assert found[0]["sentence"] == f'org-admin@{DOMAIN} was refused a request on {red}: "evidence"'
     assert found[0]["texts"] == {"reason": "evidence"}
     acting = {"X-On-Behalf-Of": "analyst"}
     seen = await core.send("GET", f"/api/audit/{amber}", profile="service", headers=acting)

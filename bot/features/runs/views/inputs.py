@@ -207,10 +207,6 @@ def _choices_element(parameter: Parameter, value: Any) -> dict[str, Any]:
     return element if not value else {**element, "initial_options": [_option(option) for option in value]}
 
 
-def _date_element(_: Parameter, value: Any) -> dict[str, Any]:
-    return {"type": "datepicker", **({} if value is None else {"initial_date": value})}
-
-
 _ELEMENTS: Mapping[str, Callable[[Parameter, Any], dict[str, Any]]] = {
     "string": _text_element,
     "text": _text_element,
@@ -218,7 +214,7 @@ _ELEMENTS: Mapping[str, Callable[[Parameter, Any], dict[str, Any]]] = {
     "boolean": _boolean_element,
     "choice": _choice_element,
     "choices": _choices_element,
-    "date": _date_element,
+    "date": lambda _, value: {"type": "datepicker", **({} if value is None else {"initial_date": value})},
     "user": lambda *_: {"type": "users_select", "placeholder": plain("Choose somebody")},
     **dict.fromkeys(("ip", "hostname", "url", "mail", "hash"), _text_element),
 }

@@ -12,6 +12,7 @@ from core.models import Alert, BulkAnswer
 from tests.bot.features.bulks.bulk import alerts, shown, start
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.people import direct_message, filled_in, modal, text_of, updated, within_limits
+from tests.bot.running import OPEN
 
 HOSTS = {"Isolate": {"target": "hostname", "undo": "Tell_1_0", "undo_after_minutes": 60}}
 
@@ -79,6 +80,11 @@ async def test_what_another_request_refused_is_asked_for_again_as_things_are_now
         assert run.undo is not None
         assert ([one.data for one in run.target or ()], run.undo.after_minutes, run.note) == (["ws-1"], 15, "beacons")
         assert len(await env.client.actions("alert", second.id)) == 1
+
+        for of in (asked.id, again):
+            await env["anna"].command(OPEN, f"/responder audit {of}")
+            audit = text_of(await env["anna"].sees(modal(f"*Audit of {of}: Isolate on ")))
+            assert f"*anna* asked again for what {asked.id} had not done: Isolate on WS-1 ({again})" in audit
 
 
 async def test_of_two_people_who_ask_again_at_once_one_does(tmp_path: Path) -> None:
