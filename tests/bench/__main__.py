@@ -29,7 +29,6 @@ MEASUREMENTS: Mapping[str, str] = {
     "feed": "feed_latency",
     "large": "large_store",
     "large-postgresql": "large_on_postgresql",
-    "many": "many",
     "size": "size",
     "start": "startup",
     "responder": "responder_runs",
