@@ -32,19 +32,6 @@ async def test_a_key_authenticates_and_is_stored_only_as_a_hash(tmp_path: Path) 
     assert key.encode() not in kept
 
 
-async def test_a_disabled_user_and_a_replaced_key_are_refused_at_once(tmp_path: Path) -> None:
-    async with opened(tmp_path / "a.db") as database:
-        users = people(database)
-        first = await users.add("anna", "analyst")
-        second = (await users.new_key(COMMAND_LINE, "anna")).key
-        with pytest.raises(ResponderBotError, match="Authentication failure"):
-            await users.authenticate(first)
-        await users.disable(COMMAND_LINE, "anna")
-        with pytest.raises(ResponderBotError, match="Authentication failure") as caught:
-            await users.authenticate(second)
-    assert caught.value.code == "authentication"
-
-
 async def test_processes_on_one_database_have_a_temporary_key_each(tmp_path: Path) -> None:
     async with opened(tmp_path / "a.db") as database:
         one, another = people(database), people(database)
@@ -59,35 +46,6 @@ async def test_processes_on_one_database_have_a_temporary_key_each(tmp_path: Pat
         await another.disable(COMMAND_LINE, "bot")
         with pytest.raises(ResponderBotError, match="Authentication failure"):
             await one.authenticate(first)
-
-
-async def test_a_key_with_another_users_login_is_refused(tmp_path: Path) -> None:
-    async with opened(tmp_path / "a.db") as database:
-        users = people(database)
-        key = await users.add("anna", "analyst")
-        await users.add("ben", "analyst")
-        assert (await users.authenticate(key, login="ANNA")).login == "anna@responder-bot.local"
-        with pytest.raises(ResponderBotError, match="Authentication failure"):
-            await users.authenticate(key, login="ben")
-
-
-async def test_acting_on_behalf_needs_the_permission_and_a_human_user(tmp_path: Path) -> None:
-    async with opened(tmp_path / "a.db") as database:
-        users = people(database)
-        bot, anna = await users.add("bot", "service"), await users.add("anna@example.org", "org-admin")
-        await users.add("other-bot", "service")
-        await users.add("gone", "analyst")
-        await users.disable(COMMAND_LINE, "gone")
-
-        acting = await users.authenticate(bot, on_behalf_of="Anna@Example.org")
-        assert (acting.login, acting.acted_through) == ("anna@example.org", "bot@responder-bot.local")
-        assert acting.may("manageCaseTemplate")
-        assert not acting.may("manageUser")
-        for key, name in [(anna, "bot"), (bot, "other-bot"), (bot, "gone"), (bot, "nobody")]:
-            with pytest.raises(ResponderBotError) as caught:
-                await users.authenticate(key, on_behalf_of=name)
-            assert caught.value.code == "forbidden"
-        assert caught.value.message == "User nobody@responder-bot.local is unknown or disabled"
 
 
 async def test_a_slack_id_belongs_to_one_user(tmp_path: Path) -> None:
