@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from aiohttp import web
 
+from tests.ports import free_port
+
 JsonObject = Mapping[str, Any]
 Operation = Literal["search_responders", "responders_of_kind", "responder", "run", "wait", "job", "search_jobs"]
 Status = Literal["Waiting", "InProgress", "Success", "Failure", "Deleted"]
@@ -122,6 +124,7 @@ class FakeCortex:
     # The server
 
     async def start(self, host: str = "127.0.0.1", port: int = 0, ssl_context: ssl.SSLContext | None = None) -> None:
+        """Serve at this port, or at one that is kept for the next start."""
         app = web.Application()
         app.add_routes(
             [
@@ -139,7 +142,7 @@ class FakeCortex:
         # A hanging call must not hold up the end of a test.
         self._runner = web.AppRunner(app, shutdown_timeout=0.05, access_log=None)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, ssl_context=ssl_context, backlog=1024)
+        site = web.TCPSite(self._runner, host, port or free_port(), ssl_context=ssl_context, backlog=1024)
         await site.start()
         bound = self._runner.addresses[0][1]
         self.url = f"{'https' if ssl_context else 'http'}://{host}:{bound}"

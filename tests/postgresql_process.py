@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 
 from core.engines.process.processes import wait_readable
-from tests.bot.chaos import free_port
+from tests.ports import free_port
 from tests.postgresql import programs
 
 POLL_S = 0.02

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tomllib
@@ -21,6 +20,7 @@ from bot.features.registry import COMMANDS
 from bot.slack_emulator import EmulatedUser
 from core.client import CoreClient
 from tests.documents import ROOT, blocks, commands, files
+from tests.ports import free_port
 
 README = ROOT / "README.md"
 CI = "".join((ROOT / ".ci" / name).read_text() for name in ("run", "night"))
@@ -236,11 +236,6 @@ def copied(folder: Path) -> None:
             shutil.copy2(ROOT / name, folder / name)
 
 
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return str(found.getsockname()[1])
-
-
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     (tmp_path / "home").mkdir()
@@ -290,7 +285,7 @@ async def test_the_commands_work_on_a_fresh_machine(shell: Shell) -> None:
         pass
     async with shell.serving("responder-bot try --workspace-only", "export SLACK_APP_TOKEN=") as lines:
         shell.env |= dict(line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export "))
-        shell.env["RESPONDER_BOT_CORE_PORT"] = free_port()
+        shell.env["RESPONDER_BOT_CORE_PORT"] = str(free_port())
         await set_up(shell, page=lines[0].partition(" ")[2])
         async with shell.serving("uv run responder-bot serve", "bot: "):
             await block(shell, "203.0.113.7")

@@ -5,7 +5,6 @@ import io
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
@@ -22,6 +21,7 @@ from tests.bot.people import Person, card_of
 from tests.bot.running import ALERT, ANNA, add_people_and_channels
 from tests.core.core_process import stepwise, until, write_pipe
 from tests.documents import ROOT
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.image, pytest.mark.sqlite, pytest.mark.timeout(900)]
 BUSYBOX = shutil.which("busybox")
@@ -179,8 +179,7 @@ async def test_it_needs_no_root_writes_to_its_volume_only_confines_responders_an
     shared.chmod(0o777)
     emulator = SlackEmulator(rates=False)
     add_people_and_channels(emulator)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     settings = tmp_path / "responder-bot.toml"
     async with emulator, Person(emulator.url, emulator.page_token, ANNA) as anna:
         settings.write_text(SETTINGS.format(port=port, api_url=emulator.api_url))

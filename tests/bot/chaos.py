@@ -5,7 +5,6 @@ import json
 import os
 import random
 import signal
-import socket
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -21,6 +20,7 @@ from core.people import People
 from tests import stores
 from tests.bot.running import ANNA, BEN, LEA
 from tests.bot.serving import ROOT
+from tests.ports import free_port
 from tests.responder_folders import write_responder
 
 CHANNELS = tuple(f"C0SOC{number}" for number in range(6))
@@ -187,11 +187,6 @@ async def installation(folder: Path, emulator: SlackEmulator) -> Installation:
     made = Installation(folder, emulator)
     await add_users(made, folder / "core.db", USERS)
     return made
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 async def add_users(made: Installation, path: Location, users: Sequence[tuple[str, Profile, str]]) -> None:

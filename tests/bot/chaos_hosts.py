@@ -32,7 +32,6 @@ from tests.bot.chaos import (
     USERS,
     Installation,
     add_users,
-    free_port,
     settings_text,
     write_responders,
 )
@@ -51,6 +50,7 @@ from tests.bot.machines import GATEWAY, Bridge, Machine, NamespaceMachine, Proce
 from tests.bot.people import Person
 from tests.bot.running import ALERT, PEOPLE, add_people_and_channels
 from tests.core.core_process import until
+from tests.ports import free_port
 from tests.postgresql_process import PostgresqlServer
 
 SEED = int(os.environ.get("CHAOS_SEED", "20261122"))

@@ -24,6 +24,7 @@ from tests import stores, templates
 from tests.bot.people import SOC as SOC
 from tests.bot.people import Person, card_of
 from tests.core.running import RunningCore, running_core
+from tests.ports import free_port
 
 OPEN = "C0OPEN"  # clearance clear, all alerts
 RED = "C0RED"  # clearance red, high and critical alerts
@@ -145,6 +146,7 @@ async def running_bot(
             audited = core_parts.get("audited", True)
             await templates.copy_to(stores.location(folder / "core.db"), audited=audited, bots=True)
         core_stack = await stack.enter_async_context(AsyncExitStack())
+        core_parts["core"] = {"port": free_port(), **core_parts.get("core", {})}  # where it may start again
         core = await core_stack.enter_async_context(running_core(folder, **core_parts))
         service = await add_users(core, people)
         settings = bot_settings(folder, emulator, core, service, transport, channels, link_by_email)

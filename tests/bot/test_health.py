@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 import signal
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tests import programs
 from tests.bot.people import Person, card_of
 from tests.bot.running import ALERT, ANNA, SOC, add_people_and_channels, running_bot
 from tests.bot.serving import SETTINGS, output_after, serving, started, user_added
+from tests.ports import free_port
 
 
 async def test_worker_is_restarted_however_it_ends() -> None:
@@ -75,8 +75,7 @@ async def probed(folder: Path, environment: Mapping[str, str]) -> tuple[int, str
 
 
 async def test_the_bots_metrics_ask_for_their_token_where_one_is_set(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     environment = {"RESPONDER_BOT_CORE_METRICS_TOKEN": "s3cret", "RESPONDER_BOT_BOT_HEALTH_PORT": str(port)}
     async with (
         serving(tmp_path, fault=lambda _: None, **environment) as (_, _, process),
@@ -138,9 +137,7 @@ async def test_deleted_database_is_reported_and_nothing_runs(tmp_path: Path, nam
 
 async def test_commands_are_answered_if_the_log_cannot_be_written(tmp_path: Path) -> None:
     """Each refused command writes a log line; there are more of them than workers."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     (tmp_path / "responder-bot.toml").write_text(f"{SETTINGS}\n[bot]\nhealth_port = {port}\n")
     emulator = SlackEmulator(rates=False)
     add_people_and_channels(emulator)

@@ -12,6 +12,7 @@ from core.client import UNANSWERED, CoreClient, error_from_response
 from core.common.errors import ERRORS, ResponderBotError
 from core.models import Alert
 from tests.core.running import running_core
+from tests.ports import free_port
 
 ALERT = {
     "type": "siem",
@@ -141,14 +142,14 @@ async def test_a_wrong_key_and_a_stopped_core_are_different_errors(tmp_path: Pat
 
 
 async def test_the_same_client_works_again_once_core_is_back(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
+    port = {"port": free_port()}
+    async with running_core(tmp_path, core=port) as core:
         key = await core.key("analyst")
         client = CoreClient(core.url, key)
         await client.current_user()
-        port = int(core.url.rpartition(":")[2])
     with pytest.raises(ResponderBotError):
         await client.current_user()
-    async with running_core(tmp_path, core={"port": port}):
+    async with running_core(tmp_path, core=port):
         assert (await client.current_user()).login == "analyst@responder-bot.local"
         await client.close()
 

@@ -18,6 +18,7 @@ from playwright.async_api import Browser, ConsoleMessage, Page, Route, async_pla
 from bot.slack_emulator import SlackEmulator
 from tests.bot.browser.flows import FlowEnvironment, RunningDemo, running_demo
 from tests.bot.browser.sample_app import MANIFEST, SampleApp, people
+from tests.ports import free_port
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -131,7 +132,7 @@ def documented(name: str, scheme: str) -> Path:
 async def env(chromium: Browser) -> AsyncIterator[BrowserEnvironment]:
     emulator = SlackEmulator(MANIFEST, rates=False)
     people(emulator)
-    await emulator.start()
+    await emulator.start(port=free_port())
     app = SampleApp(emulator)
     await app.start()
     await emulator.wait_connected()

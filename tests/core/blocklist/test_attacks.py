@@ -15,6 +15,7 @@ from tests.core.blocklist.harness import BLOCK, block, fill, listed
 from tests.core.core_process import CoreProcess, core_process, setup_in
 from tests.core.running import running_core
 from tests.core.test_cli import Ended, run
+from tests.ports import free_port
 
 LONG = [f"https://evil.example/{number}{'x' * 1_500}" for number in range(10_000)]
 
@@ -68,9 +69,7 @@ async def test_a_part_of_a_list_is_never_sent(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_restore_while_firewalls_read_shows_them_no_list_until_somebody_resumes(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     setup = await setup_in(tmp_path)
     await setup.users(("edge-fw", "reader"))
     settings = tmp_path / "settings.toml"

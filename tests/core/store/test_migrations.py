@@ -23,10 +23,10 @@ from core.common.errors import ResponderBotError
 from core.store.database.opening import open_database
 from core.store.database.schema import MIGRATIONS
 from tests import stores
-from tests.bot.chaos import free_port
 from tests.core.core_process import POLL_INTERVAL_S, POLL_TIMEOUT_S
 from tests.core.object_api import ALERT
 from tests.core.running import running_core, settings_in
+from tests.ports import free_port
 
 DOES = "index tags by when they were added"
 ADD, INDEX = "ALTER TABLE alert_tag ADD COLUMN added INTEGER", "CREATE INDEX alert_tag_added ON alert_tag (added)"
