@@ -105,7 +105,7 @@ async def next_view(context: Context, request: RunRequest) -> Json:
     chosen = [one for one in chosen if parse_id(one) is not None]
     if not chosen or len(chosen) > MOST:
         return modals.errors({"targets": f"Choose up to {MOST}."})
-    targets = list((await find_targets(context, chosen)).values())
+    targets = sorted((await find_targets(context, chosen)).values(), key=lambda one: -one.view.subject.severity)
     if not targets:
         return modals.problem(GONE)
     try:

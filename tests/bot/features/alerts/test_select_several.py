@@ -42,6 +42,17 @@ async def test_twenty_different_alerts_are_closed_in_six_clicks(env: FeatureEnvi
     assert {(one.status, one.summary) for one in closed} == {("Ignored", "A drill")}
 
 
+async def test_the_worst_is_named_first_in_whatever_order_they_were_clicked(env: FeatureEnvironment) -> None:
+    alerts = [await env.create_alert(sourceRef=f"{n}", title=f"Lemur {n}", severity=n) for n in (2, 3, 4)]
+    await env["anna"].command(SOC, "/responder find lemur")
+    await env["anna"].presses("Select several", await env["anna"].sees(modal("Select several")))
+    form = await env["anna"].sees(modal("Nothing happens yet."))
+    await env["anna"].submits(form, targets=[alert.id for alert in alerts])
+    await env["anna"].presses("Close ...", await env["anna"].sees(modal("Selected (3)")))
+    asks = text_of(await env["anna"].sees(modal("3 alerts: 1 critical, 1 high, 1 medium.")))
+    assert asks.index("Lemur 4") < asks.index("Lemur 3") < asks.index("Lemur 2")
+
+
 async def test_several_alerts_are_assigned_but_those_of_others(env: FeatureEnvironment) -> None:
     alerts = await twenty(env)
     await env.client.assign_alert(alerts[0].id, "ben@responder-bot.local")
