@@ -39,17 +39,17 @@ MAX_TITLES = 6  # of responders, in the line of an artifact; of targets, in the 
 LINE_LIMIT = 600  # characters of a responder's line
 HEADING_LIMIT = 44  # characters of an artifact above its entries of a menu, which is one line on a phone
 CANNOT = "Can't run, because ..."
-CONTAIN = "Contain · "
+CONTAIN, UNDO = "Contain · ", "Undo · "
 URL_LIMIT = OPTION_LIMIT - len(CONTAIN)  # likewise of a URL, for its host in full
 
 
 def split(offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], list[OfferedResponder]]:
     """Those that can run and those that can't, each in the order of menus."""
-    ordered = sorted(offered, key=_in_order)
+    ordered = sorted(offered, key=in_order)
     return [r for r in ordered if r.can_run], [r for r in ordered if not r.can_run]
 
 
-def _in_order(responder: OfferedResponder) -> tuple[int, int, str, str]:
+def in_order(responder: OfferedResponder) -> tuple[int, int, str, str]:
     """By kind, then what runs most first."""
     return _kind(responder), -(responder.recent_runs or 0), names.title(responder).casefold(), responder.name
 
@@ -112,7 +112,7 @@ def _on_artifacts(
     """A line for each artifact that may be shown and that something can act on, and the names of those responders."""
     lines: list[str] = []
     elsewhere: set[str] = set()
-    shown = {r.name: names.shown(r) for r in sorted(offered, key=_in_order)}
+    shown = {r.name: names.shown(r) for r in sorted(offered, key=in_order)}
     for artifact in by_ioc(view.artifacts()):
         runnable = {*by_artifact.get(artifact.id, ()), *(r.name for r in acting_through(offered, artifact.id))}
         titles = [title for name, title in shown.items() if name in runnable]
@@ -290,8 +290,11 @@ def _groups(
         cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
         cannot += [r for r in of_alerts if r not in cannot]
     cannot = [r for r in cannot if r.name not in elsewhere]
-    groups.sort(key=lambda group: not group.label.startswith(CONTAIN))
-    return [*groups, _Entries(CANNOT, _with(own, cannot), "", partial(reasons, view=view))]
+    groups.append(_Entries(CANNOT, _with(own, cannot), "", partial(reasons, view=view)))
+    # Whoever types "block" is not to be led to Unblock.
+    return sorted(
+        groups, key=lambda one: (not one.label.startswith(CONTAIN), bool(words) and one.label.startswith(UNDO))
+    )
 
 
 def _by_kind(
@@ -301,13 +304,13 @@ def _by_kind(
     view: RedactedView | None = None,
 ) -> list[_Entries]:
     """What contains, what looks something up or tells somebody, and what undoes."""
-    about, heads = partial(about_option, view=view), (f"{CONTAIN}{label}", label, f"Undo · {label}")
+    about, heads = partial(about_option, view=view), (f"{CONTAIN}{label}", label, f"{UNDO}{label}")
     of_kinds = [[entry for entry in entries if _kind(entry[0]) == kind] for kind in range(len(heads))]
     return [_Entries(head, of, target, about) for head, of in zip(heads, of_kinds, strict=True) if of]
 
 
 def _with(target: str, responders: Sequence[OfferedResponder]) -> list[tuple[OfferedResponder, str]]:
-    ordered = sorted(responders, key=_in_order)
+    ordered = sorted(responders, key=in_order)
     return [(r, f"{target}\n{' '.join([*names.typed_names(r), r.description]).casefold()}") for r in ordered]
 
 

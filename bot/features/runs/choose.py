@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from bot.block_kit import ids, modals, names
+from bot.block_kit import ids, modals
 from bot.block_kit.elements import MAX_OPTIONS, message_option
 from bot.clearance import RedactedView, Subject, refanged
 from bot.features import responses, subjects
@@ -118,17 +118,18 @@ async def next_view(context: Context, request: RunRequest) -> Json:
 def responder_view(request: RunRequest, targets: Sequence[Target], on: str) -> dict[str, Any]:
     """Asks for a responder that can run on at least one of these; `on` says on which.
 
+    One whose rate is used has an entry too, before what undoes it: Slack finds "block" in both.
     Raises ResponderBotError("not_found") if there is none.
     """
     offered = offered_on(targets)
     counts = Counter(here.id for target in targets for here in target.offered if here.can_run and not here.open_run)
-    runnable = [(one, counts[one.id]) for one in offered if one.can_run]
-    if not runnable and any(target.view.subject.kind != "alert" for target in targets):
+    now = [(one, counts[one.id] if one.can_run else -1) for one in offered if one.can_run or responders.not_now([one])]
+    if not now and any(target.view.subject.kind != "alert" for target in targets):
         raise ResponderBotError("not_found", "No responder can run on any of these now.")
-    runnable.sort(key=lambda pair: (-pair[1], -(pair[0].recent_runs or 0), names.title(pair[0]).casefold()))
+    now.sort(key=lambda pair: (responders.in_order(pair[0])[0], -pair[1], responders.in_order(pair[0])))
     request = replace(request, targets=tuple(run_target(target.view.subject) for target in targets))
     not_now = responders.not_now([one for one in offered if not one.can_run])
-    return run_form.responder_view(request, runnable, on, [target.view for target in targets], not_now)
+    return run_form.responder_view(request, now, on, [target.view for target in targets], not_now)
 
 
 FEATURE = Feature(

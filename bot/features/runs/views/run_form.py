@@ -97,12 +97,12 @@ def responder_view(
     views: Sequence[RedactedView] = (),
     not_now: str = "",
 ) -> dict[str, Any]:
-    """Asks for one of these responders, each with the number of the objects that it would run on now.
+    """Asks for one of these responders, each with the number of the objects that it would run on now, or -1.
 
     `on` says on how many of them, and `views` which; `not_now` is about those that a limit keeps from running.
     """
     total = len(request.targets)
-    each_of = {0: f"on 0 of {total}, asked for already", total: "on each"}
+    each_of = {0: f"on 0 of {total}, asked for already", -1: "can't run now", total: "on each"}
     on_so_many = [(one, each_of.get(number, f"on {number} of {total}")) for one, number in offered]
     options = [responders.option(one, responders.needs(one, on_each)) for one, on_each in on_so_many[:MAX_OPTIONS]]
     said = {view.subject.id: [foreign(_observable(view), OBSERVABLE_LIMIT)] for view in views}

@@ -205,8 +205,21 @@ async def test_choosing_for_several_alerts_says_which_limit_is_used(env: Feature
     chosen = await env["anna"].sees(modal("Then: assign or close them"))
     await env["anna"].submits(chosen, targets=[first.id, second.id])
     asked = await env["anna"].sees(modal("Not now: *Report* (limit used, free again <!date^"))
-    assert "Report" not in options_of(asked, "responder")
     assert {first.id, second.id} <= {*re.findall("~[0-9]+", text_of(asked))}
+    # Slack keeps what has the typed letters anywhere, so that "block" must not leave "Unblock" alone, or first.
+    titles = options_of(asked, "responder")
+    assert titles.index("Report") < titles.index("Fail")
+    await env["anna"].chooses("Report", asked, "Responder")
+    form = await env["anna"].sees(modal("Will be refused on 2 targets", "the limit of 1 run in 1 hour is reached"))
+    assert form.get("submit") is None
+
+
+async def test_a_search_lists_what_cannot_run_now_before_what_undoes(env: FeatureEnvironment) -> None:
+    alert, card = await env.alert_and_card("anna")
+    await run_report(env, alert)
+    await env["anna"].sees(card_of(alert, "*Report*"))
+    labels = [group["label"]["text"] for group in await env["anna"].searches(card, "t")]
+    assert labels.index("Can't run, because ...") < labels.index(f"Undo · Alert {alert.id}")
 
 
 async def test_a_form_that_somebody_else_was_faster_than_says_what_is_in_force(tmp_path: Path) -> None:
