@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, Artifact, Case, Document, Kind, Log, Task
@@ -20,6 +21,7 @@ CLEAR = 0
 RED = 3
 MASK = "[withheld]"
 MOST_ALERTS = 20  # that the document of a case names
+T = TypeVar("T")
 SHORTEST_MASKED = 3  # characters: masking every "a" because an observable is called "a" helps nobody
 
 
@@ -185,6 +187,7 @@ class RedactedView:
 
     subject: Subject
     clearance: int
+    beside: tuple[Artifact, ...] = field(default=(), repr=False)  # of others, which texts about it may repeat
 
     @property
     def is_open(self) -> bool:
@@ -273,9 +276,13 @@ class RedactedView:
         """How many artifacts may not be shown, where that may be said."""
         return len(self.subject.artifacts) - len(self.artifacts()) if self.clearance != SHARED else 0
 
+    def hidden(self) -> list[Artifact]:
+        """What is masked in texts of the subject."""
+        known = (*self.subject.artifacts, *self.subject.others, *self.beside)
+        return [artifact for artifact in known if not may_see(self.clearance, artifact.tlp)]
+
     def _hidden_texts(self) -> set[str]:
-        known = (*self.subject.artifacts, *self.subject.others)
-        return {t for a in known if not may_see(self.clearance, a.tlp) for t in a.texts}
+        return {text for artifact in self.hidden() for text in artifact.texts}
 
     def searchable(self, texts: Iterable[str]) -> str:
         """What of these texts of the subject may be shown, and its visible artifacts, to look for a text in.
@@ -392,9 +399,14 @@ def _pattern(secret: str) -> re.Pattern[str]:
     return re.compile("".join(parts), re.IGNORECASE)
 
 
-def view_of_all(views: Sequence[RedactedView], beside: Sequence[RedactedView] = ()) -> RedactedView:
-    """Masks what is hidden of any of these objects, and of those `beside`, in what all their runs get or people say."""
-    named = [*views, *beside]
-    others = {artifact.id: artifact for view in named for artifact in (*view.subject.artifacts, *view.subject.others)}
+def side_by_side(seen: Sequence[tuple[T, RedactedView]]) -> list[tuple[T, RedactedView]]:
+    """Each of these, with what is hidden of any of them masked in what people say of it."""
+    hidden = tuple(artifact for _, view in seen for artifact in view.hidden())
+    return [(one, replace(view, beside=hidden)) for one, view in seen]
+
+
+def view_of_all(views: Sequence[RedactedView]) -> RedactedView:
+    """Masks what is hidden of any of these objects in what all their runs get or people say."""
+    others = {artifact.id: artifact for view in views for artifact in (*view.subject.artifacts, *view.subject.others)}
     highest = max(views, key=lambda view: max(view.subject.tlp, view.subject.parent_tlp))
     return replace(highest, subject=replace(highest.subject, others=tuple(others.values())))

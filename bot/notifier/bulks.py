@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot.block_kit.text import mentions
-from bot.clearance import CLEAR, SHARED, RedactedView, Subject
+from bot.clearance import CLEAR, SHARED, RedactedView, Subject, side_by_side
 from bot.features.approvals import views as approvals
 from bot.features.bulks import views as bulks
 from bot.notifier.asking import Asking
@@ -196,7 +196,7 @@ class BulkMessages:
             new = [how for how in bulks.decided_in_part(listed) if asking and not any(how in key for key in keys)]
             if new and asking and await asking.may_ask(user):
                 keys.append(f"{about}{'+'.join(new)}:{user}")
-            views = [(run, RedactedView(subject, person.clearance), end) for run, subject, end in listed]
+            views = bulks.asked(_seen(found, person.clearance)[0], request)
             for key in keys:
                 told = bulks.told_in_part(bulk, views, [how for how in bulks.DECISIONS if how in key])
                 desired.append(_naming(DesiredMessage(key, user, told), bulk, [one[:2] for one in views]))
@@ -296,8 +296,9 @@ def _seen(found: _Found, clearance: int) -> tuple[bulks.Listed, bulks.Refused]:
         alike = [artifact.id for artifact in on.artifacts if artifact.data_type in kinds and on.id == on.root_id]
         return one.model_copy(update={"target": one.target or alike})
 
-    refused = [(asked(one, subject), RedactedView(subject, clearance)) for one, subject in found.refused]
-    return [(run, RedactedView(subject, clearance)) for run, subject in found], refused
+    every = [*found, *((asked(one, subject), subject) for one, subject in found.refused)]
+    seen = side_by_side([(one, RedactedView(subject, clearance)) for one, subject in every])
+    return seen[: len(found)], seen[len(found) :]
 
 
 def _naming(
@@ -313,7 +314,7 @@ def _naming(
 
 def _withheld(named: Iterable[tuple[str, RedactedView]]) -> list[str]:
     """What is withheld of each run, or object that was refused, with the alert or case that it is on."""
-    return sorted({f"{view.subject.root_id}:{id_}:{view.fingerprint[:16]}" for id_, view in named})
+    return sorted({f"{view.subject.root_id}:{id_}:{replace(view, beside=()).fingerprint[:16]}" for id_, view in named})
 
 
 def _is_current(message: MessageRecord, bulk: BulkCounts, document: Document) -> bool:

@@ -105,12 +105,12 @@ def told_in_part(
     if not still and (more or not open_runs(bulk)):
         what = f"{more}{_name(bulk)} on {count(len(listed), 'target')}"
         return notices.notice(f"{' and '.join(how)} in part: {what}, see below.")
-    found, every = dict[tuple[str, str | None], list[_Run]](), [view for _, view, _ in listed]
+    found = dict[tuple[str, str | None], list[_Run]]()
     for run, view, end in listed:
         why = end.message if end else runs.reason(run)
         found.setdefault((_decision(run, end), why), []).append((run, view))
     said = [
-        f"{by}: {more}{_name(bulk)} on {_on(on)}{lasts}{runs.why(why, view_of_all([view for _, view in on], every))}"
+        f"{by}: {more}{_name(bulk)} on {_on(on)}{lasts}{runs.why(why, view_of_all([view for _, view in on]))}"
         for (by, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved"))
         if by.startswith(tuple(how))
     ]

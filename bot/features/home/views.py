@@ -15,7 +15,7 @@ from bot.block_kit.text import (
     section,
     slack_date,
 )
-from bot.clearance import RedactedView, Subject, tlp_name
+from bot.clearance import RedactedView, Subject, side_by_side, tlp_name
 from bot.features.alerts.views.details import group_line
 from bot.features.approvals import views as approvals
 from bot.features.bulks import views as bulks
@@ -162,7 +162,7 @@ def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:
 
 
 def _together(run: HomeRun, person: Person) -> list[tuple[Action, RedactedView]]:
-    return [(one.action, RedactedView(one.subject, person.clearance)) for one in (run, *run.others)]
+    return side_by_side([(one.action, RedactedView(one.subject, person.clearance)) for one in (run, *run.others)])
 
 
 def _counts(alert: HomeAlert) -> Counter[int]:

@@ -634,7 +634,8 @@ def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -
     message = reason(action) if state_of(action) in says_itself else read_report(action).message
     if action.dispatched_at is None and action.ended_by is None:
         return core_says(view.report(with_names(message, view)), limit)
-    return core_says(defang_indicators(view.report(message)[: limit * 4]), limit)  # who wrote it may name a target
+    said = view.report(message)[: limit * 4]  # who wrote it may name a target
+    return core_says(defang_indicators(view.text(said) if view.is_open else said), limit)
 
 
 def plain_line(action: Action, view: RedactedView) -> str:

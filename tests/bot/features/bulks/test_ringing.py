@@ -10,7 +10,16 @@ from core.models import BulkInput, RunTarget
 from tests.bot.features.approvals.asking import ISOLATE, asking, bulk_of, expire, isolate
 from tests.bot.features.bulks.bulk import reviewed
 from tests.bot.outbox.harness import ManualClock, all_sent
-from tests.bot.people import direct_message, filled_in, message_in, on_phone, text_of, within_limits
+from tests.bot.people import (
+    direct_message,
+    filled_in,
+    message_in,
+    modal,
+    on_phone,
+    text_of,
+    updated,
+    within_limits,
+)
 from tests.bot.running import SOC
 
 
@@ -84,11 +93,19 @@ async def test_a_reason_for_one_target_names_nothing_that_is_hidden_of_another(t
         ]
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as bot:
-            bulk = await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
+            asked = BulkInput(responder_id="Isolate_1_0", targets=targets, note="Before SECRET-DC-01 goes.")
+            bulk = await bot.as_user("anna").run_bulk(asked)
             await env["ben"].sees(direct_message("2 wait for approval"))
-            (first, *_) = [entry.action.id for entry in bulk.actions if entry.action]
+            first, second = [entry.action.id for entry in bulk.actions if entry.action]
             await bot.as_user("ben").deny_bulk(bulk.id, [first], "SECRET-DC-01 first.")
-        assert "SECRET" not in str(await env["anna"].sees(on_phone("Denied by ben")))
+            assert "SECRET" not in str(await env["anna"].sees(on_phone("Denied by ben")))
+            message = await env["anna"].sees(message_in(SOC, "1 waits for approval, 1 denied", ">[withheld] first"))
+            await bot.as_user("ben").deny_bulk(bulk.id, [second], "Likewise.")
+            await env["anna"].command(SOC, "/responder mine")
+            words = "nothing was run, 2 denied", "[withheld] first"
+            for shown in (direct_message(*words), updated(message, *words), modal(*words)):
+                assert "SECRET" not in str(await env["anna"].sees(shown))
+        assert "SECRET" not in str([message, env["anna"].phone])
 
 
 async def test_who_withdraws_all_of_their_own_bulk_is_not_rung_for_that(tmp_path: Path) -> None:
