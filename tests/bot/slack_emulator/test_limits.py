@@ -1,6 +1,7 @@
 """Validation of payloads: each of Slack's limits, at the limit and one beyond."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -70,365 +71,188 @@ def x(count: int) -> str:
     return "x" * count
 
 
-LESS = "must be less than {} characters [json-pointer:{}]"
-ITEMS = "no more than {} items allowed [json-pointer:{}]"
+def menu_of(first: Json) -> Json:
+    return message(actions(select(options=[first])))
 
-EDGES: list[tuple[str, Surface, Any, int, str]] = [
-    ("blocks of a message", "message", lambda n: message(*[section()] * n), 50, ITEMS.format(50, "/blocks")),
-    ("blocks of a modal", "modal", lambda n: modal(*[section()] * n), 100, ITEMS.format(100, "/view/blocks")),
-    ("blocks of a home", "home", lambda n: home(*[section()] * n), 100, ITEMS.format(100, "/view/blocks")),
-    ("text of a message", "message", lambda n: {"text": x(n)}, 40_000, LESS.format(40_001, "/text")),
-    ("section", "message", lambda n: message(section(x(n))), 3000, LESS.format(3001, "/blocks/0/text/text")),
+
+def asking(**more: Any) -> Json:
+    return message(actions(button(confirm=confirm(**more))))
+
+
+def one_field(kind: str, **more: Any) -> Json:
+    return modal(field({"type": kind, "action_id": "it", **more}))
+
+
+ELEMENT, FIELD = "/blocks/0/elements/0", "/view/blocks/0/element"
+Edge = tuple[str, Surface, Callable[[int], Json], int, str]
+TEXTS: list[Edge] = [
+    ("message", "message", lambda n: {"text": x(n)}, 40_000, "/text"),
+    ("section", "message", lambda n: message(section(x(n))), 3000, "/blocks/0/text/text"),
     (
         "field",
         "message",
         lambda n: message({"type": "section", "fields": [plain(x(n))]}),
         2000,
-        LESS.format(2001, "/blocks/0/fields/0/text"),
+        "/blocks/0/fields/0/text",
     ),
-    (
-        "fields",
-        "message",
-        lambda n: message({"type": "section", "fields": [plain("x")] * n}),
-        10,
-        ITEMS.format(10, "/blocks/0/fields"),
-    ),
-    (
-        "header",
-        "message",
-        lambda n: message({"type": "header", "text": plain(x(n))}),
-        150,
-        LESS.format(151, "/blocks/0/text/text"),
-    ),
-    (
-        "context",
-        "message",
-        lambda n: message({"type": "context", "elements": [plain("x")] * n}),
-        10,
-        ITEMS.format(10, "/blocks/0/elements"),
-    ),
-    (
-        "actions",
-        "message",
-        lambda n: message(actions(*[button(i) for i in range(n)])),
-        25,
-        ITEMS.format(25, "/blocks/0/elements"),
-    ),
-    (
-        "button text",
-        "message",
-        lambda n: message(actions(button(text=plain(x(n))))),
-        75,
-        LESS.format(76, "/blocks/0/elements/0/text/text"),
-    ),
-    (
-        "button value",
-        "message",
-        lambda n: message(actions(button(value=x(n)))),
-        2000,
-        LESS.format(2001, "/blocks/0/elements/0/value"),
-    ),
-    (
-        "option text",
-        "message",
-        lambda n: message(actions(select(options=[option(text=x(n))]))),
-        75,
-        LESS.format(76, "/blocks/0/elements/0/options/0/text/text"),
-    ),
-    (
-        "option value",
-        "message",
-        lambda n: message(actions(select(options=[option(value=x(n))]))),
-        150,
-        LESS.format(151, "/blocks/0/elements/0/options/0/value"),
-    ),
-    (
-        "options",
-        "message",
-        lambda n: message(actions(select(options=options(n)))),
-        100,
-        ITEMS.format(100, "/blocks/0/elements/0/options"),
-    ),
-    (
-        "overflow",
-        "message",
-        lambda n: message(actions({"type": "overflow", "action_id": "more", "options": options(n)})),
-        5,
-        ITEMS.format(5, "/blocks/0/elements/0/options"),
-    ),
-    (
-        "radio buttons",
-        "modal",
-        lambda n: modal(field({"type": "radio_buttons", "action_id": "one", "options": options(n)})),
-        10,
-        ITEMS.format(10, "/view/blocks/0/element/options"),
-    ),
-    (
-        "check boxes",
-        "modal",
-        lambda n: modal(field({"type": "checkboxes", "action_id": "some", "options": options(n)})),
-        10,
-        ITEMS.format(10, "/view/blocks/0/element/options"),
-    ),
-    (
-        "confirm title",
-        "message",
-        lambda n: message(actions(button(confirm=confirm(title=plain(x(n)))))),
-        100,
-        LESS.format(101, "/blocks/0/elements/0/confirm/title/text"),
-    ),
-    (
-        "confirm text",
-        "message",
-        lambda n: message(actions(button(confirm=confirm(text=plain(x(n)))))),
-        300,
-        LESS.format(301, "/blocks/0/elements/0/confirm/text/text"),
-    ),
-    (
-        "confirm button",
-        "message",
-        lambda n: message(actions(button(confirm=confirm(confirm=plain(x(n)))))),
-        30,
-        LESS.format(31, "/blocks/0/elements/0/confirm/confirm/text"),
-    ),
-    ("modal title", "modal", lambda n: modal(title=plain(x(n))), 24, LESS.format(25, "/view/title/text")),
-    ("modal submit", "modal", lambda n: modal(submit=plain(x(n))), 24, LESS.format(25, "/view/submit/text")),
-    ("modal close", "modal", lambda n: modal(close=plain(x(n))), 24, LESS.format(25, "/view/close/text")),
-    (
-        "private metadata",
-        "modal",
-        lambda n: modal(private_metadata=x(n)),
-        3000,
-        LESS.format(3001, "/view/private_metadata"),
-    ),
-    ("callback id", "modal", lambda n: modal(callback_id=x(n)), 255, LESS.format(256, "/view/callback_id")),
-    (
-        "action id",
-        "message",
-        lambda n: message(actions({**button(), "action_id": x(n)})),
-        255,
-        LESS.format(256, "/blocks/0/elements/0/action_id"),
-    ),
-    ("block id", "message", lambda n: message(section(block_id=x(n))), 255, LESS.format(256, "/blocks/0/block_id")),
+    ("header", "message", lambda n: message({"type": "header", "text": plain(x(n))}), 150, "/blocks/0/text/text"),
+    ("button", "message", lambda n: message(actions(button(text=plain(x(n))))), 75, f"{ELEMENT}/text/text"),
+    ("button value", "message", lambda n: message(actions(button(value=x(n)))), 2000, f"{ELEMENT}/value"),
+    ("option", "message", lambda n: menu_of(option(text=x(n))), 75, f"{ELEMENT}/options/0/text/text"),
+    ("option value", "message", lambda n: menu_of(option(value=x(n))), 150, f"{ELEMENT}/options/0/value"),
+    ("confirm title", "message", lambda n: asking(title=plain(x(n))), 100, f"{ELEMENT}/confirm/title/text"),
+    ("confirm text", "message", lambda n: asking(text=plain(x(n))), 300, f"{ELEMENT}/confirm/text/text"),
+    ("confirm button", "message", lambda n: asking(confirm=plain(x(n))), 30, f"{ELEMENT}/confirm/confirm/text"),
+    ("modal title", "modal", lambda n: modal(title=plain(x(n))), 24, "/view/title/text"),
+    ("modal submit", "modal", lambda n: modal(submit=plain(x(n))), 24, "/view/submit/text"),
+    ("modal close", "modal", lambda n: modal(close=plain(x(n))), 24, "/view/close/text"),
+    ("private metadata", "modal", lambda n: modal(private_metadata=x(n)), 3000, "/view/private_metadata"),
+    ("callback id", "modal", lambda n: modal(callback_id=x(n)), 255, "/view/callback_id"),
+    ("action id", "message", lambda n: message(actions({**button(), "action_id": x(n)})), 255, f"{ELEMENT}/action_id"),
+    ("block id", "message", lambda n: message(section(block_id=x(n))), 255, "/blocks/0/block_id"),
     (
         "placeholder",
         "modal",
         lambda n: modal(field(text_input(placeholder=plain(x(n))))),
         150,
-        LESS.format(151, "/view/blocks/0/element/placeholder/text"),
+        f"{FIELD}/placeholder/text",
     ),
-    ("suggested options", "options", lambda n: {"options": options(n)}, 100, ITEMS.format(100, "/options")),
+    ("suggested value", "options", lambda n: suggested(option(value=x(n))), 150, "/option_groups/0/options/0/value"),
+]
+LISTS: list[Edge] = [
+    ("blocks of a message", "message", lambda n: message(*[section()] * n), 50, "/blocks"),
+    ("blocks of a modal", "modal", lambda n: modal(*[section()] * n), 100, "/view/blocks"),
+    ("blocks of a home", "home", lambda n: home(*[section()] * n), 100, "/view/blocks"),
+    ("fields", "message", lambda n: message({"type": "section", "fields": [plain("x")] * n}), 10, "/blocks/0/fields"),
     (
-        "suggested option value",
-        "options",
-        lambda n: {"option_groups": [{"label": plain("Can run"), "options": [option(value=x(n))]}]},
-        150,
-        LESS.format(151, "/option_groups/0/options/0/value"),
+        "context",
+        "message",
+        lambda n: message({"type": "context", "elements": [plain("x")] * n}),
+        10,
+        "/blocks/0/elements",
     ),
+    ("actions", "message", lambda n: message(actions(*[button(i) for i in range(n)])), 25, "/blocks/0/elements"),
+    ("options", "message", lambda n: message(actions(select(options=options(n)))), 100, f"{ELEMENT}/options"),
+    ("overflow", "message", lambda n: message(actions(overflow(options=options(n)))), 5, f"{ELEMENT}/options"),
+    ("radio buttons", "modal", lambda n: one_field("radio_buttons", options=options(n)), 10, f"{FIELD}/options"),
+    ("check boxes", "modal", lambda n: one_field("checkboxes", options=options(n)), 10, f"{FIELD}/options"),
+    ("suggested options", "options", lambda n: {"options": options(n)}, 100, "/options"),
 ]
 
 
-@pytest.mark.parametrize(("surface", "make", "limit", "problem"), [e[1:] for e in EDGES], ids=[e[0] for e in EDGES])
-def test_a_payload_at_the_limit_passes_and_one_beyond_is_named(
-    surface: Surface, make: Any, limit: int, problem: str
-) -> None:
+def suggested(*given: Json) -> Json:
+    return {"option_groups": [{"label": plain("Can run"), "options": [*given]}]}
+
+
+def overflow(**more: Any) -> Json:
+    return {"type": "overflow", "action_id": "more", **more}
+
+
+def named(edge: Edge) -> str:
+    return edge[0]
+
+
+@pytest.mark.parametrize("edge", TEXTS, ids=named)
+def test_a_text_at_the_limit_passes_and_one_beyond_is_named(edge: Edge) -> None:
+    _, surface, make, limit, path = edge
     assert problems(surface, make(limit)) == []
+    problem = f"must be less than {limit + 1} characters [json-pointer:{path}]"
     assert problems(surface, make(limit + 1)) == [problem]
 
 
-NUMBER: Json = {"type": "number_input", "action_id": "n", "is_decimal_allowed": False}
-REFUSED: list[tuple[str, Surface, Json, str]] = [
+@pytest.mark.parametrize("edge", LISTS, ids=named)
+def test_a_list_at_the_limit_passes_and_one_beyond_is_named(edge: Edge) -> None:
+    _, surface, make, limit, path = edge
+    assert problems(surface, make(limit)) == []
+    assert problems(surface, make(limit + 1)) == [f"no more than {limit} items allowed [json-pointer:{path}]"]
+
+
+PICTURE = {"type": "image", "image_url": "https://example.org/a.png"}
+NUMBER = {"is_decimal_allowed": False}
+OF_MESSAGES: list[tuple[Json, str, str]] = [
+    (message(section("")), "must be more than 0 characters", "/blocks/0/text/text"),
+    (message({"type": "carousel"}), "unsupported type: carousel", "/blocks/0/type"),
+    (message(actions({"type": "slider", "action_id": "a"})), "unsupported type: slider", f"{ELEMENT}/type"),
+    (message(actions({**PICTURE, "alt_text": "a"})), "unsupported type: image", f"{ELEMENT}/type"),
     (
-        "an empty text",
-        "message",
-        message(section("")),
-        "must be more than 0 characters [json-pointer:/blocks/0/text/text]",
+        message(field({"type": "number_input", "action_id": "n", **NUMBER})),
+        *("unsupported type: number_input", "/blocks/0/element/type"),
     ),
+    (message({"type": "header", "text": "Hello"}), "must provide an object", "/blocks/0/text"),
     (
-        "an unknown block",
-        "message",
-        message({"type": "carousel"}),
-        "unsupported type: carousel [json-pointer:/blocks/0/type]",
-    ),
-    (
-        "an unknown element",
-        "message",
-        message(actions({"type": "slider", "action_id": "a"})),
-        "unsupported type: slider [json-pointer:/blocks/0/elements/0/type]",
-    ),
-    (
-        "an element in the wrong block",
-        "message",
-        message(actions({"type": "image", "image_url": "https://example.org/a.png", "alt_text": "a"})),
-        "unsupported type: image [json-pointer:/blocks/0/elements/0/type]",
-    ),
-    (
-        "an element on the wrong surface",
-        "message",
-        message(field({"type": "number_input", "action_id": "n", "is_decimal_allowed": False})),
-        "unsupported type: number_input [json-pointer:/blocks/0/element/type]",
-    ),
-    (
-        "a text field where a text object belongs",
-        "message",
-        message({"type": "header", "text": "Hello"}),
-        "must provide an object [json-pointer:/blocks/0/text]",
-    ),
-    (
-        "markdown in a header",
-        "message",
         message({"type": "header", "text": {"type": "mrkdwn", "text": "x"}}),
-        "must be one of: plain_text [json-pointer:/blocks/0/text/type]",
+        *("must be one of: plain_text", "/blocks/0/text/type"),
     ),
+    (message(section(colour="red")), "invalid additional property: colour", "/blocks/0"),
+    (message({"type": "section"}), "must define either `text` or `fields`", "/blocks/0"),
     (
-        "a property that isn't there",
-        "message",
-        message(section(colour="red")),
-        "invalid additional property: colour [json-pointer:/blocks/0]",
-    ),
-    (
-        "a section of nothing",
-        "message",
-        message({"type": "section"}),
-        "must define either `text` or `fields` [json-pointer:/blocks/0]",
-    ),
-    (
-        "the same action twice",
-        "message",
         message(actions(button(1), button(1))),
-        '`action_id` "a1" already exists [json-pointer:/blocks/0/elements/1/action_id]',
+        *('`action_id` "a1" already exists', "/blocks/0/elements/1/action_id"),
     ),
     (
-        "the same action in two blocks",
-        "message",
         message(actions(button(1)), section(accessory=button(1))),
-        '`action_id` "a1" already exists [json-pointer:/blocks/1/accessory/action_id]',
+        *('`action_id` "a1" already exists', "/blocks/1/accessory/action_id"),
     ),
     (
-        "the same block twice",
-        "message",
         message(section(block_id="b"), attachments=[{"blocks": [section(block_id="b")]}]),
-        '`block_id` "b" already exists [json-pointer:/attachments/0/blocks/0/block_id]',
+        *('`block_id` "b" already exists', "/attachments/0/blocks/0/block_id"),
     ),
+    (message(actions(select(options=[]))), "must provide at least 1 items", f"{ELEMENT}/options"),
     (
-        "an input without submit",
-        "modal",
-        {key: value for key, value in modal(field(text_input())).items() if key != "submit"},
-        "must define `submit` to use an `input` block in modals [json-pointer:/view/blocks/0/input]",
-    ),
-    (
-        "a modal without title",
-        "modal",
-        {"type": "modal", "blocks": []},
-        "missing required field: title [json-pointer:/view]",
-    ),
-    (
-        "a menu of nothing",
-        "message",
-        message(actions(select(options=[]))),
-        "must provide at least 1 items [json-pointer:/blocks/0/elements/0/options]",
-    ),
-    (
-        "both kinds of options",
-        "message",
         message(actions(select(option_groups=[{"label": plain("x"), "options": options(1)}]))),
-        "must define either `options` or `option_groups`, but not both [json-pointer:/blocks/0/elements/0]",
+        *("must define either `options` or `option_groups`, but not both", ELEMENT),
     ),
     (
-        "a first choice that isn't offered",
-        "message",
         message(actions(select(initial_option=option(9)))),
-        "must match exactly with one of the options [json-pointer:/blocks/0/elements/0/initial_option]",
+        *("must match exactly with one of the options", f"{ELEMENT}/initial_option"),
+    ),
+    (message(actions(button(style="green"))), "must be one of: primary, danger", f"{ELEMENT}/style"),
+    (message(PICTURE), "missing required field: alt_text", "/blocks/0"),
+    ({"blocks": {"type": "section"}}, "must provide an array", "/blocks"),
+    ({"blocks": ["x"]}, "must provide an object", "/blocks/0"),
+]
+OF_MODALS: list[tuple[Json, str, str]] = [
+    (
+        {key: value for key, value in modal(field(text_input())).items() if key != "submit"},
+        *("must define `submit` to use an `input` block in modals", "/view/blocks/0/input"),
+    ),
+    ({"type": "modal", "blocks": []}, "missing required field: title", "/view"),
+    (
+        modal(field(text_input(focus_on_load=True)), field({**text_input(focus_on_load=True), "action_id": "other"})),
+        *("only one element can have `focus_on_load` set to true", "/view/blocks/1/element/focus_on_load"),
+    ),
+    (modal({"type": "table", "rows": []}), "unsupported type: table", "/view/blocks/0/type"),
+    (modal(id="V1"), "invalid additional property: id", "/view"),
+    (one_field("number_input", **NUMBER, initial_value="1e3"), "must be a valid number", f"{FIELD}/initial_value"),
+    (
+        one_field("number_input", **NUMBER, min_value="2", max_value="1"),
+        *("cannot be greater than max_value", f"{FIELD}/min_value"),
     ),
     (
-        "a style that isn't there",
-        "message",
-        message(actions(button(style="green"))),
-        "must be one of: primary, danger [json-pointer:/blocks/0/elements/0/style]",
+        one_field("number_input", **NUMBER, initial_value="2", max_value="1"),
+        *("cannot be greater than max_value", f"{FIELD}/initial_value"),
     ),
     (
-        "a picture without words",
-        "message",
-        message({"type": "image", "image_url": "https://example.org/a.png"}),
-        "missing required field: alt_text [json-pointer:/blocks/0]",
+        one_field("datepicker", initial_date="2025-02-30"),
+        *("must be a date in the format YYYY-MM-DD", f"{FIELD}/initial_date"),
     ),
+    (one_field("users_select", initial_user="ben@x"), "must be a valid user id", f"{FIELD}/initial_user"),
     (
-        "two that want the focus",
-        "modal",
-        modal(
-            field(text_input(focus_on_load=True)),
-            field({"type": "plain_text_input", "action_id": "other", "focus_on_load": True}),
-        ),
-        "only one element can have `focus_on_load` set to true [json-pointer:/view/blocks/1/element/focus_on_load]",
-    ),
-    (
-        "a table in a modal",
-        "modal",
-        modal({"type": "table", "rows": []}),
-        "unsupported type: table [json-pointer:/view/blocks/0/type]",
-    ),
-    (
-        "blocks that aren't a list",
-        "message",
-        {"blocks": {"type": "section"}},
-        "must provide an array [json-pointer:/blocks]",
-    ),
-    ("a block that isn't an object", "message", {"blocks": ["x"]}, "must provide an object [json-pointer:/blocks/0]"),
-    (
-        "an id of a view in a request",
-        "modal",
-        modal(id="V1"),
-        "invalid additional property: id [json-pointer:/view]",
-    ),
-    (
-        "a number that isn't one",
-        "modal",
-        modal(field({**NUMBER, "initial_value": "1e3"})),
-        "must be a valid number [json-pointer:/view/blocks/0/element/initial_value]",
-    ),
-    (
-        "a minimum above the maximum",
-        "modal",
-        modal(field({**NUMBER, "min_value": "2", "max_value": "1"})),
-        "cannot be greater than max_value [json-pointer:/view/blocks/0/element/min_value]",
-    ),
-    (
-        "a number above its maximum",
-        "modal",
-        modal(field({**NUMBER, "initial_value": "2", "max_value": "1"})),
-        "cannot be greater than max_value [json-pointer:/view/blocks/0/element/initial_value]",
-    ),
-    (
-        "a day that isn't one",
-        "modal",
-        modal(field({"type": "datepicker", "action_id": "d", "initial_date": "2025-02-30"})),
-        "must be a date in the format YYYY-MM-DD [json-pointer:/view/blocks/0/element/initial_date]",
-    ),
-    (
-        "a login in place of a user",
-        "modal",
-        modal(field({"type": "users_select", "action_id": "u", "initial_user": "ben@x"})),
-        "must be a valid user id [json-pointer:/view/blocks/0/element/initial_user]",
-    ),
-    (
-        "more chosen than may be",
-        "modal",
         modal(field(select(type="multi_static_select", initial_options=options(2), max_selected_items=1))),
-        "no more than 1 items allowed [json-pointer:/view/blocks/0/element/initial_options]",
+        *("no more than 1 items allowed", f"{FIELD}/initial_options"),
     ),
     (
-        "a text that is longer than it may be",
-        "modal",
         modal(field(text_input(initial_value="xx", max_length=1))),
-        "must be less than 2 characters [json-pointer:/view/blocks/0/element/initial_value]",
+        *("must be less than 2 characters", f"{FIELD}/initial_value"),
     ),
 ]
 
 
-@pytest.mark.parametrize(("surface", "payload", "problem"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
-def test_what_slack_refuses_is_named(surface: Surface, payload: Json, problem: str) -> None:
+@pytest.mark.parametrize(("payload", "problem", "path"), [*OF_MESSAGES, *OF_MODALS])
+def test_what_slack_refuses_is_named(payload: Json, problem: str, path: str) -> None:
     before = copy.deepcopy(payload)
-    assert problems(surface, payload) == [problem]
+    surface: Surface = "modal" if payload.get("type") == "modal" else "message"
+    assert problems(surface, payload) == [f"{problem} [json-pointer:{path}]"]
     assert payload == before
 
 
