@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -33,6 +33,7 @@ from core.models import (
 )
 from core.records import clearance
 from core.reports import report as reports
+from core.responders import target as targets
 from core.responders.guards import Guards, when_free
 from core.responders.registry import Registry
 from core.store import actions as stored_actions
@@ -41,6 +42,7 @@ from core.store import objects
 
 PARAMETERS_LIMIT_BYTES = reports.LISTED_PARAMETERS_BYTES  # each action keeps a copy of them
 MOST_PEOPLE = 20  # who approved, and who undid
+_SHOWN = "created_by", "created_at", "responder_name", "total", "refused"  # as they are stored
 SHORTENED_CHARS = 2 * 1_048_576  # longer answers to a repeated key have their reports shortened
 
 log = structlog.get_logger()
@@ -53,14 +55,14 @@ class Refusal(NamedTuple):
 
     code: Code
     message: str
-    is_repeated: bool = False
-    """Whether another target of the request is the same object."""
     until: int | None = None
     """When a rate is free again (ms)."""
     rule: str | None = None
     """The rule of the settings, or the permission."""
     fact: str = ""
     """What stays true of it, unlike a message that advises what to do first."""
+    covered_by: int | None = None
+    """The action of the run that covers it."""
 
     @staticmethod
     def of(error: ResponderBotError) -> "Refusal":
@@ -75,7 +77,8 @@ class Refusal(NamedTuple):
     def fields(self) -> dict[str, Any]:
         """What an answer says of it."""
         status, kind = ERRORS[self.code]
-        return {"status": status, "type": kind, "message": self.message}
+        covered = {"coveredBy": f"~{self.covered_by}"} if self.covered_by else {}
+        return {"status": status, "type": kind, "message": self.message, **covered}
 
 
 class BulkOutcomes(NamedTuple):
@@ -86,6 +89,8 @@ class BulkOutcomes(NamedTuple):
 
 
 _Checked = tuple[CheckedRun, reports.SerializedParameters] | Refusal
+_Done = list[tuple[Set[str], Action]]
+"""What is recorded of a bulk, each with what it acts on."""
 NOT_SHOWN = Refusal("conflict", "It was not among those that were decided, so it goes on waiting.")
 
 
@@ -172,18 +177,15 @@ class Bulks(Service):
                     continue
                 id_, extension_id = f"~{target['action']}", waiting[target["action"]]
                 vote = partial(self._approvals.vote, extension_id=extension_id, message=message)
-                outcome = (
-                    NOT_SHOWN
-                    if shown is not None and (extension_id or id_) not in shown
-                    else attempted(tx, partial(vote, tx, caller, id_, choice))
-                )
-                if isinstance(outcome, Refusal):
-                    if outcome is not NOT_SHOWN:
-                        _audit(tx, self._clock(), "request.refused", caller, id_, outcome, bulk=bulk_id, asked=asked)
-                    outcomes.append((target["objectId"], outcome))
+                is_shown = shown is None or (extension_id or id_) in shown
+                outcome = attempted(tx, partial(vote, tx, caller, id_, choice)) if is_shown else NOT_SHOWN
+                if not isinstance(outcome, Refusal):
+                    outcomes.append((target["objectId"], outcome.action.to_json()))
+                    ready += [outcome.action] if outcome.is_ready else []
                     continue
-                outcomes.append((target["objectId"], outcome.action.to_json()))
-                ready += [outcome.action] if outcome.is_ready else []
+                if is_shown:
+                    _audit(tx, self._clock(), "request.refused", caller, id_, outcome, bulk=bulk_id, asked=asked)
+                outcomes.append((target["objectId"], outcome))
             _require_any([outcome for _, outcome in outcomes], "Nothing was changed", self._clock())
             return outcomes, ready
 
@@ -230,11 +232,17 @@ class Bulks(Service):
                 _require_not_retried(self._find(tx, f"~{retries}")[1])
                 stored.set_retried(tx, retries, number)
                 trail.record(tx, now, "bulk.retried", by=caller.login, object=f"~{number}", root=f"~{retries}")
-            outcomes = [self._record(tx, target, number) for target in checked]
+            done, also_for = _Done(), defaultdict[int, list[str]](list)
+            outcomes = [self._record(tx, target, number, done) for target in checked]
             name = self._registry.name(request.responder_id)
             for target, outcome in zip(request.targets, outcomes, strict=True):
                 if isinstance(outcome, Refusal):
-                    _audit(tx, now, "run.refused", caller, target.object_id, outcome, bulk=f"~{number}", responder=name)
+                    what: trail.What = "run.covered" if outcome.covered_by else "run.refused"
+                    _audit(tx, now, what, caller, target.object_id, outcome, bulk=f"~{number}", responder=name)
+                    also_for[outcome.covered_by or 0].append(target.object_id)
+            for _, action in done:
+                if ids := [id_ for id_ in dict.fromkeys(also_for[action.number]) if id_ != action.object_id]:
+                    stored_actions.change(tx, action.number, doc=action.model_copy(update={"also_for": ids}).to_json())
             if retries is not None:
                 _require_any(outcomes, "Nothing can run again now", now)
             stored.insert(tx, self._row(number, now, caller, request, outcomes))
@@ -252,33 +260,39 @@ class Bulks(Service):
         return await self._outcomes(number)
 
     def _check(self, reads: Reads, caller: Caller, request: BulkInput) -> list[_Checked]:
-        """Each target, checked as a run on it alone would be; the second of two that are one object is refused."""
+        """Each target, checked as a run on it alone would be."""
         checked: list[_Checked] = []
-        seen: set[tuple[int, str]] = set()
         for target in request.targets:
             try:
                 run = self._runs.check(reads, caller, request.on(target))
                 self._runs.compare(reads, run)
+                checked.append((run, run.serialized()))
             except ResponderBotError as error:
                 checked.append(Refusal.of(error))
             except ValueError:  # one damaged record must not spoil the others
                 log.exception("record_unreadable", object_id=target.object_id)
                 checked.append(Refusal("unavailable", "The stored record can't be read; restore a backup."))
-            else:
-                acts_on = run.target.acts_on
-                key = run.target.id, " ".join(artifact.id for artifact in acts_on or ())
-                if key in seen:
-                    sentence = f"{target.object_id} is among the targets twice; it runs once."
-                    checked.append(Refusal("bad_request", sentence, is_repeated=True))
-                else:
-                    seen.add(key)
-                    checked.append((run, run.serialized()))
         return checked
 
-    def _record(self, tx: Transaction, checked: _Checked, bulk_id: int) -> Action | Refusal:
+    def _record(self, tx: Transaction, checked: _Checked, bulk_id: int, done: _Done) -> Action | Refusal:
+        """Record it, unless one that is `done` covers it."""
         if isinstance(checked, Refusal):
             return checked
-        return attempted(tx, lambda: self._runs.record(tx, *checked, bulk_id=bulk_id)[0])
+        on = self._acts_on(checked[0])
+        by = next((action for acts_on, action in done if on <= acts_on), None)
+        if by is not None:
+            sentence = f"The run on {by.object_id} ({by.id}) covers this: it acts on the same, and runs once."
+            return Refusal("bad_request", sentence, covered_by=by.number)
+        outcome = attempted(tx, lambda: self._runs.record(tx, *checked, bulk_id=bulk_id)[0])
+        done += [(on, outcome)] if isinstance(outcome, Action) else []
+        return outcome
+
+    def _acts_on(self, run: CheckedRun) -> Set[str]:
+        """What one run of a bulk does for all that are on it: contain or release that, or else what its object gets."""
+        section, target, acts_on = run.section, run.target, run.target.acts_on or ()
+        is_once = section.contains or section.undo or self._guards.is_undo(run.choice.merged.name)
+        named = targets.acted_on(acts_on, target).values() if is_once else ()
+        return {one.digest for one in named} or {" ".join([str(target.id), *(artifact.id for artifact in acts_on)])}
 
     def _row(
         self, number: int, now: int, caller: Caller, request: BulkInput, outcomes: Sequence[Action | Refusal]
@@ -290,6 +304,7 @@ class Bulks(Service):
             }
             for target, outcome in zip(request.targets, outcomes, strict=True)
         ]
+        counted = [outcome for outcome in outcomes if not (isinstance(outcome, Refusal) and outcome.covered_by)]
         return {
             "id": number,
             "created_by": caller.login,
@@ -299,8 +314,8 @@ class Bulks(Service):
                 by_alias=True, exclude={"targets"}, exclude_none=True
             ),
             "targets": json.dumps(recorded),
-            "total": len(recorded),
-            "refused": sum(isinstance(outcome, Refusal) for outcome in outcomes),
+            "total": len(counted),
+            "refused": sum(isinstance(outcome, Refusal) for outcome in counted),
         }
 
     def _without_secrets(self, request: BulkInput) -> BulkInput:
@@ -318,12 +333,9 @@ class Bulks(Service):
             docs = stored.docs_of(reads, number)
             if sum(map(len, docs.values())) > SHORTENED_CHARS:
                 docs = {number: reports.shorten(doc) for number, doc in docs.items()}
+            asked = json.loads(row["targets"])
             return BulkOutcomes(
-                f"~{number}",
-                [
-                    (target["objectId"], _refusal(target) or docs[target["action"]])
-                    for target in json.loads(row["targets"])
-                ],
+                f"~{number}", [(one["objectId"], _refusal(one) or docs[one["action"]]) for one in asked]
             )
 
         return await self._database.snapshot(read)
@@ -342,15 +354,12 @@ def read_counts(reads: Reads, registry: Registry, guards: Guards, bulk_ids: Iter
     return [
         BulkCounts(
             id=f"~{row['id']}",
-            created_by=row["created_by"],
-            created_at=row["created_at"],
-            responder_name=row["responder_name"],
             title=registry.title(row["responder_name"]),
-            total=row["total"],
-            refused=row["refused"],
+            objects=len({target["objectId"] for target in json.loads(row["targets"])}),
             free_at=guards.free_at(reads, row["responder_name"]) if _is_rated(row["targets"]) else None,
             retries=json.loads(row["request"]).get("retries"),
             retried_by=f"~{row['retried_by']}" if row["retried_by"] else None,
+            **{name: row[name] for name in _SHOWN},
             **_counted(reads, [one for one in counts if one["bulk_id"] == row["id"]]),
             **_people([one for one in people if one["bulk_id"] == row["id"]]),
         )
@@ -412,7 +421,7 @@ def _state(target: Mapping[str, Any], action: Row | None) -> BulkTarget:
     named, refusal = dict(RunTarget.model_validate(target)), _refusal(target)
     if refusal is not None:
         was = refusal.fields() | {"message": refusal.fact or refusal.message}
-        return BulkTarget(**named, **was, has_failed=not refusal.is_repeated)
+        return BulkTarget(**named, **was, has_failed=not (refusal.covered_by or target.get("is_repeated")))
     if action is None:  # deleted by hand
         return BulkTarget(**named, status=404)
     return BulkTarget(

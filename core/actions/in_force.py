@@ -86,7 +86,7 @@ def begin(tx: Transaction, action: Action, row: Row, section: ResponderSection, 
         return
     common = {"action_id": row["id"], "responder": row["responder_name"], "undone_by": undone_by, "since": now}
     rows: dict[str, tuple[dict[str, Any], Look | None]] = {}
-    for artifact, named in targets.acted_on(action, target).items():
+    for artifact, named in targets.acted_on(action.target, target).items():
         of_target = {"artifact": artifact, "target_kind": named.kind, "target": named.value, "digest": named.digest}
         rows.setdefault(named.digest, ({**common, **of_target}, look_of(named)))
     if not rows:
@@ -313,7 +313,7 @@ def end_undone(tx: Transaction, row: Row, by: Action, target: Target, now: int) 
 
     What began while it ran is unknown from then on, and so is what may be the same.
     """
-    named = targets.acted_on(by, target)
+    named = targets.acted_on(by.target, target)
     digests = {one.digest for one in named.values()} or {_digest_of_object(by.object_id)}
     of_named = [] if row["undoes"] is None else stored.of_action(tx, row["undoes"])
     ended = [one for one in of_named if one["undo_id"] == row["id"] and one["state"] != "ended"]

@@ -166,7 +166,7 @@ class Lifecycle(Service):
             undoes=None if undoes is None else f"~{undoes}",
         )
         if needed or self._guards.counts_targets(choice.merged.name):
-            named = targets.acted_on(action, target).values()  # a file has its name among the digests, and its content
+            named = targets.acted_on(action.target, target).values()  # of a file its name has a digest, and its content
             digests = in_force.digests_of(action.object_id, target.acts_on or ()) | {one.digest for one in named}
             stored.add_targets(tx, number, digests)
         self.record_event(tx, row, "action.created", caller.login)

@@ -282,6 +282,7 @@ def _digests_in(reads: Reads, caller: Caller, numbers: Iterable[int]) -> set[str
 def _roots_of(reads: Reads, row: Row) -> set[int]:
     """A run, its bulk, its object, and the alerts and cases that this belongs to."""
     found = {row["id"], row["bulk_id"], row["root_id"], row["object_id"]}
+    found |= {*map(number_of, objects.parsed(row["doc"]).get("alsoFor", ()))}
     if row["kind"] == "case_artifact":
         found |= set(objects.alerts_with(reads, row["object_id"]))
     for number in list(found):

@@ -83,6 +83,7 @@ def _erased(row: _Fields) -> str:
 SENTENCES: Mapping[What, Callable[[_Fields], str]] = {
     "run.requested": _requested,
     "run.refused": _refused,
+    "run.covered": lambda row: f"asked to run {row['responder']} on {row['object']} too",
     "run.approved": lambda row: f"{_run('approved')(row)} ({row['approvals']} of {row['approvals_needed']})",
     "run.denied": _run("denied"),
     "run.expired": _run("ended, as nobody approved it in time,"),

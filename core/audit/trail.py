@@ -40,6 +40,7 @@ What = Literal[
     "erased",
     "run.requested",
     "run.refused",
+    "run.covered",
     "run.approved",
     "run.denied",
     "run.expired",

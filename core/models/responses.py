@@ -554,6 +554,8 @@ class Action(Identified):
     """Absent if no rules were overridden."""
     bulk: ObjectId | None = None
     """The bulk that it belongs to, if it was started with others."""
+    also_for: list[ObjectId] | None = None
+    """The other targets of that bulk that it covers, since they name what it acts on."""
     undo: Undo | None = None
     """Absent if its responder has none, and for an undo itself."""
     measure: MeasureOfRun | None = None
@@ -618,6 +620,8 @@ class BulkEntry(ApiModel):
     status: int
     """201 with an action; otherwise the status that a run on this object alone would have answered."""
     action: Action | None = None
+    covered_by: ObjectId | None = None
+    """The action of the target that this one repeats."""
     type: str | None = None
     message: str | None = None
 
@@ -640,7 +644,9 @@ class BulkCounts(ApiModel):
     title: str
     """Its name for people."""
     total: int
-    """The number of targets."""
+    """The number of targets; what the run on another one covers is none."""
+    objects: int = 0
+    """The number of alerts and other objects that the request named."""
     refused: int
     """Targets without an action."""
     counts: dict[ActionStatus, int]
@@ -697,6 +703,8 @@ class BulkTarget(ApiModel):
     has_failed: bool = False
     """Whether a retry runs it again."""
     action_id: ObjectId | None = None
+    covered_by: ObjectId | None = None
+    """As of a BulkEntry."""
     action_status: ActionStatus | None = None
     outcome: Outcome | None = None
     type: str | None = None

@@ -171,9 +171,9 @@ def why_none_fits(target: Target, types: TargetTypes) -> str:
     return f"this {'observable is' if target.kind == artifacts.KIND else 'alert names'} no {_any_of(types)}"
 
 
-def acted_on(action: Action, target: Target) -> Mapping[str, Parsed]:
-    """What a run acts on, by the ids in its `target`; empty if nobody knows."""
-    ids = [artifact.id for artifact in action.target or ()]
+def acted_on(acts_on: Sequence[TargetArtifact] | None, target: Target) -> Mapping[str, Parsed]:
+    """What a run acts on, by the ids of these artifacts of its target; empty if nobody knows."""
+    ids = [artifact.id for artifact in acts_on or ()]
     items = [target.json] if target.kind == artifacts.KIND else target.json.get("artifacts", ())
     if len(items) == 1 and len(ids) == 1:  # which may have got another id since
         named = {ids[0]: named_by(items[0])}
@@ -362,7 +362,7 @@ def to_undo(reads: Reads, row: Row, digests: Collection[str]) -> Target:
     asked = as_asked(row, now)
     tlp, pap, root_tlp = max(asked.tlp, now.tlp), max(asked.pap, now.pap), max(asked.root_tlp, now.root_tlp)
     action = Action.model_validate_json(row["doc"])
-    others = {id_ for id_, named in acted_on(action, asked).items() if named.digest not in digests}
+    others = {id_ for id_, named in acted_on(action.target, asked).items() if named.digest not in digests}
     acts_on = action.target and [artifact for artifact in action.target if artifact.id not in others]
     shown = asked.json
     if others:

@@ -281,7 +281,7 @@ async def _changed(
 async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownTarget]:
     """Those of these that the person may see, each with its action, the most severe first."""
     clearance, shown = own_clearance(context), dict[str, ShownTarget]()
-    by_id = {target.action_id or target.object_id: target for target in targets}
+    by_id = {target.action_id or target.object_id: target for target in targets if not target.covered_by}
     valid_ids = [key for key in by_id if parse_id(key) is not None]
     for document in await subjects.documents(context.core, valid_ids):
         actions = {action.id: action for action in document.actions}

@@ -51,6 +51,7 @@ DECISIONS = "Denied", "Approved"
 NOT_RUN = {"denied", "expired", "cancelled"}  # how runs that wait for approval end without it
 MOST_NAMED = 10  # objects in the direct message to who decides
 TICKED = "decide"  # the fields of what somebody decides on
+_UNSAID = "    ↳ ⚠️", "    ↳ also for "  # the lines below a target that no option has
 SAID_LIMIT = questions.LINES_LIMIT // 2  # characters
 TARGET_LIMIT = 1000  # characters
 REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
@@ -306,7 +307,7 @@ def ended_for(bulk: BulkCounts, listed: Listed, refused: Refused, undone: str, b
     """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some; mrkdwn."""
     seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
     states = _states(seen, refused, is_on_phone=True)
-    what = f"{_asked(bulk, count(bulk.total, 'target'), seen)}: {_result(bulk, is_on_phone=True)}"
+    what = f"{_asked(bulk, _targets(bulk, bulk.total), seen)}: {_result(bulk, is_on_phone=True)}"
     text = " ".join([f"{_name(bulk)} on {what}.", *(_sentence(by, on, why) for _, by, why, on in states)])
     if len(states) == 1 and len(seen) == bulk.total:
         _, by, why, on = states[0]
@@ -468,7 +469,7 @@ def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> st
     before = _before(approvals.DENIED, [(*one, approvals.denied_by(one[0])) for one in waiting])
     contained = [(*one, [measure.created_by for measure in undo_state.contained(*one)]) for one in waiting]
     before += f"{_before(approvals.CONTAINED, contained)}Asked {'again ' if bulk.retries else ''}by"
-    deed = f"{_name(bulk)} on {count(bulk.awaiting, 'target')}{undo_state.lasts(bulk.undo_after_minutes)}"
+    deed = f"{_name(bulk)} on {_targets(bulk, bulk.awaiting)}{undo_state.lasts(bulk.undo_after_minutes)}"
     return _asks_in_short(bulk, waiting, bulk.awaiting, deed, before, bulk.created_by, _note(waiting))
 
 
@@ -480,7 +481,7 @@ def _asks_in_short(bulk: BulkCounts, seen: Listed, total: int, deed: str, before
 
 def _asked(bulk: BulkCounts, on: str = "", seen: Listed = ()) -> str:
     """`4 targets for 1 hour · up to CRITICAL`, or those that it is `on`."""
-    return f"{on or count(bulk.awaiting, 'target')}{undo_state.lasts(bulk.undo_after_minutes)}{_up_to(bulk, seen)}"
+    return f"{on or _targets(bulk, bulk.awaiting)}{undo_state.lasts(bulk.undo_after_minutes)}{_up_to(bulk, seen)}"
 
 
 def _up_to(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> str:
@@ -512,7 +513,13 @@ def _name(bulk: BulkCounts) -> str:
 
 def head(bulk: BulkCounts, *, is_on_phone: bool = False) -> str:
     sign = {bulk.timed + bulk.endless: "🔒 ", bulk.undone: "🔓 "}.get(bulk.total, "")  # only where that is so of all
-    return f"{sign}*{_name(bulk)}* on {count(bulk.total, 'target')}: {_result(bulk, is_on_phone=is_on_phone)}"
+    return f"{sign}*{_name(bulk)}* on {_targets(bulk, bulk.total)}: {_result(bulk, is_on_phone=is_on_phone)}"
+
+
+def _targets(bulk: BulkCounts, number: int) -> str:
+    """`4 targets`, or of all of a bulk `4 targets in 6 alerts`, where several alerts have the same."""
+    alerts = f" in {count(bulk.objects, 'alert')}" if number == bulk.total < bulk.objects else ""
+    return f"{count(number, 'target')}{alerts}"
 
 
 def _whose(bulk: BulkCounts, named: Listed) -> str:
@@ -586,7 +593,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, bu
             blocks += [*sections(lines), actions(*undo_buttons)]
             lines = []
     blocks += sections(lines)
-    if hidden := len(bulk.targets) - len(shown):
+    if hidden := bulk.total - len(shown):
         blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
     others = pages(ids.BULK_DETAILS, Intent("bulk_details", bulk.id), start, PAGE, len(ordered), button)
     withdraw = approvals.bulk_buttons(bulk.id, None, button, "Withdraw")[1:]
@@ -686,13 +693,11 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End], no
         stays = f"it {undo_state.ends(ends[0][0])}" if len(ends) == 1 else "each ends as it does now"
         asks, *rows = _later_rows(ends, ends)
         return [f"{asks}{_note((), ends)}\nIf you {verb.lower()}it, {stays}." if verb else asks, *rows]
-    on, lasts = f" on {count(len(waiting), 'target')}", undo_state.for_how_long(waiting[0][0]) if waiting else ""
-    different = len({runs.acts_on(run) for run, _ in waiting})
-    alike = f"⚠️ Only {count(different, 'different target')} among them.\n" if different < len(waiting) else ""
+    on, lasts = f" on {_targets(bulk, len(waiting))}", undo_state.for_how_long(waiting[0][0]) if waiting else ""
     by = f"*{person_name(bulk.created_by)}* asks{' again' if bulk.retries else ''}"
     then = f"\nIf you {verb.lower()}it, it will not run: nothing changes there."
     asks = f"*{verb}{_name(bulk)}{on}?*\n{by}{_note(waiting)}{then}" if verb else f"{by} for it{on}{lasts}"
-    return [f"{approvals.closed_among(waiting)}{alike}{asks}", *(_row(*one, REVIEW_TARGETS, now_ms) for one in waiting)]
+    return [f"{approvals.closed_among(waiting)}{asks}", *(_row(*one, REVIEW_TARGETS, now_ms) for one in waiting)]
 
 
 def _options(ids_: Sequence[str], waiting: Listed, rows: Sequence[str]) -> tuple[list[tuple[str, str, str]], list[str]]:
@@ -704,7 +709,7 @@ def _options(ids_: Sequence[str], waiting: Listed, rows: Sequence[str]) -> tuple
         text, below, has_room = runs.in_option(*one, name, warnings)
         said = row.removeprefix(_target_line(*one, REVIEW_TARGETS)) if has_room else row
         if has_room and any(what in below for what in warnings[: 1 if one[0].denied_before else 2]):  # it says all that
-            said = "".join(f"\n{line}" for line in said.splitlines() if line.startswith("    ↳ ⚠️"))
+            said = "".join(f"\n{line}" for line in said.splitlines() if line.startswith(_UNSAID))
         options.append((id_, text, below))
         called = f"• {runs.distinct_targets([one])} ({one[1].subject.root_id or one[1].subject.id})"
         left.append(f"{called}{said}" if has_room and said else said)
@@ -713,7 +718,7 @@ def _options(ids_: Sequence[str], waiting: Listed, rows: Sequence[str]) -> tuple
 
 def _row(action: Action, view: RedactedView, most: int, now_ms: int | None = None) -> str:
     said = approvals.happened(action, view), *approvals.already(action, view, now_ms)
-    return questions.with_said(_target_line(action, view, most), *said)
+    return questions.with_said(_target_line(action, view, most), undo_state.also_for(action.also_for)[2:], *said)
 
 
 def _target_line(action: Action, view: RedactedView, most: int) -> str:

@@ -13,7 +13,7 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import view_of
 from bot.features.responders import views as responders
-from bot.features.runs.targets import MOST, Target, find_targets, offered_on, on_so_many, run_target
+from bot.features.runs.targets import MOST, Target, find_targets, offered_on, on_so_many, run_target, worst_first
 from bot.features.runs.views import run_form
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
@@ -105,7 +105,7 @@ async def next_view(context: Context, request: RunRequest) -> Json:
     chosen = [one for one in chosen if parse_id(one) is not None]
     if not chosen or len(chosen) > MOST:
         return modals.errors({"targets": f"Choose up to {MOST}."})
-    targets = sorted((await find_targets(context, chosen)).values(), key=lambda one: -one.view.subject.severity)
+    targets = worst_first((await find_targets(context, chosen)).values())
     if not targets:
         return modals.problem(GONE)
     try:
@@ -127,7 +127,7 @@ def responder_view(request: RunRequest, targets: Sequence[Target], on: str) -> d
     if not now and any(target.view.subject.kind != "alert" for target in targets):
         raise ResponderBotError("not_found", "No responder can run on any of these now.")
     now.sort(key=lambda pair: (responders.in_order(pair[0])[0], -pair[1], responders.in_order(pair[0])))
-    request = replace(request, targets=tuple(run_target(target.view.subject) for target in targets))
+    request = replace(request, targets=tuple(run_target(target.view.subject) for target in worst_first(targets)))
     not_now = responders.not_now([one for one in offered if not one.can_run])
     return run_form.responder_view(request, now, on, [target.view for target in targets], not_now)
 

@@ -18,6 +18,7 @@ from bot.features.runs.targets import (
     on_so_many,
     run_target,
     with_typed_target,
+    worst_first,
 )
 from bot.features.runs.views import inputs, questions
 from bot.features.runs.views.request import RunRequest
@@ -104,7 +105,7 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
     if len(responders) > 1:
         which = ", ".join(names.title(item) for item in responders[:10])
         raise ResponderBotError("bad_request", f"{name[:100]!r} may be {which}. Type more of the name.")
-    objects = tuple(run_target(target.view.subject) for target in targets)
+    objects = tuple(run_target(target.view.subject) for target in worst_first(targets))
     request = RunRequest(objects, responders[0].id, channel=context.channel)
     request = _with_typed(request, responders[0], targets, typed)
     is_complete = not inputs.missing(responders[0].parameters or (), request.parameters)

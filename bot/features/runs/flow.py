@@ -289,5 +289,6 @@ async def masked(
         return entry.model_copy(update={"object_id": name, "message": message})
 
     worst = {on: -view.subject.severity for on, view in views.items()}
-    entries = sorted(response.actions, key=lambda entry: worst.get(entry.object_id, 0))
+    own = [entry for entry in response.actions if not entry.covered_by]  # the run that covers one names it
+    entries = sorted(own, key=lambda entry: worst.get(entry.object_id, 0))
     return response.model_copy(update={"actions": [*map(shown, entries)]})

@@ -1,5 +1,6 @@
 """The objects of a run: those that the person may see, each with the responders for it."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -23,6 +24,8 @@ MOST_WAITING = 500
 MOST_LEFT = 3  # of what is in force, and of what waits
 SEARCH = "/api/connector/engine/action/_search"
 T = TypeVar("T", bound=Measure | Action)
+ActedOn = Mapping[str, Sequence[TargetArtifact]]
+"""By object the artifacts that a run on it acts on; none: the object itself counts."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,11 @@ def within(document: Document, object_ids: Sequence[str]) -> Sequence[str]:
     return [object_id for object_id in object_ids if object_id in known]
 
 
+def worst_first(targets: Iterable[Target]) -> list[Target]:
+    """As core gets them, which runs on the first of those with one target."""
+    return sorted(targets, key=lambda one: -one.view.subject.severity)
+
+
 def offered_on(targets: Iterable[Target]) -> Sequence[OfferedResponder]:
     """The responders for these objects, each as it is where it can run, if it can anywhere."""
     every = sorted((one for target in targets for one in target.offered), key=lambda one: one.can_run)
@@ -85,10 +93,11 @@ async def on_each(
     """What the question, or the form, before runs on several objects shows of each; `on` says on how many."""
     ready, refused = list[tuple[RedactedView, str]](), list[tuple[str, str]]()
     of, found = _acted_on(request, responder, targets), await ends_or_stays(context, request, responder, targets)
-    in_force, choices = dict[str, Sequence[Measure | Action]](), to_choose(request, targets)
-    undecided = {one.view.subject.id for one in choices}
+    in_force, choices = dict[str, list[Measure | Action]](), to_choose(request, targets)
+    undecided, policy = {one.view.subject.id for one in choices}, responder.policy or Policy()
+    once, also = dict[str, set[str]](), defaultdict[str, list[RedactedView]](list)
     chosen = {one.object_id: one.target for one in request.targets}
-    for target in sorted(targets, key=lambda one: -one.view.subject.severity):
+    for target in worst_first(targets):
         view, id_ = target.view, target.view.subject.id
         here = target.responder(request.responder_id, chosen[id_])
         on_it = _acting_on({id_: of[id_]}, found)  # what was denied is said of its own object alone
@@ -96,14 +105,23 @@ async def on_each(
             one for one in on_it if one.object_id == id_ or isinstance(one, Measure) or one.outcome is None
         ]
         lines = runs.target_lines(of[id_], view) if here is not None and id_ not in undecided else []
-        if here is not None and here.can_run and not here.open_run:
-            ready.append((view, ", ".join(lines)))
-        else:
+        is_once = (policy.contains or policy.is_undo) and id_ not in undecided
+        acts_on = _names(of[id_]) if is_once and all(one.kind != "file" for one in of[id_]) else set[str]()
+        by = next((one for one, on in once.items() if acts_on and acts_on <= on), "")
+        if here is None or not here.can_run or here.open_run:
             why_not = (here.open_run or reasons(here, view)) if here else f"{names.title(responder)} doesn't take it"
             refused.append((questions.named(view, ", ".join(lines)), why_not))
+        elif by:  # core runs it once
+            also[by].append(view)
+            in_force[by] += [one for one in in_force[id_] if one not in in_force[by]]
+        else:
+            ready.append((view, ", ".join(lines)))
+            once[id_] = acts_on
     on = on or on_so_many(len(targets), len(request.targets))
-    on = count(len(ready), "target") if ready and on == count(len(targets), "target") else on  # that sees all of them
-    return questions.OnEach(on, ready, refused, in_force)
+    able = len(ready) + sum(map(len, also.values()))
+    on = count(able, "target") if ready and on == count(len(targets), "target") else on  # that sees all of them
+    on = f"{count(len(ready), 'target')} in {on.replace('target', 'alert')}" if also else on
+    return questions.OnEach(on, ready, refused, in_force, also)
 
 
 # --- what a run is to act on ----------------------------------------------------------------------------------------
@@ -178,17 +196,13 @@ async def ends_or_stays(
     return await stays(context, on, responder)
 
 
-def _acted_on(
-    request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]
-) -> Mapping[str, Sequence[TargetArtifact]]:
+def _acted_on(request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]) -> ActedOn:
     """What the run on each object acts on, by its id."""
     of = {target.view.subject.id: target.responder(responder.id) or responder for target in targets}
     return {one.object_id: acts_on.chosen(one, of[one.object_id]) for one in request.targets if one.object_id in of}
 
 
-async def in_force_on(
-    context: Context, acted_on: Mapping[str, Sequence[TargetArtifact]], undone_by: str
-) -> Sequence[Measure]:
+async def in_force_on(context: Context, acted_on: ActedOn, undone_by: str) -> Sequence[Measure]:
     """What is in force on these artifacts (by object, which counts without any) that a responder of this name undoes.
 
     As far as this person may see it.
@@ -203,27 +217,19 @@ def ended_or_repeated(responder: OfferedResponder, subject: Subject, found: Iter
     return _undone_by(responder.name if policy.is_undo else policy.undo, on, found)
 
 
-def _undone_by(
-    name: str | None, acted_on: Mapping[str, Sequence[TargetArtifact]], found: Iterable[Measure]
-) -> Sequence[Measure]:
+def _undone_by(name: str | None, acted_on: ActedOn, found: Iterable[Measure]) -> Sequence[Measure]:
     return [one for one in _acting_on(acted_on, found) if one.undo is not None and one.undo.responder == name]
 
 
-async def waiting_on(
-    context: Context, acted_on: Mapping[str, Sequence[TargetArtifact]], undone_by: str
-) -> Sequence[Action]:
+async def waiting_on(context: Context, acted_on: ActedOn, undone_by: str) -> Sequence[Action]:
     """The runs that wait for approval to act on these, and that a responder of this name would undo."""
     found = _acting_on(acted_on, await context.core.newest_actions("waiting", limit=MOST_WAITING))
     waiting = [one for one in found if runs.awaits_approval(one) and one.undo and one.undo.responder == undone_by]
-    return await _visible(context, waiting)
+    seen = await find_targets(context, [one.object_id for one in waiting], responders=False)
+    return [one for one in waiting if one.object_id in seen]
 
 
-async def _visible(context: Context, found: Sequence[Action]) -> Sequence[Action]:
-    seen = await find_targets(context, [one.object_id for one in found], responders=False)
-    return [one for one in found if one.object_id in seen]
-
-
-def _acting_on(acted_on: Mapping[str, Sequence[TargetArtifact]], found: Iterable[T]) -> list[T]:
+def _acting_on(acted_on: ActedOn, found: Iterable[T]) -> list[T]:
     """Those that are on one of these artifacts (by object, which counts without any)."""
     names = {name for object_id, artifacts in acted_on.items() for name in _names(artifacts) or {object_id}}
     return [one for one in found if names & (_names(one.target or ()) or {one.object_id})]
@@ -233,17 +239,13 @@ def _names(artifacts: Iterable[TargetArtifact]) -> set[str]:
     return {f"{one.kind} {one.data}" for one in artifacts}
 
 
-async def in_force_already(
-    context: Context, acted_on: Mapping[str, Sequence[TargetArtifact]], responder: OfferedResponder
-) -> Sequence[Measure]:
+async def in_force_already(context: Context, acted_on: ActedOn, responder: OfferedResponder) -> Sequence[Measure]:
     """What a containing run finds in force."""
-    undone_by = (responder.policy.undo if responder.policy is not None else None) or ""
+    undone_by = (responder.policy or Policy()).undo
     return await in_force_on(context, acted_on, undone_by) if undone_by else []
 
 
-async def stays(
-    context: Context, acted_on: Mapping[str, Sequence[TargetArtifact]], responder: OfferedResponder
-) -> Sequence[Measure | Action]:
+async def stays(context: Context, acted_on: ActedOn, responder: OfferedResponder) -> Sequence[Measure | Action]:
     """Likewise, and what waits to do the same.
 
     Where nobody knows what a run acts on, such as one that closes, what is left of others on its object: what is in
@@ -259,9 +261,7 @@ async def stays(
     return [*(await context.core.measures(of=[object_id]))[:MOST_LEFT], *waits[:MOST_LEFT]]
 
 
-async def _denied_before(
-    context: Context, acted_on: Mapping[str, Sequence[TargetArtifact]], responder: OfferedResponder
-) -> Sequence[Action]:
+async def _denied_before(context: Context, acted_on: ActedOn, responder: OfferedResponder) -> Sequence[Action]:
     """For each object the newest run of the responder on one of these that somebody denied."""
     if responder.policy is None or not responder.policy.approval:
         return []

@@ -145,7 +145,7 @@ async def test_of_a_bulk_one_reads_who_decided_on_which_targets_and_why_but_not_
         shown = text_of(await env["anna"].sees(modal("*lea* approved")))
         assert f"*Audit of {bulk}: Isolate on hostname LT-0502, hostname LT-0501, hostname LT-0500*" in shown
         assert ' *lea* denied Isolate on LT-0501: \\"Healthy backup\\""' in shown
-        assert ' *lea* approved Isolate on LT-0500, LT-0502 (1 of 1)"' in shown
+        assert ' *lea* approved Isolate on LT-0502, LT-0500 (1 of 1)"' in shown
         assert "LT-0503" not in shown
         assert runs[0].id not in shown
 

@@ -221,7 +221,7 @@ async def test_a_bulk_has_a_target_for_each_run(tmp_path: Path) -> None:
             ["srv-dc01"],
             ["lt-0419.corp.example"],
         ]
-        assert [getattr(refusal, "is_repeated", None) for refusal in (twice, several)] == [True, False]
+        assert [bool(getattr(refusal, "covered_by", None)) for refusal in (twice, several)] == [True, False]
         for _ in range(2):
             (await next_run(harness.engine)).finish(DONE)
 

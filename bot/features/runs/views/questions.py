@@ -27,7 +27,7 @@ from bot.block_kit.text import (
     sections,
     slack_date,
 )
-from bot.clearance import RedactedView, Subject
+from bot.clearance import RedactedView, Subject, view_of_all
 from bot.features.responders.views import LATER_COUNTS, with_names
 from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.reports import read_report
@@ -91,6 +91,8 @@ class OnEach:
     ready: Named
     refused: Sequence[tuple[str, str]] = ()
     in_force: Mapping[str, Sequence[Measure | Action]] = field(default_factory=dict)
+    also: Mapping[str, Sequence[RedactedView]] = field(default_factory=dict)
+    """Others that the run on one of these covers."""
 
 
 def on_each(responder: OfferedResponder, each: OnEach, time: Sequence[Block]) -> list[Block]:
@@ -106,9 +108,10 @@ def on_each(responder: OfferedResponder, each: OnEach, time: Sequence[Block]) ->
     about = f"*{names.shown(responder)}* on *{each.on}*{after}{warned(denied, contained)}"
     blocks: list[Block] = [section(about), *time]
     if each.ready:
-        views = {view.subject.id: view for view, _ in each.ready}
-        said = {one: in_force_lines(each.in_force.get(one, ()), responder, view) for one, view in views.items()}
-        rows = {one: [runs.closed_line(views[one]), *lines] for one, lines in said.items()}
+        same = {view.subject.id: [view, *each.also.get(view.subject.id, ())] for view, _ in each.ready}
+        said = {one: in_force_lines(each.in_force.get(one, ()), responder, view_of_all(on)) for one, on in same.items()}
+        also = {one: undo_state.also_for([view.subject.id for view in on[1:]])[2:] for one, on in same.items()}
+        rows = {one: [runs.closed_line(same[one][0]), also[one], *lines] for one, lines in said.items()}
         of = "" if able == len(each.ready) else f"{able} of "
         blocks += listed(f"*Runs on {of}{count(len(each.ready), 'target')}*", each.ready, said=rows)
         blocks += [] if any(said.values()) else sections(nothing_known(responder))
@@ -382,7 +385,8 @@ def outcome(response: BulkAnswer) -> Message:
     waits = f"wait{'s' if len(waiting) == 1 else ''} for approval{runs.answer_by(waiting[0])}" if waiting else ""
     numbers = [(len(waiting), waits), (len(accepted) - len(waiting), "started"), (len(refused), "refused")]
     text = "; ".join(f"{number} {what}" for number, what in numbers if number)
-    return with_reasons(f"{text}.", "*Refused*", refused, context("One message tells how it goes."))
+    rows = [f"• {run.object_id}{undo_state.also_for(run.also_for)}" for run in accepted if run.also_for]
+    return with_reasons(f"{text}.", "*Refused*", refused, context("One message tells how it goes."), rows=rows)
 
 
 def why_not(entry: BulkEntry) -> str:

@@ -26,6 +26,7 @@ MESSAGE_LIMIT = 300
 TARGET_LIMIT = 600  # which has room for the longest host name
 MAX_PEOPLE = 5
 MOST_ASKED = 3
+MOST_ALSO = 10  # alerts
 NOTHING_LEFT = "It leaves nothing in force."
 
 
@@ -63,7 +64,7 @@ def summary(action: Action, view: RedactedView) -> str:
         return f" · {in_force(action, view)}" if is_in_force(action) else ""
     if undo.status is None:  # it has not ended yet, or did nothing
         length = undo.after_minutes if action.status in OPEN_STATUSES else None
-        return f" · for {minutes(length)}" if length else ""
+        return f" · for {minutes(length)}{also_for(action.also_for)}" if length else ""
     ended = {"undone": undone(action), "replaced": "a later run decides when it ends"}
     return f" · {ended.get(undo.status) or in_force(action, view)}"
 
@@ -360,7 +361,12 @@ def _also(action: Action, view: RedactedView) -> str:
     own, of = {(one.kind, one.data) for one in action.target or ()}, view.subject.root_id or view.subject.id
     also = [one for one in contained(action, view) if own >= {(of.kind, of.data) for of in one.target or ()}]
     on = [(one, "by another run" if one.root_id == of else f"for {one.root_id}") for one in also]
-    return "".join(f", also {what} {until(one.until, one.since)}" for one, what in on)
+    return also_for(action.also_for) + "".join(f", also {what} {until(one.until, one.since)}" for one, what in on)
+
+
+def also_for(alert_ids: Sequence[str] | None) -> str:
+    """`, also for ~20, ~21`: the other alerts with its target that a run was asked for with."""
+    return f", also for {some_of(alert_ids, MOST_ALSO)}" if alert_ids else ""
 
 
 def change_of_second(measure: Measure, lasts: int | None, now_ms: int | None) -> str:

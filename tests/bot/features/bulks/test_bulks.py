@@ -679,14 +679,15 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
         assert "203[.]0[.]113[.]3" not in in_force
         await env["anna"].submits(again)
         await env["anna"].reads("Undo started on 1 target.")
-        await shown(env, "2 undone by admin and anna, <!date^")
+        await shown(env, "2 undone by anna and admin, <!date^")
         (left,) = await env.client.measures()
         assert left.root_id == red
 
 
 async def test_undo_all_says_what_else_it_ends(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0", "target": "ip"}}) as env:
-        alert_ids = await alerts(env, 2, artifacts=[{"dataType": "ip", "data": "203.0.113.4"}])
+        ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in (4, 5)]
+        alert_ids = [(await alerts(env, 1, artifacts=ip))[0] for ip in ips]
         alert = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "203.0.113.4"}])
         other = alert.id
         await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": other})

@@ -177,8 +177,12 @@ async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_th
 
 async def test_what_was_refused_is_not_counted_among_what_nobody_approved(tmp_path: Path) -> None:
     async with asking(tmp_path, {**ISOLATE, "only_on": {"tags": ["c2"]}}) as env:
-        ip = {"dataType": "ip", "data": "203.0.113.0"}
-        alerts = [await env.create_alert(sourceRef=tag, tags=[tag], artifacts=[ip]) for tag in ("c2", "other")]
+        ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in range(2)]
+        tags = ("c2", "other")
+        alerts = [
+            await env.create_alert(sourceRef=ip[0]["data"], tags=[tag], artifacts=ip)
+            for tag, ip in zip(tags, ips, strict=True)
+        ]
         async with CoreClient(env.core.url, env.service_key) as bot:
             targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
             await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))

@@ -1,0 +1,52 @@
+"""Alerts with one target are one target of a bulk for everybody: who asks, who decides and who undoes."""
+
+from pathlib import Path
+
+from tests.bot.features.approvals.asking import ISOLATE, asking
+from tests.bot.features.bulks.bulk import alerts, asked, reviewed, shown
+from tests.bot.people import card_of, modal, on_phone, text_of
+from tests.bot.running import SOC
+
+
+async def test_one_host_of_three_alerts_is_one_target_for_who_asks_decides_and_undoes(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "undo": "Tell_1_0", "target": "ip"}) as env:
+        named = [("203.0.113.4", 2), ("203.0.113.4", 4), ("203.0.113.4", 2), ("203.0.113.9", 3)]
+        ids = [
+            (await alerts(env, 1, title=f"t{n}", severity=severity, artifacts=[{"dataType": "ip", "data": ip}]))[0]
+            for n, (ip, severity) in enumerate(named)
+        ]
+        medium, critical, third, _ = ids
+        form = await asked(env, "anna", "isolate", ids)
+        text = text_of(form)
+        assert "*Isolate* on *2 targets in 4 alerts*" in text
+        assert "*Runs on 2 targets*" in text
+        row = f"🔴 ip `203[.]0[.]113[.]4`, for CRITICAL t1 ({critical})\\n    ↳ also for {medium}, {third}"
+        assert row in text
+        assert text.count("203[.]0[.]113[.]4`") == 1
+        assert form["submit"]["text"].endswith("(2)")
+        await env["anna"].submits(form)
+        told = text_of(await env["anna"].reads("2 wait for approval"))
+        assert f"• {critical}, also for {medium}, {third}" in told
+        assert "refused" not in told
+
+        push = await env["ben"].sees(on_phone("Isolate on 2 targets in 4 alerts"))
+        assert "runs)" not in push
+        message = await shown(env, "2 wait for approval")
+        review = await reviewed(env, "ben", message, "also for")
+        assert "different" not in text_of(review)
+        assert f"also for {medium}, {third}" in text_of(review)
+        await env["ben"].submits(review)
+        done = await shown(env, "on 2 targets in 4 alerts: 2 in force")
+        await env["anna"].presses("Show each", done)
+        each = text_of(await env["anna"].sees(modal("in force until", f"also for {medium}, {third}")))
+        assert "more that you may not see" not in each
+        await env["anna"].sees(card_of(critical, f"also for {medium}, {third}"))
+        await env["anna"].command(SOC, f"/responder active {medium}")
+        await env["anna"].sees(modal(f"*In force on {medium}: 1 measure*", f"also for {medium}, {third}"))
+        undo = await env["anna"].confirms("Undo all", done)
+        assert "on 2 targets?" in text_of(undo)
+        await shown(env, "2 undone by anna, <!date^")
+        assert await env.client.measures() == []
+        await env["anna"].command(SOC, f"/responder audit {medium}")
+        story = text_of(await env["anna"].sees(modal(f"asked to run Isolate on {medium} too")))
+        assert f"The run on {critical} (" in story
