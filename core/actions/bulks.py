@@ -42,7 +42,6 @@ from core.store import objects
 
 PARAMETERS_LIMIT_BYTES = reports.LISTED_PARAMETERS_BYTES  # each action keeps a copy of them
 MOST_PEOPLE = 20  # who approved, and who undid
-_SHOWN = "created_by", "created_at", "responder_name", "total", "refused"  # as they are stored
 SHORTENED_CHARS = 2 * 1_048_576  # longer answers to a repeated key have their reports shortened
 
 log = structlog.get_logger()
@@ -359,7 +358,7 @@ def read_counts(reads: Reads, registry: Registry, guards: Guards, bulk_ids: Iter
             free_at=guards.free_at(reads, row["responder_name"]) if _is_rated(row["targets"]) else None,
             retries=json.loads(row["request"]).get("retries"),
             retried_by=f"~{row['retried_by']}" if row["retried_by"] else None,
-            **{name: row[name] for name in _SHOWN},
+            **{name: row[name] for name in ("created_by", "created_at", "responder_name", "total", "refused")},
             **_counted(reads, [one for one in counts if one["bulk_id"] == row["id"]]),
             **_people([one for one in people if one["bulk_id"] == row["id"]]),
         )
