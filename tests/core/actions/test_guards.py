@@ -196,21 +196,6 @@ async def test_the_vote_of_somebody_whose_clearance_was_lowered_counts_no_more(t
         assert len(harness.engine.runs) == 2
 
 
-async def test_an_earlier_vote_is_dropped_once_its_clearance_is_lowered(tmp_path: Path) -> None:
-    async with open_harness(tmp_path, policies=rules(approval=2)) as harness:
-        action = await started(harness)
-        voted = await harness.actions.decide(in_slack(BEN), action.id, "approve")
-        assert voted.approval is not None
-        assert [vote.acted_through for vote in voted.approval.votes] == ["bot@example.org"]
-        await harness.people.set_clearance("ben", 1)
-        voted = await harness.actions.decide(in_slack(LEAD), action.id, "approve")
-        assert voted.approval is not None
-        assert (voted.status, voted.approval.approved_by) == ("Waiting", [LEAD.login])
-        await harness.actions.decide(BEN, action.id, "approve")
-        await finish(harness)
-        assert (await harness.ended(action.id)).status == "Success"
-
-
 async def test_a_run_that_was_recorded_before_it_needed_approval_does_not_start(tmp_path: Path) -> None:
     async with open_harness(tmp_path, engine=ScriptedEngine(at_once=1)) as harness:
         await started(harness)

@@ -135,7 +135,10 @@ async def test_wrong_fields_at_every_depth_are_reported_at_once(core: RunningCor
         "type": 5,
         "source": None,
         "title": "",
-        "severity": 0,
+        "description": ["x" * 500],
+        "severity": 9,
+        "tlp": "amber",
+        "follow": 7,
         "tags": ["fine", 5, None],
         "artifacts": [{"dataType": "ip", "data": "a"}, {"data": "b", "tlp": 4}, "rubbish"],
         "customFields": {"a": {"integer": "x"}, "b": {"date": True}},
@@ -147,8 +150,10 @@ async def test_wrong_fields_at_every_depth_are_reported_at_once(core: RunningCor
         ("source", "Missing"),
         ("sourceRef", "Missing"),
         ("title", "InvalidFormat"),
-        ("description", "Missing"),
+        ("description", "InvalidFormat"),
         ("severity", "InvalidFormat"),
+        ("tlp", "InvalidFormat"),
+        ("follow", "InvalidFormat"),
         ("tags[1]", "InvalidFormat"),
         ("tags[2]", "InvalidFormat"),
         ("artifacts[1].dataType", "Missing"),
@@ -158,6 +163,9 @@ async def test_wrong_fields_at_every_depth_are_reported_at_once(core: RunningCor
         ("customFields.b.date", "InvalidFormat"),
     }
     assert "[Attribute sourceRef is missing]" in body["message"]
+    told = {error["name"]: (error["format"], error["value"]) for error in body["errors"] if "format" in error}
+    assert (told["tlp"], told["severity"]) == (("integer", "amber"), ("less than or equal to 4", 9))
+    assert len(told["description"][1]) == 101
 
 
 async def test_a_number_without_a_fraction_is_an_integer(core: RunningCore) -> None:

@@ -193,43 +193,6 @@ async def test_the_body_of_an_upgrade_request_is_read(tmp_path: Path) -> None:
             assert (response.status_code, response.json()["name"]) == (201, name)
 
 
-async def test_all_wrong_fields_are_named_at_once(tmp_path: Path) -> None:
-    body = {
-        "severity": 9,
-        "tlp": "amber",
-        "tags": ["ok", 5],
-        "tasks": [{"title": "x"}, {"title": None, "order": 1.5}],
-        "description": ["x" * 500],
-        "pap": True,
-    }
-    async with running_core(tmp_path) as core:
-        response = await core.send("POST", PATH, body)
-    found = response.json()
-    assert (response.status_code, found["type"]) == (400, "AttributeCheckingError")
-    assert "[Attribute name is missing]" in found["message"]
-    by_name = {entry["name"]: entry for entry in found["errors"]}
-    assert set(by_name) == {
-        "name",
-        "severity",
-        "tlp",
-        "tags[1]",
-        "tasks[1].title",
-        "tasks[1].order",
-        "description",
-        "pap",
-    }
-    assert by_name["name"] == {"name": "name", "type": "MissingAttributeError"}
-    assert by_name["tasks[1].title"]["type"] == "MissingAttributeError"
-    assert by_name["tlp"] == {
-        "name": "tlp",
-        "type": "InvalidFormatAttributeError",
-        "format": "integer",
-        "value": "amber",
-    }
-    assert by_name["severity"]["format"] == "less than or equal to 4"
-    assert len(by_name["description"]["value"]) <= 101
-
-
 async def test_a_missing_field_has_the_message_of_the_interface(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         response = await core.send("POST", PATH, {"severity": None, "unknown": 1})
