@@ -269,7 +269,7 @@ class BulkMessages:
             content = bulks.more_time(bulk, of_request, person, button=buttons)
             views, refused = [one[:2] for one in of_request], []
         else:
-            shown, later = self._shown(bulk, channel), bulks.by_request(found)
+            shown, later = self._shown(bulk, channel), bulks.by_request(views)
             content = bulks.progress(shown, named, refused, later, button=buttons, reader=person)
         thread = "" if person or not request else bulk_key(bulk.id, channel)
         message = DesiredMessage(key, channel, content, thread, by_person=by_person, buttons=buttons)

@@ -131,7 +131,7 @@ def progress(
     bulk: BulkCounts,
     named: Listed = (),
     refused: Refused = (),
-    later: Mapping[str, Sequence[tuple[Action, Any, Extension]]] | None = None,
+    later: Mapping[str, Sequence[_End]] | None = None,
     *,
     button: ButtonIds,
     reader: Person | None = None,
@@ -147,27 +147,25 @@ def progress(
     read = waiting if reader is not None else ()
     said = by_state([one for one in named if not runs.is_open(one[0])], refused)
     undone = f"⚠️ *{bulk.not_released} not undone*. *Show each* says why." if bulk.not_released else ""
-    lines = [head(bulk), undone, *first_of([*said, *more_time_denied(named)], MOST_NAMED)]
+    denied = more_time_denied([one for one in named if undo_state.later_end(one[0]) is None])  # else as it is asked for
+    lines = [head(bulk), undone, *first_of([*said, *denied], MOST_NAMED)]
     blocks: list[Block] = sections(filter(None, lines))
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
         rows = [_row(action, view, runs.MAX_TARGETS) for action, view in read]
-        on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else ""
-        asks = f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*{'' if rows else f'{on}. *Review* names each'}."
-        denied = [run for run, _ in waiting if run.denied_before and not rows]
+        on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else ". *Review* names each"
+        asks = f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*{'' if rows else on}."
+        before = [run for run, _ in waiting if run.denied_before and not rows]
         contained = [one for one in waiting if undo_state.contained(*one) and not rows]
         note = _note(waiting if len(waiting) == bulk.awaiting else read)
-        blocks.append(section(f"{asks}{by_when}{note}{questions.warned(denied, contained)}"))
+        blocks.append(section(f"{asks}{by_when}{note}{questions.warned(before, contained)}"))
         blocks += sections(first_of(rows, MOST_NAMED, bulk.awaiting)) if rows else []
         decide = approvals.bulk_buttons(bulk.id, None, button, "Withdraw")
         blocks.append(actions(*(decide if is_for_requester else decide[:1])))
     for of_request in (later or {}).values():
         if ends := [one for one in of_request if one[2].outcome is None]:
-            action, _, extension = ends[0]
-            decide = approvals.bulk_buttons(bulk.id, extension, button, "Deny", "Withdraw")
-            each = "*Keep with no end*" if extension.at is None else "*Review more time*"
-            asks = f"{approvals.asks_to_keep(action, extension, len(ends))}. {each} names each target."
-            blocks += [section(f"{asks}\n{undo_state.needed([one[2] for one in ends])}"), actions(*decide)]
+            decide = approvals.bulk_buttons(bulk.id, ends[0][2], button, "Deny", "Withdraw")
+            blocks += [*_more_time_asked(ends, runs.MAX_TARGETS), _needed(ends), actions(*decide)]
     elements = _ends(bulk, button, has_again=is_for_requester)
     if bulk.retried_by:
         blocks.append(context(f"Asked for again as {bulk.retried_by}."))
@@ -409,17 +407,27 @@ def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | Non
         before = _before(approvals.DENIED, [(run, view, approvals.denied_by(end)) for run, view, end in ends])
         by, why = extension.asked_by, _note((), ends)
         text = _asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, f"{before}Asked by", by, why)
-        said = context(undo_state.needed([one[2] for one in ends]))
+        said = _needed(ends)
     else:
         decided = _later_decisions(ends)
         said = section(clip("\n".join(decided), questions.LINES_LIMIT))
         text = f"{' '.join(decided)} That was to {keep}{_up_to(bulk, seen)}, asked by {person_name(extension.asked_by)}"
-    asks, *rows = _later_rows(ends, seen)
-    blocks = [*sections([f"{asks}{_note((), ends)}", *first_of(rows, MOST_NAMED, len(ends))]), said]
+    blocks = [*_more_time_asked(ends, MOST_NAMED), said]
     able = [run for run, view, end in ends if person and approvals.may_decide(run, person, view.subject, end)]
     if able and extension.outcome is None:
         blocks.append(actions(*approvals.bulk_buttons(bulk.id, extension, button, "Deny")))
     return Message(clip(text, MESSAGE_TEXT_LIMIT), tuple(blocks))
+
+
+def _more_time_asked(ends: Sequence[_End], most: int) -> list[Block]:
+    """Who asks for more time and why, and `most` of the targets that may be seen, until when each is to be kept."""
+    seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
+    asks, *rows = _later_rows(ends, seen)
+    return sections([f"{asks}{_note((), ends)}", *first_of(rows, most, len(ends))])
+
+
+def _needed(ends: Sequence[_End]) -> Block:
+    return context(undo_state.needed([one[2] for one in ends]))
 
 
 def _later_decisions(ends: Sequence[_End]) -> list[str]:

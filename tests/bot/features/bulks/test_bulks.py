@@ -569,7 +569,7 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         assert "⏳ *3 targets for 1 hour · up to HIGH*: " in text_of(message)
         assert text_of(message).count("It &lt;beacons&gt;") == 1
         on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]2"
-        assert f"⏳ *3 targets for 1 hour · up to HIGH*: {on}. *Review* names each." in text_of(message)
+        assert f"⏳ *3 targets for 1 hour · up to HIGH*: {on}. Answer" in text_of(message)
         (backup,) = await env.client.actions("alert", alert_ids[1])
         await env["ben"].command(SOC, f"/responder deny {backup.id}")
         await env["ben"].submits(await env["ben"].sees(modal("will not run")), reason="Healthy backup")

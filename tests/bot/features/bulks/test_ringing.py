@@ -133,7 +133,7 @@ async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: P
                 ">The backup",
                 "🔒 Approved by ben, in force until <!date^",
             )
-            waits = "⏳ *1 target for 1 hour · HIGH*: ip 203[.]0[.]113[.]3. *Review* names each."
+            waits = "⏳ *1 target for 1 hour · HIGH*: ip 203[.]0[.]113[.]3."
             await env["anna"].sees(message_in(SOC, *each, ">: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1.", waits))
             await bot.as_user("lea").undo(undone)
             await env["anna"].sees(message_in(SOC, "undone by lea"))
@@ -159,18 +159,25 @@ async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_th
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve_bulk(bulk.id, [first, second])
             await env["anna"].sees(message_in(SOC, "1 waits for approval, 2 in force"))
-            await bot.as_user("anna").extend_measures(dict.fromkeys([first, second], now_ms() + 7_300_000))
+            ends = dict.fromkeys([first, second], now_ms() + 7_300_000)
+            await bot.as_user("anna").extend_measures(ends, "Forensics until noon")
+        then = [f"then *until <!date^{at // 1000}^" for at in ends.values()]
         message = text_of(await env["anna"].sees(message_in(SOC, "⏳ *anna* asks to keep")))
         order = (
             "⏳ *1 target for 1 hour",
             '"Review"',
             '"Withdraw all"',
-            "*Isolate* on 2 targets. *Review more time* names each target.",
+            '*Isolate* on 2 targets · \\"Forensics until noon\\"',
+            "ip `203[.]0[.]113[.]0`",
+            then[0],
+            "ip `203[.]0[.]113[.]1`",
+            "1 approval, answer by <!date^",
             '"Review more time"',
             '"Deny more time"',
             '"Withdraw more time"',
             '"Undo all"',
         )
+        assert message.count(then[0]) == 2
         where = [message.find(words) for words in order]
         assert (where, min(where) > 0) == (sorted(where), True)
 
