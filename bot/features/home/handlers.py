@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.text import slack_date
-from bot.clearance import RedactedView, Subject, refanged
+from bot.clearance import SHARED, RedactedView, Subject, refanged
 from bot.features import responses, subjects
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.approvals import views as approvals
@@ -183,6 +183,10 @@ async def on_active_command(context: Context) -> None:
         measures = [one for one in every if any(part in on.data.casefold() for on in one.target or ())]
         text = f"names that have {text}" if measures else text
     found = await runs_of(context, measures[: views.MAX_LISTED])
+    if (ids_ or not text) and context.services.clearance(context.channel) != SHARED:  # of a target nobody hears more
+        known = {run_id for one in measures for run_id in one.actions}
+        above = [one for one in await context.services.core.measures(of=ids_) if known.isdisjoint(one.actions)]
+        found += await runs_of(replace(context, core=context.services.core), above[: views.MAX_LISTED])
     active, about = partial(views.in_force_list, found, person, text, total=len(measures)), text[: views.TEXT_LIMIT]
     await responses.show_with_buttons(context, "In force", f"active:{about}", lambda button: active(button=button))
 

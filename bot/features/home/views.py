@@ -15,7 +15,7 @@ from bot.block_kit.text import (
     section,
     slack_date,
 )
-from bot.clearance import RedactedView, Subject, side_by_side, tlp_name
+from bot.clearance import RedactedView, Subject, side_by_side, tlp_name, withheld
 from bot.features.alerts.views.details import group_line
 from bot.features.approvals import views as approvals
 from bot.features.bulks import views as bulks
@@ -260,11 +260,14 @@ def _left_out(left_out: int, hidden: int, *, is_all: bool = True) -> list[Block]
 
 
 def in_force_list(shown: Sequence[HomeRun], person: Person, text: str, *, total: int, button: ButtonIds) -> Message:
-    """What is in force on what was typed, or on anything: the first of `total`."""
+    """What is in force on what was typed, or on anything: the first of `total`, and how much is withheld."""
+    above = [run.subject.tlp for run in shown if not RedactedView(run.subject, person.clearance).is_open]
+    shown = [run for run in shown if RedactedView(run.subject, person.clearance).is_open]
+    hidden = f"\n{count(len(above), 'measure')}, {withheld(max(above))}." if above else ""
     on = f" on {foreign(text, TEXT_LIMIT)}" if text else ""
     nothing = f"Nothing is in force{on}, as far as you may see, up to {tlp_name(person.clearance)}."
     head = f"In force{on}: {count(total, 'measure')}" if total else nothing
-    blocks: list[Block] = [section(f"*{head}*" if total else head), *measures(shown, person, button)]
+    blocks: list[Block] = [section((f"*{head}*" if total else head) + hidden), *measures(shown, person, button)]
     return Message(head, (*blocks, *_rest(total - len(shown), "type a target to find it")))
 
 

@@ -105,7 +105,7 @@ async def next_view(context: Context, request: RunRequest) -> Json:
     chosen = [one for one in chosen if parse_id(one) is not None]
     if not chosen or len(chosen) > MOST:
         return modals.errors({"targets": f"Choose up to {MOST}."})
-    targets = worst_first((await find_targets(context, chosen)).values())
+    targets = list((await find_targets(context, chosen)).values())
     if not targets:
         return modals.problem(GONE)
     try:
@@ -128,8 +128,7 @@ def responder_view(request: RunRequest, targets: Sequence[Target], on: str) -> d
         raise ResponderBotError("not_found", "No responder can run on any of these now.")
     now.sort(key=lambda pair: (responders.in_order(pair[0])[0], -pair[1], responders.in_order(pair[0])))
     request = replace(request, targets=tuple(run_target(target.view.subject) for target in worst_first(targets)))
-    not_now = responders.not_now([one for one in offered if not one.can_run])
-    return run_form.responder_view(request, now, on, [target.view for target in targets], not_now)
+    return run_form.responder_view(request, now, on, [target.view for target in targets])
 
 
 FEATURE = Feature(

@@ -91,15 +91,11 @@ def targets_view(request: RunRequest, of: str, options: Sequence[Block], most: i
 
 
 def responder_view(
-    request: RunRequest,
-    offered: Sequence[tuple[OfferedResponder, int]],
-    on: str,
-    views: Sequence[RedactedView] = (),
-    not_now: str = "",
+    request: RunRequest, offered: Sequence[tuple[OfferedResponder, int]], on: str, views: Sequence[RedactedView]
 ) -> dict[str, Any]:
     """Asks for one of these responders, each with the number of the objects that it would run on now, or -1.
 
-    `on` says on how many of them, and `views` which; `not_now` is about those that a limit keeps from running.
+    `on` says on how many of them, and `views` which.
     """
     total = len(request.targets)
     each_of = {0: f"on 0 of {total}, asked for already", -1: "can't run now", total: "on each"}
@@ -111,6 +107,7 @@ def responder_view(
         assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
         blocks.append(actions(assign, button_element("Close ...", ids.SEVERAL_CLOSE)))
     blocks += [_responder_menu(options)] if options else []
+    not_now = responders.not_now([one for one, _ in offered if not one.can_run])
     blocks += [context(not_now)] if not_now else []
     return _modal(request, blocks, "Next" if options else "", several=f"Selected ({total})")
 

@@ -9,7 +9,7 @@ from bot.block_kit import ids
 from core.client import CoreClient
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.people import app_home, card_of, labels_of, modal, reply_to, text_of
-from tests.bot.running import SOC
+from tests.bot.running import OPEN, SOC
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ async def test_what_is_in_force_is_listed_and_found_by_its_target(env: FeatureEn
         await block(env, one.id)
         await env.ended_run(one)
     await env["anna"].command(SOC, "/responder active")
-    shown = await env["anna"].sees(modal("*In force: 1 measure*"))
+    shown = await env["anna"].sees(modal('*In force: 1 measure*\\n1 measure, details withheld (TLP:RED)."'))
     assert f"({alert.id})" in text_of(shown)
     assert "*Shun*" in text_of(shown)
     assert red.id not in text_of(shown)
@@ -61,6 +61,25 @@ async def test_what_is_in_force_is_listed_and_found_by_its_target(env: FeatureEn
     assert [row.by.split("@")[0] for row in audit if row.what == "audit.read"] == ["lea"]
     await env["eve"].command(SOC, "/responder active")
     assert ids.MARK_ENDED not in text_of(await env["eve"].sees(modal("*In force: ")))
+
+
+async def test_what_actions_counts_as_withheld_active_does_too_but_not_of_a_target(tmp_path: Path) -> None:
+    rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}}
+    async with feature_environment(tmp_path, rules, shared=[OPEN]) as env:
+        alert = await env.create_alert(tlp=0, artifacts=[{"dataType": "ip", "data": "203.0.113.7", "tlp": 3}])
+        await block(env, alert.id)
+        await env.ended_run(alert)
+        await env["anna"].command(SOC, f"/responder actions {alert.id}")
+        await env["anna"].close((await env["anna"].sees(modal("A run: done", "withheld (TLP:RED)")))["id"])
+        for typed, on in ((alert.id, f" on {alert.id}"), ("", "")):
+            nothing = f"Nothing is in force{on}, as far as you may see, up to TLP:AMBER."
+            await env["anna"].command(SOC, f"/responder active {typed}")
+            shown = await env["anna"].sees(modal(f'{nothing}\\n1 measure, details withheld (TLP:RED)."'))
+            await env["anna"].close(shown["id"])
+            await env["anna"].command(OPEN, f"/responder active {typed}")
+            await env["anna"].close((await env["anna"].sees(modal(nothing, without="withheld")))["id"])
+        await env["anna"].command(SOC, "/responder active 203.0.113.7")
+        await env["anna"].sees(modal("Nothing is in force on ", without="withheld"))
 
 
 async def test_the_home_says_once_what_is_in_force_and_undo_ends_it(env: FeatureEnvironment) -> None:

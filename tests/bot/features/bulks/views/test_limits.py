@@ -180,7 +180,7 @@ def test_the_form_for_a_hundred_objects_fits() -> None:
     assert len(request.to_text()) <= 3000
     fine_view(run_form.targets_view(RunRequest(channel="C0123456789"), "Alerts found", chosen, MANY))
     offered = [(samples.responder(f"R{n}", title=HOSTILE), n) for n in range(1, 157)]
-    chosen_one = run_form.responder_view(request, offered, f"the worst {MANY} of 9,999 alerts")
+    chosen_one = run_form.responder_view(request, offered, f"the worst {MANY} of 9,999 alerts", VIEWS)
     fine_view(chosen_one)
     menu = field_of(chosen_one, "responder")["element"]["options"]
     each = OnEach("100 targets", EACH, [(one, HOSTILE) for one in IDS])
