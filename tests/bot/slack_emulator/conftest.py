@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import pytest
 from aiohttp import web
@@ -16,6 +17,19 @@ def fill(emulator: SlackEmulator) -> None:
     emulator.add_user("U0ANNA", name="anna", real_name="Anna Analyst", email="anna@example.org")
     emulator.add_user("U0BEN", name="ben", real_name="Ben Second", email="ben@example.org")
     emulator.add_channel("C0SOC", name="soc-alerts")
+
+
+@dataclass
+class Clock:
+    now: float = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Slack's rates, on a clock that the test moves."""
 
-from dataclasses import dataclass
-
 import pytest
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
@@ -9,15 +7,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.slack_emulator import SlackEmulator
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.rates import RateLimits
-from tests.bot.slack_emulator.conftest import fill
-
-
-@dataclass
-class Clock:
-    now: float = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.bot.slack_emulator.conftest import Clock, fill
 
 
 def test_a_channel_takes_a_short_burst_and_then_one_message_a_second() -> None:

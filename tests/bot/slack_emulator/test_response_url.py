@@ -1,7 +1,6 @@
 """response_url: five uses in thirty minutes; ephemeral, in the channel, or in place of the original."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -10,23 +9,10 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from bot.slack_emulator import EmulatedUser, SlackEmulator
-from tests.bot.slack_emulator.conftest import fill, socket_mode
+from tests.bot.slack_emulator.conftest import Clock, fill, socket_mode
 from tests.bot.slack_emulator.starter_app import BUTTON, plain
 
 SECTION = {"type": "section", "text": plain("Hello"), "accessory": BUTTON}
-
-
-@dataclass
-class Clock:
-    now: float = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

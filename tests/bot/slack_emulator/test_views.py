@@ -1,7 +1,6 @@
 """Modals: triggers, the stack, hashes, Slack's own checks, and what an app answers to a submission."""
 
 import asyncio
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,20 +13,8 @@ from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.feed import PageFeed
 from bot.slack_emulator.state import Team, User
 from bot.slack_emulator.views import Views
+from tests.bot.slack_emulator.conftest import Clock
 from tests.bot.slack_emulator.starter_app import modal, plain
-
-
-@dataclass
-class Clock:
-    now: float = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

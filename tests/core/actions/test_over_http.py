@@ -130,10 +130,11 @@ async def test_an_idempotency_key_counts_for_its_user_and_the_decoded_body(tmp_p
         theirs = await waiting.core.send("POST", f"{ENGINE}/action", run, headers=sent)
         for_her = {**sent, "X-On-Behalf-Of": "analyst"}
         through = await waiting.core.send("POST", f"{ENGINE}/action", run, profile="service", headers=for_her)
+        long = await waiting.core.send("POST", f"{ENGINE}/action", run, headers={"Idempotency-Key": "k" * 300})
     same = (first, again, alias, through)
     assert [answer.status_code for answer in same] == [201, 200, 200, 200]
     assert len({answer.json()["id"] for answer in same}) == 1
-    assert (other.status_code, theirs.status_code) == (422, 201)
+    assert (other.status_code, theirs.status_code, long.status_code) == (422, 201, 400)
 
 
 async def test_an_org_admin_may_cancel_on_behalf_through_the_bot(tmp_path: Path) -> None:

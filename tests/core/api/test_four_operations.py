@@ -128,24 +128,6 @@ async def test_a_responder_below_the_alerts_tlp_is_neither_offered_nor_run(tmp_p
     assert still_empty == []
 
 
-async def test_the_same_idempotency_key_answers_200_with_the_same_action(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
-        alert_id = await alert(core)
-        body = {"responderId": CLOSE, "objectType": "alert", "objectId": alert_id}
-        headers = {"Idempotency-Key": "one"}
-        first = await core.send("POST", f"{ENGINE}/action", body, profile="analyst", headers=headers)
-        second = await core.send("POST", f"{ENGINE}/action", body, profile="analyst", headers=headers)
-        other = {**body, "parameters": {"reason": "x"}}
-        third = await core.send("POST", f"{ENGINE}/action", other, profile="analyst", headers=headers)
-        long = await core.send(
-            "POST", f"{ENGINE}/action", body, profile="analyst", headers={"Idempotency-Key": "k" * 300}
-        )
-        listed = (await core.send("GET", f"{ENGINE}/action/responder/alert/{alert_id}")).json()
-    assert (first.status_code, second.status_code, third.status_code, long.status_code) == (201, 200, 422, 400)
-    assert first.json()["id"] == second.json()["id"]
-    assert len(listed) == 1
-
-
 async def test_an_action_is_found_by_search_and_waited_for(tmp_path: Path) -> None:
     async with running_core(tmp_path) as core:
         alert_id = await alert(core)

@@ -198,6 +198,8 @@ async def test_a_number_without_a_fraction_is_an_integer(core: RunningCore) -> N
         ("GET", "/api/case/_stats"),
         ("POST", "/api/alert/_bulk/createCase"),
         ("POST", "/api/case/~1/_merge"),
+        ("GET", "/api/alert//x"),
+        ("GET", "/nothing"),
     ],
 )
 async def test_an_operation_without_a_route_is_no_object(core: RunningCore, method: str, path: str) -> None:

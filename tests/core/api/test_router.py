@@ -142,16 +142,6 @@ async def test_a_service_key_without_on_behalf_of_only_reads(tmp_path: Path) -> 
         assert (made.status_code, made.json()["createdBy"]) == (201, "org-admin@responder-bot.local")
 
 
-async def test_unknown_paths_and_methods_are_404_and_405(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
-        for path in ("/api/nothing", "/nothing", "/api/alert//x"):
-            response = await core.send("GET", path)
-            assert (response.status_code, response.json()["type"]) == (404, "NotFoundError"), path
-        wrong = await core.send("PUT", "/api/event")
-        assert (wrong.status_code, wrong.json()["type"], wrong.headers["allow"]) == (405, "MethodNotAllowed", "GET")
-        assert (await core.send("HEAD", "/health", profile=None)).status_code == 200
-
-
 # --- bodies ---------------------------------------------------------------------------------------------------------
 
 
