@@ -30,9 +30,10 @@ async def show(context: Context, object_id: str, start: int = 0, channel: str = 
         render = partial(case_card, case, document, tasks, alerts, clearance=clearance, is_posted=False)
     else:
         alert = subjects.as_alert(context, subject, document)
+        elsewhere = [one for one in await context.core.measures(target=alert.id) if one.root_id != alert.id]
         note = note or f"`{context.services.command} list {alert.id}` shows what can run on it."
         in_full = partial(alert_in_full, alert, document, start=start, channel=channel or context.channel)
-        render = partial(in_full, clearance=clearance, note=note)
+        render = partial(in_full, clearance=clearance, note=note, held=elsewhere)
     title = f"{OBJECT_TYPES[subject.kind]} {subject.id}"
     await responses.show_with_buttons(context, title, f"details:{subject.id}", lambda button: render(button=button))
 

@@ -7,21 +7,22 @@ from typing import Any
 from bot.block_kit import ids, notices
 from bot.block_kit.elements import actions, button_element, listed, pages
 from bot.block_kit.subjects import SIGNS, by_ioc, headline, observable, severities, with_menu
-from bot.block_kit.text import code, context, defang_indicators, foreign, person_name, section, slack_date
+from bot.block_kit.text import code, context, defang_indicators, foreign, person_name, section, sections, slack_date
 from bot.clearance import RedactedView, Subject, defang, withheld
 from bot.features.alerts.views.card import STATUS_WORDS, case_button, owner_button, repeats, run_lines, status_line
 from bot.features.responders.views import menu_block, several_button
 from bot.features.runs.views import runs
+from bot.features.runs.views.undo_state import already
 from bot.message import Block, ButtonIds, Intent, Message
 from bot.storms import common
 from core.common.words import count
-from core.models import TLP_NAMES, Alert, Document
+from core.models import TLP_NAMES, Alert, Document, Measure
 
 FOUND_TEXT_LIMIT = 500  # characters of what somebody looked for
 LINES_SHOWN = 15
 TITLE_LIMIT = 200
 Lines = Mapping[str, Sequence[Alert]]  # by the key of their group, or their id
-NAMED = 2  # observables of each alert of several
+NAMED = 2  # observables of each alert of several, and what is in force on those of one
 
 
 ARTIFACTS_SHOWN = 25  # in Details at once, beside runs: a message has at most 50 blocks
@@ -36,10 +37,12 @@ def alert_in_full(
     note: str = "",
     start: int = 0,
     channel: str = "",
+    held: Sequence[Measure] = (),
 ) -> Message:
     """An alert in full for the person who asked in `channel`; nothing above their clearance.
 
-    It and each artifact have a menu; the artifacts come in pages; this one begins with number `start`.
+    It and each artifact have a menu; the artifacts come in pages; this one begins with number `start`. `held` is what
+    runs of other alerts have in force on them.
     """
     view = RedactedView(Subject.in_document(document, alert.id) or Subject.alert(alert), clearance)
     if not view.is_open:
@@ -49,6 +52,7 @@ def alert_in_full(
     blocks: list[Block] = [headline(view)]
     if not start:
         blocks += urgent
+        blocks += sections(already(one, view, f"`/responder active {one.root_id}` ends it.") for one in held[:NAMED])
         description = foreign(defang_indicators(view.text(alert.description)), 2900, lines=True)
         blocks.append(section(description or "(no description)"))
         blocks += listed("*Facts*", _facts(alert, view))
@@ -58,8 +62,7 @@ def alert_in_full(
     buttons += [case_button(alert.case, button)] if alert.case else []
     blocks += [actions(*buttons)] if buttons else []
     blocks += [menu_block(view, button, channel), *_artifacts(view, button, start, channel), *([] if start else more)]
-    if note:
-        blocks.append(context(note))
+    blocks += [context(note)] if note else []
     return Message(f"Alert {alert.id}: {foreign(view.title(), 300)}", tuple(blocks))
 
 
@@ -83,8 +86,7 @@ def found_alerts(
     if total > 1:
         several = Intent("several_found", "", f"{channel} {text[:FOUND_TEXT_LIMIT]}")
         blocks.append(actions(several_button(several, button)))
-    if more or len(lines) > LINES_SHOWN:
-        blocks.append(context("There are more. Add a word to find fewer."))
+    blocks += [context("There are more. Add a word to find fewer.")] if more or len(lines) > LINES_SHOWN else []
     return Message(f"{number} with {shown_text}", tuple(blocks))
 
 
