@@ -22,11 +22,11 @@ from bot.features.payload import view_of
 from bot.features.retries import answered
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import heading
-from bot.message import ButtonIds
 from bot.outbox.replicas import summary
 from core.client import ListedState
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
+from core.common.words import some_of
 from core.models import Action, BulkCounts, Measure, Person, SlackUsers
 
 MANY = 500
@@ -60,11 +60,8 @@ async def _view(context: Context) -> dict[str, Any]:
     except ResponderBotError as error:
         return views.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
 
-    def view(button: ButtonIds) -> dict[str, Any]:
-        contained = views.in_home(of_measures, person, total=len(in_force), button=button)
-        return views.home_view(shown, person, button=button, in_force=contained)
-
-    return await responses.with_buttons(context, "home", view)
+    render = partial(views.home_view, shown, person, in_force=of_measures, total=len(in_force))
+    return await responses.with_buttons(context, "home", lambda button: render(button=button))
 
 
 async def _home(context: Context, person: Person) -> Home:
@@ -84,12 +81,12 @@ async def _home(context: Context, person: Person) -> Home:
     in_order = [runs.newest_first(part) for part in parts]
     runs_found = await FoundRuns.of(context, [a for part in in_order for a in part])
     to_approve = views.by_bulk(runs_found.to_decide(person, in_order[0]))
-    shown = [views.by_bulk([runs_found.run(a) for a in part]) for part in in_order[1:]]
-    found_storms = await context.services.outbox.storms()
-    storms = [(storm.channel, storm_sentence(storm, slack_date(storm.since))) for storm in found_storms]
-    running, failed_runs, recent = shown
+    shown = [views.by_bulk(sorted(map(runs_found.run, part), key=views.urgency)) for part in in_order[1:]]
+    found = await context.services.outbox.storms()
+    storms = [(storm.channel, storm_sentence(storm, slack_date(storm.since))) for storm in found]
     replicas = await context.services.outbox.replicas.all()
     which = f"Of the bots, {summary(replicas)}." if len(replicas) > 1 else ""
+    running, failed_runs, recent = shown
     return Home(to_approve, alerts, unassigned, running, failed_runs, recent, storms, which)
 
 
@@ -151,8 +148,7 @@ async def on_pending_command(context: Context) -> None:
     to_decide = listed.to_decide(person, waiting)
     decided = {run.action.id for run in to_decide}
     others = views.by_bulk([run for run in shown if run.action.id not in decided])
-    to_decide = views.by_bulk(to_decide)
-    pending = partial(views.pending, to_decide, others, person, hidden=hidden)
+    pending = partial(views.pending, views.by_bulk(to_decide), others, person, hidden=hidden)
     await responses.show_with_buttons(context, PENDING, "pending", lambda button: pending(button=button))
 
 
@@ -165,9 +161,9 @@ async def _show(context: Context, verb: str, modal_title: str, title: str, actio
 
 
 def _visible(listed: Sequence[HomeRun], person: Person) -> tuple[list[HomeRun], int]:
-    """Those whose object this person may see, and how many others there are."""
+    """Those whose object this person may see, the most urgent first, and how many others there are."""
     shown = [run for run in listed if RedactedView(run.subject, person.clearance).is_open]
-    return shown, len(listed) - len(shown)
+    return sorted(shown, key=views.urgency), len(listed) - len(shown)
 
 
 # --- `/responder active`: what is in force, with Undo, Extend and Mark as ended -------------------------------------
@@ -200,7 +196,10 @@ async def runs_of(context: Context, measures: Sequence[Measure]) -> list[HomeRun
         parts = undo_state.in_force_by_target(run.action)
         part, id_ = next((one for one in parts if [on.id for on in one[0].target or ()] == ids_), (run.action, ""))
         titles = " and ".join(dict.fromkeys(one.title for one in (measure, *measure.others)))
-        shown.append(replace(run, action=part.model_copy(update={"responder_title": titles}), part=id_))
+        roots = list(dict.fromkeys(one.root_id for one in measure.others if one.root_id != measure.root_id))
+        also = f" · also for {some_of(roots, runs.MAX_FULL_TARGETS)}" if roots else ""
+        of_all = part.model_copy(update={"responder_title": titles, "already": []})  # which names one of the others
+        shown.append(replace(run, action=of_all, part=id_, also=also))
     return shown
 
 
@@ -264,13 +263,13 @@ class FoundRuns:
 
         The most severe come first, and of these what has to be answered first.
         """
-        able: list[tuple[int, int, HomeRun]] = []
+        able = list[HomeRun]()
         for run, later in ((self.run(action), undo_state.later_end(action)) for action in actions):
             approval, deciders = (later or run.action).approval, self.deciders.get(run.action.id, ())
             is_named = len(deciders) >= MOST_DECIDERS or person.login in {one.login for one in deciders}
             if approval is not None and is_named and approvals.may_decide(run.action, person, run.subject, later):
-                able.append((-run.subject.severity, approval.expires_at, run))
-        return [run for *_, run in sorted(able, key=lambda one: (*one[:2], one[2].action.number))]
+                able.append(run)
+        return sorted(able, key=views.urgency)
 
 
 FEATURE = Feature(

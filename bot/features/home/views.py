@@ -48,6 +48,7 @@ class HomeRun:
     bulk: BulkCounts | None = None
     others: Sequence["HomeRun"] = ()  # of the same bulk
     part: str = ""  # the id of what it has in force, if this is one of several targets
+    also: str = ""  # for which other alerts the same is in force
 
 
 @dataclass(frozen=True)
@@ -88,33 +89,28 @@ class Home:
 
 
 def home_view(
-    home: Home,
-    person: Person,
-    *,
-    button: ButtonIds,
-    in_force: Sequence[Block] = (),
+    home: Home, person: Person, *, button: ButtonIds, in_force: Sequence[HomeRun] = (), total: int = 0
 ) -> dict[str, Any]:
-    """The Home of a person, within their clearance; `in_force` shows what anybody's runs have left in force."""
+    """The Home of a person, within their clearance; `in_force` are the first of `total` that anybody has."""
     blocks: list[Block] = [
         context(f"You are {person_name(person.login)}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
         *([context(home.replicas)] if home.replicas else []),
     ]
-    if home.storms:
-        lines = [f"🌩 *Storm in <#{channel}>*: {sentence}." for channel, sentence in home.storms[:MAX_SHOWN]]
-        blocks.append(section("\n".join(lines)))
+    storms = [f"🌩 *Storm in <#{channel}>*: {sentence}." for channel, sentence in home.storms[:MAX_SHOWN]]
+    blocks += [section("\n".join(storms))] if storms else []
     if home.waiting:
         blocks += head("Waiting for your approval", len(home.waiting))
         blocks += [request(run, person, button) for run in home.waiting[:MAX_REQUESTS]]
         blocks += _rest(len(home.waiting) - MAX_REQUESTS, "`/responder pending` lists all")
     for title, alerts in ((NOBODY, home.unassigned), ("Your alerts and cases", home.alerts)):
-        total = alerts.counts.total()
-        blocks += [{"type": "divider"}, *head(title, total)] if total else []
+        number = alerts.counts.total()
+        blocks += [{"type": "divider"}, *head(title, number)] if number else []
         blocks += [_alert(alert, person, button) for alert in alerts.shown]
         left = alerts.counts - sum(map(_counts, alerts.shown), Counter())
         blocks += _rest(left.total(), severities([left[n] for n in (1, 2, 3, 4)]))
-        if total > 1 and title == NOBODY:
+        if number > 1 and title == NOBODY:
             blocks.append(actions(several_button(Intent("several_open", ""), button)))
-    blocks += in_force
+    blocks += in_home(in_force, person, total=total, button=button)
     for title, shown, listed in (
         ("Waiting or running", home.running, "`/responder mine` lists all"),
         ("Failed or expired in the last day", home.failed, "`/responder failed` lists all"),
@@ -161,6 +157,15 @@ def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:
     return list(by_key.values())
 
 
+def urgency(run: HomeRun) -> tuple[int, int, int]:
+    """Sorts what is under way before what is in force, the most severe first, then what ends first; the rest stays."""
+    extension, severity = undo_state.later_end(run.action), -run.subject.severity
+    if extension is not None or runs.is_open(run.action):
+        approval = (extension or run.action).approval
+        return 0, severity, approval.expires_at if approval is not None else 0
+    return (1, severity, undo_state.ends_at(run.action) or 0) if undo_state.is_in_force(run.action) else (2, 0, 0)
+
+
 def _together(run: HomeRun, person: Person) -> list[tuple[Action, RedactedView]]:
     return side_by_side([(one.action, RedactedView(one.subject, person.clearance)) for one in (run, *run.others)])
 
@@ -196,8 +201,8 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, *, has_undo: bool
     is_own = person.login == (action.created_by if extension is None else extension.asked_by)
     if run.others and run.bulk is not None:
         return _bulk(run, run.bulk, person, button)
-    line = f"{runs.run_line(action, view)} · {runs.of_root(run.subject, view, run.link)}"
-    line += runs.waiting_end(action, view)
+    of = f"{runs.sign(view)}{runs.of_root(run.subject, view, run.link)}"
+    line = f"{runs.run_line(action, view)} · {of}{runs.waiting_end(action, view)}"
     if runs.is_open(action) or extension is not None:
         end = runs.end_button(action, view, button, extension) if is_own or person.profile == "org-admin" else None
         return section(line, accessory=end)
@@ -232,12 +237,7 @@ def run_list(
 
 
 def pending(
-    to_decide: Sequence[HomeRun],
-    others: Sequence[HomeRun],
-    person: Person,
-    *,
-    button: ButtonIds,
-    hidden: int = 0,
+    to_decide: Sequence[HomeRun], others: Sequence[HomeRun], person: Person, *, button: ButtonIds, hidden: int = 0
 ) -> Message:
     """What waits for this person's approval, then what waits for somebody else's."""
     blocks: list[Block] = [*head("Waiting for your approval", len(to_decide))]
@@ -267,16 +267,16 @@ def in_force_list(shown: Sequence[HomeRun], person: Person, text: str, *, total:
     on = f" on {foreign(text, TEXT_LIMIT)}" if text else ""
     nothing = f"Nothing is in force{on}, as far as you may see, up to {tlp_name(person.clearance)}."
     head = f"In force{on}: {count(total, 'measure')}" if total else nothing
-    blocks: list[Block] = [section((f"*{head}*" if total else head) + hidden), *measures(shown, person, button)]
-    return Message(head, (*blocks, *_rest(total - len(shown), "type a target to find it")))
+    title = section((f"*{head}*" if total else head) + hidden)
+    left = _rest(total - len(shown), "type a target to find it")
+    return Message(head, (title, *measures(shown, person, button), *left))
 
 
 def in_home(shown: Sequence[HomeRun], person: Person, *, total: int, button: ButtonIds) -> list[Block]:
     """The first of what is in force, for a Home; nothing if nothing is."""
-    if not total:
-        return []
     listed = [section(f"*In force* ({total})"), *measures(shown, person, button, marks=False)]
-    return [*listed, *_rest(total - len(shown), "`/responder active` lists them"), {"type": "divider"}]
+    listed += _rest(total - len(shown), "`/responder active` lists them")
+    return [*listed, {"type": "divider"}] if total else []
 
 
 def measures(shown: Sequence[HomeRun], person: Person, button: ButtonIds, *, marks: bool = True) -> list[Block]:
@@ -284,7 +284,7 @@ def measures(shown: Sequence[HomeRun], person: Person, button: ButtonIds, *, mar
     blocks: list[Block] = []
     for run in shown:
         view = RedactedView(run.subject, person.clearance)
-        of = runs.of_root(run.subject, view, run.link)
+        of = f"{runs.sign(view)}{runs.of_root(run.subject, view, run.link)}{run.also}"
         blocks.append(section(f"{runs.in_force_line(run.action, view)}\n{of}{runs.waiting_end(run.action, view)}"))
         shown_buttons = undos.buttons(run.action, view, button, part=run.part)
         if marks and (run.action.undo is None or run.action.undo.at is None or person.profile == "org-admin"):

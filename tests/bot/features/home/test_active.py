@@ -136,6 +136,29 @@ async def test_mine_says_until_when_a_run_is_in_force_and_undoes_it(env: Feature
     assert ids.UNDO not in text_of(await env["anna"].sees(modal("undone by anna, <!date^")))
 
 
+async def test_active_and_mine_begin_with_the_worst_and_name_each_alert_that_it_is_for(tmp_path: Path) -> None:
+    rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}}
+    async with feature_environment(tmp_path, rules) as env, CoreClient(env.core.url, env.service_key) as bot:
+        anna = bot.as_user("anna")
+        alerts = [await env.create_alert(sourceRef=f"{n}", title=f"Same {n}") for n in range(5)]
+        low, high = [
+            await env.create_alert(sourceRef=ip, severity=level, artifacts=[{"dataType": "ip", "data": ip}])
+            for ip, level in (("198.51.100.1", 1), ("198.51.100.4", 4))
+        ]
+        for one in (*alerts, high, low):
+            run = await anna.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": one.id})
+            await env.ended_run(one)
+        for title, verb in (("*In force: 3 measures*", "active"), ("*Your runs* (7)", "mine")):
+            await env["anna"].command(SOC, f"/responder {verb}")
+            shown = text_of(await env["anna"].sees(modal(title)))
+            places = [shown.index(f"{sign} ") for sign in ("🔴 CRITICAL", "🟠 HIGH", "🔵 LOW")]
+            assert places == sorted(places)
+            assert run.id
+        await env["anna"].command(SOC, "/responder active")
+        also = f"({alerts[-1].id}) · also for {', '.join(one.id for one in alerts[:-1])}"
+        await env["anna"].sees(modal(also, without=", also for"))
+
+
 async def test_marking_as_ended_asks_for_a_reason_and_tells_the_thread_and_who_approved(tmp_path: Path) -> None:
     rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "approval": 1}}
     async with feature_environment(tmp_path, rules) as env:
