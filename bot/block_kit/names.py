@@ -64,8 +64,7 @@ def titled_as(action: Action, other: Action | None) -> Action:
     if undo is not None and other.undo is not None:
         undo = undo.model_copy(update={"title": other.undo.title})
     only_there = ("responder_title", "inputs", "artifacts", "only_tells", "already", "denied_before")
-    whole = {key: getattr(other, key) for key in only_there}
-    return action.model_copy(update={**whole, "undo": undo})
+    return action.model_copy(update={**{key: getattr(other, key) for key in only_there}, "undo": undo})
 
 
 def titled_by(action: Action, responder: OfferedResponder) -> Action:

@@ -1,6 +1,7 @@
 """Short texts: not linked, channel not set up, errors, confirmations, reminders."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from bot.block_kit import ids
@@ -10,9 +11,11 @@ from bot.block_kit.text import (
     clip,
     core_says,
     escape,
+    first_of,
     plain_name,
     said,
     section,
+    sections,
     slack_date,
 )
 from bot.clearance import tlp_name
@@ -148,9 +151,15 @@ def lost_card(restored_at: int) -> Message:
     )
 
 
-def changed(has_changed: bool) -> list[Block]:
-    """Says above what has changed since it was read that it did."""
-    return [section(f"⚠️ *{CHANGED}*")] if has_changed else []
+def changed(lines: Iterable[str] = (), read: Container[str] | None = (), over: Sequence[str] = ()) -> list[Block]:
+    """Says that this has changed since it was `read`, if it was: what is `over`, and which lines (mrkdwn) are new."""
+    new = "\n".join(first_of([*over, *(line for line in lines if mark_of(line) not in (read or ()))], 10))
+    return sections([f"⚠️ *{CHANGED}*", *(f">{line}" for line in new.splitlines())]) if read is not None else []
+
+
+def mark_of(line: str) -> str:
+    """Tells, in the little room of a modal's metadata, whether a line was read."""
+    return hashlib.sha256(line.encode()).hexdigest()[:4]
 
 
 def reminder(asks: str, first: str = "", who: str = "") -> Message:

@@ -23,7 +23,7 @@ async def on_cancel(context: Context) -> None:
     """Stop a run that runs, or ask whether to withdraw what waits. Core refuses one that has ended."""
     action, subject = await _run(context, (await responses.clicked_intent(context)).object_id)
     if action.status == "Waiting" or undo_state.later_end(action) is not None:
-        await on_deny(context, "Withdraw")
+        await on_deny(context)
         return
     subjects.require_visible(context, subject)
     _require_asker(context, action)
@@ -95,11 +95,11 @@ async def _approve_view(
     extension: Extension | None,
     *,
     is_in_home: bool,
-    has_changed: bool = False,
+    read: str | None = None,
 ) -> dict[str, Any]:
     responder = None if extension else await subjects.responder(context.core, view.subject, action.responder_name)
     asked = partial(views.approve_view, action, view, responder=responder, now_ms=context.services.clock_ms())
-    render = partial(asked, is_in_home=is_in_home, extension=extension, has_changed=has_changed)
+    render = partial(asked, is_in_home=is_in_home, extension=extension, read=read)
     return await responses.with_buttons(context, f"approve:{(extension or action).id}", render)
 
 
@@ -111,7 +111,9 @@ async def on_approve_view(context: Context) -> Json:
     action, subject = await _run(context, str(metadata.get("id") or ""))
     extension = _later_end(context, action, subject, extension_id) if extension_id else None
     view = subjects.require_visible(context, subject)
-    shown = await _approve_view(context, action, view, extension, is_in_home=is_in_home, has_changed=True)
+    shown = await _approve_view(
+        context, action, view, extension, is_in_home=is_in_home, read=str(metadata.get("lines"))
+    )
     message = await _no_longer_open(context, action, subject) if extension is None else None
     title = "Approved" if message is None else "Not done"
     if message is None and shown["private_metadata"] != submitted.get("private_metadata"):
@@ -182,25 +184,20 @@ async def _no_longer_open(context: Context, action: Action, subject: Subject, re
     return await responses.with_buttons(context, f"again:{action.id}", render)
 
 
-async def on_deny(context: Context, deed: str = "Deny") -> None:
-    """Ask why what waits is denied or, as the deed says, withdrawn; who asked for it only confirms that."""
+async def on_deny(context: Context) -> None:
+    """Ask why what waits is denied or, as the button says, withdrawn; who asked for it only confirms that."""
     intent = await responses.clicked_intent(context)
+    deed = "Deny" if intent.what == "deny" else "Withdraw"
     action, subject = await _run(context, intent.object_id)
     extension = _later_end(context, action, subject, intent.argument)
     view = subjects.require_visible(context, subject)
     is_queued = deed == "Withdraw" and action.status == "Waiting"
     if extension is None and not is_queued and await _is_over(context, action, subject):
         return
-    require = _require_voter if deed == "Deny" else _require_asker
-    require(context, action, extension)
+    (_require_voter if deed == "Deny" else _require_asker)(context, action, extension)
     is_in_home = is_home(context) or view_metadata(view_of(context)).get("in_home") is True
     now, login = context.services.clock_ms(), context.person.login
     await context.show_modal(views.deny_view(action, view, deed, login, now, is_in_home=is_in_home))
-
-
-async def on_withdraw(context: Context) -> None:
-    """Ask whether what waits is withdrawn."""
-    await on_deny(context, "Withdraw")
 
 
 async def on_deny_view(context: Context) -> Json:
@@ -226,7 +223,7 @@ FEATURE = Feature(
         ids.CANCEL: Entry(on_cancel, Ack.WRITE),
         ids.APPROVE: Entry(on_approve, modal_title="Approve"),
         ids.DENY: Entry(on_deny, modal_title="Deny"),
-        ids.WITHDRAW: Entry(on_withdraw, modal_title="Withdraw"),
+        ids.WITHDRAW: Entry(on_deny, modal_title="Withdraw"),
     },
     views={
         ids.APPROVE_VIEW: Entry(on_approve_view, Ack.RESPONSE),

@@ -384,12 +384,11 @@ def approve_view(
     now_ms: int,
     is_in_home: bool,
     extension: Extension | None = None,
-    has_changed: bool = False,
+    read: str | None = None,
 ) -> dict[str, Any]:
     """Asks once more, with all that an approval of a run or of a later end decides on; the metadata has a digest of it.
 
-    `responder` is the run's, None if it isn't there any more.
-    `has_changed`: somebody has read something else before.
+    `responder` is the run's, None if it isn't there any more; `read` are the marks of the lines that were read before.
     """
     deed = runs.title(action) if extension is None else undo_state.keep(extension)
     label, title = names.in_view(deed), names.in_view(deed, "?")
@@ -405,8 +404,10 @@ def approve_view(
         needs = [starts([action]), decision(action), named_approvers(policy), _can_also_read(action, view)]
     deny = runs.decision_buttons(action, button, extension)[1]
     of = extension.id if extension is not None else ""
+    lines = [line for block in shown if "text" in block for line in block["text"]["text"].splitlines()]
     about = {"id": action.id, "extension": of, "in_home": is_in_home, "shown": digest(shown)}
-    blocks = [*notices.changed(has_changed), *shown, context(" · ".join(filter(None, needs))), actions(deny)]
+    about["lines"] = "".join(map(notices.mark_of, lines))
+    blocks = [*notices.changed(lines, read), *shown, context(" · ".join(filter(None, needs))), actions(deny)]
     return modals.modal(
         title, blocks, callback_id=ids.APPROVE_VIEW, submit=label, metadata=json.dumps(about), close="Not now"
     )
@@ -414,15 +415,14 @@ def approve_view(
 
 def digest(shown: Sequence[Block]) -> str:
     """Tells whether the same was read."""
-    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:32]
 
 
 def effect(responder: OfferedResponder | None) -> list[Block]:
     """What the settings say that a run does, or else its author; empty if the responder isn't there any more."""
-    policy = responder.policy if responder is not None else None
-    does = (policy.confirm if policy is not None else "") or (responder.description if responder is not None else "")
-    sends = questions.sends_to(policy) if policy is not None else ""
-    said = "\n".join(filter(None, [foreign(does, POLICY_LIMIT, lines=True), sends]))
+    policy = (responder and responder.policy) or Policy()
+    does = policy.confirm or (responder.description if responder is not None else "")
+    said = "\n".join(filter(None, [foreign(does, POLICY_LIMIT, lines=True), questions.sends_to(policy)]))
     return [context(said)] if said else []
 
 
@@ -532,8 +532,8 @@ def deny_view(
     if_so = f"If you {deed.lower()} it, it"
     asks = _asked(action, view, now_ms, follows=f"{if_so} will not run: nothing changes on the target.")
     if extension is not None:
-        of_targets = _targets(action, view)
-        asks = sections([later_end(action, extension, view), *of_targets, f"{if_so} {undo_state.ends(action)}."])
+        stays = f"{if_so} {undo_state.ends(action)}."
+        asks = sections([later_end(action, extension, view), *_targets(action, view), stays])
         asked_by, title = extension.asked_by, f"{deed} more time?"
     of = extension.id if extension is not None else ""
     about = {"id": action.id, "extension": of, "in_home": is_in_home, "deed": deed}

@@ -4,7 +4,7 @@ How far it is, the Notifier tells in one message in the channel, see `bot/docs/s
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from bot.message import Message
 from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
-from core.models import Action, Bulk, BulkTarget, Extension, parse_id
+from core.models import Action, Bulk, BulkTarget, parse_id
 
 REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "Undo all", "Ask again"
 
@@ -83,7 +83,7 @@ async def _runs(context: Context, bulk: Bulk) -> Listed:
 
 
 async def _review_view(
-    context: Context, bulk: Bulk, listed: Listed, request: str, *, has_changed: bool = False
+    context: Context, bulk: Bulk, listed: Listed, request: str, read: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """What waits of it; with a `request` the later ends that this asks for."""
     waiting, login, responder = views.waiting(listed, request), context.person.login, None
@@ -96,15 +96,13 @@ async def _review_view(
         responder = await subjects.responder(context.core, waiting[0][1].subject, bulk.responder_name)
     readable = [(run, view) for run, view, _ in waiting if approvals.sees_all(view.clearance, view.subject)]
     hidden = max((bulk.later_ends if request else bulk.awaiting) - len(readable), 0)
-    now_ms = context.services.clock_ms()
-    asked = (bulk, readable, hidden, why_not, responder, now_ms)
-    render = partial(views.review_view, *asked, request=request, deed=deed, has_changed=has_changed)
+    asked = (bulk, readable, hidden, why_not, responder, context.services.clock_ms())
+    over, marks = views.decided_since(listed, request, read or ()) if waiting else (), read and read.values()
+    render = partial(views.review_view, *asked, request=request, deed=deed, read=marks, over=over)
     return await responses.with_buttons(context, f"bulk:{bulk.id}:review:{request}", render)
 
 
-def _deed(
-    context: Context, bulk: Bulk, waiting: Sequence[tuple[Action, RedactedView, Extension | None]]
-) -> tuple[str, str]:
+def _deed(context: Context, bulk: Bulk, waiting: Sequence[views.Asked]) -> tuple[str, str]:
     """What this person can do against what waits, which who asked for it withdraws; and who did."""
     asked_by = next((end.asked_by for *_, end in waiting if end is not None), bulk.created_by)
     return "Withdraw" if context.person.login == asked_by else "Deny", asked_by
@@ -115,11 +113,10 @@ async def on_approve_view(context: Context) -> Json:
     submitted = view_of(context)
     bulk = await context.core.bulk(str(view_metadata(submitted).get("id") or ""))
     listed, request = await _runs(context, bulk), str(view_metadata(submitted).get("request") or "")
-    shown = await _review_view(context, bulk, listed, request, has_changed=True)
+    shown = await _review_view(context, bulk, listed, request, mapping(view_metadata(submitted).get("runs")))
     if shown["private_metadata"] != submitted.get("private_metadata"):
         return modals.update(shown)
-    ticked = _ticked(submitted)
-    if not ticked:
+    if not (ticked := _ticked(submitted)):
         return modals.errors({views.TICKED: "Tick at least one."})
     approved = await masked(context, await answered(context.core.approve_bulk(bulk.id, ticked)), listed)
     return modals.update(modals.message_view("Done", views.decided(bulk, approved, "approved", listed, request)))
@@ -175,14 +172,14 @@ async def on_undo_all(context: Context) -> None:
     await context.show_modal(await _undo_view(context, bulk, await _in_force(context, bulk)))
 
 
-async def _undo_view(context: Context, bulk: Bulk, in_force: Listed, *, has_changed: bool = False) -> Json:
+async def _undo_view(context: Context, bulk: Bulk, in_force: Listed, read: Mapping[str, Any] | None = None) -> Json:
     if not in_force or in_force[0][0].undo is None:
         return modals.notice(UNDO_TITLE, "Nothing of it that you may see can be undone.")
     login, undone_by = context.person.login, in_force[0][0].undo.responder
     policy, _ = await subjects.policy_and_able(context.core, in_force[0][1].subject, undone_by)
     own, measures = [run.id for run, _ in in_force], await context.core.measures()
     rows = views.in_force_rows(in_force, measures, own, login)
-    return views.undo_all_view(bulk, in_force, rows, policy, login, has_changed=has_changed)
+    return views.undo_all_view(bulk, in_force, rows, policy, login, read and read.values())
 
 
 async def on_undo_all_view(context: Context) -> Json:
@@ -193,7 +190,7 @@ async def on_undo_all_view(context: Context) -> Json:
     left = [(run, view) for run, view in in_force if run.id in read]
     rows = views.in_force_rows(left, await context.core.measures(), read, context.person.login)
     if not left or not views.digests(rows).items() <= read.items():
-        return modals.update(await _undo_view(context, bulk, in_force, has_changed=True))
+        return modals.update(await _undo_view(context, bulk, in_force, read))
 
     async def undo(action: Action) -> Action:
         key = f"{context.idempotency_key}-{action.id}"

@@ -61,6 +61,8 @@ Listed = Sequence[_Run]
 """Runs of a bulk, each with what one person may see of what it is on."""
 Refused = Sequence[tuple[BulkTarget, RedactedView]]
 """Its targets that core refused, likewise."""
+Asked = tuple[Action, RedactedView, Extension | None]
+"""Such a run, or more time for it."""
 
 
 T = TypeVar("T")
@@ -87,6 +89,13 @@ def waiting(listed: Iterable[tuple[Action, T]], request: str = "") -> list[tuple
     return [one for one in asked(listed, request) if _waits(one[0], one[2])]
 
 
+def decided_since(listed: Listed, request: str, read: Container[str]) -> list[str]:
+    """Who has decided on those of these runs, or with a `request` of these later ends, that were read; mrkdwn."""
+    ends = [one for one in by_request(listed).get(request, ()) if one[2].id in read and one[2].outcome is not None]
+    over = [one for one in listed if one[0].id in read and not runs.awaits_approval(one[0])]
+    return _later_decisions(ends) if ends else by_state(over)
+
+
 def decided_in_part(listed: Sequence[tuple[Action, Any, Extension | None]]) -> list[str]:
     """How somebody has decided on some of these while others wait: `Approved`, once all that has run, or `Denied`."""
     decided = [(_decision(run, end), end is None and runs.is_open(run)) for run, _, end in listed]
@@ -94,9 +103,7 @@ def decided_in_part(listed: Sequence[tuple[Action, Any, Extension | None]]) -> l
     return [how for how in hows if {is_open for by, is_open in decided if by.startswith(how)} == {False}]
 
 
-def told_in_part(
-    bulk: BulkCounts, listed: Sequence[tuple[Action, RedactedView, Extension | None]], how: Sequence[str]
-) -> Message:
+def told_in_part(bulk: BulkCounts, listed: Sequence[Asked], how: Sequence[str]) -> Message:
     """Tells who asked who has decided so on which of these and why, and which still wait.
 
     Once none does, and no run is under way, another message tells all that.
@@ -206,8 +213,7 @@ def undo_all_view(
     rows: Mapping[str, str],
     policy: Policy,
     login: str,
-    *,
-    has_changed: bool = False,
+    read: Container[str] | None = None,
 ) -> dict[str, Any]:
     """Asks `login` to undo these of its runs, with all that ends: the `rows` of each; `policy` is of what undoes them.
 
@@ -226,7 +232,7 @@ def undo_all_view(
     ends_too = "More time is asked for: that request ends too." if is_asked else ""
     more = filter(None, [later if bulk.awaiting else "", stays, ends_too, told])
     ends = section(f"🔓 *{foreign(title, names.NAME_LIMIT)}* runs on each{after}, and ends it there.")
-    asks = [*notices.changed(has_changed), *_in_force_lines("Undo", bulk, in_force, rows.values()), ends]
+    asks = [*notices.changed(rows.values(), read), *_in_force_lines("Undo", bulk, in_force, rows.values()), ends]
     return modals.modal(
         names.in_view(f"Undo {bulk.title}", f" ({number})?"),
         [*asks, *questions.policy_words(policy), *map(context, more)],
@@ -253,7 +259,7 @@ def in_force_rows(in_force: Listed, measures: Sequence[Measure], own: Container[
 
 def digests(rows: Mapping[str, str]) -> dict[str, str]:
     """Tells by run whether the same was read of it."""
-    return {run_id: approvals.digest([section(row)])[:4] for run_id, row in rows.items()}
+    return {run_id: notices.mark_of(row) for run_id, row in rows.items()}
 
 
 def _in_force_lines(verb: str, bulk: BulkCounts, in_force: Listed, rows: Iterable[str]) -> list[Block]:
@@ -621,14 +627,15 @@ def review_view(
     *,
     request: str = "",
     deed: str = "Deny",
-    has_changed: bool = False,
+    read: Container[str] | None = None,
+    over: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Asks to approve what waits of it: each object first, then how long it lasts, what it does and the inputs.
 
     They decide on those that they tick. With a `request` to let it last longer, as that asks.
     `hidden` others they may not see, and don't decide on; `why_not`: why they decide on none, where the `deed` of who
-    asked is *Withdraw*. The metadata has the runs and a digest of what is shown; `has_changed`: somebody has read
-    something else before.
+    asked is *Withdraw*. The metadata has a digest of what is shown, and the runs, each with a mark of its row; `read`
+    has the marks that were read before, and `over` says what no longer waits of these runs.
     """
     waits, ends = [action for action, _ in waiting], by_request(waiting).get(request, [])
     total, decided_on = len(waits), [end for *_, end in ends] or waits
@@ -638,6 +645,7 @@ def review_view(
     title = names.in_view(label, "?") if total < 2 else names.in_view(short, f" ({total})?" if why_not else "?")
     of_ticked = names.of_ticked(short, "No end: the ticked" if ends else "Run on the ticked")
     asks, *rows = _asks("", bulk, waiting, ends, now_ms) if waits else [f"*{_name(bulk)}*"]
+    each, marks = rows, digests(dict(zip(ids_, rows, strict=True)))
     asks = asks if ends or bulk.title in title else f"*{_name(bulk)}?*\n{asks}"
     needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))
     contained = [one for one in waiting if undo_state.contained(*one) and not ends]
@@ -660,10 +668,11 @@ def review_view(
     deny = f"Withdraw all {total}" if why_not else "Deny the ticked" if total > 1 else "Deny"
     decide = button_element(deny, ids.BULK_DENY, button(Intent("bulk_deny", bulk.id, request)))
     more = [actions(decide)] if waits and (not why_not or deed == "Withdraw") else []
-    about = {"id": bulk.id, "runs": ids_, "request": request, "shown": approvals.digest([*shown, *below])}
+    about = {"id": bulk.id, "runs": marks, "request": request, "shown": approvals.digest([*shown, *below])}
     head = section(f"{asks}\n{why_not}" if why_not else f"{asks} · {needs}")
-    blocks = [*notices.changed(has_changed), head, *shown[1:], *more, *below]
-    submit, metadata = "" if why_not else of_ticked if has_ticks else names.in_view(label), json.dumps(about)
+    blocks = [*notices.changed(each, read, over), head, *shown[1:], *more, *below]
+    submit = "" if why_not else of_ticked if has_ticks else names.in_view(label)
+    metadata = json.dumps(about, separators=(",", ":"))  # a hundred runs have room
     return modals.modal(
         title, blocks, callback_id=ids.BULK_APPROVE_VIEW, submit=submit, metadata=metadata, close="Not now"
     )

@@ -263,7 +263,7 @@ async def _start(context: Context, request: RunRequest, responder: OfferedRespon
     if running is not None and not runs.is_open(running):
         request = replace(request, anyway="")
         shown = await parameters.form_view(context, request, responder, [Target(view)])
-        return modals.update({**shown, "blocks": [*notices.changed(True), *shown["blocks"]]})
+        return modals.update({**shown, "blocks": [*notices.changed(), *shown["blocks"]]})
     # A key of its own: core refuses a key with another body, and a modal keeps its view id when it asks again.
     key = f"{context.idempotency_key}-anyway" if request.anyway else context.idempotency_key
     try:

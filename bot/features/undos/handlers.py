@@ -56,7 +56,7 @@ async def on_undo_view(context: Context) -> Json:
     action_id, part, is_in_home = str(metadata.get("id")), str(metadata.get("part")), metadata.get("in_home") is True
     shown = await _question(context, action_id, part, is_in_home=is_in_home)
     if shown["private_metadata"] != submitted.get("private_metadata"):
-        return modals.update({**shown, "blocks": [*notices.changed(True), *shown["blocks"]]})
+        return modals.update({**shown, "blocks": [*notices.changed(), *shown["blocks"]]})
     core, key = context.core, context.idempotency_key
     if part:
         (undoing,) = await until_answered(lambda: core.undo_measure(part, idempotency_key=key), UNKNOWN)

@@ -120,20 +120,20 @@ def longer_view(
     if limits:
         begins = "It needs" if is_all else f"Beyond {slack_date(min(limits))} it needs"
         then = f"it {undo_state.ends(timed[0])}" if len(timed) == 1 else "each ends as it does now"
-        by = f"{count(policy.approval or 1, 'approval')}{undo_state.approval_by(able)}"
-        needs = f"{begins} {by}; until then {then}."
+        needs = f"{begins} {count(policy.approval or 1, 'approval')}{undo_state.approval_by(able)}; until then {then}."
     if any(map(undo_state.later_end, timed)):
         needs += " It takes the place of the request that waits."
     field = undo_state.longer_field(policy, [at for at, _ in ends], now_ms)
     note = modals.text_field("note", "Note", hint="Everybody who sees the card reads this: no secrets.")
     note["element"]["max_length"] = NOTE_LIMIT
     asks = [*field, note, *([context(needs)] if needs else [])]
+    number = f" ({len(timed)})" if len(timed) > 1 else ""
     most = f"The settings allow no later end than {undo_state.minutes(policy.undo_after_minutes or 0)} from now."
     return modals.modal(
         title,
         [*about, *(asks if field else [section(most)])],
         callback_id="",
-        submit=("Ask to extend" if is_all else "Extend") if field else "",
+        submit=f"{'Ask to extend' if is_all else 'Extend'}{number}" if field else "",
     )
 
 

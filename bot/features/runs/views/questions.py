@@ -105,7 +105,8 @@ def on_each(responder: OfferedResponder, each: OnEach, time: Sequence[Block]) ->
     found = [(view.subject.id, one) for view, _ in each.ready for one in each.in_force.get(view.subject.id, ())]
     denied = {id_ for id_, one in found if isinstance(one, Action) and one.outcome == "denied"}
     contained = {id_ for id_, one in found if policy.undo and isinstance(one, Measure) and one.state != "asked"}
-    about = f"*{names.shown(responder)}* on *{each.on}*{after}{warned(denied, contained)}"
+    left = f"; *{len(each.refused)} will be refused*" if each.ready and each.refused else ""
+    about = f"*{names.shown(responder)}* on *{each.on}*{after}{left}{warned(denied, contained)}"
     blocks: list[Block] = [section(about), *time]
     if each.ready:
         same = {view.subject.id: [view, *each.also.get(view.subject.id, ())] for view, _ in each.ready}
@@ -180,8 +181,7 @@ def style(responder: OfferedResponder) -> Literal["primary", "danger"]:
 
 def approvals_needed(request: RunRequest, responder: OfferedResponder) -> int:
     """How many approvals the run will need, with the one more of an override."""
-    policy = responder.policy or Policy()
-    return policy.approval + (request.override_reason is not None)
+    return (responder.policy or Policy()).approval + (request.override_reason is not None)
 
 
 def _lasts(policy: Policy, minutes: int | None, unless: str) -> str:

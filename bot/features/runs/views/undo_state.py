@@ -321,8 +321,7 @@ def ended(run: MeasureRun, on: str, root_id: str, login: str = "", verb: str = "
 
 def hear(run: MeasureRun, root_id: str, login: str = "") -> str:
     """`anna and ben hear of it.`; "" if only who undoes it, or approvers of who undoes their own."""
-    is_told = run.root_id != root_id or run.created_by != login
-    return hears([run.created_by, *run.approved_by], login) if is_told else ""
+    return hears([run.created_by, *run.approved_by], login) if (run.root_id, run.created_by) != (root_id, login) else ""
 
 
 def hears(logins: Sequence[str], login: str) -> str:
@@ -376,8 +375,7 @@ def change_of_second(measure: Measure, lasts: int | None, now_ms: int | None) ->
     """
     if measure.state == "starting" or now_ms is None:
         return f"Of both, {LATER_COUNTS}."
-    until = measure.until
-    if until is None or (lasts is not None and now_ms + lasts * MINUTE_MS <= until):
+    if measure.until is None or (lasts is not None and now_ms + lasts * MINUTE_MS <= measure.until):
         return "This would end earlier, so it changes nothing."
     return f"This lasts longer: {minutes(lasts)} from when it starts." if lasts else "This would take away its end."
 

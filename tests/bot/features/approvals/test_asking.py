@@ -622,6 +622,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
 
         async def ask_to_extend(longer: str) -> dict[str, Any]:
             form = await anna.confirms("Extend all", told, longer=longer, note="It beacons to <them>.")
+            assert form["submit"]["text"] == "Ask to extend (4)"
             assert "It needs 1 approval by ben or lea; until then each ends as it does now." in text_of(form)
             asked = await anna.sees(
                 modal("Asked for on 4 targets. It needs 1 approval by ben or lea, answer by <!date")

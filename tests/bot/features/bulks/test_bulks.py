@@ -278,6 +278,31 @@ async def test_who_asked_for_a_bulk_withdraws_all_that_waits_of_it_while_somebod
         assert [(await env.client.actions("alert", one))[0].outcome for one in alert_ids] == ["cancelled"] * 3
 
 
+async def test_what_has_changed_of_a_bulk_since_it_was_read_is_named_first(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
+        ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in range(4)]
+        gone, closed, *_ = alert_ids = [(await alerts(env, 1, artifacts=ip))[0] for ip in ips]
+        await start(env, "anna", "isolate", alert_ids)
+        message = await shown(env, "4 wait for approval")
+        read = await reviewed(env, "ben", message, " on 4 targets")
+        (run,) = await env.client.actions("alert", gone)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("anna").cancel(run.id)
+            await bot.as_user("lea").request("PATCH", f"/api/alert/{closed}", {"status": "Ignored"})
+        await shown(env, "3 wait for approval, 1 withdrawn")
+        await env["ben"].submits(read)
+        again = await env["ben"].sees(modal(CHANGED))
+        said = again["blocks"][0]["text"]["text"].splitlines()
+        assert said[:3] == [
+            f"⚠️ *{CHANGED}*",
+            ">➖ Withdrawn by anna: ip 203[.]0[.]113[.]0.",
+            f">• 🟠 ip `203[.]0[.]113[.]1`, for HIGH ET MALWARE Beacon to known C2 ({closed})",
+        ]
+        assert (len(said), said[3].partition(" closed by lea, ")[0]) == (4, ">    ↳ ⚠️ *Alert")
+        await env["ben"].submits(again)
+        await env["ben"].reads("You approved 3 runs: Isolate on")
+
+
 async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(tmp_path: Path) -> None:
     async with feature_environment(tmp_path) as env:
         alert_ids = await alerts(env, 3)
@@ -704,7 +729,7 @@ async def test_undo_all_says_what_else_it_ends(tmp_path: Path) -> None:
             again = await env.client.action(again.id, wait_s=10)
         await env["anna"].submits(view)
         shown_again = await env["anna"].sees(modal(CHANGED))
-        assert text_of(shown_again).count(also) == 2 * text_of(view).count(also)
+        assert text_of(shown_again).count(also) == 2 * 2 * text_of(view).count(also)  # each is named as new
         await env["anna"].submits(shown_again)
         await shown(env, "2 undone by")
         assert await env.client.measures() == []
@@ -749,7 +774,7 @@ async def test_each_of_several_is_refused_for_its_own_reason(tmp_path: Path) -> 
         question = await asked(env, "anna", "isolate", [waiting, bare, other, empty])
         text = text_of(question)
         assert "*Runs on 1 target*" in text
-        assert "*Isolate* on *1 target*, after 1 approval" in text
+        assert "*Isolate* on *1 target*, after 1 approval; *3 will be refused*" in text
         assert (question["title"]["text"], question["submit"]["text"]) == ("Isolate (1)", "Ask to isolate (1)")
         assert "*Will be refused on 3 targets*\\n" in text
         on = "• 🟠 ip `203[.]0[.]113[.]7`, for HIGH ET MALWARE Beacon to known C2"
