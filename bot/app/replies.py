@@ -129,7 +129,7 @@ class Replies:
 
     async def refuse(self, message: Message) -> None:
         """Say why nothing was done: in a modal after a click, or if one is open; else to this person only."""
-        if self._view_id or self._interaction.type == "action":
+        if self._view_id or self._interaction.type in ("action", "shortcut"):
             await self.show("Not done", message)
         else:
             await self.respond(message)

@@ -29,6 +29,7 @@ from core.models import Artifact, OfferedResponder
 
 async def on_run_command(context: Context) -> None:
     """Run the named responder, after asking for inputs that it still needs, and for confirmation if it wants one."""
+    responses.require_permission(context, "manageAction")
     text, typed = split_inputs(context.text)
     rest, named_ids = split_name_and_ids(text)
     object_ids = list(dict.fromkeys(named_ids))
@@ -88,7 +89,6 @@ def _with_typed(
 
 async def _on_several(context: Context, name: str, object_ids: Sequence[str], typed: Mapping[str, str]) -> bool:
     """Ask to confirm the runs on several objects, if a command names them; False for one, or one and its observable."""
-    responses.require_permission(context, "manageAction")
     if len(object_ids) > MOST:
         raise ResponderBotError("bad_request", f"At most {MOST} targets at once, not {len(object_ids)}.")
     targets = list((found := await find_targets(context, object_ids)).values())

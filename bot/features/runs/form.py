@@ -28,6 +28,7 @@ LOOKUP_LIMIT = 5  # ids in a message that are looked up
 
 async def on_start_command(context: Context) -> None:
     """Open the run modal, for `/responder` alone and for the global shortcut."""
+    responses.require_permission(context, "manageAction")
     request = RunRequest(channel=context.channel)
     await context.show_modal(run_form.start_view(request, None, clearance=own_clearance(context)))
 

@@ -258,6 +258,12 @@ async def test_whoever_may_only_read_is_told_once_why_and_whom_to_ask(env: Featu
     await env["eve"].command(SOC, f"/responder run tell {alert.id}")
     await env["eve"].reads(CANNOT)
     assert await env.client.actions("alert", alert.id) == []
+    await env["eve"].command(SOC, "/responder")
+    await env["eve"].reads(CANNOT)
+    await env["eve"].shortcut(ids.RUN_SHORTCUT)
+    assert (await env["eve"].reads(CANNOT))["type"] == "modal"
+    await env["eve"].command(SOC, f"/responder run nosuch {alert.id}")
+    await env["eve"].reads(CANNOT)
     await env["eve"].command(SOC, f"/responder list {alert.id}")
     listed = text_of(await env["eve"].reads(CANNOT))
     assert "manageAction" not in listed
