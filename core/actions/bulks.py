@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -88,8 +88,17 @@ class BulkOutcomes(NamedTuple):
 
 
 _Checked = tuple[CheckedRun, reports.SerializedParameters] | Refusal
-_Done = list[tuple[Set[str], Action]]
-"""What is recorded of a bulk, each with what it acts on."""
+
+
+class _Recorded(NamedTuple):
+    """A run of a bulk, with what it acts on, the clearance that it takes, and what else it covers that takes no more."""
+
+    acts_on: Set[str]
+    action: Action
+    level: int
+    also_for: dict[str, None]
+
+
 NOT_SHOWN = Refusal("conflict", "It was not among those that were decided, so it goes on waiting.")
 
 
@@ -231,16 +240,15 @@ class Bulks(Service):
                 _require_not_retried(self._find(tx, f"~{retries}")[1])
                 stored.set_retried(tx, retries, number)
                 trail.record(tx, now, "bulk.retried", by=caller.login, object=f"~{number}", root=f"~{retries}")
-            done, also_for = _Done(), defaultdict[int, list[str]](list)
+            done = list[_Recorded]()
             outcomes = [self._record(tx, target, number, done) for target in checked]
             name = self._registry.name(request.responder_id)
             for target, outcome in zip(request.targets, outcomes, strict=True):
                 if isinstance(outcome, Refusal):
                     what: trail.What = "run.covered" if outcome.covered_by else "run.refused"
                     _audit(tx, now, what, caller, target.object_id, outcome, bulk=f"~{number}", responder=name)
-                    also_for[outcome.covered_by or 0].append(target.object_id)
-            for _, action in done:
-                if ids := [id_ for id_ in dict.fromkeys(also_for[action.number]) if id_ != action.object_id]:
+            for _, action, _, also_for in done:
+                if ids := [id_ for id_ in also_for if id_ != action.object_id]:
                     stored_actions.change(tx, action.number, doc=action.model_copy(update={"also_for": ids}).to_json())
             if retries is not None:
                 _require_any(outcomes, "Nothing can run again now", now)
@@ -273,17 +281,18 @@ class Bulks(Service):
                 checked.append(Refusal("unavailable", "The stored record can't be read; restore a backup."))
         return checked
 
-    def _record(self, tx: Transaction, checked: _Checked, bulk_id: int, done: _Done) -> Action | Refusal:
+    def _record(self, tx: Transaction, checked: _Checked, bulk_id: int, done: list[_Recorded]) -> Action | Refusal:
         """Record it, unless one that is `done` covers it."""
         if isinstance(checked, Refusal):
             return checked
-        on = self._acts_on(checked[0])
-        by = next((action for acts_on, action in done if on <= acts_on), None)
-        if by is not None:
-            sentence = f"The run on {by.object_id} ({by.id}) covers this: it acts on the same, and runs once."
-            return Refusal("bad_request", sentence, covered_by=by.number)
+        on, target = self._acts_on(checked[0]), checked[0].target
+        if by := next((one for one in done if on <= one.acts_on), None):
+            by.also_for.update({f"~{target.id}": None} if target.clearance <= by.level else {})
+            of = f"{by.action.object_id} ({by.action.id})"
+            sentence = f"The run on {of} covers this: it acts on the same, and runs once."
+            return Refusal("bad_request", sentence, covered_by=by.action.number)
         outcome = attempted(tx, lambda: self._runs.record(tx, *checked, bulk_id=bulk_id)[0])
-        done += [(on, outcome)] if isinstance(outcome, Action) else []
+        done += [_Recorded(on, outcome, target.clearance, {})] if isinstance(outcome, Action) else []
         return outcome
 
     def _acts_on(self, run: CheckedRun) -> Set[str]:

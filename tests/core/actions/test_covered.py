@@ -147,6 +147,10 @@ async def test_who_may_not_see_the_alert_of_the_run_decides_nothing_and_reads_it
         assert isinstance(run, Action)
         assert isinstance(refusal, Refusal)
         assert "srv" not in refusal.message
+        assert run.also_for == [clear]
+        _, (run, _) = await asked(harness, [clear, red])
+        assert isinstance(run, Action)
+        assert run.also_for is None  # who sees this one may not see that there is another
         low = replace(BEN, clearance=0, acted_through="bot@example.org")
         with pytest.raises(ResponderBotError) as decided:
             await harness.bulks.decide(low, bulk.id, "approve")

@@ -511,11 +511,17 @@ async def test_who_can_t_decide_any_more_reads_it_in_the_message(tmp_path: Path)
 async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_half_of_the_time(tmp_path: Path) -> None:
     clock = ManualClock()
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, clock_ms=clock) as env:
-        alerts = [await env.create_alert(sourceRef=str(n), severity=s, **CLEAR) for n, s in enumerate((2, 4, 3))]
+        alerts = [
+            await env.create_alert(
+                sourceRef=ip, severity=s, **{**CLEAR, "artifacts": [{"dataType": "ip", "data": f"203.0.113.{ip}", "tlp": 0}]}
+            )
+            for ip, s in (("2", 2), ("4", 4), ("3", 3))
+        ]
+        on = ", ".join(f"ip 203[.]0[.]113[.]{n}" for n in (4, 3, 2))
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as bot:
             bulk = await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
-            what = "CRITICAL: Isolate on 3 targets for 1 hour: ip 203[.]0[.]113[.]7 (3 runs)? Asked by anna"
+            what = f"CRITICAL: Isolate on 3 targets for 1 hour: {on}? Asked by anna"
             assert await env["ben"].sees(on_phone("Isolate on")) == what
             await all_sent(env.bot)
             for channel in (SOC, OPEN):
@@ -529,17 +535,16 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         over = await env["anna"].sees(on_phone("in force"))
         until = "3 in force until <!date^"
         await env["ben"].sees(lambda view: [until in text_of(m) for m in direct_messages(view)].count(True) == 2)
-        on = "ip 203[.]0[.]113[.]7 (3 runs) for 1 hour · up to CRITICAL"
-        assert over == f"Approved by ben, in force: Isolate on {on}."
+        assert over == f"Approved by ben, in force: Isolate on {on} for 1 hour · up to CRITICAL."
         (told,) = [m for m in direct_messages(env["anna"].live_view) if "3 in force" in text_of(m)]
         assert "3 in force until <!date^" in text_of(within_limits(told))
-        assert ">: ip 203[.]0[.]113[.]7 (3 runs)." in text_of(told)
+        assert f">: {on}." in text_of(told)
         dm = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].presses("Undo all", told)
         form = await env["anna"].sees(modal("Undo Isolate (3)?"))
         assert "*anna* asked for it · approved by ben" in text_of(form)
         await env["anna"].submits(form)
-        await env["anna"].reads("Undo started on 3 targets. On ip 203[.]0[.]113[.]7 (3 runs).", dm)
+        await env["anna"].reads(f"Undo started on 3 targets. On {on}.", dm)
         await all_sent(env.bot)
         asked_twice = [m for m in direct_messages(env["ben"].live_view) if "Isolate* on 3 targets" in text_of(m)]
         assert [ids.BULK_REVIEW in text_of(within_limits(m)) for m in asked_twice] == [False, False]
@@ -553,7 +558,8 @@ async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_an
     clock = ManualClock()
     async with asking(tmp_path, {**ISOLATE, "ask": [ONCALL, "U0BEN"]}, clock_ms=clock) as env:
         env.emulator.set_usergroup(ONCALL, ["U0LEA"])
-        alerts = [await env.create_alert(sourceRef=str(number)) for number in range(2)]
+        ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in range(2)]
+        alerts = [await env.create_alert(sourceRef=str(n), artifacts=ip) for n, ip in enumerate(ips)]
         dm = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].command(dm, f"/responder run isolate {' '.join(alert.id for alert in alerts)}")
         question = await env["anna"].sees(modal("Isolate"))
@@ -571,7 +577,8 @@ async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_an
 
 async def test_who_asked_for_a_bulk_reads_all_who_decided_on_it(tmp_path: Path) -> None:
     async with asking(tmp_path, channels=NO_CARDS) as env:
-        alerts = [await env.create_alert(sourceRef=str(n)) for n in range(21)]
+        ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in range(21)]
+        alerts = [await env.create_alert(sourceRef=str(n), artifacts=ip) for n, ip in enumerate(ips)]
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as bot:
             bulk = await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
@@ -579,10 +586,10 @@ async def test_who_asked_for_a_bulk_reads_all_who_decided_on_it(tmp_path: Path) 
             await bot.as_user("ben").approve_bulk(bulk.id, runs[:-1])
             await bot.as_user("lea").deny_bulk(bulk.id, runs[-1:], "the mail server")
         told = await env["anna"].sees(direct_message("1 denied, 20 in force"))
-        ip = "ip 203[.]0[.]113[.]7"
-        denied = f".\\n🚫 Denied by lea: {ip}.\\n>the mail server\\n🔒 Approved by ben, in force until <!date^"
+        ip = "ip 203[.]0[.]113[.]"
+        denied = f".\\n🚫 Denied by lea: {ip}20.\\n>the mail server\\n🔒 Approved by ben, in force until <!date^"
         assert denied in text_of(told)
-        assert f">: {ip} (20 runs)." in text_of(told)
+        assert f">: {ip}0, {ip}1, {ip}2 and 17 more." in text_of(told)
 
 
 async def test_a_channel_reads_whose_run_of_a_bulk_was_denied_and_why_while_the_others_wait(tmp_path: Path) -> None:
@@ -1274,8 +1281,10 @@ async def test_who_may_not_see_a_target_of_a_bulk_reads_nothing_of_it_in_the_req
 async def test_a_shared_channel_does_not_read_how_severe_a_hidden_alert_of_a_bulk_is(tmp_path: Path) -> None:
     shared = {**CHANNELS[0], "id": "C0SHARED", "clearance": "clear"}
     async with asking(tmp_path, channels=[CHANNELS[0], shared], shared=("C0SHARED",)) as env:
+        ips = [[{"dataType": "ip", "data": f"203.0.113.{n}", "tlp": 0}] for n in (7, 8)]
         alerts = [
-            await env.create_alert(sourceRef=str(tlp), severity=2 + tlp, **{**CLEAR, "tlp": tlp}) for tlp in (0, 2)
+            await env.create_alert(sourceRef=str(tlp), severity=2 + tlp, **{**CLEAR, "tlp": tlp, "artifacts": ip})
+            for tlp, ip in zip((0, 2), ips, strict=True)
         ]
         await env["ben"].sees(card_of(alerts[0], channel="C0SHARED"))
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]

@@ -144,7 +144,9 @@ async def test_a_case_that_was_closed_says_so_too(tmp_path: Path) -> None:
 
 async def test_who_asks_for_a_run_reads_before_that_the_alert_is_closed(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
-        (closed, still_open), who = await alerts(env, 2), "⚠️ Alert closed by anna, <!date^"
+        ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in range(2)]
+        (closed,), (still_open,) = [await alerts(env, 1, artifacts=ip) for ip in ips]
+        who = "⚠️ Alert closed by anna, <!date^"
         await close(env, closed, why="")
         await env["ben"].command(SOC, f"/responder run isolate {closed}")
         form = await env["ben"].sees(modal("How long"))
