@@ -295,15 +295,18 @@ def _roots_of(reads: Reads, row: Row) -> set[int]:
 def already(reads: Reads, action: Action, sees_up_to: int, registry: Registry) -> list[Measure]:
     """What else is in force on the targets of a run, with the clearance that its last run takes.
 
-    Only what a reader with the clearance `sees_up_to` may see.
+    Only what a reader with the clearance `sees_up_to` may see, and of its runs the last ones that take no more.
     """
     undone_by, found = action.undo.responder if action.undo is not None else "", list[Measure]()
     rows = in_force.undone_by(reads, undone_by, action.object_id, action.target or ())
-    others = [one for one in rows if one["action_id"] != action.number]
-    for one in {one["digest"]: one for one in sorted(others, key=_last)}.values():
-        row, level = stored_actions.find(reads, one["action_id"]), clearance.level_of(reads, one["action_id"])
-        if row is not None and level <= sees_up_to:
-            found.append(_shown([one], [_Seen(one, row)], registry).model_copy(update={"clearance": level}))
+    others = sorted((one for one in rows if one["action_id"] != action.number), key=_last)
+    for last in {one["digest"]: one for one in others}.values():
+        level = clearance.level_of(reads, last["action_id"])
+        same = [one for one in others if one["digest"] == last["digest"]][-MOST_ASKED:]
+        below = [one for one in same if clearance.level_of(reads, one["action_id"]) <= level]
+        seen = [_Seen(one, row) for one in below if (row := stored_actions.find(reads, one["action_id"])) is not None]
+        if seen and level <= sees_up_to:
+            found.append(_shown([last], seen, registry).model_copy(update={"clearance": level}))
     return found
 
 

@@ -51,7 +51,6 @@ DECISIONS = "Denied", "Approved"
 NOT_RUN = {"denied", "expired", "cancelled"}  # how runs that wait for approval end without it
 MOST_NAMED = 10  # objects in the direct message to who decides
 TICKED = "decide"  # the fields of what somebody decides on
-_UNSAID = "    ↳ ⚠️", "    ↳ also for "  # the lines below a target that no option has
 SAID_LIMIT = questions.LINES_LIMIT // 2  # characters
 TARGET_LIMIT = 1000  # characters
 REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
@@ -726,7 +725,7 @@ def _options(ids_: Sequence[str], waiting: Listed, rows: Sequence[str]) -> tuple
         text, below, has_room = runs.in_option(*one, name, warnings)
         said = row.removeprefix(_target_line(*one, REVIEW_TARGETS)) if has_room else row
         if has_room and any(what in below for what in warnings[: 1 if one[0].denied_before else 2]):  # it says all that
-            said = "".join(f"\n{line}" for line in said.splitlines() if line.startswith(_UNSAID))
+            said = "".join(f"\n{line}" for line in said.splitlines() if line.startswith(("    ↳ ⚠️", "    ↳ also for ")))
         options.append((id_, text, below))
         called = f"• {runs.distinct_targets([one])} ({one[1].subject.root_id or one[1].subject.id})"
         left.append(f"{called}{said}" if has_room and said else said)

@@ -359,7 +359,8 @@ def _also(action: Action, view: RedactedView) -> str:
     """
     own, of = {(one.kind, one.data) for one in action.target or ()}, view.subject.root_id or view.subject.id
     also = [one for one in contained(action, view) if own >= {(of.kind, of.data) for of in one.target or ()}]
-    on = [(one, "by another run" if one.root_id == of else f"for {one.root_id}") for one in also]
+    each = [run for one in also for run in (one, *one.others[::-1])]
+    on = [(one, "by another run" if one.root_id == of else f"for {one.root_id}") for one in each]
     return also_for(action.also_for) + "".join(f", also {what} {until(one.until, one.since)}" for one, what in on)
 
 

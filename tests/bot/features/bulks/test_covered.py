@@ -4,8 +4,11 @@ from pathlib import Path
 
 from tests.bot.features.approvals.asking import ISOLATE, asking
 from tests.bot.features.bulks.bulk import alerts, asked, reviewed, shown
+from tests.bot.features.environment import feature_environment
 from tests.bot.people import card_of, modal, on_phone, text_of
 from tests.bot.running import SOC
+
+IP = "203.0.113.4"
 
 
 async def test_one_host_of_three_alerts_is_one_target_for_who_asks_decides_and_undoes(tmp_path: Path) -> None:
@@ -50,3 +53,16 @@ async def test_one_host_of_three_alerts_is_one_target_for_who_asks_decides_and_u
         await env["anna"].command(SOC, f"/responder audit {medium}")
         story = text_of(await env["anna"].sees(modal(f"asked to run Isolate on {medium} too")))
         assert f"The run on {critical} (" in story
+
+
+async def test_what_is_in_force_names_each_other_alert_for_which_it_ran_alone(tmp_path: Path) -> None:
+    rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}}
+    async with feature_environment(tmp_path, rules) as env:
+        ids = [(await alerts(env, 1, title=f"t{n}", artifacts=[{"dataType": "ip", "data": IP}]))[0] for n in range(3)]
+        for id_ in ids:
+            action = await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": id_})
+            while action.end_date is None:
+                action = await env.client.action(action.id, wait_s=10)
+        await env["anna"].command(SOC, f"/responder active {IP}")
+        listed = text_of(await env["anna"].sees(modal(f"*In force on {IP}: 1 measure*")))
+        assert [f", also for {one} until <!date^" in listed for one in ids] == [True, True, False]
