@@ -288,8 +288,7 @@ class Bulks(Service):
         on, target = self._acts_on(checked[0]), checked[0].target
         if by := next((one for one in done if on <= one.acts_on), None):
             by.also_for.update({f"~{target.id}": None} if target.clearance <= by.level else {})
-            of = f"{by.action.object_id} ({by.action.id})"
-            sentence = f"The run on {of} covers this: it acts on the same, and runs once."
+            sentence = f"The run on {by.action.object_id} ({by.action.id}) acts on the same, and is for this as well."
             return Refusal("bad_request", sentence, covered_by=by.action.number)
         outcome = attempted(tx, lambda: self._runs.record(tx, *checked, bulk_id=bulk_id)[0])
         done += [_Recorded(on, outcome, target.clearance, {})] if isinstance(outcome, Action) else []

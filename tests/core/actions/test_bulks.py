@@ -66,9 +66,7 @@ async def test_each_target_is_checked_alone(core: RunningCore) -> None:
     assert answer["actions"][3]["message"] == alone.json()["message"]
     again = answer["actions"][0]["action"]["id"]
     assert answer["actions"][5]["coveredBy"] == again
-    assert answer["actions"][5]["message"] == (
-        f"The run on {first} ({again}) covers this: it acts on the same, and runs once."
-    )
+    assert answer["actions"][5]["message"] == f"The run on {first} ({again}) acts on the same, and is for this as well."
     started = [entry["action"] for entry in answer["actions"] if entry["status"] == 201]
     assert {action["bulk"] for action in started} == {answer["id"]}
     for action in started:

@@ -91,7 +91,7 @@ async def test_the_audit_of_each_alert_says_which_run_covers_it(tmp_path: Path) 
         assert isinstance(run, Action)
         (said,) = [row.sentence for row in rows if row.what == "run.covered"]
         assert said.startswith(f"anna@example.org asked to run {BLOCK} on {ids[1]} too: ")
-        assert f"The run on {ids[0]} ({run.id}) covers this" in said
+        assert f"The run on {ids[0]} ({run.id}) acts on the same, and is for this as well" in said
 
 
 async def test_only_an_alert_all_of_whose_targets_one_run_acts_on_is_covered(tmp_path: Path) -> None:

@@ -511,11 +511,9 @@ async def test_who_can_t_decide_any_more_reads_it_in_the_message(tmp_path: Path)
 async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_half_of_the_time(tmp_path: Path) -> None:
     clock = ManualClock()
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}, clock_ms=clock) as env:
+        ips = {n: [{"dataType": "ip", "data": f"203.0.113.{n}", "tlp": 0}] for n in (2, 4, 3)}
         alerts = [
-            await env.create_alert(
-                sourceRef=ip, severity=s, **{**CLEAR, "artifacts": [{"dataType": "ip", "data": f"203.0.113.{ip}", "tlp": 0}]}
-            )
-            for ip, s in (("2", 2), ("4", 4), ("3", 3))
+            await env.create_alert(sourceRef=str(n), severity=n, **{**CLEAR, "artifacts": ip}) for n, ip in ips.items()
         ]
         on = ", ".join(f"ip 203[.]0[.]113[.]{n}" for n in (4, 3, 2))
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
