@@ -555,7 +555,7 @@ class Action(Identified):
     bulk: ObjectId | None = None
     """The bulk that it belongs to, if it was started with others."""
     also_for: list[ObjectId] | None = None
-    """The other targets of that bulk that it covers, as they name what it acts on; those that take no more clearance."""
+    """The other targets of that bulk that it covers, without those that take more clearance than it."""
     undo: Undo | None = None
     """Absent if its responder has none, and for an undo itself."""
     measure: MeasureOfRun | None = None
