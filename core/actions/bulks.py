@@ -91,7 +91,7 @@ _Checked = tuple[CheckedRun, reports.SerializedParameters] | Refusal
 
 
 class _Recorded(NamedTuple):
-    """A run of a bulk, with what it acts on, the clearance that it takes, and what else it covers that takes no more."""
+    """A run of a bulk, what it acts on, the clearance that it takes, and what it covers that takes no more."""
 
     acts_on: Set[str]
     action: Action
