@@ -173,8 +173,9 @@ class Alerts(Records):
         def work(tx: Transaction, now: int) -> Case:
             alert = _require_no_case(_writable(tx, caller, number, "create case"))
             wanted = _as_case(alert, request or CreateCaseInput())
-            levels = {"tag_levels": alert.tag_levels, "field_levels": alert.field_levels}
-            case = cases.new_case(tx, wanted, caller.login, now, **levels)
+            own, levels = alert.custom_fields, alert.field_levels
+            kept = {name: level for name, level in levels.items() if wanted.custom_fields[name] is own[name]}
+            case = cases.new_case(tx, wanted, caller.login, now, tag_levels=alert.tag_levels, field_levels=kept)
             _put_into(tx, caller, case, alert, now)
             return case
 
@@ -265,8 +266,8 @@ def save(tx: Transaction, alert: Alert, user: str, now: int, before: Alert) -> A
     for what in _DECISIONS:
         was, is_ = (getattr(one, what.removeprefix("alert.")) for one in (before, saved))
         if was != is_ and is_ not in ("Updated", "Imported"):
-            texts_ = {"reason": saved.summary if what == "alert.status" else None}
-            trail.record(tx, now, what, by=user, object=saved.id, texts=texts_, before=was, after=is_)
+            why = {"reason": saved.summary if what == "alert.status" else None}
+            trail.record(tx, now, what, by=user, object=saved.id, texts=why, before=was, after=is_)
     if saved.case is not None and saved.tlp != before.tlp:  # its artifacts show in messages of the case as well
         case_id = number_of(saved.case)
         record_event(tx, "case", "updated", case_id, case_id, user, now)

@@ -15,6 +15,7 @@ from core.models import (
     Artifact,
     ArtifactUpdate,
     Case,
+    CreateCaseInput,
     Kind,
     SearchInput,
 )
@@ -221,8 +222,10 @@ async def test_a_custom_field_counts_as_high_as_the_runs_that_set_its_value_unti
         assert await changes(**{"customFields.score.integer": 6}) == {}
         assert await sets(value=7) == {"score": 3}
         assert await changes(customFields={"score": {"integer": 8}}) == {}
-        assert await sets(value=9) == {"score": 3}
-        assert (await alerts.create_case(LEAD, number)).field_levels == {"score": 3}
+        await sets(name="rank")
+        assert await sets(value=9) == {"rank": 3, "score": 3}
+        case = await alerts.create_case(LEAD, number, CreateCaseInput(custom_fields={"rank": {"integer": 1}}))
+        assert case.field_levels == {"score": 3}
 
 
 async def test_an_alert_takes_no_more_artifacts_than_it_keeps(tmp_path: Path) -> None:
