@@ -32,12 +32,6 @@ def in_view(title: str, end: str = "") -> str:
     return foreign_plain(title, VIEW_TITLE_LIMIT - len(end)) + end
 
 
-def of_ticked(title: str, otherwise: str) -> str:
-    """What a button is called that runs it on what is ticked alone: Slack changes no button with the ticks."""
-    deed = f"{in_view(title)}: the ticked"
-    return deed if len(deed) <= VIEW_TITLE_LIMIT else otherwise
-
-
 def shown(responder: OfferedResponder) -> str:
     """Its title; mrkdwn."""
     return foreign(title(responder), NAME_LIMIT)

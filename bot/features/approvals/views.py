@@ -212,7 +212,7 @@ def _closed_by(closing: Closing) -> str:
 def closed_among(listed: Sequence[tuple[object, RedactedView]], *, is_on_phone: bool = False) -> str:
     """How many of these are closed, for a list that says so of each, or for a locked phone."""
     number = sum(view.is_open and view.subject.closed is not None for _, view in listed)
-    said = f"{number} of {len(listed)} are closed by now"
+    said = f"{number} of {len(listed)} {'is' if number == 1 else 'are'} closed by now"
     return "" if not number else f"{said}. " if is_on_phone else f"⚠️ *{said}*\n"
 
 

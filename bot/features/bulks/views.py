@@ -642,7 +642,7 @@ def review_view(
     label, has_ticks = undo_state.keep(ends[0][2]) if ends else bulk.title, total > 1 and not why_not
     short = "Keep longer" if ends and ends[0][2].at is not None else label
     title = names.in_view(label, "?") if total < 2 else names.in_view(short, f" ({total})?" if why_not else "?")
-    of_ticked = names.of_ticked(short, "No end: the ticked" if ends else "Run on the ticked")
+    of_ticked = names.in_view("No end" if ends and short == label else short, " (ticked)")  # Slack changes no button
     asks, *rows = _asks("", bulk, waiting, ends, now_ms) if waits else [f"*{_name(bulk)}*"]
     each, marks = rows, digests(dict(zip(ids_, rows, strict=True)))
     asks = asks if ends or bulk.title in title else f"*{_name(bulk)}?*\n{asks}"

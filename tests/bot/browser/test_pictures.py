@@ -150,7 +150,7 @@ async def test_what_is_decided_on_a_phone_is_in_sight(flows: FlowEnvironment) ->
     home = page.locator("main")
     await expect(home).to_contain_text("Domain admin added on dc-1")
     await phone.decision(f"({alert_id})", "Isolate Host")
-    await phone.decision("4 targets", "Isolate Host: the ticked")
+    await phone.decision("4 targets", "Isolate Host (ticked)")
     critical = home.locator("[data-block]", has_text="Domain admin added on dc-1")
     await phone.shows(home.get_by_role("button", name="Review").last, critical.get_by_role("button"))
     await phone.side_by_side("surfaces")

@@ -659,7 +659,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await ben.sees(app_home("*Waiting for your approval* (1)", asks))
         await ben.presses("Keep with no end", request)
         review = await ben.sees(modal(" on 4 targets"))
-        assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end?", "No end: the ticked")
+        assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end?", "No end (ticked)")
         assert text_of(review).count("; then *with no end*") == text_of(review).count("Then only *Undo* ends it.") * 4
         form = await ben.confirms("Deny the ticked", review, reason="one hour is <enough>.")
         assert (form["title"]["text"], form["submit"]["text"]) == ("Deny more time?", "Deny more time (4)")
@@ -690,7 +690,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await lea.presses("Review more time", again)
         review = await lea.sees(modal(" on 4 targets"))
         assert text_of(review).count("More time was denied by ben") == 1
-        assert (review["title"]["text"], review["submit"]["text"]) == ("Keep longer?", "Keep longer: the ticked")
+        assert (review["title"]["text"], review["submit"]["text"]) == ("Keep longer?", "Keep longer (ticked)")
         assert "🚫 *4 denied before*: *0 of 4 ticked* at first · " in text_of(review)
         assert filled_in(review)["decide"] == []
         await lea.submits(review, decide=[f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0)])

@@ -114,18 +114,18 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         assert "closed" not in text_of(view)
         told = await env["ben"].sees(direct_message("3 wait for approval"))
         await close(env, alert_ids[1])
-        now = await env["ben"].sees(direct_message("*1 of 3 are closed by now*\\n⏳ "))
-        assert (now["ts"], "? 1 of 3 are closed by now. Asked by anna" in now["text"]) == (told["ts"], True)
+        now = await env["ben"].sees(direct_message("*1 of 3 is closed by now*\\n⏳ "))
+        assert (now["ts"], "? 1 of 3 is closed by now. Asked by anna" in now["text"]) == (told["ts"], True)
         line = f"• 🟠 ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({alert_ids[1]})"
         row = text_of(now).partition(line)[2].partition("\\n•")[0]
         assert row.startswith("\\n    ↳ ⚠️ *Alert closed by ")
         assert WHY.removesuffix("\\n") in row
         await env["ben"].submits(view)
         again = await env["ben"].sees(modal(CHANGED))
-        assert "⚠️ *1 of 3 are closed by now*\\n*anna* asks for it on 3 targets" in text_of(again)
+        assert "⚠️ *1 of 3 is closed by now*\\n*anna* asks for it on 3 targets" in text_of(again)
         assert f"{line}{row}\\n•" in text_of(again)
         await env["ben"].open_home()
-        await env["ben"].sees(app_home("*1 of 3 are closed"))
+        await env["ben"].sees(app_home("*1 of 3 is closed"))
 
 
 async def test_a_case_that_was_closed_says_so_too(tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         await env["anna"].sees(modal("If you withdraw it, it will not run"))
 
         view = await reviewed(env, "ben", message, "*anna* asks for it on 12 targets")
-        assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address?", "Run on the ticked")
+        assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address?", "Ban an address (ticked)")
         text = text_of(view)
         for words in (
             "Reason: C2 &lt;seen&gt;",
@@ -405,7 +405,7 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         where = [text_of(review).index(words) for words in order]
         assert where == sorted(where)
         assert text_of(review).count("• ") == 1
-        assert (review["title"]["text"], review["submit"]["text"]) == ("Isolate?", "Isolate: the ticked")
+        assert (review["title"]["text"], review["submit"]["text"]) == ("Isolate?", "Isolate (ticked)")
         nothing = await env["ben"].submits(review, decide=[], decide10=[])
         assert nothing["errors"] == {"decide": "Tick at least one."}
         await env["ben"].presses("Deny the ticked", review)
