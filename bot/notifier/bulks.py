@@ -198,8 +198,10 @@ class BulkMessages:
                 keys.append(f"{about}{'+'.join(new)}:{user}")
             views = bulks.asked(_seen(found, person.clearance)[0], request)
             for key in keys:
-                told = bulks.told_in_part(bulk, views, [how for how in bulks.DECISIONS if how in key])
-                desired.append(_naming(DesiredMessage(key, user, told), bulk, [one[:2] for one in views]))
+                buttons = await self._outbox.buttons.prepare(user, key)
+                told = bulks.told_in_part(bulk, views, [how for how in bulks.DECISIONS if how in key], buttons)
+                message = DesiredMessage(key, user, told, buttons=buttons)
+                desired.append(_naming(message, bulk, [one[:2] for one in views]))
         return desired
 
     async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Found:

@@ -102,7 +102,7 @@ def decided_in_part(listed: Sequence[tuple[Action, Any, Extension | None]]) -> l
     return [how for how in hows if {is_open for by, is_open in decided if by.startswith(how)} == {False}]
 
 
-def told_in_part(bulk: BulkCounts, listed: Sequence[Asked], how: Sequence[str]) -> Message:
+def told_in_part(bulk: BulkCounts, listed: Sequence[Asked], how: Sequence[str], button: ButtonIds) -> Message:
     """Tells who asked who has decided so on which of these and why, and which still wait.
 
     Once none does, and no run is under way, another message tells all that.
@@ -122,7 +122,13 @@ def told_in_part(bulk: BulkCounts, listed: Sequence[Asked], how: Sequence[str]) 
         if by.startswith(tuple(how))
     ]
     waits = f"{_on(still)} still {'waits' if len(still) == 1 else 'wait'}" if still else ""
-    return notices.notice(f"{'; '.join(filter(None, [*said, waits]))}.")
+    told = notices.notice(f"{'; '.join(filter(None, [*said, waits]))}.")
+    if more or "Approved" not in how:
+        return told
+    by_how = [(run, view) for run, view, end in listed if _decision(run, end).startswith(tuple(how))]
+    lines = [*by_state([one for one in by_how if approvals.sees_all(one[1].clearance, one[1].subject)]), waits]
+    ends = actions(*_ends(bulk, button, has_again=False), show_each(bulk, button))
+    return Message(told.text, (*sections(first_of([f"{head(bulk)}.", *filter(None, lines)], MOST_NAMED)), ends))
 
 
 def _waits(action: Action, extension: Extension | None) -> bool:

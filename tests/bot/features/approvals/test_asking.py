@@ -735,7 +735,11 @@ async def test_who_asked_for_a_bulk_is_rung_at_the_first_approval_the_first_deni
             push = await anna.sees(on_phone("Approved by lea"))
             assert push == f"{approved}; {hosts[1]}, {hosts[2]} still wait."
             told = await anna.sees(direct_message(push))
-            assert labels_of(told) == []
+            assert "🔒 Approved by lea, in force until <!date^" in text_of(told)
+            assert labels_of(told) == ["Extend all", "Undo all", "Show each"]
+            await anna.presses("Undo all", told)
+            question = await anna.sees(modal("Undo Isolate (1)?", hosts[0].removeprefix("ip ")))
+            await anna.close(question["id"])
             await bot.as_user("ben").deny_bulk(bulk.id, [second], f"the laptop of {alerts[1].id}.")
             denied = f"Denied by ben: Isolate on {hosts[1]} for 1 hour: the laptop of {alerts[1].id}"
             push = await anna.sees(on_phone("Denied by ben"))
