@@ -607,10 +607,9 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, bu
     lines: list[str] = []
     for target in ordered[start : start + PAGE]:
         undo_buttons = undos.buttons(target.action, target.view, button) if target.action is not None else []
-        lines.append(_line(target, bulk))
-        if undo_buttons:
-            blocks += [*sections(lines), actions(*undo_buttons)]
-            lines = []
+        if undo_buttons:  # which belong to this one alone
+            blocks += [*sections(lines), section(_line(target, bulk)), actions(*undo_buttons)]
+        lines = [] if undo_buttons else [*lines, _line(target, bulk)]
     blocks += sections(lines)
     if hidden := bulk.total - len(shown):
         blocks.append(context(f"{hidden} more that you may not see, or that are gone."))

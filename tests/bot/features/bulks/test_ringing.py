@@ -134,7 +134,16 @@ async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: P
                 "🔒 Approved by ben, in force until <!date^",
             )
             waits = "⏳ *1 target for 1 hour · HIGH*: ip 203[.]0[.]113[.]3."
-            await env["anna"].sees(message_in(SOC, *each, ">: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1.", waits))
+            on = ">: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1."
+            posted = await env["anna"].sees(message_in(SOC, *each, on, waits))
+            await env["anna"].presses("Show each", posted)
+            blocks = (await env["anna"].sees(modal("denied by lea", "in force until")))["blocks"]
+            above = [
+                blocks[n - 1]["text"]["text"]
+                for n, one in enumerate(blocks)
+                if '"Undo now"' in text_of({"blocks": one})
+            ]
+            assert [text.count("• ") for text in above] == [1, 1]  # so that buttons belong to one target alone
             await bot.as_user("lea").undo(undone)
             await env["anna"].sees(message_in(SOC, "undone by lea"))
         await expire(env)
