@@ -231,13 +231,3 @@ async def test_a_user_with_a_new_key_keeps_their_vote(running: CoreWithUsers) ->
     await running.core.people.new_key(COMMAND_LINE, "ben")  # the same user with another key
     assert await decide(running, "carl", action) == 200
     assert (await running.ended(action)).status == "Success"
-
-
-async def test_parameters_can_not_forge_user_and_organisation(running: CoreWithUsers) -> None:
-    forged: dict[str, Any] = {"user": "lead@responder-bot.local", "organisation": "other", "steps": ["write"]}
-    done = await running.ended(await running.run(**forged))
-    waiting = await running.run(responder="Asking_1_0", **forged)
-    await decide(running, "ben", waiting, "deny")
-    denied = await running.ended(waiting)
-    true = {"steps": ["write"], **BY_ANNA}
-    assert [json.loads(action.report)["parameters"] for action in (done, denied)] == [true, true]

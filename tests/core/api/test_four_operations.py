@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from core.settings import ResponderSection
 from tests.core.running import RunningCore, ended, made, running_core
 from tests.documents import ROOT
 from tests.responder_folders import write_responder
@@ -105,27 +104,6 @@ async def test_a_run_on_a_missing_object_names_it(tmp_path: Path) -> None:
             answer = await core.send("POST", f"{ENGINE}/action", {"responderId": CLOSE, **body}, profile="analyst")
             assert (answer.status_code, answer.json()["type"]) == (status, kind)
             assert message in answer.json()["message"]
-
-
-async def test_a_responder_below_the_alerts_tlp_is_neither_offered_nor_run(tmp_path: Path) -> None:
-    webhook = {WEBHOOK: ResponderSection(config={"url": "http://127.0.0.1:1/"})}
-    async with running_core(tmp_path, responder=webhook) as core:
-        amber, red = await alert(core), await alert(core, sourceRef="2", tlp=3)
-        offered = [
-            [r["name"] for r in (await core.send("GET", f"{ENGINE}/responder/alert/{i}")).json()] for i in (amber, red)
-        ]
-        explained = (await core.send("GET", f"{ENGINE}/responder/alert/{red}?explain=true")).json()
-        body = {"responderId": WEBHOOK, "objectType": "alert", "objectId": red}
-        refused = await core.send("POST", f"{ENGINE}/action", body, profile="analyst")
-        still_empty = (await core.send("GET", f"{ENGINE}/action/responder/alert/{red}")).json()
-    assert WEBHOOK in offered[0]
-    assert WEBHOOK not in offered[1]
-    explained_webhook = next(responder for responder in explained if responder["name"] == WEBHOOK)
-    assert explained_webhook["verdict"] == "cannot_run"
-    assert "TLP:RED" in explained_webhook["reasons"][0]
-    assert (refused.status_code, refused.json()["type"]) == (400, "BadRequest")
-    assert "TLP:RED" in refused.json()["message"]
-    assert still_empty == []
 
 
 async def test_an_action_is_found_by_search_and_waited_for(tmp_path: Path) -> None:

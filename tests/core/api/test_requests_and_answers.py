@@ -138,9 +138,10 @@ async def test_wrong_fields_at_every_depth_are_reported_at_once(core: RunningCor
         "description": ["x" * 500],
         "severity": 9,
         "tlp": "amber",
+        "pap": -1,
         "follow": 7,
         "tags": ["fine", 5, None],
-        "artifacts": [{"dataType": "ip", "data": "a"}, {"data": "b", "tlp": 4}, "rubbish"],
+        "artifacts": [{"dataType": "ip", "data": "a"}, {"data": "b", "tlp": 4}, "rubbish", {"dataType": "ip"}],
         "customFields": {"a": {"integer": "x"}, "b": {"date": True}},
     }
     body = (await core.send("POST", "/api/alert", wrong)).json()
@@ -153,12 +154,14 @@ async def test_wrong_fields_at_every_depth_are_reported_at_once(core: RunningCor
         ("description", "InvalidFormat"),
         ("severity", "InvalidFormat"),
         ("tlp", "InvalidFormat"),
+        ("pap", "InvalidFormat"),
         ("follow", "InvalidFormat"),
         ("tags[1]", "InvalidFormat"),
         ("tags[2]", "InvalidFormat"),
         ("artifacts[1].dataType", "Missing"),
         ("artifacts[1].tlp", "InvalidFormat"),
         ("artifacts[2]", "InvalidFormat"),
+        ("artifacts[3].data", "Missing"),
         ("customFields.a.integer", "InvalidFormat"),
         ("customFields.b.date", "InvalidFormat"),
     }

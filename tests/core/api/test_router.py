@@ -195,12 +195,6 @@ async def test_a_missing_field_has_the_message_of_the_interface(tmp_path: Path) 
     }
 
 
-async def test_nulls_and_unknown_fields_count_as_absent(tmp_path: Path) -> None:
-    async with running_core(tmp_path) as core:
-        response = await core.send("POST", PATH, {**TEMPLATE, "severity": None, "tags": None, "colour": "red"})
-    assert (response.status_code, response.json()["severity"], response.json()["tags"]) == (201, 2, [])
-
-
 async def test_python_names_are_not_accepted_as_fields(tmp_path: Path) -> None:
     """Also inside of lists; what our own code calls them is an unknown field, which is ignored."""
     artifact = {"dataType": "ip", "data": "1.2.3.4"}

@@ -51,35 +51,6 @@ async def test_null_means_absent_and_unknown_fields_are_ignored(api: ObjectApi) 
     assert (alert["severity"], alert["tags"], alert["artifacts"], alert["status"]) == (2, [], [], "New")
 
 
-async def test_all_wrong_fields_are_named_at_once(api: ObjectApi) -> None:
-    wrong = {
-        "type": "",
-        "source": 5,
-        "sourceRef": None,
-        "title": "t",
-        "severity": 5,
-        "tlp": "2",
-        "pap": -1,
-        "tags": ["a", 1],
-        "artifacts": [{"dataType": "ip"}],
-        "customFields": {"score": {"integer": "high"}},
-    }
-    answer = await api.post("/api/alert", wrong, 400)
-    assert answer["type"] == "AttributeCheckingError"
-    assert {error["name"]: error["type"] for error in answer["errors"]} == {
-        "type": "InvalidFormatAttributeError",
-        "source": "InvalidFormatAttributeError",
-        "sourceRef": "MissingAttributeError",
-        "description": "MissingAttributeError",
-        "severity": "InvalidFormatAttributeError",
-        "tlp": "InvalidFormatAttributeError",
-        "pap": "InvalidFormatAttributeError",
-        "tags[1]": "InvalidFormatAttributeError",
-        "artifacts[0].data": "MissingAttributeError",
-        "customFields.score.integer": "InvalidFormatAttributeError",
-    }
-
-
 async def test_a_reference_can_not_be_used_twice(api: ObjectApi) -> None:
     await api.post("/api/alert", ALERT)
     answer = await api.post("/api/alert", {**ALERT, "title": "another"}, 400)

@@ -1,6 +1,5 @@
 """Case templates over HTTP."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -74,12 +73,6 @@ async def test_a_name_is_unique_and_compared_exactly(api: ObjectApi) -> None:
     assert (answer["type"], answer["message"]) == ("CreateError", 'The case template "a "b"" already exists')
     for name in ('A "b"', 'a "b" ', "Ex\u0061\u0301ct", "Ex\u00e1ct"):
         await api.post("/api/case/template", {"name": name})
-
-
-async def test_of_64_simultaneous_templates_with_one_name_one_is_created(api: ObjectApi) -> None:
-    answers = await asyncio.gather(*(api.send("POST", "/api/case/template", FULL) for _ in range(64)))
-    assert sorted(answer.status_code for answer in answers) == [201] + [400] * 63
-    assert (await api.send("POST", "/api/case/template/_search", {})).headers["x-total"] == "1"
 
 
 @pytest.mark.parametrize(

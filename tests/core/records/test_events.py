@@ -4,11 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from core.common.clock import DAY_MS
 from core.common.database import Database
-from core.common.errors import ResponderBotError
 from core.common.settings_file import RetentionSection
 from core.records.events import GATHER_STEP_S, PAGE_EVENTS, Feed
 from core.retention.pruning import AT_ONCE, Retention
@@ -88,20 +85,6 @@ async def test_new_alerts_wait_for_more_but_never_hold_up_anything_else(tmp_path
         many: dict[str, Any] = {"at": 1, "type": "alert.created", "object_type": "Alert", "root_id": 1, "user": "a@b.c"}
         await database.transaction(lambda tx: events.record(tx, *range(PAGE_EVENTS), **many))
         assert len((await waiting).events) == PAGE_EVENTS
-
-
-async def test_a_reader_of_pruned_events_learns_the_first_one_kept(tmp_path: Path) -> None:
-    clock = SetClock()
-    async with opened(tmp_path / "a.db") as database:
-        feed = await Feed.open(database)
-        await change(database, 1, at=clock() - 31 * DAY_MS)
-        await change(database, 2, at=clock())
-        await retention(database, clock).prune()
-        with pytest.raises(ResponderBotError) as caught:
-            await feed.page(0, wait_s=0)
-        page = await feed.page(1, wait_s=0)
-    assert (caught.value.code, caught.value.details) == ("gone", {"first": 2})
-    assert [event.object_id for event in page.events] == ["~2"]
 
 
 async def test_a_reader_at_the_end_of_a_pruned_feed_continues(tmp_path: Path) -> None:
