@@ -18,7 +18,7 @@ from bot.block_kit.text import (
     utc_time,
 )
 from bot.clearance import CLEAR, RED, RedactedView, Subject, may_see
-from bot.features import responses, subjects
+from bot.features import command_text, responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Command, Context, Entry, Feature
 from bot.features.runs.views import runs, undo_state
@@ -36,7 +36,7 @@ _LOGIN = re.compile(r"[^@\s]+@[^@\s]+")
 
 async def on_audit_command(context: Context) -> None:
     """Show the story of an alert, a case, a run or a bulk; core leaves out what this person may not see."""
-    _, object_id = subjects.named(context)
+    _, object_id = command_text.split_name_and_id(context.text)
     rows = await context.core.audit(object_id)
     documents = await subjects.documents(context.core, [object_id, *(row.object for row in rows)])
     await responses.show(context, "Audit", audit(object_id, rows, documents, own_clearance(context)))

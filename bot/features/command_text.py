@@ -52,8 +52,8 @@ def find_ids(text: str) -> list[str]:
     return list(dict.fromkeys(f"~{int(m.group(1))}" for m in matches))
 
 
-def split_name_and_id(text: str) -> tuple[str, str | None]:
-    """The name and the id in a text such as `Close False Positive ~12`; the id may be anywhere.
+def split_name_and_id(text: str) -> tuple[str, str]:
+    """The name and the id, or "", in a text such as `Close False Positive ~12`; the id may be anywhere.
 
     One that stands for itself counts before one in a link, which may be data of an alert.
     """
@@ -63,9 +63,9 @@ def split_name_and_id(text: str) -> tuple[str, str | None]:
     bare = [word for word in reversed(words) if word.isdigit()]
     id_word = next(iter([*own, *marked, *bare]), None)
     if id_word is None:
-        return " ".join(words), None
+        return " ".join(words), ""
     words.remove(id_word)
-    return " ".join(words), parse_id(id_word)
+    return " ".join(words), parse_id(id_word) or ""
 
 
 def wrong_usage(usage: str, rest: str, command: str) -> str:
@@ -74,7 +74,7 @@ def wrong_usage(usage: str, rest: str, command: str) -> str:
     name, object_id = split_name_and_id(split_inputs(rest)[0] if verb == "run" else rest)
     if takes == "TEXT" and not rest.strip():
         return f"Find what? Type `{command} find` and a text, such as {command} find 203.0.113.7."
-    if "~" not in usage or object_id is not None:
+    if "~" not in usage or object_id:
         if takes == "NAME ~id" and not name:
             return f"Run what? `{command} list {object_id}` shows what can run on {object_id}."
         extra = {"": rest, "~id": name, "~run": name}.get(takes, "")
@@ -89,7 +89,7 @@ def wrong_usage(usage: str, rest: str, command: str) -> str:
 def instead_of_id(usage: str, rest: str) -> tuple[str, str]:
     """What is typed where a verb with this usage wants the id of an alert, such as a host, and its other words."""
     name, object_id = split_name_and_id(split_inputs(rest)[0])
-    if "~id" not in usage or object_id is not None:
+    if "~id" not in usage or object_id:
         return "", name
     found = _LIKE_TARGET.findall(name) or ([] if "NAME ~id" in usage else [name])
     return " ".join(found), " ".join(word for word in name.split() if word not in found)

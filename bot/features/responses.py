@@ -93,7 +93,7 @@ async def clicked_intent(context: Context) -> Intent:
     """What the clicked button, or a typed verb with an id, means. Raises OutOfDateError."""
     if "command" in context.payload:
         verb = normalize(str(context.payload["text"])).partition(" ")[0].lower()
-        return Intent(verb, split_name_and_id(context.text)[1] or "")
+        return Intent(verb, split_name_and_id(context.text)[1])
     try:
         return await context.services.outbox.buttons.resolve(
             button_token(context), channel=context.channel, message_ts=context.message_ts, user=context.user

@@ -12,7 +12,7 @@ from bot.block_kit.names import title, titled_as
 from bot.clearance import RedactedView, Subject, artifact_title, may_see, refanged, tlp_name, visible
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
-from bot.features.command_text import find_ids, split_name_and_id, split_words
+from bot.features.command_text import find_ids, split_words
 from bot.outbox.links import card_link
 from core.client import CoreClient
 from core.common.clock import DAY_MS
@@ -227,12 +227,6 @@ def require_vote(context: Context, action: Action, approval: Approval | None) ->
         raise ResponderBotError("forbidden", sentence)
     if approval is not None and login in approval.approved_by:
         raise ResponderBotError("conflict", "You have approved it; it needs somebody else's approval as well.")
-
-
-def named(context: Context) -> tuple[str, str]:
-    """The name (may be empty) and id in a command's text; one without an id has another entry."""
-    name, object_id = split_name_and_id(context.text)
-    return name, object_id or ""
 
 
 MAX_WORDS = 10

@@ -584,16 +584,17 @@ def undone_by_others(document: Document) -> dict[tuple[str, str], list[Action]]:
     for action in sorted(document.actions, key=lambda one: one.number):
         undo = action.undo
         by = known.get(undo.action_id or "") if undo is not None and undo.status == "undone" else None
-        if by is not None and by.created_by != action.created_by and not action.bulk:
+        if by is not None and not action.bulk:
             for login in _concerned(action, but=by.created_by):
                 found.setdefault((by.id, login), []).append(action)
     return found
 
 
 def _concerned(action: Action, *, but: str | None) -> list[str]:
-    """Who approved a run or asked for it."""
+    """Who approved a run or asked for it; nobody where who asked undoes it, which is routine."""
     approved_by = [] if action.approval is None else action.approval.approved_by[:MOST_TOLD]
-    return [login for login in dict.fromkeys([*approved_by, action.created_by]) if login != but]
+    is_routine = but == action.created_by and not (action.measure and action.measure.message)  # which has a reason
+    return [login for login in dict.fromkeys([*approved_by, action.created_by]) if login != but and not is_routine]
 
 
 def _is_broadcast(record: MessageRecord | None) -> bool:

@@ -3,7 +3,7 @@
 from bot.block_kit import notices
 from bot.block_kit.text import person_name
 from bot.clearance import Subject
-from bot.features import responses, subjects
+from bot.features import command_text, responses, subjects
 from bot.features.alerts import details
 from bot.features.alerts.views import card
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
@@ -18,7 +18,7 @@ ANYWAY = "anyway"
 
 async def on_assign_command(context: Context) -> None:
     """Assign the alert or the case to this person; from somebody else only with `anyway` behind the id."""
-    word, object_id = subjects.named(context)
+    word, object_id = command_text.split_name_and_id(context.text)
     subject, document = await subjects.with_document(context.core, object_id)
     case, login = document.case if subject.id == document.id else None, context.person.login
     alert = subjects.as_alert(context, subject, document) if case is None else None
@@ -42,13 +42,13 @@ async def on_assign_command(context: Context) -> None:
 
 async def on_unassign_command(context: Context) -> None:
     """Unassign the alert, if the caller is its assignee."""
-    _, alert_id = subjects.named(context)
+    _, alert_id = command_text.split_name_and_id(context.text)
     await _unassign(context, await subjects.alert(context, alert_id))
 
 
 async def on_release_command(context: Context) -> None:
     """Show what is in force on the alert with Undo, beside Unassign; unassign it if nothing is."""
-    _, alert_id = subjects.named(context)
+    _, alert_id = command_text.split_name_and_id(context.text)
     if await context.core.measures(of=[alert_id]):
         note = "Nothing was changed: *Undo* ends what is in force, *Unassign* leaves the alert."
         await details.show(context, alert_id, note=note)

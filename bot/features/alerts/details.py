@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from bot.features import responses, subjects
+from bot.features import command_text, responses, subjects
 from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.alerts.views.details import alert_in_full
 from bot.features.authorization import own_clearance
@@ -12,7 +12,7 @@ from core.models import OBJECT_TYPES
 
 async def on_alert_command(context: Context) -> None:
     """Show everything in the alert that this person may see."""
-    _, object_id = subjects.named(context)
+    _, object_id = command_text.split_name_and_id(context.text)
     await show(context, object_id)
 
 

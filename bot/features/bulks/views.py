@@ -255,8 +255,8 @@ def in_force_rows(in_force: Listed, measures: Sequence[Measure], own: Container[
         ends = list[str]()
         for one in measures:
             others = zip(one.actions, [*one.others, one], strict=True) if action.id in one.actions else ()
-            on, root_id = undo_state.targets(one, view), view.subject.root_id
-            ends += [undo_state.ended(run, on, root_id, login) for run_id, run in others if run_id not in own]
+            on = undo_state.targets(one, view)
+            ends += [undo_state.ended(run, on, login) for run_id, run in others if run_id not in own]
         line = f"{_target_line(action, view, REVIEW_TARGETS)} · {undo_state.in_force(action, view)}"
         rows[action.id] = questions.with_said(line, *ends)
     return rows

@@ -9,7 +9,7 @@ from bot.clearance import Subject
 from bot.features import responses, subjects
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.cases import views
-from bot.features.command_text import closest_match, match_names
+from bot.features.command_text import closest_match, match_names, split_name_and_id
 from bot.features.runs import flow
 from bot.features.runs.targets import run_target
 from bot.features.runs.views.request import RunRequest
@@ -23,7 +23,7 @@ USAGE = "case ~id [TEMPLATE]"
 
 async def on_case_command(context: Context) -> None:
     """Make the case with the template that was typed, or ask for one."""
-    name, alert_id = subjects.named(context)
+    name, alert_id = split_name_and_id(context.text)
     if name:
         await subjects.alert(context, alert_id)  # a case says that it is one
         await _create(context, alert_id, _named(name, await _templates(context), context, alert_id).name)

@@ -3,7 +3,7 @@
 from collections import ChainMap
 
 from bot.clearance import RedactedView, Subject
-from bot.features import responses, subjects
+from bot.features import command_text, responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Command, Context, Entry, Feature
 from bot.features.runs.views.runs import action_list
@@ -13,7 +13,7 @@ USAGE = "actions ~id"
 
 async def on_actions_command(context: Context) -> None:
     """List the runs, newest first."""
-    _, object_id = subjects.named(context)
+    _, object_id = command_text.split_name_and_id(context.text)
     await show(context, object_id)
 
 

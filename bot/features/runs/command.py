@@ -1,12 +1,11 @@
 """`/responder run NAME ~id`: what a command names, and the inputs that it gives."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from bot.block_kit import names
 from bot.features import responses, subjects
 from bot.features.base import Ack, Command, Context, Entry, Feature
-from bot.features.command_text import find_ids, same_name, split_inputs, split_name_and_ids
+from bot.features.command_text import find_ids, same_name, split_inputs, split_name_and_id, split_name_and_ids
 from bot.features.responders.matching import closest, matching, none_called
 from bot.features.runs import flow
 from bot.features.runs.targets import (
@@ -35,7 +34,7 @@ async def on_run_command(context: Context) -> None:
     object_ids = list(dict.fromkeys(named_ids))
     if len(object_ids) > 1 and await _on_several(context, rest, object_ids, typed):
         return
-    name, object_id = subjects.named(replace(context, text=" ".join([rest, *object_ids])))
+    name, object_id = split_name_and_id(" ".join([rest, *object_ids]))
     command, targets = context.services.command, await subjects.targets(context.core, object_id)
     view = subjects.require_visible(context, targets.subject)
 

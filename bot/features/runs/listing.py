@@ -3,7 +3,7 @@
 from functools import partial
 
 from bot.clearance import RedactedView
-from bot.features import responses, subjects
+from bot.features import command_text, responses, subjects
 from bot.features.authorization import own_clearance, who_else_may_see, why_not_run
 from bot.features.base import Command, Context, Entry, Feature
 from bot.features.responders.matching import matching, none_called
@@ -14,7 +14,7 @@ from bot.features.runs.views import undo_state
 
 async def on_list_command(context: Context) -> None:
     """List the responders; a name beside the id narrows the list."""
-    name, object_id = subjects.named(context)
+    name, object_id = command_text.split_name_and_id(context.text)
     targets = await subjects.targets(context.core, object_id)
     subject, offered, clearance = targets.subject, targets.offered, own_clearance(context)
     view = RedactedView(subject, clearance)

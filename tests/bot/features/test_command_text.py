@@ -31,13 +31,13 @@ from bot.features.registry import COMMANDS, command_for
         ("close <https://hive.example/alerts/~12/details|the alert>", "close", "~12"),
         ("close `~12`", "close", "~12"),
         ("close %7E12", "close", "~12"),
-        ("close", "close", None),
-        ("", "", None),
+        ("close", "close", ""),
+        ("", "", ""),
         ("2 ~12", "2", "~12"),
         ("~0012", "", "~12"),
     ],
 )
-def test_name_and_id_are_found_however_they_are_typed(typed: str, name: str, found: str | None) -> None:
+def test_name_and_id_are_found_however_they_are_typed(typed: str, name: str, found: str) -> None:
     assert split_name_and_id(typed) == (name, found)
 
 

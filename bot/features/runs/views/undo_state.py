@@ -298,30 +298,31 @@ def whose(run: MeasureRun, on: str = "") -> str:
 
 
 def all_ended(measures: Sequence[Measure], view: RedactedView, login: str = "", own: str = "") -> list[str]:
-    """What ends when `login` releases targets for the view's alert or case, a line for each run, and who hears; mrkdwn.
+    """What ends when `login` releases these targets, a line for each run, and who hears of it; mrkdwn.
 
     The run with the id `own` is first, or else the one that ends last. Who hears of several is said once.
     """
-    root_id, lines = view.subject.root_id or view.subject.id, list[str]()
+    lines = list[str]()
     each = [(*run, one) for one in measures for run in zip(one.actions[::-1], [one, *one.others[::-1]], strict=True)]
     for number, run, one in sorted(each, key=lambda one: one[0] != own):
-        verb, who = "⚠️ It also ends" if number != own and lines else "🔓 It ends", hear(run, root_id, login)
+        verb, who = "⚠️ It also ends" if number != own and lines else "🔓 It ends", hear(run, login)
         if who and run.state != "starting":
             lines = [line.removesuffix(f" {who}") for line in lines]
-        lines.append(ended(run, targets(one, view), root_id, login, verb))
+        lines.append(ended(run, targets(one, view), login, verb))
     return lines
 
 
-def ended(run: MeasureRun, on: str, root_id: str, login: str = "", verb: str = "⚠️ It also ends") -> str:
-    """What happens to a run when its target is released for `root_id` (by `login`), and who hears of it; mrkdwn."""
+def ended(run: MeasureRun, on: str, login: str = "", verb: str = "⚠️ It also ends") -> str:
+    """What happens to a run when its target is released (by `login`), and who hears of it; mrkdwn."""
     if run.state == "starting":
         return f"⚠️ {whose(run, on)}: afterwards nobody knows whether it is in force."
-    return f"{verb} {whose(run, on)}. {hear(run, root_id, login)}".rstrip()
+    return f"{verb} {whose(run, on)}. {hear(run, login)}".rstrip()
 
 
-def hear(run: MeasureRun, root_id: str, login: str = "") -> str:
-    """`anna and ben hear of it.`; "" if only who undoes it, or approvers of who undoes their own."""
-    return hears([run.created_by, *run.approved_by], login) if (run.root_id, run.created_by) != (root_id, login) else ""
+def hear(run: MeasureRun, login: str = "") -> str:
+    """`anna and ben hear of it.`; "" where `login`, who asked for the run, undoes it."""
+    told = hears([run.created_by, *run.approved_by], login) if run.created_by != login else ""
+    return told if login else f"{told[:-1]}, unless {person_name(run.created_by)} undoes it."
 
 
 def hears(logins: Sequence[str], login: str) -> str:
