@@ -30,7 +30,7 @@ from core.models import TLP_NAMES, Action, BulkCounts, Person
 MAX_SHOWN = 8  # of each part
 MAX_REQUESTS = 3  # so that the worst alert is on a phone's first screen
 MAX_UNASSIGNED = 5
-NOBODY = "Nobody works on"
+NOBODY, RUNNING = "Nobody works on", "Waiting or running"
 MAX_LINES = 20  # each with a button
 MAX_OTHERS = 5  # so that a message has at most 50 blocks
 MAX_LISTED = 20  # with two blocks each, of the 50 of a message
@@ -110,15 +110,15 @@ def home_view(
         blocks += _rest(left.total(), severities([left[n] for n in (1, 2, 3, 4)]))
         if number > 1 and title == NOBODY:
             blocks.append(actions(several_button(Intent("several_open", ""), button)))
-    blocks += in_home(in_force, person, total=total, button=button)
     for title, shown, listed in (
-        ("Waiting or running", home.running, "`/responder mine` lists all"),
+        (RUNNING, home.running, "`/responder mine` lists all"),
         ("Failed or expired in the last day", home.failed, "`/responder failed` lists all"),
         ("Your last runs", home.recent, ""),
     ):
         blocks += [{"type": "divider"}, *head(title, len(shown))] if shown else []
         blocks += [run_block(run, person, button) for run in shown[:MAX_SHOWN]]
         blocks += _rest(len(shown) - MAX_SHOWN, listed)
+        blocks += in_home(in_force, person, total=total, button=button) if title == RUNNING else []
     blocks.append(actions(button_element("Help", ids.HELP)))
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": for_person(blocks, person)}
 
@@ -202,7 +202,7 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, *, has_undo: bool
     if run.others and run.bulk is not None:
         return _bulk(run, run.bulk, person, button)
     of = f"{runs.sign(view)}{runs.of_root(run.subject, view, run.link)}"
-    line = f"{runs.run_line(action, view)} · {of}{runs.waiting_end(action, view)}"
+    line = f"{of}\n{runs.run_line(action, view)}{runs.waiting_end(action, view)}"
     if runs.is_open(action) or extension is not None:
         end = runs.end_button(action, view, button, extension) if is_own or person.profile == "org-admin" else None
         return section(line, accessory=end)
@@ -217,7 +217,7 @@ def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds) -> 
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date)}{runs.approved_by(*of)}"
     mark, on = runs.mark(*listed[0]), runs.first_targets(listed, bulk.total - bulk.refused)
     sign = "" if mark in "🔒🔓" else f"{mark} "  # which the head has where that is so of all
-    line = f"{sign}{head} · {on} · {by}{undo_state.more_time_by(of)} · {bulk.id}"
+    line = f"{sign}{head}\n{on}\n{by}{undo_state.more_time_by(of)} · {bulk.id}"
     text = "\n".join([line, *(said if len(said) > 1 else ()), *bulks.more_time_denied(listed)])
     *_, withdraw = approvals.bulk_buttons(bulk.id, None, button, "Withdraw")
     waits = action.created_by == person.login and all(map(runs.awaits_approval, of))
@@ -276,7 +276,7 @@ def in_home(shown: Sequence[HomeRun], person: Person, *, total: int, button: But
     """The first of what is in force, for a Home; nothing if nothing is."""
     listed = [section(f"*In force* ({total})"), *measures(shown, person, button, marks=False)]
     listed += _rest(total - len(shown), "`/responder active` lists them")
-    return [*listed, {"type": "divider"}] if total else []
+    return [{"type": "divider"}, *listed] if total else []
 
 
 def measures(shown: Sequence[HomeRun], person: Person, button: ButtonIds, *, marks: bool = True) -> list[Block]:

@@ -94,7 +94,7 @@ async def test_a_bulk_counts_once_with_its_true_numbers_and_hides_nothing_older(
             await env.ended_run(alert)
         await env["anna"].command(SOC, "/responder mine")
         mine = text_of(await env["anna"].sees(modal("*Your runs* (3)")))
-        assert "❌ *Fail* on 21 targets: 0 of 21 succeeded, 21 failed · 🟠 HIGH " in mine
+        assert "❌ *Fail* on 21 targets: 0 of 21 succeeded, 21 failed\\n🟠 HIGH " in mine
         assert mine.index("🔒 *Shun* ") < mine.index("*Fail* on 21 targets")
         await env["anna"].open_home()
         await env["anna"].sees(app_home("*Failed or expired in the last day* (2)"))
