@@ -156,14 +156,15 @@ def already(action: Action, view: RedactedView, now_ms: int | None = None) -> li
 
 
 def warnings(action: Action, view: RedactedView) -> list[str]:
-    """What an option says of who denied it before and of what is in force already: all that, or the shortest of it."""
+    """What an option says of a closed alert, who denied it before and what is in force: all that, or the shortest."""
     denied, found, asks = action.denied_before, undo_state.in_force_already(action, view), runs.awaits_approval(action)
-    if not (asks and view.is_open and (denied or found)):
+    before = ["⚠️ alert closed" if view.subject.closed else "", "🚫 denied before" if denied else ""]
+    if not (asks and view.is_open and any([*before, *found])):
         return []
     why = f"🚫 denied {runs.denied_by(denied)}: {runs.result_text(denied, view)}" if denied else ""
-    whole = [why.removesuffix(": "), *(undo_state.already_in_short(one, is_named=True) for one in found)]
-    short = ["🚫 denied before" if denied else "", *map(undo_state.already_in_short, found)]
-    shortest = [short[0], "🔒 contained already" if undo_state.contained(action, view) else ""]
+    whole = [before[0], why.removesuffix(": "), *(undo_state.already_in_short(one, is_named=True) for one in found)]
+    short = [*before, *map(undo_state.already_in_short, found)]
+    shortest = [*before, "🔒 contained already" if undo_state.contained(action, view) else ""]
     return [said for texts in (whole, short, shortest) if (said := " · ".join(filter(None, texts)))]
 
 
