@@ -5,6 +5,7 @@ How far it is, the Notifier tells in one message in the channel, see `bot/docs/s
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -63,6 +64,9 @@ async def on_details(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     bulk = await context.core.bulk(intent.object_id)
     shown, start = await _shown(context, bulk.targets), int(intent.argument or 0)
+    if any(one.action is not None and one.action.outcome in views.NOT_RUN for one in shown):
+        measures = await context.core.measures()
+        shown = [replace(one, in_force=views.still_in_force(one.action, measures)) for one in shown]
     about, title = f"bulk:{bulk.id}:{start}", names.in_view(bulk.title, f" ({bulk.total})")
     render = partial(views.details, bulk, shown, start, context.person.login)
     await responses.show_with_buttons(context, title, about, render)

@@ -595,6 +595,16 @@ class ShownTarget:
     target: BulkTarget
     view: RedactedView
     action: Action | None = None
+    in_force: Sequence[Measure] = ()  # by others, where this did not run
+
+
+def still_in_force(action: Action | None, measures: Sequence[Measure]) -> Sequence[Measure]:
+    """What of these is in force on the target of a run that did not run."""
+    if action is None or action.undo is None or action.outcome not in NOT_RUN:
+        return ()
+    on, undone_by = {(one.kind, one.data) for one in action.target or ()}, action.undo.responder
+    alike = [one for one in measures if one.undo is not None and one.undo.responder == undone_by]
+    return [one for one in alike if not on.isdisjoint((target.kind, target.data) for target in one.target or ())]
 
 
 def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, button: ButtonIds) -> Message:
@@ -789,5 +799,7 @@ def _line(shown: ShownTarget, bulk: Bulk) -> str:
         on = _target_line(action, view, runs.MAX_TARGETS)
         why = runs.result_text(action, view) if target.outcome in ("failed", "denied") else ""
         now = f"{undo_state.summary(action, view)}{runs.waiting_end(action, view)}"
-        state = f"{runs.state(action, view)}{f': {why}' if why else ''}{now}"
+        ends = (f"{undo_state.until(one.until, one.since)} ({one.actions[-1]})" for one in shown.in_force)
+        still = "".join(f"; still contained {end}" for end in ends)
+        state = f"{runs.state(action, view)}{f': {why}' if why else ''}{still}{now}"
     return questions.with_said(*f"{on} · {state}".splitlines())

@@ -37,3 +37,22 @@ async def test_channel_phone_and_lists_name_what_was_refused_and_why_as_long_as_
         await env.client.request("PATCH", f"/api/alert/{waits.id}", {"tlp": 2})
         await env["anna"].sees(updated(message, refused))
         await all_sent(env.bot)
+
+
+async def test_show_each_says_of_what_was_withdrawn_that_another_run_still_contains_it(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, HOSTS) as env, CoreClient(env.core.url, env.service_key) as bot:
+        first, second = await hosts(env, "WS-1"), await hosts(env, "WS-2")
+        other = await bot.as_user("ben").run({"responderId": "Isolate_1_0", **on_first(first)})
+        await bot.as_user("lea").approve(other.id)
+        while (other := await bot.action(other.id, wait_s=10)).end_date is None:
+            pass
+        asked = await ask(env, "anna", [first, second])
+        message = await env["anna"].sees(message_in(SOC, "2 wait for approval"))
+        for entry in asked.actions:
+            await bot.as_user("anna").cancel(entry.action.id if entry.action else "")
+        await env["anna"].sees(updated(message, "nothing was run, 2 withdrawn"))
+        await env["anna"].presses("Show each", message)
+        each = text_of(await env["anna"].sees(modal("withdrawn")))
+        contained = "; still contained until <!date^"
+        assert contained in each.partition("`WS-1`")[2].partition("•")[0]
+        assert (each.count("still contained"), f" ({other.id})" in each) == (1, True)
