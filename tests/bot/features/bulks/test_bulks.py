@@ -100,7 +100,7 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         # Each bulk has one line wherever runs are listed.
         await env["anna"].command(SOC, "/responder failed")
         listed = await env["anna"].sees(modal("*Failed or expired in the last day* (2)"))
-        assert text_of(listed).count("❌ *Fail* on 3 targets: 0 of 3 succeeded, 3 failed · 🟠 HIGH ") == 2
+        assert text_of(listed).count("❌ *Fail* on 3 targets: 0 of 3 succeeded, 3 failed\\n🟠 HIGH ") == 2
         await env["anna"].open_home()
         home = await env["anna"].sees(app_home())
         assert "*Failed or expired in the last day* (2)" in text_of(home)
