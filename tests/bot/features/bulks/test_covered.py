@@ -1,6 +1,7 @@
 """Alerts with one target are one target of a bulk for everybody: who asks, who decides and who undoes."""
 
 from pathlib import Path
+from typing import Any
 
 from tests.bot.features.approvals.asking import ISOLATE, asking
 from tests.bot.features.bulks.bulk import alerts, asked, reviewed, shown
@@ -65,4 +66,25 @@ async def test_what_is_in_force_names_each_other_alert_for_which_it_ran_alone(tm
                 action = await env.client.action(action.id, wait_s=10)
         await env["anna"].command(SOC, f"/responder active {IP}")
         listed = text_of(await env["anna"].sees(modal(f"*In force on {IP}: 1 measure*")))
-        assert [f", also for {one} until <!date^" in listed for one in ids] == [True, True, False]
+        assert f"({ids[2]}) · also for {ids[0]}, {ids[1]}" in listed
+        also = [f", also for {one} until <!date^" for one in ids[:2]]
+        await env["anna"].sees(card_of(ids[2], *also))
+
+
+async def test_a_limit_of_one_run_is_enough_for_one_address_of_five_alerts(tmp_path: Path) -> None:
+    shun = {"undo": "Tell_1_0", "target": "ip", "rate": ["1/1h"]}
+    rules: dict[str, dict[str, Any]] = {"Shun": shun, "Tell": {"target": "ip"}}
+    async with feature_environment(tmp_path, rules) as env:
+        ids = await alerts(env, 5, artifacts=[{"dataType": "ip", "data": IP}])
+        for name, ends in (
+            ("shun", "🔒 *Shun* on 1 target in 5 alerts: 1 in force"),
+            ("tell", "5 alerts: 1 of 1 succeeded"),
+        ):
+            form = await asked(env, "anna", name, ids)
+            assert form["submit"]["text"].endswith("(1)")
+            assert "refused" not in text_of(form)
+            await env["anna"].submits(form)
+            told = text_of(await env["anna"].reads("1 started."))
+            assert f"• {ids[0]}, also for {', '.join(ids[1:])}" in told
+            assert "Run again" not in text_of(await shown(env, ends))
+        assert await env.client.measures() == []
