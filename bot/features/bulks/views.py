@@ -726,7 +726,9 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End], no
         return [f"{asks}{_note((), ends)}\nIf you {verb.lower()}it, {stays}." if verb else asks, *rows]
     on, lasts = f" on {_targets(bulk, len(waiting))}", undo_state.for_how_long(waiting[0][0]) if waiting else ""
     by = f"*{person_name(bulk.created_by)}* asks{' again' if bulk.retries else ''}"
-    then = f"\nIf you {verb.lower()}it, it will not run: nothing changes there."
+    rest = bulk.awaiting - len(waiting)
+    stays = f" It goes on waiting for {count(rest, 'other')}." if rest > 0 else ""
+    then = f"\nIf you {verb.lower()}it, it will not run: nothing changes there.{stays}"
     asks = f"*{verb}{_name(bulk)}{on}?*\n{by}{_note(waiting)}{then}" if verb else f"{by} for it{on}{lasts}"
     return [f"{approvals.closed_among(waiting)}{asks}", *(_row(*one, REVIEW_TARGETS, now_ms) for one in waiting)]
 

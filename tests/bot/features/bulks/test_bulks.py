@@ -415,7 +415,9 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         await env["ben"].fills_in(review, decide=[], decide10=[healthy])
         form = await env["ben"].confirms("Deny the ticked", review, reason="Healthy backup")
         assert "*Deny Isolate on 1 target?*" in text_of(form)
-        assert "If you deny it, it will not run: nothing changes there." in text_of(form)
+        assert "If you deny it, it will not run: nothing changes there. It goes on waiting for 11 others." in text_of(
+            form
+        )
         assert others[0] not in text_of(form)
         message = await shown(env, "11 wait for approval, 1 denied")
 
