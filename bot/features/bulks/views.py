@@ -177,12 +177,14 @@ def progress(
     for of_request in (later or {}).values():
         if ends := [one for one in of_request if one[2].outcome is None]:
             decide = approvals.bulk_buttons(bulk.id, ends[0][2], button, "Deny", "Withdraw")
-            blocks += [*_more_time_asked(ends, runs.MAX_TARGETS), _needed(ends), actions(*decide)]
+            needed = context(undo_state.needed([one[2] for one in ends]))
+            blocks += [*_more_time_asked(ends, runs.MAX_TARGETS), needed, actions(*decide)]
     elements = _ends(bulk, button, has_again=is_for_requester)
     if bulk.retried_by:
         blocks.append(context(f"Asked for again as {bulk.retried_by}."))
     elif is_for_requester and bulk.free_at is not None and not open_runs(bulk):
-        blocks.append(context(f"The rate is free again {slack_date(bulk.free_at, DAY_AND_TIME)}; ask again then."))
+        at = slack_date(bulk.free_at, DAY_AND_TIME)
+        blocks += [context(f"*{one['text']['text']}* works from {at}, when the rate is free.") for one in elements[-1:]]
     push = _push(bulk, read, is_own=is_own) if bulk.awaiting else head(bulk, is_on_phone=True)
     whose = context(f"{_whose(bulk, named)} · {bulk.id}")
     return Message(push, (*blocks, whose, actions(*elements, show_each(bulk, button))))
@@ -418,7 +420,7 @@ def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | Non
         before = _before(approvals.DENIED, [(run, view, approvals.denied_by(end)) for run, view, end in ends])
         by, why = extension.asked_by, _note((), ends)
         text = _asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, f"{before}Asked by", by, why)
-        said = _needed(ends)
+        said = context(undo_state.needed([one[2] for one in ends]))
     else:
         decided = _later_decisions(ends)
         said = section(clip("\n".join(decided), questions.LINES_LIMIT))
@@ -435,10 +437,6 @@ def _more_time_asked(ends: Sequence[_End], most: int) -> list[Block]:
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
     asks, *rows = _later_rows(ends, seen)
     return sections([f"{asks}{_note((), ends)}", *first_of(rows, most, len(ends))])
-
-
-def _needed(ends: Sequence[_End]) -> Block:
-    return context(undo_state.needed([one[2] for one in ends]))
 
 
 def _later_decisions(ends: Sequence[_End]) -> list[str]:

@@ -118,14 +118,14 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         await env["anna"].presses("Report (2)", question)
         told = text_of(await env["anna"].sees(modal("2 started; 1 refused")))
         message = await shown(env, "2 of 3 succeeded, 1 refused")
-        assert "The rate is free again <!date^" in text_of(message)
+        assert "*Run again* works from <!date^" in text_of(message)
         await env["anna"].presses("Show each", message)
         each = text_of(await env["anna"].sees(modal("refused <!date^")))
         for text in (told, each):
             assert "Report can't run: " in text
         once = questions.reason_shown("It can't run; free again at 2026-11-28 15:31 UTC; ask again then.")
         assert once == f"It can't run; free again at {slack_date(1795879860000, DAY_AND_TIME)}; ask again then."
-        assert "; ask again then." in text_of(message)
+        assert ", when the rate is free." in text_of(message)
         await env["anna"].presses("Run again", message)
         refused = await env["anna"].sees(modal("*Report* on *1 target*", "the limit of 2 runs in 1 hour is reached"))
         assert refused.get("submit") is None
@@ -822,7 +822,7 @@ def test_the_message_says_what_expired_and_when_a_rate_is_free_again() -> None:
     )
     text = text_of(bulks.progress(counts, button=lambda intent: "-").payload())
     assert "*Isolate* on 12 targets: 3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn" in text
-    assert "The rate is free again <!date^1800000000^" in text
+    assert "*Ask again* works from <!date^1800000000^" in text
     ended = "3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn, 4 refused"
     assert bulks.ended(counts).text == f"*Isolate* on 12 targets: {ended} · asked by anna."
 
