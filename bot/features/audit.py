@@ -17,6 +17,7 @@ from bot.block_kit.text import (
     slack_date,
     utc_time,
 )
+from bot.block_kit.text import said as called
 from bot.clearance import CLEAR, RED, RedactedView, Subject, may_see
 from bot.features import command_text, responses, subjects
 from bot.features.authorization import own_clearance
@@ -120,7 +121,8 @@ def _said(row: AuditRow, ran: Mapping[str, str], lasts: str) -> str:
         if isinstance(value, str) and (_LOGIN.fullmatch(value) or VERSION.search(value))
     }
     named = "|".join(map(re.escape, names)) or "(?!)"
-    parts = re.split(rf"(?<![^\s(\"])({named})(?![^\s,;:)])", _did(row, ran, lasts))
+    did = called(_did(row, ran, lasts)) if row.what == "run.refused" else _did(row, ran, lasts)  # a sentence of core's
+    parts = re.split(rf"(?<![^\s(\"])({named})(?![^\s,;:)])", did)
     said = foreign("".join(names.get(part) or defang_indicators(part) for part in parts), ROW_CHARS)
     return in_own_time(f"*{person_name(row.sentence[: len(row.by)])}* {said}")
 

@@ -7,7 +7,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.names import SlackNames
 from core.client import CoreClient
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import card_of, modal, reply_to, text_of
+from tests.bot.people import app_home, card_of, modal, reply_to, text_of
 from tests.bot.running import SOC
 
 KAI = "Kai (night shift)"
@@ -27,14 +27,29 @@ async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_t
         listed = text_of(await env["ben"].sees(modal("already waiting for approval since <!date^")))
         other = await env.create_alert(sourceRef="other")
         await env["ben"].command(SOC, f"/responder run isolate {alert.id} {other.id}")
-        refused = text_of(await env["ben"].sees(modal("*Will be refused on 1 target*")))
-        assert all(f", asked by {KAI}; wait for the decision on {run.id}" in text for text in (listed, refused))
+        form = await env["ben"].sees(modal("*Will be refused on 1 target*"))
+        await env["ben"].submits(form)
+        await env["ben"].reads("; 1 refused.")
+        (asked,) = await env.client.actions("alert", other.id)
+        await env["ben"].command(SOC, f"/responder audit {asked.bulk}")
+        audit = text_of(await env["ben"].reads("Audit of"))
+        told = (listed, text_of(form), audit)
+        assert all(f", asked by {KAI}; wait for the decision on {run.id}" in text for text in told)
         await env["ben"].command(SOC, f"/responder audit {alert.id}")
         story = text_of(await env["ben"].reads("Audit of"))
         assert f"*{KAI}* asked to run Isolate on {alert.id}" in story
         assert f"*Audit of {alert.id}: HIGH {alert.title} ({alert.id})*" in story
         assert "_1_0" not in story
         assert "kai" not in text_of(request).replace(KAI, "")
+
+
+async def test_the_home_calls_its_reader_what_slack_does(env: FeatureEnvironment) -> None:
+    env.emulator.add_user("U0KAI", name=KAI, real_name="Kai Winter")
+    await env.core.key("read-only", "kai")
+    await env.core.core.people.link("kai", "T0LOCAL:U0KAI")
+    kai = env.reader("U0KAI")
+    await kai.open_home()
+    await kai.sees(app_home(f"You are {KAI}, and see up to "))
 
 
 async def test_whom_the_settings_name_is_called_what_slack_calls_them_also_in_a_refusal(tmp_path: Path) -> None:
