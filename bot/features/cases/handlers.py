@@ -22,17 +22,13 @@ USAGE = "case ~id [TEMPLATE]"
 
 
 async def on_case_command(context: Context) -> None:
-    """Make the case with the template that was typed, or ask for one."""
+    """Ask before the case is made, with the template that was typed if there is one."""
     name, alert_id = split_name_and_id(context.text)
-    if name:
-        await subjects.alert(context, alert_id)  # a case says that it is one
-        await _create(context, alert_id, _named(name, await _templates(context), context, alert_id).name)
-    else:
-        await ask(context, alert_id)
+    await ask(context, alert_id, name)
 
 
-async def ask(context: Context, alert_id: str) -> None:
-    """Ask before the case is made, and which template to use if there are some."""
+async def ask(context: Context, alert_id: str, name: str = "") -> None:
+    """Ask before the case is made, and which template to use if there are some, unless this one is named."""
     alert = await subjects.alert(context, alert_id)
     view = subjects.require_visible(context, Subject.alert(alert))
     responses.require_permission(context, "manageCase")
@@ -40,7 +36,9 @@ async def ask(context: Context, alert_id: str) -> None:
         go_on = f"`{context.services.command} alert {alert.case}` shows it"
         raise ResponderBotError("bad_request", f"Alert {alert_id} is in case {alert.case} already: {go_on}.")
     templates, what = await _templates(context), views.becomes_case(view)
-    if not templates:
+    if name:
+        templates = [_named(name, templates, context, alert_id)]
+    elif not templates:
         form = modals.ask(views.TITLE, ids.GROUP_CASE_VIEW, alert_id, sections(what))
         await responses.open_view(context, form, f"Choose *{views.TITLE}* again.")
         return

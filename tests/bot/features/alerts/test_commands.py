@@ -67,7 +67,7 @@ async def test_case_is_made_with_the_template_that_is_picked_on_the_card(env: Fe
     assert (case.template, case.owner) == ("Malware", "anna@responder-bot.local")
 
 
-async def test_case_command_takes_the_beginning_of_a_template_or_says_what_was_meant(env: FeatureEnvironment) -> None:
+async def test_case_command_asks_with_the_typed_template_or_says_what_was_meant(env: FeatureEnvironment) -> None:
     for template in TEMPLATES:
         await env.client.create_case_template(template)
     alert = await env.create_alert()
@@ -76,7 +76,10 @@ async def test_case_command_takes_the_beginning_of_a_template_or_says_what_was_m
     await env["eve"].command(SOC, f"/responder case {alert.id}")
     await env["eve"].reads("You can't make cases. Ask admin or lea.")
     await env["anna"].command(SOC, f"/responder case {alert.id} phish")
-    await env["anna"].reads("with the template `Phishing`")
+    asked = await env["anna"].sees(modal("no button takes one out of its case", "*Phishing*", without="Malware"))
+    assert (await env.client.alert(alert.id)).case is None
+    await env["anna"].presses("Use", asked)
+    await env["anna"].sees(modal("with the template `Phishing`"))
     assert (await env.client.alert(alert.id)).status == "Imported"
 
 
