@@ -50,7 +50,9 @@ def audit(object_id: str, rows: Sequence[AuditRow], documents: Sequence[Document
         if (subject := Subject.in_document(document, document.id)) is not None:
             hidden += [one for one in (*subject.artifacts, *subject.others) if not may_see(clearance, one.tlp)]
             if object_id in (document.id, about):  # its own title comes before those of what belongs to it
-                about = f"{object_id}: {runs.of_root(subject, RedactedView(subject, clearance))}"
+                about = f"{object_id}: {runs.of_root(subject, of := RedactedView(subject, clearance))}"
+                if document.case is not None and document.id == object_id and of.is_open:
+                    about += f" · made by {person_name(document.case.created_by)}"
         for action in document.actions:  # also for what people call its responders
             view = views[action.id] = RedactedView(Subject.of_action(action, document), clearance)
             on = runs.targets_in_plain(action, view, ON_LIMIT, has_types=False) or runs.target(view)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from bot.block_kit import ids, modals, notices
 from bot.block_kit.text import person_name, sections
@@ -193,7 +194,9 @@ async def on_make_case_view(context: Context) -> Json:
         case_id = (await context.core.create_case_from_alert(others.pop(0))).id
     for some in _parts(others):
         await context.core.merge_alerts(some, case_id)
-    return modals.update(modals.notice("Case made", f"{count(len(alerts), 'alert')} went into case {case_id}."))
+    render = partial(cases.made, f"{count(len(alerts), 'alert')} went into case {case_id}.", case_id)
+    made = await responses.with_buttons(context, f"made:{case_id}", render)
+    return modals.update(modals.message_view(cases.MADE, made))
 
 
 async def _for_case(context: Context, key: str) -> tuple[str, list[Alert]]:

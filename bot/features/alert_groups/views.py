@@ -24,7 +24,6 @@ from bot.block_kit.text import (
 )
 from bot.clearance import RedactedView, Subject, defang, view_of_all
 from bot.features.alerts.views import close as close_views
-from bot.features.alerts.views.card import case_button
 from bot.features.alerts.views.details import first_observables
 from bot.features.cases import views as cases
 from bot.features.responders.views import several_button
@@ -168,7 +167,7 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
     elements = [button_element("Show alerts", ids.GROUP_ALERTS, button(Intent("group_alerts", key, "0")))]
     if content.is_closed:
         back = button_element(close_views.REOPEN, ids.GROUP_READ, button(reopen[1]))
-        elements.append(case_button(content.case, button) if content.case else back)
+        elements.append(cases.case_button(content.case, button) if content.case else back)
         entries = [mute] * is_muted
     else:
         elements.append(button_element("Run on all", ids.GROUP_RUN, button(Intent("group_run", key))))

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
-from bot.block_kit import ids, modals, notices
+from bot.block_kit import ids, modals
 from bot.block_kit.text import code, sections
 from bot.clearance import Subject
 from bot.features import responses, subjects
@@ -52,9 +53,13 @@ async def ask(context: Context, alert_id: str, name: str = "") -> None:
 
 
 async def on_template_button(context: Context) -> None:
-    """Make the case with the template that was picked."""
+    """Make the case with the template that was picked; "" stands for the alert's own, if it has one."""
     intent = await responses.clicked_intent(context)
-    await _create(context, intent.object_id, intent.argument)
+    case = await context.core.create_case_from_alert(intent.object_id, intent.argument)
+    context.refresh(intent.object_id)
+    used = f" with the template {code(case.template, 200)}" if case.template else ""
+    text = f"Case {case.id} was made from alert {intent.object_id}{used}. The alert's thread tells how it goes."
+    await responses.show_with_buttons(context, views.MADE, f"made:{case.id}", partial(views.made, text, case.id))
 
 
 async def on_make_case_button(context: Context) -> None:
@@ -67,15 +72,6 @@ async def on_make_case_button(context: Context) -> None:
     responder, targets = await flow.offered(context, request)
     target = run_target(targets[0].view.subject)  # an observable that was merged has another id by now
     await flow.proceed(context, replace(request, targets=(target,)), responder, targets)
-
-
-async def _create(context: Context, alert_id: str, template: str) -> None:
-    """Make the case; "" stands for the alert's own template, if it has one."""
-    case = await context.core.create_case_from_alert(alert_id, template)
-    context.refresh(alert_id)
-    used = f" with the template {code(case.template, 200)}" if case.template else ""
-    text = f"Case {case.id} was made from alert {alert_id}{used}. The alert's thread tells how it goes."
-    await responses.respond(context, notices.notice(text), "Case made")
 
 
 async def _templates(context: Context) -> Sequence[CaseTemplate]:
@@ -91,8 +87,10 @@ def _named(name: str, templates: Sequence[CaseTemplate], context: Context, alert
         return next(template for template in templates if template.name == matches[0])
     if matches:
         raise ResponderBotError("bad_request", f"{name[:100]!r} could be {', '.join(matches[:10])}; which one?")
-    command, meant = context.services.command, closest_match(name, names)
-    hint = f"`{command} case {alert_id} {meant}`" if meant else f"`{command} case {alert_id}`, which lists them"
+    command, meant = f"{context.services.command} case {alert_id}", closest_match(name, names)
+    if not names:
+        raise ResponderBotError("not_found", f"There is no case template yet. `{command}` makes a case without one.")
+    hint = f"`{command} {meant}`" if meant else f"`{command}`, which lists them"
     raise ResponderBotError("not_found", f"There is no case template {name[:100]!r}. Did you mean {hint}?")
 
 

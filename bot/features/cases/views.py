@@ -1,6 +1,7 @@
 """Asks before a case is made, and which case template to use."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
@@ -13,7 +14,7 @@ from core.models import CaseTemplate
 
 MAX_TEMPLATES = 30
 MAX_TASKS = 6
-TITLE, ONE = "Make a case", "Make one case"
+TITLE, ONE, MADE = "Make a case", "Make one case", "Case made"
 NEVER_OUT = "no button takes one out of its case."
 
 
@@ -23,6 +24,16 @@ def becomes_case(view: RedactedView) -> list[str]:
     if closing is not None and view.is_open:
         about.append(f"It is {runs.closed_by(closing, view)}")
     return [*about, f"The case has its title and severity, and is yours. It leaves the open alerts, and {NEVER_OUT}"]
+
+
+def case_button(case_id: str, button: ButtonIds) -> dict[str, Any]:
+    """Shows the case in which alerts are to whoever presses it, as far as they may see it."""
+    return button_element("Show case", ids.DETAILS, button(Intent("details", case_id)), of=case_id)
+
+
+def made(text: str, case_id: str, button: ButtonIds) -> Message:
+    """Says of what a case was made, with the button that shows it."""
+    return Message(text, (section(text), actions(case_button(case_id, button))))
 
 
 def template_picker(

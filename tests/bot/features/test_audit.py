@@ -115,7 +115,10 @@ async def test_what_ran_on_alerts_of_a_case_belongs_to_it_and_to_the_observable_
                 await env["anna"].command(SOC, f"/responder audit {case.id}")
                 shown = text_of(await env["anna"].sees(modal(f"Audit of {case.id}", "asked to run Isolate on LT-0500")))
                 assert "asked to run Isolate on LT-0501" in shown
-                assert f"*Audit of {case.id}: HIGH ET MALWARE Beacon to known C2 ({case.id})*" in shown
+                title = f"Audit of {case.id}: HIGH ET MALWARE Beacon to known C2 ({case.id}) · made by admin"
+                assert f"*{title}*" in shown
+                assert f"*admin* put {alert.id} into the case {case.id}" in shown
+                assert f"put {hidden.id}" not in shown
                 assert red not in shown
             await env["anna"].command(SOC, f"/responder audit {alert.artifacts[1].id}")
             shown = text_of(await env["anna"].sees(modal(f"Audit of {alert.artifacts[1].id}", "on LT-0501")))

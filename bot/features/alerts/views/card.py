@@ -27,6 +27,7 @@ from bot.block_kit.text import (
     slack_date,
 )
 from bot.clearance import SHARED, RedactedView, Subject, tlp_name
+from bot.features.cases.views import case_button
 from bot.features.runs.views import reports, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
@@ -192,11 +193,6 @@ def reassign(alert_id: str, assignee: str, button: ButtonIds) -> Message:
     text = f"{person_name(assignee)} works on {alert_id}. Nothing was changed."
     assign = button_element("Assign to me", ids.ASSIGN, button(Intent("assign", alert_id, assignee)))
     return Message(text, (section(text), actions(assign)))
-
-
-def case_button(case_id: str, button: ButtonIds) -> dict[str, Any]:
-    """Shows the case in which alerts are to whoever presses it, as far as they may see it."""
-    return button_element("Show case", ids.DETAILS, button(Intent("details", case_id)), of=case_id)
 
 
 def _overflow(alert: Alert, button: ButtonIds) -> dict[str, Any]:

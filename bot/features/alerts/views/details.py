@@ -9,7 +9,8 @@ from bot.block_kit.elements import actions, button_element, listed, pages
 from bot.block_kit.subjects import SIGNS, by_ioc, headline, observable, severities, with_menu
 from bot.block_kit.text import code, context, defang_indicators, foreign, person_name, section, sections, slack_date
 from bot.clearance import RedactedView, Subject, defang, withheld
-from bot.features.alerts.views.card import STATUS_WORDS, case_button, owner_button, repeats, run_lines, status_line
+from bot.features.alerts.views.card import STATUS_WORDS, owner_button, repeats, run_lines, status_line
+from bot.features.cases.views import case_button
 from bot.features.responders.views import menu_block, several_button
 from bot.features.runs.views import runs
 from bot.features.runs.views.undo_state import already

@@ -79,12 +79,16 @@ async def test_case_command_asks_with_the_typed_template_or_says_what_was_meant(
     asked = await env["anna"].sees(modal("no button takes one out of its case", "*Phishing*", without="Malware"))
     assert (await env.client.alert(alert.id)).case is None
     await env["anna"].presses("Use", asked)
-    await env["anna"].sees(modal("with the template `Phishing`"))
+    made = await env["anna"].sees(modal("with the template `Phishing`"))
+    await env["anna"].presses("Show case", made)
+    await env["anna"].sees(modal("☐ Find the recipients"))
     assert (await env.client.alert(alert.id)).status == "Imported"
 
 
 async def test_case_without_any_template_asks_before_it_is_made(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
+    await env["anna"].command(SOC, f"/responder case {alert.id} Ransomware")
+    await env["anna"].reads(f"There is no case template yet. `/responder case {alert.id}` makes a case without one.")
     await env["anna"].command(SOC, f"/responder case {alert.id}")
     asked = await env["anna"].sees(modal("The case has its title and severity, and is yours."))
     assert "no button takes one out of its case" in text_of(asked)
@@ -94,11 +98,11 @@ async def test_case_without_any_template_asks_before_it_is_made(env: FeatureEnvi
     asked = await env["anna"].sees(modal("It is closed by admin, ", "An exercise"))
     assert (await env.client.alert(alert.id)).case is None
     await env["anna"].submits(asked)
-    await env["anna"].sees(modal("1 alert went into case "))
+    made = await env["anna"].sees(modal("1 alert went into case "))
     case_id = (await env.client.alert(alert.id)).case
-    card = await env["anna"].sees(card_of(alert, "in case ~"))
-    await env["anna"].presses("Show case", card)
-    await env["anna"].sees(modal(f"Case {case_id}", "open · owner anna"))
+    for shown in (made, await env["anna"].sees(card_of(alert, "in case ~"))):
+        await env["anna"].presses("Show case", shown)
+        await env["anna"].sees(modal(f"Case {case_id}", "open · owner anna"))
     for name, hint in ((alert.id, f"is in case {case_id} already: "), (case_id, "is no alert, it is a case: ")):
         await env["anna"].command(SOC, f"/responder case {name}")
         await env["anna"].reads(f"{hint}`/responder alert {case_id}` shows it.")
