@@ -88,7 +88,7 @@ def wrong_usage(usage: str, rest: str, command: str) -> str:
 
 def instead_of_id(usage: str, rest: str) -> tuple[str, str]:
     """What is typed where a verb with this usage wants the id of an alert, such as a host, and its other words."""
-    name, object_id = split_name_and_id(split_inputs(rest)[0])
+    name, object_id = split_name_and_id(split_inputs(rest)[0].replace(",", " "))
     if "~id" not in usage or object_id:
         return "", name
     found = _LIKE_TARGET.findall(name) or ([] if "NAME ~id" in usage else [name])
@@ -96,14 +96,14 @@ def instead_of_id(usage: str, rest: str) -> tuple[str, str]:
 
 
 def split_name_and_ids(text: str) -> tuple[str, list[str]]:
-    """The name and the ids in a text such as `Block ~12 13`; without `~` only those behind the first, or at the end."""
+    """The name and each id in a text such as `Block ~12 13`; without `~` only those behind the first, or at the end."""
     words = split_words(text)
     marked = [n for n, word in enumerate(words) if word.startswith(("~", "%"))]
     end = len(words) - len(list(takewhile(parse_id, reversed(words))))
     end = next((n for n in marked if n >= end), len(words) if marked else end)
     own = [n for n, word in enumerate(words) if (n in marked or n >= end) and "/" not in word and parse_id(word)]
-    object_ids = [one for n in own for one in find_ids(words[n]) or find_ids(f"~{words[n]}")]
-    return " ".join(word for n, word in enumerate(words) if n not in own), object_ids
+    object_ids = dict.fromkeys(one for n in own for one in find_ids(words[n]) or find_ids(f"~{words[n]}"))
+    return " ".join(word for n, word in enumerate(words) if n not in own), [*object_ids]
 
 
 def split_inputs(text: str) -> tuple[str, dict[str, str]]:

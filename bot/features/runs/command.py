@@ -1,5 +1,6 @@
 """`/responder run NAME ~id`: what a command names, and the inputs that it gives."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from bot.block_kit import names
@@ -30,8 +31,7 @@ async def on_run_command(context: Context) -> None:
     """Run the named responder, after asking for inputs that it still needs, and for confirmation if it wants one."""
     responses.require_permission(context, "manageAction")
     text, typed = split_inputs(context.text)
-    rest, named_ids = split_name_and_ids(text)
-    object_ids = list(dict.fromkeys(named_ids))
+    rest, object_ids = split_name_and_ids(text)
     if len(object_ids) > 1 and await _on_several(context, rest, object_ids, typed):
         return
     name, object_id = split_name_and_id(" ".join([rest, *object_ids]))
@@ -127,7 +127,7 @@ def _one_of(named: Sequence[Artifact], responder: OfferedResponder, targets: sub
 def _named(name: str, offered: Sequence[OfferedResponder]) -> list[OfferedResponder]:
     """The responders that a typed name, title or id may mean."""
     exact = [r for r in offered if name in (r.id, r.name)][:1]
-    return exact or matching(name, offered) or matching(name.removesuffix(" on"), offered)
+    return exact or matching(name, offered) or matching(re.sub(r"(?i)( on| and| &)+$", "", name), offered)
 
 
 def _before_target(name: str, offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], str]:

@@ -12,7 +12,7 @@ RULES = {"Isolate": {"target": "hostname"}, "Fail": {"target": "hostname"}}
 
 
 async def with_host(env: FeatureEnvironment, host: str, ref: str, **more: Any) -> Alert:
-    artifacts = [{"dataType": "hostname", "data": host}, {"dataType": "hostname", "data": "SRV-OTHER"}]
+    artifacts = [{"dataType": "hostname", "data": host}, {"dataType": "hostname", "data": "SRV-07"}]
     return await env.create_alert(**{"sourceRef": ref, "artifacts": artifacts, "description": "-", **more})
 
 
@@ -29,7 +29,7 @@ async def test_the_only_open_alert_with_a_host_is_offered_and_nothing_runs_unask
         form = await env["anna"].sees(modal("Ask to isolate"))
         assert f"· {alert.id}" in text_of(form)
         assert "hostname `LT-0900`" in text_of(form)
-        assert "SRV-OTHER" not in text_of(form)
+        assert "SRV-07" not in text_of(form)
         await env["anna"].command(SOC, "/responder run Fail LT-0900")  # typed with the id, it runs at once
         question = await env["anna"].sees(modal("Fail", f"{alert.id}", without="Ask to isolate"))
         assert await env.client.actions("alert", alert.id) == []
@@ -38,6 +38,11 @@ async def test_the_only_open_alert_with_a_host_is_offered_and_nothing_runs_unask
         assert (await env.ended_run(alert)).responder_name == "Fail_1_0"
         await env["anna"].command(SOC, "/responder run isolate on LT-0900")
         await env["anna"].close((await env["anna"].sees(modal("Ask to isolate", "hostname `LT-0900`")))["id"])
+        await reads(env, "run isolate LT-0900 LT-7", "No alert that you may see contains `LT-0900 LT-7`.")
+        for both in ("LT-0900, SRV-07", "lt-0900,srv-07", "LT-0900 and SRV-07"):
+            await env["anna"].command(SOC, f"/responder run isolate {both}")
+            form = await env["anna"].sees(modal("Ask to isolate", "hostname `LT-0900`", "hostname `SRV-07`"))
+            await env["anna"].close(form["id"])
         await reads(env, "alert LT-0900", f"Alert {alert.id}")
         await reads(env, "list LT-0900 isloate", f"Did you mean `/responder list Isolate {alert.id}`?")
         await reads(env, "run LT-0900", "Type `/responder run NAME ")

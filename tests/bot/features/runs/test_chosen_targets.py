@@ -144,7 +144,8 @@ async def test_a_command_names_what_to_act_on_in_any_spelling(
 
 
 @pytest.mark.parametrize(
-    "typed", ["10.20.1.50 SRV-DC01", "srv-dc01,10[.]20[.]1[.]50", "on srv-dc01, 10.20.1.50 for 2 h"]
+    "typed",
+    ["10.20.1.50 SRV-DC01", "srv-dc01,10[.]20[.]1[.]50", "srv-dc01 and 10.20.1.50", "on srv-dc01, 10.20.1.50 for 2 h"],
 )
 async def test_several_observables_behind_the_name_are_all_of_them(env: FeatureEnvironment, typed: str) -> None:
     alert = await env.create_alert(artifacts=HOSTS)
@@ -166,6 +167,7 @@ async def test_of_several_observables_the_one_that_does_not_fit_is_named(env: Fe
             "'9f86d081884c7d659a2feaa0c55ad015' is none of what Shun can act on. It can",
         ),
         ("nonsense", "'nonsense' is none of what Shun can act on. It can"),
+        ("and LT-7", "'LT-7' is none of what Shun can act on. It can"),
     ):
         await env["anna"].command(SOC, f"/responder run shun {alert.id} srv-dc01 {wrong}")
         await env["anna"].reads(why)

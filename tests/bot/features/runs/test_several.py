@@ -144,7 +144,7 @@ async def test_what_was_found_can_be_run_on_and_a_command_asks_for_the_inputs(tm
         await run_all(env["anna"], "Tell (3)", "*Runs on 3 targets*")
         await shown(env, "3 of 3 succeeded")
 
-        await env["anna"].command(SOC, f"/responder run vendor drop {' '.join(alert_ids)} reason=C2 minutes=7")
+        await env["anna"].command(SOC, f"/responder run vendor drop {' and '.join(alert_ids)} reason=C2 minutes=7")
         await run_all(env["anna"], "Drop traffic (3)", "*Runs on 3 targets*", list="outbound")
         await shown(env, "0 of 3 succeeded, 3 failed")
         given = json.loads((await env.client.actions("alert", alert_ids[0]))[0].parameters or "")
