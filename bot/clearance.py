@@ -14,6 +14,8 @@ from functools import lru_cache
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
+import idna
+
 from core.models import OBJECT_TYPES, TLP_NAMES, Action, Alert, Artifact, Case, Document, Kind, Log, Task
 
 SHARED = -1  # the clearance of a channel that another company reads: TLP:CLEAR, and nothing says that more is withheld
@@ -171,7 +173,33 @@ class Subject:
 
 def artifact_title(artifact: Artifact) -> str:
     """`ip 198[.]51[.]100[.]7`; foreign text, with what may be hidden in it."""
-    return f"{artifact.data_type} {defang(artifact.label, artifact.data_type)}"
+    return f"{artifact.data_type} {artifact_name(artifact)}"
+
+
+def artifact_name(artifact: Artifact) -> str:
+    """Likewise, without its type."""
+    target, label = artifact.target, artifact.label
+    return defang(in_both_letters(label, target.kind, target.value or label) if target else label, artifact.data_type)
+
+
+_IN_ASCII = re.compile(r"(?i)(?<![\w.-])[\w.-]{0,255}?\bxn--[\w.-]{1,255}")
+
+
+def in_both_letters(name: str, kind: str | None, value: str) -> str:
+    """`münchen (xn--mnchen-3ya)`: a name, and as programs or as people write its host where that has other letters.
+
+    `value` is its canonical form.
+    """
+    host = value if kind == "host" else "".join(_IN_ASCII.findall(value)[:1])
+    other = next((one for one in (host, _in_own_letters(host)) if one.isascii() != name.isascii()), "")
+    return f"{name} ({other})" if other else name
+
+
+def _in_own_letters(host: str) -> str:
+    """The name of a host as people write it; itself where that is no name."""
+    with suppress(UnicodeError):  # as are those of idna
+        return ".".join(idna.decode(one) if one.lower().startswith("xn--") else one for one in host.split("."))
+    return host
 
 
 def _part_of(case: Case, kind: Kind, id: str, title: str) -> Subject:
@@ -358,9 +386,9 @@ def _certain_parts(secret: str) -> Sequence[str]:
 
 
 def _secrets(data: str) -> Iterator[str]:
-    """The data itself, and the host of a URL."""
-    yield data
+    """The data itself, and the host of a URL, each in both kinds of letters."""
     plain = refanged(data)
+    yield from (data, _in_own_letters(plain))
     if "://" in plain:
         with suppress(ValueError):  # not a URL after all
             yield urlsplit(plain).hostname or ""

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from bot.block_kit import ids
 from bot.block_kit.text import clean, clip_middle, code, foreign, foreign_plain, plain, section
-from bot.clearance import MASK, RedactedView, defang, withheld
+from bot.clearance import MASK, RedactedView, artifact_name, defang, in_both_letters, withheld
 from bot.message import Block, ButtonIds, Intent
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Artifact, Kind, TargetArtifact
 
@@ -60,8 +60,7 @@ def by_ioc(artifacts: Iterable[Artifact]) -> list[Artifact]:
 
 def observable(artifact: Artifact, view: RedactedView, data_limit: int, message_limit: int) -> str:
     """`ip 198[.]51[.]100[.]7 · destination · IOC`; mrkdwn."""
-    ends = clip_middle(view.text(artifact.label), data_limit * 4)
-    data = clip_middle(clean(defang(ends, artifact.data_type)), data_limit - 2)
+    data = clip_middle(clean(view.text(artifact_name(artifact))), data_limit - 2)
     parts = [f"{foreign(artifact.data_type, 30)} {code(data, data_limit)}"]
     if artifact.message:
         parts.append(foreign(view.text(artifact.message), message_limit))
@@ -69,15 +68,16 @@ def observable(artifact: Artifact, view: RedactedView, data_limit: int, message_
 
 
 def target_data(artifact: TargetArtifact, view: RedactedView) -> str:
-    """What it names, defanged; a host in the letters of its alert or case, where a run has it in lower case."""
+    """What it names, defanged; a host in the letters of its alert or case, and of what a run gets if others."""
     known = (*view.subject.artifacts, *view.subject.others) if artifact.kind == "host" else ()
-    spelled = (one.label for one in known if one.label.lower() == artifact.data)
-    return defang(view.text(next(spelled, artifact.data)), artifact.data_type)
+    spelled = (one.label for one in known if one.id == artifact.id or one.label.lower() == artifact.data)
+    named = in_both_letters(next(spelled, artifact.data), artifact.kind, artifact.data)
+    return view.text(defang(named, artifact.data_type))
 
 
 def with_menu(text: str, artifact: Artifact, view: RedactedView, button: ButtonIds) -> Block:
     """A line with the menu of what can be done with the observable."""
-    name = clip_middle(clean(defang(view.text(artifact.label), artifact.data_type)), MENU_LIMIT)
+    name = clip_middle(clean(view.text(artifact_name(artifact))), MENU_LIMIT)
     block_id = ids.MENU_BLOCK + button(Intent("menu", artifact.id, "case_artifact"))
     return section(
         text,

@@ -26,6 +26,7 @@ DAY_AND_TIME = "{date_short_pretty} {time}"  # of `slack_date`: "today", "yester
 
 _BLANKS = re.compile(r"\s+")
 _MARKED = re.compile(r"(`|\*{1,2})(?=\S)([^`*\n]{1,200})(?<=\S)\1")
+_HALF_ENTITY = re.compile(r"&\w*$")
 VERSION = re.compile(r"(?:_[0-9]{1,9}){1,4}$")
 
 
@@ -87,12 +88,8 @@ def escape(text: str) -> str:
 def foreign(text: str, limit: int, *, lines: bool = False) -> str:
     """Foreign text for a mrkdwn field: cleaned, escaped, and then at most `limit` characters."""
     escaped = escape(clip(clean(text[: limit * 4], lines=lines), limit))
-    if len(escaped) <= limit:
-        return escaped
-    cut = escaped[: limit - 1]
-    if cut.rfind("&") > cut.rfind(";"):  # never in the middle of an entity
-        cut = cut[: cut.rfind("&")]
-    return cut + "…"
+    cut = _HALF_ENTITY.sub("", escaped[: limit - 1])
+    return escaped if len(escaped) <= limit else f"{cut}…"
 
 
 def foreign_plain(text: str, limit: int) -> str:

@@ -27,7 +27,7 @@ from bot.block_kit.text import (
     slack_date,
     strip_markup,
 )
-from bot.clearance import RedactedView, Subject, artifact_title, defang, may_see, refanged
+from bot.clearance import RedactedView, Subject, artifact_name, artifact_title, defang, may_see, refanged
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count, some_of
 from core.models import OBJECT_TYPES, OfferedResponder, Policy
@@ -188,7 +188,7 @@ def with_names(sentence: str, view: RedactedView, *, is_described: bool = False)
     with what the alert says of it.
     """
     messages = {f"the observable {one.id}": one.message for one in view.artifacts() if one.message and is_described}
-    called = {f"the observable {one.id}": defang(one.label, one.data_type) for one in view.artifacts()}
+    called = {f"the observable {one.id}": artifact_name(one) for one in view.artifacts()}
     if view.subject.kind == "case_artifact" and view.is_open:
         called["its target"] = view.subject.title.partition(" ")[2]
 

@@ -8,7 +8,7 @@ from bot.block_kit import ids, notices
 from bot.block_kit.elements import actions, button_element, listed, pages
 from bot.block_kit.subjects import SIGNS, by_ioc, headline, observable, severities, with_menu
 from bot.block_kit.text import code, context, defang_indicators, foreign, person_name, section, sections, slack_date
-from bot.clearance import RedactedView, Subject, defang, withheld
+from bot.clearance import RedactedView, Subject, artifact_title, withheld
 from bot.features.alerts.views.card import STATUS_WORDS, owner_button, repeats, run_lines, status_line
 from bot.features.cases.views import case_button
 from bot.features.responders.views import menu_block, several_button
@@ -94,7 +94,7 @@ def found_alerts(
 def first_observables(view: RedactedView) -> list[str]:
     """`ip 198[.]51[.]100[.]7`: the first that may be shown, IOCs first; mrkdwn."""
     found = by_ioc(view.artifacts())[:NAMED]
-    return [foreign(f"{one.data_type} {defang(view.text(one.label), one.data_type)}", TITLE_LIMIT) for one in found]
+    return [foreign(view.text(artifact_title(one)), TITLE_LIMIT) for one in found]
 
 
 def group_line(view: RedactedView, counts: Sequence[int], key: str, at: int, button: ButtonIds) -> Block:

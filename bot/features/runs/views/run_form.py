@@ -19,7 +19,7 @@ from bot.block_kit.text import (
     section,
     sections,
 )
-from bot.clearance import RedactedView, Subject, defang
+from bot.clearance import RedactedView, Subject, artifact_title
 from bot.features.responders import views as responders
 from bot.features.responders.views import option_value
 from bot.features.runs.views import acts_on, inputs, questions, runs, undo_state
@@ -260,7 +260,7 @@ def object_option(subject: Subject, clearance: int) -> dict[str, Any]:
 def _observable(view: RedactedView) -> str:
     """The first observable of an alert, and how many more it has, or ""; foreign text, not escaped."""
     found = by_ioc(view.artifacts()) if view.subject.kind == "alert" else ()
-    first = [f"{one.data_type} {defang(view.text(one.label), one.data_type)}" for one in found[:1]]
+    first = [view.text(artifact_title(one)) for one in found[:1]]
     return " ".join(first_of(first, 1, len(found)))
 
 

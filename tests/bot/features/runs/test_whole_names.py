@@ -49,6 +49,26 @@ async def test_a_form_an_approval_and_the_card_name_the_target_whole(env: Featur
     assert plain(BACKUP) not in asked
 
 
+@pytest.mark.parametrize(
+    ("host", "in_ascii"), [("مضيف-المالية", "xn----zmcai5d6cxabcf4ch"), ("LТ-0901", "xn--l-0901-prf")]
+)
+async def test_a_host_in_other_letters_is_named_in_both_wherever_somebody_decides(
+    env: FeatureEnvironment, host: str, in_ascii: str
+) -> None:
+    named = f"{host} ({in_ascii})"
+    alert, card = await env.alert_and_card("anna", artifacts=[{"dataType": "hostname", "data": host}])
+    assert f"hostname `{named}`" in text_of(card)
+    await env["anna"].command(SOC, f"/responder run contain {alert.id} {host}")
+    form = await env["anna"].sees(modal("Ask to contain"))
+    assert f"hostname `{named}`" in text_of(form)
+    await env["anna"].presses("Ask to contain", form)
+    request = await env["ben"].sees(reply_to(card, "asks · "))
+    assert f"Contain on hostname {named}?" in request["text"]
+    assert f"hostname `{named}`" in text_of(request)
+    assert await env["anna"].sees(card_of(alert, f"*Contain* on hostname {named}"))
+    assert f"hostname `{named}`" in text_of(await env["ben"].confirms("Approve", request))
+
+
 async def test_the_question_the_review_and_the_list_of_a_bulk_name_each_target_whole(env: FeatureEnvironment) -> None:
     alerts = [await env.create_alert(sourceRef=str(n), artifacts=[host]) for n, host in enumerate(HOSTS)]
     await env["ben"].sees(card_of(alerts[0]))
