@@ -257,7 +257,7 @@ class BulkMessages:
         self, key: str, bulk: BulkCounts, found: _Found, *, by_person: bool = False
     ) -> list[DesiredMessage]:
         """The message for one destination, and in a channel the replies in its thread."""
-        channel, request, is_progress = _user(key), _request(key), bulks.open_runs(bulk) > 0
+        channel, request, is_open = _user(key), _request(key), bulks.open_runs(bulk) > 0
         person = await self._renderer.recipient(key.split(":")[2], channel) if is_person(channel) else None
         if (is_person(channel) and person is None) or (request and not found):
             return []
@@ -275,14 +275,14 @@ class BulkMessages:
             content = bulks.progress(shown, named, refused, later, button=buttons, reader=person)
         thread = "" if person or not request else bulk_key(bulk.id, channel)
         message = DesiredMessage(key, channel, content, thread, by_person=by_person, buttons=buttons)
-        message = replace(message, is_progress=is_progress and not request)
+        message = replace(message, is_progress=bulks.under_way(bulk) > 0 and not request)
         if ":again:" in key:
             said = () if request else content.blocks[:1]
             message = await self._renderer.in_short(message, key.replace(":again:", ":"), said)
         desired = [_naming(message, bulk, views, refused)]
         if person is not None or request:
             return desired
-        if not is_progress and bulk.counts:
+        if not is_open and bulk.counts:
             end = DesiredMessage(f"{END}:{bulk.id}:{channel}", channel, bulks.ended(bulk, named), thread_of=key)
             desired.append(_naming(end, bulk, views))
         if bulk.not_released or await self._outbox.messages_named(f"{BULK}late:{bulk.id}:"):

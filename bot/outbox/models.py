@@ -13,9 +13,10 @@ from core.common.database import Row
 FOR_PERSON = 0  # a person waits for it
 WITHHOLDING = 1  # Slack may show what may no longer be seen
 FIRST_ALERT, LAST_ALERT = 2, 5  # new alerts, from critical to low
-NEWS = 6  # ends of runs, approvals, changes of cards
-OTHER = 7  # progress
-IN_BULK = 8  # one of many that are rendered again
+SUM = 6  # edits of the messages of a bulk, before those of the cards of its alerts
+NEWS = 7  # ends of runs, approvals, changes of cards
+OTHER = 8  # progress
+IN_BULK = 9  # one of many that are rendered again
 
 DIGEST_BYTES = 6  # in the id of a button
 BULK = "bulk"  # the kind of the message that tells how far a run on several objects is
@@ -121,7 +122,8 @@ class DesiredMessage:
             return WITHHOLDING
         if self.in_bulk:
             return IN_BULK
-        return OTHER if self.is_progress else NEWS
+        usual = SUM if is_bulk(self.key) else NEWS
+        return usual + 1 if self.is_progress else usual
 
     @property
     def post_rank(self) -> int:

@@ -123,6 +123,7 @@ async def on_approve_view(context: Context) -> Json:
     if not (ticked := _ticked(submitted)):
         return modals.errors({views.TICKED: "Tick at least one."})
     approved = await masked(context, await answered(context.core.approve_bulk(bulk.id, ticked)), listed)
+    context.refresh(bulk.id)
     return modals.update(modals.message_view("Done", views.decided(bulk, approved, "approved", listed, request)))
 
 
@@ -164,9 +165,10 @@ async def on_deny_view(context: Context) -> Json:
     if metadata.get("deed") == "Withdraw":
         ends, cancel = {run.id: end.id if end else "" for run, _, end in waiting}, context.core.cancel
         listed = [one[:2] for one in waiting]
-        done = await _changed(context, "Withdrawn", listed, lambda run: cancel(run.id, extension_id=ends[run.id]))
+        done = await _changed(context, bulk, "Withdrawn", listed, lambda run: cancel(run.id, extension_id=ends[run.id]))
         return modals.update(modals.message_view("Withdrawn", done))
     denied = await masked(context, await answered(context.core.deny_bulk(bulk.id, read, reason)), listed)
+    context.refresh(bulk.id)
     return modals.update(modals.message_view("Denied", views.decided(bulk, denied, "denied", listed, request)))
 
 
@@ -200,7 +202,7 @@ async def on_undo_all_view(context: Context) -> Json:
         key = f"{context.idempotency_key}-{action.id}"
         return await until_answered(lambda: context.core.undo(action.id, idempotency_key=key), UNKNOWN)
 
-    return modals.update(modals.message_view("Done", await _changed(context, "Undo started", left, undo)))
+    return modals.update(modals.message_view("Done", await _changed(context, bulk, "Undo started", left, undo)))
 
 
 async def on_extend_all(context: Context) -> None:
@@ -236,8 +238,7 @@ async def on_extend_all_view(context: Context) -> Json:
     changed = [entry.action for entry in answer.actions if entry.action is not None]
     refused = [(timed[one.object_id], one.message or "") for one in answer.actions if one.action is None]
     waiting = [end for end in map(undo_state.later_end, changed) if end is not None]
-    for run, _ in timed.values():
-        context.refresh(run.object_id)
+    context.refresh(bulk.id)
     _, able = await subjects.policy_and_able(context.core, timed[next(iter(ends))][1].subject, bulk.responder_name)
     needs = f". It needs {undo_state.needed(waiting, able)}" if waiting else ""
     done = views.changed_all("More time", [timed[one.id] for one in changed], len(waiting), refused, needs)
@@ -262,7 +263,7 @@ async def _in_force(context: Context, bulk: Bulk) -> Listed:
 
 
 async def _changed(
-    context: Context, verb: str, in_force: Listed, change: Callable[[Action], Awaitable[Action]]
+    context: Context, bulk: Bulk, verb: str, in_force: Listed, change: Callable[[Action], Awaitable[Action]]
 ) -> Message:
     """Change each of these runs, and say what became of it."""
     refused, done = list[tuple[tuple[Action, RedactedView], str]](), list[tuple[Action, tuple[Action, RedactedView]]]()
@@ -272,9 +273,9 @@ async def _changed(
             done.append((await change(action), (action, view)))
         except ResponderBotError as error:
             refused.append(((action, view), notices.sentence(error)))
-        context.refresh(action.object_id)
 
     await asyncio.gather(*(of(*one) for one in in_force))  # so that none has ended before all have begun
+    context.refresh(bulk.id)
     waiting = sum(runs.awaits_approval(changed) for changed, _ in done)
     return views.changed_all(verb, [one for _, one in done], waiting, refused)
 

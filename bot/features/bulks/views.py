@@ -554,9 +554,9 @@ def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
 
     That they have succeeded goes without saying where the rest says more of each. A phone formats no time.
     """
-    succeeded, under_way = bulk.counts.get("Success", 0), open_runs(bulk) - bulk.awaiting
+    succeeded, running = bulk.counts.get("Success", 0), under_way(bulk)
     waits = f"{bulk.awaiting} {'waits' if bulk.awaiting == 1 else 'wait'} for approval" if bulk.awaiting else ""
-    parts = [waits, f"{under_way} under way" if under_way else ""]
+    parts = [waits, f"{running} under way" if running else ""]
     are_said = 0 < bulk.timed + bulk.endless + bulk.undone == succeeded
     has_run = succeeded or not (open_runs(bulk) or {*bulk.outcomes} <= NOT_RUN)
     if has_run and not are_said:
@@ -778,6 +778,10 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, re
 def open_runs(bulk: BulkCounts) -> int:
     """How many of its runs have not ended."""
     return sum(bulk.counts.get(status, 0) for status in OPEN_STATUSES)
+
+
+def under_way(bulk: BulkCounts) -> int:
+    return open_runs(bulk) - bulk.awaiting
 
 
 def ended_before(shown: Sequence[ShownTarget]) -> Block:

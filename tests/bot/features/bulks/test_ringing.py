@@ -4,12 +4,14 @@ import asyncio
 from pathlib import Path
 
 from bot.identity import CACHE_MS
+from bot.outbox.models import bulk_key
+from bot.outbox.sending.rate_limiter import RateLimiter
 from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import BulkInput, RunTarget
 from tests.bot.features.approvals.asking import ISOLATE, asking, bulk_of, expire, isolate
 from tests.bot.features.bulks.bulk import reviewed
-from tests.bot.outbox.harness import ManualClock, all_sent
+from tests.bot.outbox.harness import ManualClock, all_sent, until_read
 from tests.bot.people import (
     direct_message,
     filled_in,
@@ -20,7 +22,7 @@ from tests.bot.people import (
     updated,
     within_limits,
 )
-from tests.bot.running import SOC
+from tests.bot.running import SOC, UNLIMITED
 
 
 async def test_a_push_says_who_contains_a_target_already_and_why_it_is_asked_for(tmp_path: Path) -> None:
@@ -82,6 +84,34 @@ async def test_three_who_decide_at_once_ring_who_asked_once_for_each_kind_and_at
         await all_sent(env.bot)
         assert "203[.]0[.]113[.]0" not in str(env["anna"].phone)
         assert (rung <= 2, len(env["anna"].phone)) == (True, rung + 1)
+
+
+async def test_the_message_of_several_runs_is_edited_before_the_cards_of_their_alerts(tmp_path: Path) -> None:
+    clock, limits = ManualClock(), RateLimiter(**UNLIMITED)
+    async with asking(tmp_path, clock_ms=clock, rate_limiter=limits) as env:
+
+        async def edited_first(words: str) -> str:
+            """Let Slack take edits again once the bulk's is to say this; the message of the channel's first."""
+            key, before = bulk_key(bulk.id, SOC), len(env.emulator.traffic)
+            await until_read(lambda: env.bot.outbox.message(key), lambda found: found and words in found.payload)
+            clock.advance(10_000)
+            await all_sent(env.bot)
+            edits = [body for _, what, body, _ in env.emulator.traffic[before:] if what == "chat.update"]
+            return str(next(body["ts"] for body in edits if body["channel"] == SOC))
+
+        bulk, _ = await bulk_of(env, "anna", [3] * 5)
+        message = await env["ben"].sees(message_in(SOC, "5 wait for approval"))
+        ids_ = [entry.action.id for entry in bulk.actions if entry.action]
+        await all_sent(env.bot)
+        limits.block("chat.update", SOC, clock(), 10_000)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, ids_[:4])
+        assert await edited_first("1 waits for approval, 4 in force") == message["ts"]
+        message = await env["ben"].sees(updated(message, "1 waits for approval, 4 in force"))
+
+        limits.block("chat.update", SOC, clock(), 10_000)
+        await env["lea"].confirms("Undo all", message)
+        assert await edited_first("1 waits for approval, 4 undone by lea") == message["ts"]
 
 
 async def test_a_reason_for_one_target_names_nothing_that_is_hidden_of_another(tmp_path: Path) -> None:
