@@ -61,10 +61,8 @@ def by_ioc(artifacts: Iterable[Artifact]) -> list[Artifact]:
 def observable(artifact: Artifact, view: RedactedView, data_limit: int, message_limit: int) -> str:
     """`ip 198[.]51[.]100[.]7 · destination · IOC`; mrkdwn."""
     data = clip_middle(clean(view.text(artifact_name(artifact))), data_limit - 2)
-    parts = [f"{foreign(artifact.data_type, 30)} {code(data, data_limit)}"]
-    if artifact.message:
-        parts.append(foreign(view.text(artifact.message), message_limit))
-    return " · ".join([*parts, *(["*IOC*"] if artifact.ioc else [])])
+    named, said = f"{foreign(artifact.data_type, 30)} {code(data, data_limit)}", view.text(artifact.message or "")
+    return " · ".join(filter(None, [named, foreign(said, message_limit), "*IOC*" if artifact.ioc else ""]))
 
 
 def target_data(artifact: TargetArtifact, view: RedactedView) -> str:

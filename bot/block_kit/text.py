@@ -26,6 +26,8 @@ DAY_AND_TIME = "{date_short_pretty} {time}"  # of `slack_date`: "today", "yester
 
 _BLANKS = re.compile(r"\s+")
 _MARKED = re.compile(r"(`|\*{1,2})(?=\S)([^`*\n]{1,200})(?<=\S)\1")
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
+_ISOLATE, _END = "\u2068", "\u2069"
 _HALF_ENTITY = re.compile(r"&\w*$")
 VERSION = re.compile(r"(?:_[0-9]{1,9}){1,4}$")
 
@@ -33,9 +35,7 @@ VERSION = re.compile(r"(?:_[0-9]{1,9}){1,4}$")
 def clean(text: str, *, lines: bool = False) -> str:
     """The text without invisible and bidirectional characters; on one line unless `lines`."""
     kept = visible(text)
-    if lines:
-        return kept.replace("\t", "    ").strip()
-    return _BLANKS.sub(" ", kept).strip()
+    return (kept.replace("\t", "    ") if lines else _BLANKS.sub(" ", kept)).strip()
 
 
 def clip(text: str, limit: int) -> str:
@@ -82,14 +82,21 @@ def clip_apart(texts: Sequence[str], limit: int) -> list[str]:
 
 def escape(text: str) -> str:
     """Escape the three characters that Slack reads as markup, so that `<!channel>` pings nobody."""
-    return html.escape(text, quote=False)
+    return _isolated(html.escape(text, quote=False))
+
+
+def _isolated(text: str) -> str:
+    """A text with Arabic or Hebrew letters in it, so that it turns nothing around it from right to left."""
+    return f"{_ISOLATE}{text}{_END}" if _RIGHT_TO_LEFT.search(text) and "\n" not in text else text
 
 
 def foreign(text: str, limit: int, *, lines: bool = False) -> str:
     """Foreign text for a mrkdwn field: cleaned, escaped, and then at most `limit` characters."""
-    escaped = escape(clip(clean(text[: limit * 4], lines=lines), limit))
-    cut = _HALF_ENTITY.sub("", escaped[: limit - 1])
-    return escaped if len(escaped) <= limit else f"{cut}…"
+    room = limit - 2 if _RIGHT_TO_LEFT.search(text) and limit > 3 else limit
+    escaped = html.escape(clip(clean(text[: limit * 4], lines=lines), room), quote=False)
+    cut = _HALF_ENTITY.sub("", escaped[: room - 1])
+    shown = escaped if len(escaped) <= room else f"{cut}…"
+    return _isolated(shown) if room < limit else shown
 
 
 def foreign_plain(text: str, limit: int) -> str:
@@ -104,7 +111,8 @@ def strip_markup(text: str) -> str:
 
 def code(text: str, limit: int) -> str:
     """Foreign text as inline code; a backtick in it would end it."""
-    return f"`{foreign(text.replace('`', 'ˋ'), limit - 2) or ' '}`"
+    shown = foreign(text.replace("`", "ˋ"), limit - 2).strip(f"{_ISOLATE}{_END}")  # which nobody is to copy
+    return _isolated(f"`{shown or ' '}`")
 
 
 def plain(text: str) -> dict[str, Any]:
@@ -254,10 +262,7 @@ def duration(duration_ms: int) -> str:
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    if whole < 86_400:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+    for size, unit, smaller, rest in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // smaller} {rest}"
+    return f"{whole} s"

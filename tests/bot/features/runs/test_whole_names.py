@@ -1,5 +1,6 @@
 """Where somebody decides, a target is never cut, and what the alert says of it is beside it, also in a case."""
 
+import unicodedata
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -32,6 +33,11 @@ def plain(name: str) -> str:
     return name.replace(".", "[.]")
 
 
+def isolated(text: str) -> str:
+    """As it is shown if it has letters that are written from the right."""
+    return f"\u2068{text}\u2069" if any(unicodedata.bidirectional(one) in ("R", "AL") for one in text) else text
+
+
 async def test_a_form_an_approval_and_the_card_name_the_target_whole(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna", artifacts=HOSTS)
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
@@ -56,17 +62,29 @@ async def test_a_host_in_other_letters_is_named_in_both_wherever_somebody_decide
     env: FeatureEnvironment, host: str, in_ascii: str
 ) -> None:
     named = f"{host} ({in_ascii})"
+    line = f"hostname {isolated(f'`{named}`')}"
     alert, card = await env.alert_and_card("anna", artifacts=[{"dataType": "hostname", "data": host}])
-    assert f"hostname `{named}`" in text_of(card)
+    assert line in text_of(card)
     await env["anna"].command(SOC, f"/responder run contain {alert.id} {host}")
     form = await env["anna"].sees(modal("Ask to contain"))
-    assert f"hostname `{named}`" in text_of(form)
+    assert line in text_of(form)
     await env["anna"].presses("Ask to contain", form)
     request = await env["ben"].sees(reply_to(card, "asks · "))
-    assert f"Contain on hostname {named}?" in request["text"]
-    assert f"hostname `{named}`" in text_of(request)
-    assert await env["anna"].sees(card_of(alert, f"*Contain* on hostname {named}"))
-    assert f"hostname `{named}`" in text_of(await env["ben"].confirms("Approve", request))
+    assert f"Contain on {isolated(f'hostname {named}')}?" in request["text"]
+    assert line in text_of(request)
+    assert await env["anna"].sees(card_of(alert, f"*Contain* on {isolated(f'hostname {named}')}"))
+    assert line in text_of(await env["ben"].confirms("Approve", request))
+
+
+async def test_arabic_text_turns_nothing_around_it_from_right_to_left(env: FeatureEnvironment) -> None:
+    server = {"dataType": "hostname", "data": "خادم", "message": "الخادم المالي"}
+    more = {"title": "تنبيه <1>", "description": "x" * 400}
+    _, card = await env.alert_and_card("anna", artifacts=[server, *HOSTS], **more)
+    shown = text_of(card)
+    assert f"*{isolated('تنبيه &lt;1&gt;')}*" in shown
+    name, remark = "`خادم (xn--mgbne2g)`", "الخادم المالي"
+    assert f"hostname {isolated(name)} · {isolated(remark)}" in shown
+    assert f"hostname `{plain(ENCRYPTING)}` · encrypts its shares" in shown  # is as it was, to be copied
 
 
 async def test_the_question_the_review_and_the_list_of_a_bulk_name_each_target_whole(env: FeatureEnvironment) -> None:
