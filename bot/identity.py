@@ -1,12 +1,12 @@
 """From a Slack user to a user of core, see `bot/docs/slack.md#identity-of-slack-users`."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from slack_sdk.errors import SlackApiError
 
-from core.common.errors import Ignoring
+from core.common.errors import Code, ResponderBotError
 from core.models import Person
 
 if TYPE_CHECKING:
@@ -30,22 +30,32 @@ class Identity:
         self._slack = slack
         self._clock = clock_ms
         self._link_by_email = link_by_email
-        self._cache: dict[tuple[str, str], tuple[int, Person | None]] = {}
+        self._cache: dict[tuple[str, str], tuple[int, Person | str]] = {}
+        """A person, or what core says of somebody without access; "" if it doesn't know them."""
 
     async def person(self, team: str, user: str) -> Person | None:
         """The user of core that a Slack user is linked to; None if there is none.
 
         Raises ResponderBotError("unavailable") if core doesn't answer.
         """
+        found = await self._found(team, user)
+        return None if isinstance(found, str) else found
+
+    async def ended(self, team: str, user: str) -> str:
+        """What core says of a Slack user whose access was ended; "" of any other."""
+        found = await self._found(team, user)
+        return found if isinstance(found, str) else ""
+
+    async def _found(self, team: str, user: str) -> Person | str:
         now = self._clock()
-        cached_at, person = self._cache.get((team, user), (0, None))
-        if cached_at and now - cached_at < (UNKNOWN_CACHE_MS if person is None else CACHE_MS):
-            return person
-        person = await self._look_up(team, user)
+        cached_at, found = self._cache.get((team, user), (0, ""))
+        if cached_at and now - cached_at < (UNKNOWN_CACHE_MS if isinstance(found, str) else CACHE_MS):
+            return found
+        found = await self._look_up(team, user)
         if len(self._cache) >= CACHE_SIZE:
             self._cache.clear()
-        self._cache[team, user] = (now, person)
-        return person
+        self._cache[team, user] = (now, found)
+        return found
 
     async def clearance(self, team: str, user: str) -> int | None:
         """What a Slack user may see; None if they aren't linked."""
@@ -59,25 +69,29 @@ class Identity:
 
     async def slack_user(self, team: str, login: str) -> str:
         """The Slack user in this team who is linked to a login; "" if none is."""
-        now = self._clock()
-        for (in_team, user), (cached_at, person) in self._cache.items():
-            if in_team == team and person is not None and person.login == login and now - cached_at < CACHE_MS:
-                return user
         ids = [slack_id.rpartition(":") for slack_id in (await self._core.slack_users(login)).slack_ids]
         return next((user for in_team, _, user in sorted(ids, reverse=True) if in_team in ("", team)), "")
 
-    async def _look_up(self, team: str, user: str) -> Person | None:
-        with Ignoring("not_found"):
-            return await self._core.person_by_slack(team, user)
-        return await self._by_email(team, user) if self._link_by_email else None
+    async def _look_up(self, team: str, user: str) -> Person | str:
+        found = await self._found_or_ended(self._core.person_by_slack(team, user), "not_found")
+        return found or (await self._by_email(team, user) if self._link_by_email else "")
 
-    async def _by_email(self, team: str, user: str) -> Person | None:
+    async def _by_email(self, team: str, user: str) -> Person | str:
         email = await confirmed_email(self._slack, team, user)
         if not email:
-            return None
-        with Ignoring("not_found", "forbidden"):  # core may refuse them
-            return await self._core.as_user(email).current_user()  # on their own behalf
-        return None
+            return ""
+        own = self._core.as_user(email).current_user()  # on their own behalf
+        return await self._found_or_ended(own, "not_found", "forbidden")  # core may refuse them
+
+    async def _found_or_ended(self, asked: Awaitable[Person], *unknown: Code) -> Person | str:
+        try:
+            return await asked
+        except ResponderBotError as error:
+            if error.code not in unknown:
+                raise
+            if "ended" in error.details and self._core.on_named is not None:
+                await self._core.on_named({error.details["ended"]: ""})  # who ended it, by whose name it is said
+            return error.message if "ended" in error.details else ""
 
 
 async def confirmed_email(slack: "AsyncWebClient", team: str, user: str) -> str:

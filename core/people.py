@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from core.audit import store as audit
 from core.audit import trail
 from core.authorization import COMMAND_LINE, Caller, caller_of, full_login, makers, require_person
 from core.common.clock import DAY_MS, Clock
@@ -124,9 +125,8 @@ class People:
     def _on_behalf_of(self, reads: Reads, caller: Caller, name: str) -> Caller:
         caller.require("actOnBehalf", "act for somebody else")
         login = self.full_login(name)
-        row = stored.by_login(reads, login)
-        if row is None or row["disabled"] or row["profile"] in PROGRAM_PROFILES:
-            raise ResponderBotError("forbidden", f"User {login} is unknown or disabled")
+        unknown = ResponderBotError("forbidden", f"User {login} is unknown")
+        row = self._with_access(reads, stored.by_login(reads, login), unknown)
         user = caller_of(row, acted_through=caller.login)
         clearance = min(user.clearance, caller.clearance) if caller.is_key_bound else user.clearance
         return replace(
@@ -339,13 +339,31 @@ class People:
     # --- links to Slack ---------------------------------------------------------------------------------------------
 
     async def person_by_slack(self, team: str, slack_user: str) -> Person:
-        """The user linked to a person in Slack, with or without a team. Raises ResponderBotError("not_found")."""
-        row = await self._database.read(
-            lambda reads: stored.by_slack(reads, team, slack_user) or stored.by_slack(reads, "", slack_user)
+        """The user linked to a person in Slack, with or without a team.
+
+        Raises ResponderBotError("not_found"), with the detail `ended` (who did that) if that one's access was ended.
+        """
+
+        unknown = ResponderBotError("not_found", f"No user is linked to the Slack id {slack_user}; ask an admin.")
+
+        def read(reads: Reads) -> Person:
+            row = stored.by_slack(reads, team, slack_user) or stored.by_slack(reads, "", slack_user)
+            return _person(self._with_access(reads, row, unknown))
+
+        return await self._database.read(read)
+
+    def _with_access(self, reads: Reads, row: Row | None, unknown: ResponderBotError) -> Row:
+        """The row of a person; raises `unknown`, or likewise with who ended their access, if the audit still has it."""
+        if row is None or row["profile"] in PROGRAM_PROFILES:
+            raise unknown
+        if not row["disabled"]:
+            return row
+        ended, name = audit.last_of(reads, row["login"], "user.disabled"), row["login"]
+        by = json.loads(ended["doc"])["by"] if ended is not None else ""
+        said = (
+            f"Your access ({name.removesuffix(f'@{self._user_domain}')}) was ended{f' by {by}' if '@' in by else ''}."
         )
-        if row is None or row["disabled"] or row["profile"] in PROGRAM_PROFILES:
-            raise ResponderBotError("not_found", f"No user is linked to the Slack id {slack_user}; ask an admin.")
-        return _person(row)
+        raise ResponderBotError(unknown.code, f"{said} Ask an administrator if that is wrong.", details={"ended": by})
 
     async def slack_users(self, login: str) -> SlackUsers:
         """The Slack users that a login is linked to; none if it isn't, or there is no such login."""

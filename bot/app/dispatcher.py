@@ -407,9 +407,10 @@ class Dispatcher:
 
     async def _context(self, item: _QueuedInteraction, replies: Replies, requests: list[RefreshRequest]) -> Context:
         interaction, services = item.interaction, self._services
-        person, core_problem = None, ""
+        person, ended, core_problem = None, "", ""
         try:
             person = await self._person(item, replies)
+            ended = await self._identity.ended(interaction.team, interaction.user)
         except ResponderBotError as error:
             if not item.entry.works_without_core or UNANSWERED not in error.details:
                 raise
@@ -422,6 +423,7 @@ class Dispatcher:
             channel=interaction.channel,
             text=item.text,
             linked=person,
+            ended=ended,
             core=services.core.as_user(person.login, origin) if person else services.core,
             services=services,
             idempotency_key=interaction.idempotency_key,

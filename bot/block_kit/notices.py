@@ -97,8 +97,10 @@ def acknowledgement(message: Message) -> dict[str, Any]:
     return {"response_type": "ephemeral", **message.payload()}
 
 
-def unlinked(slack_user: str, team: str = "") -> Message:
-    """For somebody who isn't linked to a user of core: what an administrator types."""
+def unlinked(slack_user: str, team: str, ended: str) -> Message:
+    """For somebody who isn't linked to a user of core: what an administrator types; or that their access was ended."""
+    if ended:
+        return error(ended)
     slack_id = escape(f"{team}:{slack_user}" if team else slack_user)
     return notice(
         "*You're not linked yet:* ask an administrator to type "

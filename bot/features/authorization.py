@@ -20,7 +20,7 @@ def refusal(entry: Entry, context: Context) -> Message | None:
     if entry.is_public:
         return None
     if context.linked is None:
-        return notices.unlinked(context.user, context.team)
+        return notices.unlinked(context.user, context.team, context.ended)
     if context.channel and channel_clearance(context) is None:
         return notices.not_set_up(context.channel)
     return None

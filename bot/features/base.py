@@ -71,6 +71,7 @@ class Context:
     channel: str
     text: str
     linked: Person | None
+    ended: str  # what core says of somebody whose access was ended; "" of any other
     core: "CoreClient"  # on behalf of that person
     services: Services
     idempotency_key: str

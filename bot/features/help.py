@@ -58,7 +58,7 @@ async def _help(context: Context) -> list[str]:
     lines = [f"• {code(f'{command} {c.usage}', 120)} {foreign(c.summary, 200)}" for c in allowed]
     lines = [f"*What you can do with* {code(command, 40)}", *lines]
     if person is None:
-        lines.append(notices.unlinked(context.user, context.team).text)
+        lines.append(notices.unlinked(context.user, context.team, context.ended).text)
     elif "manageAction" not in person.permissions:
         lines.append("You may read, but not run responders. An administrator of responder-bot can change that.")
     return lines
@@ -85,7 +85,9 @@ async def on_doctor_command(context: Context) -> None:
     person = context.linked
     if person is None:
         away = notices.notice(f"{context.core_problem} `responder-bot doctor` on its machine shows every check.")
-        await context.respond(away if context.core_problem else notices.unlinked(context.user, context.team))
+        await context.respond(
+            away if context.core_problem else notices.unlinked(context.user, context.team, context.ended)
+        )
         return
     link = Check("you", True, f"linked to {person.login}, who may see up to {tlp_name(person.clearance)}")
     checks = [link, _permissions_check(person), _channel_check(context)]

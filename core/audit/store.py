@@ -74,6 +74,12 @@ def of_object(reads: Reads, object: str, after: int, limit: int) -> list[Row]:
     )
 
 
+def last_of(reads: Reads, object: str, what: str) -> Row | None:
+    """The newest row (`number, at, hash, doc`) of this kind about an object."""
+    where = f"SELECT {_ROW} FROM audit WHERE object = :object AND what = :what ORDER BY number DESC LIMIT 1"
+    return reads.row(where, {"object": object, "what": what})
+
+
 class Text(NamedTuple):
     """A text beside a row."""
 

@@ -52,7 +52,7 @@ async def _view(context: Context) -> dict[str, Any]:
     if context.core_problem:
         return views.notice_home(f"{context.core_problem} {AGAIN}")
     if person is None:
-        return views.notice_home(notices.unlinked(context.user, context.team).text)
+        return views.notice_home(notices.unlinked(context.user, context.team, context.ended).text)
     try:
         shown = await _home(context, person)
         in_force = await context.core.measures()

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,6 @@ async def test_a_replaced_key_and_a_disabled_user_end_in_every_process(tmp_path:
     ("login", "named"),
     [
         ("nobody", "nobody@responder-bot.local"),
-        ("Gone@Responder-Bot.Local", "gone@responder-bot.local"),
         ("service", "service@responder-bot.local"),
         ("other-bot", "other-bot@responder-bot.local"),
         ("", "@responder-bot.local"),
@@ -77,12 +77,24 @@ async def test_a_replaced_key_and_a_disabled_user_end_in_every_process(tmp_path:
 )
 async def test_an_impossible_on_behalf_of_names_the_user(core: RunningCore, login: str, named: str) -> None:
     await core.key("service", "other-bot")
-    await core.key("analyst", "gone")
-    await core.core.people.disable(COMMAND_LINE, "gone")
     answer = await core.send("GET", "/api/event", profile="service", headers={"X-On-Behalf-Of": login})
     body = answer.json()
     assert (answer.status_code, body["type"]) == (403, "AuthorizationError")
-    assert body["message"] == f"User {named} is unknown or disabled"
+    assert body["message"] == f"User {named} is unknown"
+
+
+async def test_on_behalf_of_somebody_disabled_says_who_did_that(core: RunningCore) -> None:
+    for name in ("gone", "other"):
+        await core.key("analyst", name)
+    await core.core.people.disable(replace(COMMAND_LINE, login="mia@example.org"), "gone")
+    await core.core.people.disable(COMMAND_LINE, "other")  # on the command line
+    for login, named in (
+        ("Gone@Responder-Bot.Local", "(gone) was ended by mia@example.org"),
+        ("other", "(other) was ended"),
+    ):
+        answer = await core.send("GET", "/api/event", profile="service", headers={"X-On-Behalf-Of": login})
+        said = f"Your access {named}. Ask an administrator if that is wrong."
+        assert (answer.status_code, answer.json()["message"]) == (403, said)
 
 
 async def test_a_wrong_key_is_401_with_any_on_behalf_of(core: RunningCore) -> None:

@@ -1,6 +1,7 @@
 """Running responders from Slack: command, menu, confirmation, duplicate, failure."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ from bot.block_kit.notices import CHANGED
 from bot.message import Intent
 from bot.slack_emulator import EmulatorView
 from bot.slack_emulator.elements import all_blocks
+from core.authorization import COMMAND_LINE
 from core.models import Alert
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import card_of, ephemeral, menu_block, modal, no_modal, reply_to, text_of
+from tests.bot.people import app_home, card_of, ephemeral, menu_block, modal, no_modal, reply_to, text_of
 from tests.bot.running import SOC
 
 
@@ -311,6 +313,20 @@ async def test_task_log_is_shown_with_a_menu_of_responders(env: FeatureEnvironme
 async def test_unlinked_person_is_told_the_command_that_links_them(env: FeatureEnvironment) -> None:
     await env["uma"].command(SOC, "/responder list ~1")
     assert "--slack-id T0LOCAL:U0UMA" in text_of(await env["uma"].sees(ephemeral("You're not linked yet")))
+
+
+async def test_who_lost_access_reads_who_ended_it_and_no_way_back(env: FeatureEnvironment) -> None:
+    _, card = await env.alert_and_card("ben")
+    await env.core.core.people.disable(replace(COMMAND_LINE, login="lea@responder-bot.local"), "ben")
+    ended = "Your access (ben) was ended by lea. Ask an administrator if that is wrong."
+    await env["ben"].command(SOC, "/responder list ~1")
+    assert "--slack-id" not in text_of(await env["ben"].sees(ephemeral(ended)))
+    await env["ben"].presses("Details", card)
+    await env["ben"].sees(modal(ended))
+    await env["ben"].open_home()
+    await env["ben"].sees(app_home(ended))
+    (group,) = await env["ben"].searches(card, "203")
+    assert group["options"][0]["text"]["text"][:35] == ended[:35]
 
 
 async def test_command_in_a_channel_without_settings_is_refused(env: FeatureEnvironment) -> None:
