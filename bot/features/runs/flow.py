@@ -246,7 +246,10 @@ def started_message(action: Action, view: RedactedView) -> Message:
     run = runs.heading(action, view)
     if runs.awaits_approval(action) or not runs.is_open(action):
         return notices.notice(f"{run} {runs.state(action)}{runs.answer_by(action)}.")
-    return notices.notice(f"Started {run}. Its card and thread tell how it goes.")
+    tells = "Its card and thread tell"
+    if view.subject.alert_ids:
+        tells = f"The case's card, in the thread of {view.subject.alert_ids[0]}, tells"
+    return notices.notice(f"Started {run}. {tells} how it goes.")
 
 
 async def start_several(context: Context, request: RunRequest, key: str) -> tuple[str, Message]:

@@ -20,7 +20,7 @@ RULES: Mapping[str, Mapping[str, Any]] = {
     "Isolate": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "run_by": ["anna", "lea"]},
     "Tell": {"target": "ip"},
 }
-UNDONE = "🔓 *Isolate* on ip 203[.]0[.]113[.]7 · undone by anna, <!date^"
+UNDONE = " · approved by ben · undone by anna, <!date^"
 
 
 async def isolated(env: FeatureEnvironment) -> tuple[dict[str, Any], str]:

@@ -13,6 +13,7 @@ from bot.block_kit.text import (
     foreign,
     person_name,
     section,
+    sections,
     slack_date,
 )
 from bot.clearance import MOST_ALERTS, SHARED, RedactedView, Subject, may_see
@@ -24,7 +25,8 @@ from core.models import OBJECT_TYPES, TLP_NAMES, Action, Case, Document, Task
 
 MAX_TASKS = 8
 MOST_COUNTED = 100  # tasks
-TASK_LIMIT = 80  # characters of its title
+TASK_LIMIT = 80  # characters of its title, and of its group
+DESCRIPTION_LIMIT = 300  # of a task
 MARKS = {"Waiting": "☐", "InProgress": "🔄", "Completed": "☑", "Cancel": "➖"}
 OPEN_TASKS = ("Waiting", "InProgress")
 
@@ -63,7 +65,7 @@ def case_card(
     lines = filter(None, [headline(view)["text"]["text"], f"case · {_state(case, tasks, view)}", closed])
     blocks: list[Block] = [section("\n".join(lines)), *urgent]
     if tasks:
-        blocks.append(section("\n".join(_task_lines(tasks, view))))
+        blocks += sections(_task_lines(tasks, view, in_full=not is_posted))
     if not (is_posted and document.alert_ids):  # those of an alert are on its card
         blocks += _observables(document, view, button)
     return Message(push, (*blocks, _facts(case, document, view), _controls(case, button, is_posted), *more))
@@ -91,16 +93,21 @@ def _state(case: Case, tasks: Sequence[Task], view: RedactedView) -> str:
     return " · ".join(part for part in (status, owner if view.is_open else "", progress) if part)
 
 
-def _task_lines(tasks: Sequence[Task], view: RedactedView) -> list[str]:
+def _task_lines(tasks: Sequence[Task], view: RedactedView, *, in_full: bool) -> list[str]:
     """Those to do before those that are done."""
     ordered = sorted(tasks, key=lambda task: task.status not in OPEN_TASKS)[:MAX_TASKS]
-    lines = [
-        f"{MARKS[task.status]} {foreign(view.text(task.title), TASK_LIMIT)}"
-        + (f" · {person_name(task.owner)}" if task.owner else "")
-        for task in ordered
-    ]
+    lines = [_task_line(task, view, in_full=in_full) for task in ordered]
     left = f"{len(tasks) - MAX_TASKS} more" if len(tasks) <= MOST_COUNTED else "more"
     return [*lines, *([f"and {left}"] if len(tasks) > MAX_TASKS else [])]
+
+
+def _task_line(task: Task, view: RedactedView, *, in_full: bool) -> str:
+    """Its state, title and owner; `in_full` also its group, if it is in one, and its description."""
+    group = foreign(view.text(task.group), TASK_LIMIT) if in_full and task.group != "default" else ""
+    description = foreign(view.text(task.description), DESCRIPTION_LIMIT) if in_full else ""
+    owner = person_name(task.owner) if task.owner else ""
+    title = f"{MARKS[task.status]} {foreign(view.text(task.title), TASK_LIMIT)}"
+    return " · ".join(filter(None, [title, group, owner])) + (f"\n>{description}" if description else "")
 
 
 def _observables(document: Document, view: RedactedView, button: ButtonIds) -> list[Block]:

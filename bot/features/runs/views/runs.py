@@ -441,7 +441,7 @@ def run_line(action: Action, view: RedactedView) -> str:
     lasts = undo_state.for_how_long(action) if awaits_approval(action) else ""
     what = f"{mark(action, view)} *{name(action)}*{on_target(action, view)}{lasts}{values}"
     if undo_state.is_undone(action):
-        return f"{what}{undo_state.summary(action, view)} · {_by_whom(action)}, {at}{approved_by(action)}"
+        return f"{what} · {_by_whom(action)}, {at}{approved_by(action)}{undo_state.summary(action, view)}"
     now = undo_state.in_force(action, view) if undo_state.is_in_force(action) else state(action)
     when = f", {slack_date(action.end_date)}" if action.ended_by and action.end_date is not None else ""
     return f"{what} {now}{when}{answer_by(action)} · {_by_whom(action)}, {at}{_tail(action, view)}"

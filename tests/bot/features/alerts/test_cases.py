@@ -1,5 +1,6 @@
 """The card of a case."""
 
+import re
 from pathlib import Path
 
 from bot.clearance import MASK
@@ -74,7 +75,8 @@ async def test_a_case_and_details_show_what_is_in_force_on_its_alerts(tmp_path: 
         await env["anna"].confirms("Undo now", shown)
         await env["anna"].sees(updated(posted, without="Shun"))
         await env["anna"].command(SOC, f"/responder alert {case.id}")
-        await env["anna"].sees(modal("Shun", "undone", without="Undo now"))
+        story = text_of(await env["anna"].sees(modal("Shun", "undone", without="Undo now")))
+        assert re.search(r"203\[\.]0\[\.]113\[\.]7 · by anna, <!date\S+ [^>]+> · undone by anna, <!date", story)
         await env["ben"].command(SOC, f"/responder actions {case.id}")
         await env["ben"].sees(modal(f"3 runs on {case.id}"))
 
@@ -127,6 +129,32 @@ async def test_what_runs_on_alerts_alone_says_how_to_run_it_for_a_case(tmp_path:
             options = [one for group in await env["anna"].searches(listed) for one in group["options"]]
             (shun,) = [one for one in options if one["text"]["text"] == "Shun"]
             assert shun["description"]["text"] == only
+
+
+async def test_details_of_a_case_have_group_and_description_of_its_tasks(env: FeatureEnvironment) -> None:
+    case = await env.client.create_case({"title": "Ransomware", "description": "d"})
+    card = await env["anna"].sees(message_in(SOC, "Ransomware"))
+    artifact = {"dataType": "ip", "data": "198.51.100.77", "tlp": 3}
+    await env.client.request("POST", f"/api/case/{case.id}/artifact", artifact)
+    wipe = {"title": "Wipe it", "group": "Recovery", "description": "Ask <Mia>\nbefore; not 198.51.100.77"}
+    await env.client.add_task(case.id, wipe)
+    await env.client.add_task(case.id, {"title": "Call the owner"})
+    await env["anna"].presses("Details", await env["anna"].sees(updated(card, "☐ Call the owner", without="Recovery")))
+    shown = text_of(await env["anna"].sees(modal("☐ Wipe it · Recovery\\n>Ask &lt;Mia&gt; before")))
+    assert f"; not {MASK}" in shown
+    assert '☐ Call the owner"' in shown
+
+
+async def test_who_starts_a_run_on_a_case_reads_whose_thread_tells_of_it(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Quarantine": {"approval": 0}}) as env:
+        alert, card = await env.alert_and_card("anna")
+        case_id = (await env.client.create_case_from_alert(alert.id)).id
+        alone = await env.client.create_case({"title": "Lost laptop", "description": "d"})
+        where = f"The case's card, in the thread of {alert.id}, tells how it goes."
+        for on, tells in ((case_id, where), (alone.id, "Its card and thread tell how it goes.")):
+            await env["anna"].command(SOC, f"/responder run quarantine {on}")
+            await env["anna"].reads(f"({on}). {tells}")
+        await env["anna"].sees(reply_to(card, f"({case_id})", "*Quarantine*"))
 
 
 async def test_home_masks_what_a_case_hides_in_its_title(env: FeatureEnvironment) -> None:
