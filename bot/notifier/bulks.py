@@ -120,8 +120,9 @@ class BulkMessages:
             elif request not in known:
                 able = [one for one in asked if request in one.split(":")]
                 direct, who = await self._rung(able, asking)
+                about = bulk.model_copy(update={"severity": max(on.severity for _, on, _ in of_request)})
                 for channel in channels:
-                    replies.append(await self._ask(bulk, channel, who, asking, is_asked=bool(able), request=request))
+                    replies.append(await self._ask(about, channel, who, asking, is_asked=bool(able), request=request))
                 destinations += direct
                 expires_at = min(one.approval.expires_at for one in waiting)
                 asking.remind(f"{BULK}:{bulk.id}", waiting[0].asked_at, expires_at)

@@ -410,6 +410,7 @@ def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | Non
 
     `of_request` are all of that request, each with what its readers may see.
     """
+    bulk = bulk.model_copy(update={"severity": None})  # which is that of other runs, those that wait for approval
     ends = [one for one in of_request if one[2].outcome is None] or of_request
     if not ends:
         return notices.notice(f"*{_name(bulk)}*: more time was asked for again later.")

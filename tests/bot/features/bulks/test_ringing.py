@@ -10,7 +10,7 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import BulkInput, RunTarget
 from tests.bot.features.approvals.asking import ISOLATE, asking, bulk_of, expire, isolate
-from tests.bot.features.bulks.bulk import reviewed
+from tests.bot.features.bulks.bulk import posted_to, reviewed
 from tests.bot.outbox.harness import ManualClock, all_sent, until_read
 from tests.bot.people import (
     direct_message,
@@ -192,14 +192,14 @@ async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: P
 
 async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_their_own_texts(tmp_path: Path) -> None:
     async with asking(tmp_path, {**ISOLATE, "allow_permanent": True}) as env:
-        bulk, _ = await bulk_of(env, "anna", [3, 3, 3])
+        bulk, _ = await bulk_of(env, "anna", [4, 4, 3])
         await env["ben"].sees(direct_message("3 wait for approval"))
         first, second, _ = [entry.action.id for entry in bulk.actions if entry.action]
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve_bulk(bulk.id, [first, second])
             await env["anna"].sees(message_in(SOC, "1 waits for approval, 2 in force"))
             ends = dict.fromkeys([first, second], now_ms() + 7_300_000)
-            await bot.as_user("anna").extend_measures(ends, "Forensics until noon")
+            answer = await bot.as_user("anna").extend_measures(ends, "Forensics until noon")
         then = [f"then *until <!date^{at // 1000}^" for at in ends.values()]
         message = text_of(await env["anna"].sees(message_in(SOC, "⏳ *anna* asks to keep")))
         order = (
@@ -219,6 +219,13 @@ async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_th
         assert message.count(then[0]) == 2
         where = [message.find(words) for words in order]
         assert (where, min(where) > 0) == (sorted(where), True)
+        await env["ben"].sees(on_phone("CRITICAL: keep Isolate on 2 targets"))  # though what waits is HIGH
+        await all_sent(env.bot)
+        assert "CRITICAL: more time for Isolate?" in [body["text"] for body in posted_to(env, SOC)]
+        asked = [end.id for one in answer.actions if one.action for end in one.action.extensions]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").deny_bulk(bulk.id, asked, "Noon is enough.")
+        assert " longer · up to CRITICAL, asked by anna" in await env["anna"].sees(on_phone("That was to keep"))
 
 
 async def test_what_was_refused_is_not_counted_among_what_nobody_approved(tmp_path: Path) -> None:
