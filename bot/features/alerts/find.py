@@ -7,10 +7,11 @@ from functools import partial
 from bot.block_kit import names
 from bot.block_kit.text import code
 from bot.features import responses, subjects
+from bot.features.alerts import details
 from bot.features.alerts.views.details import found_alerts
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
-from bot.features.command_text import instead_of_id
+from bot.features.command_text import find_ids, instead_of_id
 from bot.features.responders.matching import closest
 from core.models import Alert
 
@@ -18,9 +19,12 @@ MOST = 200
 
 
 async def on_find_command(context: Context) -> None:
-    """List the newest alerts with all of these words; those of a group share a line."""
+    """List the newest alerts with all of these words, those of a group in a line; of the id of a case show that."""
     alerts = await subjects.search(context.core, context.text, own_clearance(context), MOST + 1)
-    await _show(context, context.text, alerts)
+    if not alerts and (ids := find_ids(context.text)):
+        await details.show(context, ids[0])
+    else:
+        await _show(context, context.text, alerts)
 
 
 async def on_command_without_id(context: Context) -> None:

@@ -19,6 +19,7 @@ from bot.clearance import RedactedView, Subject, side_by_side, tlp_name, withhel
 from bot.features.alerts.views.details import group_line
 from bot.features.approvals import views as approvals
 from bot.features.bulks import views as bulks
+from bot.features.cases.views import case_button
 from bot.features.responders.views import several_button
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import run_again_button
@@ -176,13 +177,15 @@ def _counts(alert: HomeAlert) -> Counter[int]:
 
 
 def _alert(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
-    """Its line, with Assign to me where nobody works on it; of a group how many there are, with Show alerts."""
+    """Its line, of a case with Show case, of what nobody works on with Assign to me; of a group with Show alerts."""
     view = RedactedView(alert.subject, person.clearance)
     if alert.counts.total() > 1:
         return group_line(view, [alert.counts[n] for n in (1, 2, 3, 4)], alert.group, alert.raised_at, button)
     case = "case " if alert.subject.kind == "case" else ""
     at = slack_date(alert.raised_at, "{ago}")
     line = f"{runs.sign(view)}{case}{runs.on_what(alert.subject, view, alert.link)} · {at}"
+    if case:
+        return section(line, accessory=case_button(alert.subject.id, button) if view.is_open else None)
     if alert.is_assigned:
         return section(line)
     value = button(Intent("assign", alert.subject.id))

@@ -164,7 +164,11 @@ async def test_home_masks_what_a_case_hides_in_its_title(env: FeatureEnvironment
     await env["anna"].command(SOC, f"/responder assign {case.id} anyway")
     await env["anna"].reads("You own case")
     await env["anna"].open_home()
-    await env["anna"].sees(app_home(f"Beacon to {MASK}"))
+    home = await env["anna"].sees(app_home(f"Beacon to {MASK}"))
+    await env["anna"].presses("Show case", home, beside=f"Beacon to {MASK}")
+    await env["anna"].sees(modal(f"Case {case.id}", "open · owner anna"))
+    await env["eve"].command(SOC, f"/responder find {case.id}")
+    await env["eve"].sees(modal(f"Case {case.id}", f"Beacon to {MASK}"))
 
 
 async def test_a_case_goes_by_its_number_once_it_has_more_alerts_than_are_read(env: FeatureEnvironment) -> None:
