@@ -11,20 +11,21 @@ from bot.message import Block, ButtonIds, Intent
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Artifact, Kind, TargetArtifact
 
 TITLE_LIMIT = 300  # characters
+SHORT_TITLE = 80  # where it is beside what is decided or read, and so not on a card or in Details
 MENU_LIMIT = 40  # of an observable on its menu
 
 
 SIGNS = ("", "🔵", "🟡", "🟠", "🔴")  # by severity, beside its name
 
 
-def headline(view: RedactedView, hint: str = "") -> Block:
+def headline(view: RedactedView, hint: str = "", limit: int = TITLE_LIMIT) -> Block:
     """The severity and the linked title; if the title is withheld, the id and `hint`."""
     subject = view.subject
     word = f"{SIGNS[subject.severity]} *{SEVERITY_NAMES[subject.severity].upper()}*  " if subject.severity else ""
     if not view.is_open:
         return section(f"{word}{subject.id} · {withheld(subject.tlp)}" + (f": {hint}" if hint else ""))
     # A `|` in a link's label would end it, a `*` its bold.
-    title = (foreign(view.title(), TITLE_LIMIT) or "(no title)").replace("|", "¦").replace("*", "∗")
+    title = (foreign(clip_middle(view.title(), limit), TITLE_LIMIT) or "(no title)").replace("|", "¦").replace("*", "∗")
     url = safe_link(view.link())
     return section(f"{word}*<{url}|{title}>*" if url else f"{word}*{title}*")
 
@@ -33,7 +34,7 @@ def object_line(view: RedactedView) -> Block:
     """The headline of an alert; of another object its kind, id and title."""
     subject = view.subject
     if subject.kind == "alert":
-        return headline(view)
+        return headline(view, limit=SHORT_TITLE)
     return section(f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), TITLE_LIMIT)}")
 
 

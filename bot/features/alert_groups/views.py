@@ -7,7 +7,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals
 from bot.block_kit.elements import actions, button_element, overflow, pages
-from bot.block_kit.subjects import SIGNS, headline, severities
+from bot.block_kit.subjects import SHORT_TITLE, SIGNS, headline, severities
 from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
     clip,
@@ -208,7 +208,7 @@ def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds)
     if alert.document is None or (subject := Subject.in_document(alert.document, alert.id)) is None:
         return [section(f"{alert.id} · deleted since")]
     view = RedactedView(subject, clearance)
-    head, on = headline(view), first_observables(view)
+    head, on = headline(view, limit=SHORT_TITLE), first_observables(view)
     card = f"<{alert.link}|its card>" if alert.link else ""
     facts = " · ".join(part for part in (*on, alert.id, slack_date(alert.at), card) if part)
     about = context("\n".join([facts, *first_of(close_views.left_open(alert.document, clearance), MOST)]))

@@ -352,11 +352,9 @@ def _in_force(action: Action, part: str, view: RedactedView, button: ButtonIds) 
 
 
 def _push_notification(view: RedactedView, newest: Sequence[Action]) -> str:
-    """The push notification: the title, as far as it may be shown, and the state of the run that matters most."""
+    """The push notification: the state of the run that matters most, and the title, as far as it may be shown."""
     subject = view.subject
     word = f"{SEVERITY_NAMES[subject.severity].capitalize()} alert" if subject.severity else "Alert"
-    text = f"{word} {subject.id}: {foreign(view.title(), TITLE_LIMIT)}"
-    if newest:
-        shown = next((action for action in newest if runs.awaits_approval(action)), newest[0])
-        text += f" · {runs.plain_line(shown, view.of(shown))}"
-    return clip(text, MESSAGE_TEXT_LIMIT)
+    shown = next((action for action in newest if runs.awaits_approval(action)), newest[0] if newest else None)
+    run = f"{runs.plain_line(shown, view.of(shown))} · " if shown is not None else ""
+    return clip(f"{word} {subject.id}: {run}{foreign(view.title(), TITLE_LIMIT)}", MESSAGE_TEXT_LIMIT)

@@ -6,7 +6,7 @@ from typing import Any
 
 from bot.block_kit import ids, notices
 from bot.block_kit.elements import actions, button_element, listed, pages
-from bot.block_kit.subjects import SIGNS, by_ioc, headline, observable, severities, with_menu
+from bot.block_kit.subjects import SHORT_TITLE, SIGNS, by_ioc, headline, observable, severities, with_menu
 from bot.block_kit.text import code, context, defang_indicators, foreign, person_name, section, sections, slack_date
 from bot.clearance import RedactedView, Subject, artifact_title, withheld
 from bot.features.alerts.views.card import STATUS_WORDS, owner_button, repeats, run_lines, status_line
@@ -100,7 +100,7 @@ def first_observables(view: RedactedView) -> list[str]:
 def group_line(view: RedactedView, counts: Sequence[int], key: str, at: int, button: ButtonIds) -> Block:
     """How many alerts of a group there are of each severity, and what all say; `view` is of the worst."""
     worst, *others = severities(counts).split(", ")
-    title = foreign(defang_indicators(common(view.title())), TITLE_LIMIT)
+    title = foreign(defang_indicators(common(view.title())), SHORT_TITLE)
     show = button_element("Show alerts", ids.GROUP_ALERTS, button(Intent("group_alerts", key, "0")), of=key)
     line = f"{', '.join([worst.upper(), *others])}: {title} (one group) · {slack_date(at, '{ago}')}"
     return section(f"{SIGNS[view.subject.severity]} {line}", accessory=show)
@@ -110,7 +110,7 @@ def _found(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
     facts = [alert.id, foreign(view.text(alert.source), 60), STATUS_WORDS[alert.status], slack_date(alert.date)]
     line, about = " · ".join([*facts, *first_observables(view)]), f"{alert.id} {view.title()}"
     details = button_element("Details", ids.DETAILS, button(Intent("details", alert.id)), of=alert.id, about=about)
-    return section(f"{headline(view)['text']['text']}\n{line}", accessory=details)
+    return section(f"{headline(view, limit=SHORT_TITLE)['text']['text']}\n{line}", accessory=details)
 
 
 def _facts(alert: Alert, view: RedactedView) -> list[str]:

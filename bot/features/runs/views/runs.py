@@ -9,7 +9,7 @@ from bot.block_kit import ids
 from bot.block_kit.elements import MAX_LINES, button_element, confirmation
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.notices import notice
-from bot.block_kit.subjects import SIGNS, target_data
+from bot.block_kit.subjects import SHORT_TITLE, SIGNS, target_data
 from bot.block_kit.text import (
     OPTION_LIMIT,
     clean,
@@ -240,8 +240,14 @@ def target_in_full(view: RedactedView) -> str:
     """`~12 (its title)`; `ip 198[.]51[.]100[.]7 of ~12 (its title)` for an artifact; not escaped."""
     subject = view.subject
     if subject.kind == "case_artifact":
-        return f"{target(view)} of {subject.root_id} ({view.parent_title()})" if view.is_open else subject.id
-    return f"{subject.id} ({view.title()})"
+        return f"{target(view)} of {subject.root_id} ({_short_title(view)})" if view.is_open else subject.id
+    return f"{subject.id} ({_short_title(view)})"
+
+
+def _short_title(view: RedactedView) -> str:
+    """The title of an alert or case, of an artifact that of what it is of; without its middle if it is long."""
+    is_artifact = view.subject.kind == "case_artifact" and view.is_open
+    return clip_middle(view.parent_title() if is_artifact else view.title(), SHORT_TITLE)
 
 
 def on_what(subject: Subject, view: RedactedView, link: str = "") -> str:
@@ -255,7 +261,7 @@ def on_what(subject: Subject, view: RedactedView, link: str = "") -> str:
 def of_root(subject: Subject, view: RedactedView, link: str = "") -> str:
     """Likewise, without the artifact."""
     is_artifact = subject.kind == "case_artifact" and view.is_open
-    title = foreign(view.parent_title() if is_artifact else view.title(), TITLE_LIMIT).replace("|", "ǀ") or subject.id
+    title = foreign(_short_title(view), TITLE_LIMIT).replace("|", "ǀ") or subject.id
     severity = SEVERITY_NAMES[subject.severity].upper() + " " if subject.severity and view.is_open else ""
     return f"{severity}{f'<{link}|{title}>' if link else title} ({subject.root_id if is_artifact else subject.id})"
 
@@ -309,12 +315,9 @@ def targets_in_plain(action: Action, view: RedactedView, limit: int, *, has_type
 
 def on_target(action: Action, view: RedactedView) -> str:
     """` on hostname SRV-FILE02`: what a run acts on, "" where nobody knows more than its line stands beside; mrkdwn."""
-    if not view.is_open:
-        return ""
-    if view.subject.kind == "case_artifact":
-        return f" on {foreign(clip_middle(target(view), TARGET_LIMIT), TARGET_LIMIT)}"
-    acts_on = targets(action, view)
-    return f" on {acts_on}" if acts_on else ""
+    is_artifact = view.subject.kind == "case_artifact"
+    named = foreign(clip_middle(target(view), TARGET_LIMIT), TARGET_LIMIT) if is_artifact else targets(action, view)
+    return f" on {named}" if named and view.is_open else ""
 
 
 def on_object(action: Action, view: RedactedView, named: str) -> str:

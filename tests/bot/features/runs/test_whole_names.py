@@ -87,6 +87,24 @@ async def test_arabic_text_turns_nothing_around_it_from_right_to_left(env: Featu
     assert f"hostname `{plain(ENCRYPTING)}` · encrypts its shares" in shown  # is as it was, to be copied
 
 
+async def test_a_long_title_leaves_room_for_what_is_decided(env: FeatureEnvironment) -> None:
+    title = f"{'Beacon to a server that is known, ' * 5}from finance"
+    alert, card = await env.alert_and_card("anna", title=title, artifacts=HOSTS[:1])
+    assert title in text_of(card)
+    await env["anna"].command(SOC, f"/responder alert {alert.id}")
+    assert title in text_of(await env["anna"].sees(modal("*Facts*")))
+    await env["anna"].command(SOC, f"/responder run contain {alert.id}")
+    form = await env["anna"].sees(modal("Ask to contain"))
+    short = f"{title[:53]}…{title[-26:]}"
+    assert short in text_of(form)
+    await env["anna"].presses("Ask to contain", form)
+    request = await env["ben"].sees(reply_to(card, "asks · "))
+    assert request["text"] == f"HIGH: Contain on hostname {plain(ENCRYPTING)}? {short} ({alert.id}), asked by anna"
+    assert f"HIGH {short} ({alert.id})" in text_of(await env["ben"].confirms("Approve", request))
+    card = await env["anna"].sees(card_of(alert, "needs 1 approval"))
+    assert card["text"].endswith(f"Contain on hostname {plain(ENCRYPTING)} needs 1 approval. · {title}")
+
+
 async def test_the_question_the_review_and_the_list_of_a_bulk_name_each_target_whole(env: FeatureEnvironment) -> None:
     alerts = [await env.create_alert(sourceRef=str(n), artifacts=[host]) for n, host in enumerate(HOSTS)]
     await env["ben"].sees(card_of(alerts[0]))

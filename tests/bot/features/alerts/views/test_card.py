@@ -262,7 +262,7 @@ def test_why_a_run_never_began_names_what_it_was_to_act_on() -> None:
 
 def test_the_push_notification_has_the_last_run_without_markup() -> None:
     assert card(ended()).text == (
-        "High alert ~12: ET MALWARE Beacon to known C2 · Close False Positive done: Marked as read."
+        "High alert ~12: Close False Positive done: Marked as read. · ET MALWARE Beacon to known C2"
     )
 
 
