@@ -69,6 +69,10 @@ class Identity:
 
     async def slack_user(self, team: str, login: str) -> str:
         """The Slack user in this team who is linked to a login; "" if none is."""
+        now = self._clock()
+        for (in_team, user), (cached_at, found) in self._cache.items():
+            if in_team == team and isinstance(found, Person) and found.login == login and now - cached_at < CACHE_MS:
+                return user
         ids = [slack_id.rpartition(":") for slack_id in (await self._core.slack_users(login)).slack_ids]
         return next((user for in_team, _, user in sorted(ids, reverse=True) if in_team in ("", team)), "")
 

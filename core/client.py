@@ -117,7 +117,10 @@ class CoreClient:
     async def who(self, *, clearance: int = 0, permission: Permission | None = None) -> Sequence[Person]:
         """The first people who may see this TLP and have this permission; for a key that acts for others."""
         params = {"clearance": str(clearance), **({"permission": permission} if permission else {})}
-        return await self._ask(list[Person], "GET", "/api/user/who", params=params)
+        people = await self._ask(list[Person], "GET", "/api/user/who", params=params)
+        if self.on_named is not None:
+            await self.on_named({person.login: "" for person in people})
+        return people
 
     async def slack_users(self, login: str) -> SlackUsers:
         """The Slack users that a login is linked to."""

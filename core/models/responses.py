@@ -988,7 +988,7 @@ class EventPage(ApiModel):
 class Person(ApiModel):
     """A user with permissions and clearance."""
 
-    login: Named
+    login: str
     profile: Profile
     permissions: list[Permission]
     clearance: Level

@@ -94,7 +94,7 @@ def home_view(
 ) -> dict[str, Any]:
     """The Home of a person, within their clearance; `in_force` are the first of `total` that anybody has."""
     blocks: list[Block] = [
-        context(f"You are {person_name(person.login)}, and see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
+        context(f"You see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
         *([context(home.replicas)] if home.replicas else []),
     ]
     storms = [f"🌩 *Storm in <#{channel}>*: {sentence}." for channel, sentence in home.storms[:MAX_SHOWN]]

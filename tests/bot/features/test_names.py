@@ -7,7 +7,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.names import SlackNames
 from core.client import CoreClient
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import app_home, card_of, modal, reply_to, text_of
+from tests.bot.people import card_of, modal, reply_to, text_of
 from tests.bot.running import SOC
 
 KAI = "Kai (night shift)"
@@ -41,15 +41,6 @@ async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_t
         assert f"*Audit of {alert.id}: HIGH {alert.title} ({alert.id})*" in story
         assert "_1_0" not in story
         assert "kai" not in text_of(request).replace(KAI, "")
-
-
-async def test_the_home_calls_its_reader_what_slack_does(env: FeatureEnvironment) -> None:
-    env.emulator.add_user("U0KAI", name=KAI, real_name="Kai Winter")
-    await env.core.key("read-only", "kai")
-    await env.core.core.people.link("kai", "T0LOCAL:U0KAI")
-    kai = env.reader("U0KAI")
-    await kai.open_home()
-    await kai.sees(app_home(f"You are {KAI}, and see up to "))
 
 
 async def test_whom_the_settings_name_is_called_what_slack_calls_them_also_in_a_refusal(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     await env["ben"].sees(modal("It is the &lt;backup&gt; server"))
 
     await env["anna"].open_home()
-    home = text_of(await env["anna"].sees(app_home("You are anna, and see up to TLP:AMBER.")))
+    home = text_of(await env["anna"].sees(app_home("You see up to TLP:AMBER.")))
     assert "*Waiting or running* (2)" in home
     assert "denied" in home.partition("*Your last runs* (1)")[2]
     assert "*Failed or expired in the last day*" not in home
