@@ -224,8 +224,11 @@ class RedactedView:
 
     @property
     def shows_reports(self) -> bool:
-        """Whether reports may be shown: a responder gets the artifacts and the case too, so the highest TLP counts."""
-        return may_see(self.clearance, self.highest_tlp)
+        """Whether reports may be shown: a responder gets the artifacts and the case too, so the highest TLP counts.
+
+        Another company reads none: it may name our servers and accounts.
+        """
+        return self.clearance != SHARED and may_see(self.clearance, self.highest_tlp)
 
     @property
     def is_secret(self) -> bool:

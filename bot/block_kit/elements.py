@@ -68,8 +68,11 @@ READS = (ids.DETAILS, ids.MORE, ids.GROUP_ALERTS, ids.BULK_DETAILS, ids.SHOW_AGA
 
 def for_person(blocks: Iterable[Block], person: Person) -> tuple[Block, ...]:
     """Blocks that only this person sees: what runs, decides or changes something only if they may."""
-    if "manageAction" in person.permissions:
-        return tuple(blocks)
+    return tuple(blocks) if "manageAction" in person.permissions else to_read(blocks)
+
+
+def to_read(blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """Blocks without what runs, decides or changes something."""
     kept = list[Block]()
     for block in blocks:
         shown = {key: part for key, part in block.items() if key != "accessory" or _reads(part)}

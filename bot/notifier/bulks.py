@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bot.block_kit.elements import to_read
 from bot.block_kit.text import mentions
 from bot.clearance import CLEAR, SHARED, RedactedView, Subject, side_by_side
 from bot.features.approvals import views as approvals
@@ -274,6 +275,8 @@ class BulkMessages:
         else:
             shown, later = self._shown(bulk, channel), bulks.by_request(views)
             content = bulks.progress(shown, named, refused, later, button=buttons, reader=person)
+        if clearance == SHARED:
+            content = replace(content, blocks=to_read(content.blocks))
         thread = "" if person or not request else bulk_key(bulk.id, channel)
         message = DesiredMessage(key, channel, content, thread, by_person=by_person, buttons=buttons)
         message = replace(message, is_progress=bulks.under_way(bulk) > 0 and not request)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from bot.block_kit import ids, notices
+from bot.block_kit.elements import to_read
 from bot.block_kit.names import titled_as
 from bot.block_kit.text import mentions
-from bot.clearance import RedactedView, Subject
+from bot.clearance import SHARED, RedactedView, Subject
 from bot.features.alerts.views import replies
 from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
@@ -575,6 +576,8 @@ class Renderer:
         """A message rendered for the clearance of its view, with its buttons."""
         buttons = await self._outbox.buttons.prepare(channel, key)
         content = render(clearance=view.clearance, button=buttons)
+        if view.clearance == SHARED:
+            content = replace(content, blocks=to_read(content.blocks))
         return DesiredMessage(key, channel, content, view=view, buttons=buttons)
 
 

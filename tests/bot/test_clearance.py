@@ -286,7 +286,7 @@ def test_in_a_shared_channel_nothing_says_that_something_is_withheld() -> None:
     clear = alert.model_copy(update={"artifacts": []})
     same = [dump(alert_card(*of, clearance=SHARED, button=button)) for of in ((alert, [on_hidden]), (clear, []))]
     assert same[0] == same[1]  # and neither reads as if it were all
-    assert "~12 · TLP:CLEAR only" in same[0]
+    assert "~12 · only what is TLP:CLEAR is shown here" in same[0]
     assert RedactedView(Subject.alert(make.alert(tlp=1)), SHARED).is_secret
     assert not RedactedView(Subject.alert(alert), SHARED).is_secret
     assert RedactedView(Subject.alert(alert), SHARED).fingerprint != RedactedView(Subject.alert(alert), 0).fingerprint

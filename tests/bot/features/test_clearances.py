@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from bot.block_kit import ids
+from bot.slack_emulator.elements import walk
 from core.models import RunInput
 from tests.bot.features.environment import CLEAR, DONE, FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import all_sent
-from tests.bot.people import card_of, modal, replies, reply_to, text_of
+from tests.bot.people import card_of, direct_message, message_in, modal, replies, reply_to, text_of
 from tests.bot.running import OPEN, SOC
 
 ABOVE = "You may see up to TLP:AMBER. Ben or lea can open this."
@@ -116,8 +117,28 @@ async def test_cards_of_a_channel_that_is_shared_later_read_alike_whether_or_not
     hidden = [*CLEAR["artifacts"], {"dataType": "hostname", "data": "SECRET-DC-01", "tlp": 2}]
     alerts = [await env.create_alert(**{**CLEAR, "sourceRef": str(len(of)), "artifacts": of}) for of in (hidden, [])]
     for alert in alerts:
-        card = await env["anna"].sees(card_of(alert, channel=OPEN, without="TLP:CLEAR only"))
+        card = await env["anna"].sees(card_of(alert, channel=OPEN, without="only what is TLP:CLEAR"))
         assert ("1 withheld" in text_of(card)) == (alert is alerts[0])
     env.emulator.share(OPEN, True)
     for alert in alerts:
-        await env["anna"].sees(card_of(alert, f"{alert.id} · TLP:CLEAR only", channel=OPEN, without="withheld"))
+        await env["anna"].sees(card_of(alert, f"{alert.id} · only what is TLP:CLEAR", channel=OPEN, without="withheld"))
+
+
+async def test_a_shared_channel_shows_that_a_run_waits_or_failed_and_nothing_to_press(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, shared=[OPEN]) as env:
+        alert = await env.create_alert(**CLEAR)
+        await env["anna"].command(OPEN, f"/responder run fail {alert.id}")
+        shown = [await env["uma"].sees(card_of(alert, "❌ *Fail* failed", channel=OPEN))]
+        await env["anna"].sees(card_of(alert, "The firewall said no.", "Run again"))  # in a channel of our own
+        await env["anna"].command(OPEN, f"/responder run isolate {alert.id}")
+        shown.append(await env["uma"].sees(card_of(alert, "⏳ *Isolate*", channel=OPEN)))
+        await env["lea"].sees(direct_message("asks · ", "Approve"))
+        other = await env.create_alert(**{**CLEAR, "sourceRef": "other"})
+        await env["anna"].command(OPEN, f"/responder run contain {alert.id} {other.id}")
+        await env["anna"].submits(await env["anna"].sees(modal("Contain")))
+        shown.append(await env["uma"].sees(message_in(OPEN, "2 wait for approval")))
+        await all_sent(env.bot)
+        shown += replies(env["uma"].live_view, shown[0], OPEN)
+        pressed = {ids.family(one["action_id"]) for message in shown for _, one in walk(message) if "action_id" in one}
+        assert pressed <= {ids.DETAILS, ids.MORE, ids.BULK_DETAILS}
+        assert "The firewall said no." not in "".join(map(text_of, shown))

@@ -114,7 +114,9 @@ def _facts(alert: Alert, view: RedactedView, newest: Sequence[Action] = (), tota
     parts = [source, raised, _before(alert), repeats(alert), alert.id]
     if is_folded(alert):
         parts = [source, alert.id, count(max(total, len(newest)), "run") if newest else ""]
-    return " · ".join(filter(None, [*parts, "TLP:CLEAR only" if view.clearance == SHARED else ""]))
+    return " · ".join(
+        filter(None, [*parts, "only what is TLP:CLEAR is shown here" if view.clearance == SHARED else ""])
+    )
 
 
 def _before(alert: Alert) -> str:
