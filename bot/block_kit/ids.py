@@ -42,6 +42,7 @@ MAKE_CASE = "make_case"  # that a responder needs
 SEVERAL = "several"  # choose several objects to run on, or alerts to assign or close
 SEVERAL_ASSIGN = "several_assign"
 SEVERAL_CLOSE = "several_close"
+SEVERAL_CASE = "several_case"
 LINK = "card_link"  # a button with a URL: Slack sends its click, which needs no answer
 
 # Fields and buttons in views.

@@ -174,15 +174,20 @@ def _parts(alert_ids: Sequence[str]) -> list[Sequence[str]]:
     return [alert_ids[start : start + CHANGED_AT_ONCE] for start in range(0, len(alert_ids), CHANGED_AT_ONCE)]
 
 
-async def _ask_to_make_case(context: Context, group: AlertGroup, _intent: Intent) -> None:
+async def _ask_to_make_case(context: Context, key: str) -> None:
     """Say which alerts would go into one case, and into which."""
     responses.require_permission(context, "manageCase")
     await responses.open_view(context, modals.loading(cases.ONE), f"Choose *{cases.ONE}* again.")
-    case_id, alerts = await _for_case(context, group.key)
+    case_id, alerts = await _for_case(context, key)
     to_merge = [RedactedView(Subject.alert(alert), own_clearance(context)) for alert in alerts]
     what = sections(views.become_case(to_merge, OF_A_GROUP, case_id))
     none = modals.notice(cases.ONE, "All that you may see of them are in a case already.")
-    await context.show_modal(modals.ask(cases.ONE, ids.GROUP_CASE_VIEW, group.key, what) if alerts else none)
+    await context.show_modal(modals.ask(cases.ONE, ids.GROUP_CASE_VIEW, key, what) if alerts else none)
+
+
+async def on_case_several_button(context: Context) -> None:
+    """Likewise of the alerts that were chosen."""
+    await _ask_to_make_case(context, _chosen(context))
 
 
 async def on_make_case_view(context: Context) -> Json:
@@ -278,7 +283,7 @@ _HANDLERS: Mapping[str, Callable[[Context, AlertGroup, Intent], Awaitable[None]]
     "group_alerts": _show_alerts,
     "group_run": _choose_responder,
     "group_read": _ask_to_close,
-    "group_case": _ask_to_make_case,
+    "group_case": lambda context, group, _: _ask_to_make_case(context, group.key),
     "group_reopen": _ask_to_reopen,
     "group_mute": _ask_to_mute,
     "group_unmute": _unmute,
@@ -291,6 +296,7 @@ FEATURE = Feature(
         ids.GROUP_READ: Entry(on_group_button, modal_title=close_views.ALL),
         ids.SEVERAL_ASSIGN: Entry(on_assign_several_button),
         ids.SEVERAL_CLOSE: Entry(on_close_several_button),
+        ids.SEVERAL_CASE: Entry(on_case_several_button),
         ids.GROUP_MORE: Entry(on_group_button, Ack.WRITE),
         ids.GROUP_CARD: Entry(on_group_button, Ack.WRITE),
     },

@@ -223,7 +223,7 @@ def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds)
 def become_case(alerts: Sequence[RedactedView], most: int, case_id: str) -> list[str]:
     """What happens to these alerts, the worst first: they go into the case, or with "" into a new one; mrkdwn."""
     new = "The case has the title and the severity of the worst, and is yours."
-    into = f"They go into case {case_id}, where others of this group are." if case_id else new
+    into = f"They go into case {case_id}, where others of these are." if case_id else new
     return [*close_views.several(alerts, most), f"{into} They leave the open alerts, and {cases.NEVER_OUT}"]
 
 

@@ -85,7 +85,7 @@ def targets_view(request: RunRequest, of: str, options: Sequence[Block], most: i
         element["min_query_length"] = 0
     label = of if options or request.targets else f"{of}; typing searches all, closed ones too"
     menu = modals.input_block("targets", label, element)
-    then = "run a responder" if request.targets else "assign or close them, or run a responder"
+    then = "run a responder" if request.targets else "assign or close them, make a case, or run a responder"
     blocks = [menu, context(f"At most {most}. Then: {then}. Nothing happens yet.")]
     return _modal(request, blocks, "Next", several=SEVERAL_TITLE)
 
@@ -105,7 +105,8 @@ def responder_view(
     blocks = questions.listed(f"*{on}*", [(view, "") for view in views], MOST_NAMED, said)
     if all(target.object_type == "alert" for target in request.targets):
         assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
-        blocks.append(actions(assign, button_element("Close ...", ids.SEVERAL_CLOSE)))
+        close, case = button_element("Close ...", ids.SEVERAL_CLOSE), button_element("Make a case", ids.SEVERAL_CASE)
+        blocks.append(actions(assign, close, case))
     blocks += [_responder_menu(options)] if options else []
     not_now = responders.not_now([one for one, _ in offered if not one.can_run])
     blocks += [context(not_now)] if not_now else []

@@ -71,13 +71,35 @@ async def test_several_alerts_are_assigned_but_those_of_others(env: FeatureEnvir
     assert asks.count("👤") == 1
 
 
+async def test_several_alerts_become_one_case_and_later_ones_go_into_it(env: FeatureEnvironment) -> None:
+    alerts = await twenty(env)
+    await env["anna"].presses("Make a case", await selected(env))
+    asks = await env["anna"].sees(modal("20 alerts: 20 high.", "no button takes one out of its case"))
+    assert {(await env.client.alert(alert.id)).case for alert in alerts} == {None}
+    await env["anna"].submits(asks)
+    made = await env["anna"].sees(modal("20 alerts went into case "))
+    case_id = (await env.client.alert(alerts[0].id)).case
+    assert {(await env.client.alert(alert.id)).case for alert in alerts} == {case_id}
+    await env["anna"].presses("Show case", made)
+    await env["anna"].sees(modal(f"Case {case_id}"))
+    later = await env.create_alert(sourceRef="later", title="Lemur again")
+    await env["anna"].command(SOC, "/responder find lemur")
+    await env["anna"].presses("Select several", await env["anna"].sees(modal("*21 alerts*")))
+    form = await env["anna"].sees(modal("Nothing happens yet."))
+    await env["anna"].submits(form, targets=[later.id, alerts[3].id])
+    await env["anna"].presses("Make a case", await env["anna"].sees(modal("Selected (2)")))
+    await env["anna"].submits(await env["anna"].sees(modal(f"They go into case {case_id}, where others of these are.")))
+    await env["anna"].sees(modal(f"1 alert went into case {case_id}."))
+    assert (await env.client.alert(later.id)).case == case_id
+
+
 async def test_the_home_selects_among_all_open_alerts(env: FeatureEnvironment) -> None:
     alerts = await twenty(env)
     await env["anna"].open_home()
     home = await env["anna"].sees(app_home("(20)"))
     await env["anna"].presses("Select several", home)
     form = await env["anna"].sees(modal("Open alerts; typing searches all, closed ones too"))
-    assert "Then: assign or close them, or run a responder. Nothing happens yet." in text_of(form)
+    assert "Then: assign or close them, make a case, or run a responder. Nothing happens yet." in text_of(form)
     assert form["title"]["text"] == "Select several"
     values = [option["value"] for group in await env["anna"].searches(form) for option in group["options"]]
     assert sorted(values) == sorted(alert.id for alert in alerts)
