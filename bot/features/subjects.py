@@ -133,6 +133,12 @@ async def policy_and_able(core: CoreClient, subject: Subject, name: str) -> tupl
     return of_responder, (found.approvers if found is not None else None) or of_responder.approve_by or ()
 
 
+async def deciders(core: CoreClient, action_id: str) -> Sequence[str]:
+    """Who may decide on a run that waits: logins."""
+    found = await documents(core, [action_id])
+    return [one.login for document in found for one in document.may_decide.get(action_id, ())]
+
+
 async def visible_run(context: Context, action_id: str) -> tuple[Action, RedactedView]:
     """The run with its responder's title, and what it is on. Raises ResponderBotError: not_found, forbidden."""
     action, subject = await of_action(context.core, await context.core.action(action_id))

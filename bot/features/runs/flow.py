@@ -5,6 +5,7 @@ A request leads to `proceed`, which shows a form or asks where it must; what som
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -230,22 +231,26 @@ async def offered(context: Context, request: RunRequest) -> tuple[OfferedRespond
 
 async def _confirm_start(context: Context, action: Action, view: RedactedView) -> None:
     """Say that it was started, unless its line on the clicked card already does."""
-    message = started_message(action, view)
-    if is_ephemeral(context) or is_in_modal(context) or not clicked_element(context.payload):
-        await responses.respond(context, message, started_title(action))
-    elif runs.awaits_approval(action):
-        await context.respond(message)
+    is_shown = bool(clicked_element(context.payload)) and not is_ephemeral(context) and not is_in_modal(context)
+    if runs.awaits_approval(action) or not is_shown:
+        await responses.respond(context, await started_message(context, action, view), started_title(action))
 
 
 def started_title(action: Action) -> str:
     return "Asked" if runs.awaits_approval(action) else "Started"
 
 
-def started_message(action: Action, view: RedactedView) -> Message:
-    """Says that the action runs, waits for approval, or has ended already."""
+async def started_message(context: Context, action: Action, view: RedactedView) -> Message:
+    """Says that the action runs or has ended already, or who may approve it until when, with Withdraw."""
     run = runs.heading(action, view)
-    if runs.awaits_approval(action) or not runs.is_open(action):
-        return notices.notice(f"{run} {runs.state(action)}{runs.answer_by(action)}.")
+    if runs.awaits_approval(action):
+        able: Sequence[str] = ()
+        with suppress(ResponderBotError):  # it is asked for, even if core doesn't answer now
+            able = await subjects.deciders(context.core, action.id)
+        asked = partial(questions.asked, action, view, able)
+        return await responses.with_buttons(context, f"asked:{action.id}", asked)
+    if not runs.is_open(action):
+        return notices.notice(f"{run} {runs.state(action)}.")
     tells = "Its card and thread tell"
     if view.subject.alert_ids:
         tells = f"The case's card, in the thread of {view.subject.alert_ids[0]}, tells"

@@ -276,10 +276,10 @@ async def _start(context: Context, request: RunRequest, responder: OfferedRespon
         request = replace(request, anyway=running.id)
         return modals.update(await parameters.form_view(context, request, responder, [Target(view)], running))
     await responses.refresh_cards(context, view.subject)
-    root_id = view.subject.root_id
-    if (await subjects.card_links(context, [root_id]))[root_id]:
+    has_card = any((await subjects.card_links(context, [view.subject.root_id])).values())
+    if has_card and not runs.awaits_approval(action):
         return None  # closes the form: the card shows the run
-    message = flow.started_message(names.titled_by(action, responder), view)
+    message = await flow.started_message(context, names.titled_by(action, responder), view)
     return modals.update(modals.message_view(flow.started_title(action), message))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.block_kit.elements import actions
 from bot.clearance import RedactedView, view_of_all
-from bot.features import responses
+from bot.features import responses, subjects
 from bot.features.base import Context
 from bot.features.runs.targets import Target, ends_or_stays, on_each, to_choose
 from bot.features.runs.views import inputs, run_form, runs
@@ -51,9 +51,7 @@ async def form_view(
 
 async def review(context: Context, running: Action) -> Sequence[Block]:
     """The button that opens a run that waits, for somebody who may decide on it."""
-    documents = (await context.core.documents([running.id])).documents
-    able = {one.login for document in documents for one in document.may_decide.get(running.id, ())}
-    if context.person.login not in able:
+    if context.person.login not in await subjects.deciders(context.core, running.id):
         return ()
     render = partial(runs.review_button, running)
     return [actions(await responses.with_buttons(context, f"review:{running.id}", render))]

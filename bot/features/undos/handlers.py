@@ -64,7 +64,7 @@ async def on_undo_view(context: Context) -> Json:
         undoing = await until_answered(lambda: core.undo(action_id, idempotency_key=key), UNKNOWN)
     undoing, subject = await subjects.of_action(core, undoing)
     await responses.refresh_cards(context, subject, is_in_home=is_in_home)
-    message = started_message(undoing, RedactedView(subject, context.person.clearance))
+    message = await started_message(context, undoing, RedactedView(subject, context.person.clearance))
     return modals.update(modals.message_view(started_title(undoing), message))
 
 

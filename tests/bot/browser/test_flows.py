@@ -137,7 +137,8 @@ async def test_another_person_approves_and_the_one_who_asked_can_not(flows: Flow
     shown = await card(page, title)
     await choose(page, shown, "isolate")
     await modal(page, "Starts after 1 approval").get_by_role("button", name="Ask to isolate host").click()
-    await expect(page.locator("#modal")).to_be_hidden()
+    await expect(modal(page, "needs 1 approval by Mia, Lea or Ben")).to_be_visible()
+    await leave_modal(page)
     await expect(shown).to_contain_text("needs 1 approval")
     await shown.locator(".thread-link").click()
     approve = page.locator("#pane").get_by_role("button", name="Approve").last  # the card above has one too

@@ -80,6 +80,12 @@ def confirm(
     return Message(f"Run {names.shown(responder)} on {_target(view)}?", tuple(blocks))
 
 
+def asked(action: Action, view: RedactedView, able: Sequence[str], button: ButtonIds) -> Message:
+    """Says until when the run waits, and who is `able` to approve it; with Withdraw."""
+    text = f"{runs.heading(action, view)} {runs.state(action)}{undo_state.approval_by(able)}{runs.answer_by(action)}."
+    return Message(text, (section(text), actions(runs.end_button(action, view, button))))
+
+
 @dataclass(frozen=True)
 class OnEach:
     """What runs on which of several objects (`on` says how many there are), and what it ends or repeats on each.

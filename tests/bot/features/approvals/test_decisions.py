@@ -14,7 +14,7 @@ from tests.bot.running import OPEN, SOC
 async def test_another_person_approves_and_the_requester_is_refused(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
     await env["anna"].chooses("Isolate", card)
-    await env["anna"].sees(ephemeral("needs 1 approval, answer by"))
+    await env["anna"].sees(ephemeral("needs 1 approval by lea or ben, answer by"))
     request = await env["ben"].sees(reply_to(card, "asks · "))
     await env["ben"].sees(card_of(alert, "needs 1 approval"))
     await env["anna"].presses("Approve", request)
@@ -268,7 +268,7 @@ async def test_doctor_command_shows_others_what_concerns_them(env: FeatureEnviro
     env.emulator.archive(OPEN)
     await env["eve"].command(SOC, "/responder doctor")
     told = text_of(await env["eve"].sees(ephemeral("this channel")))
-    assert "✓ *you*: linked to eve@responder-bot.local, who may see up to TLP:AMBER" in told
+    assert "✓ *you*: linked to eve, who may see up to TLP:AMBER" in told
     assert "✗ *your rights*: you can't run responders" in told
     assert "checks of responder-bot need attention; ask admin or lea, who sees them here" in told
     assert [words for words in ("engine", "confinement", OPEN, "channel #soc", "token") if words in told] == []
@@ -312,7 +312,7 @@ async def test_who_approves_what_has_changed_is_offered_to_ask_again(env: Featur
     assert (refused["title"]["text"], "Ask again" in text_of(refused)) == ("Not done", True)
     assert "Ask again" in text_of(await env["anna"].sees(card_of(alert, "Ask again")))
     await env["ben"].presses("Ask again", refused)
-    await env["ben"].reads("needs 1 approval, answer by")
+    await env["ben"].reads("needs 1 approval by lea or anna, answer by")
     newest, ended = await env.client.actions("alert", alert.id)
     assert (newest.status, newest.created_by.partition("@")[0], ended.status) == ("Waiting", "ben", "Failure")
     again = await env["anna"].sees(reply_to(card, "*ben* asks"))

@@ -184,6 +184,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     for why in ("", "It spreads. " * 100):
         assert (await env["lea"].submits(form, override=why))["errors"]
     await env["lea"].submits(form, override="The beacon <!channel> spreads")
+    await env["lea"].sees(modal("Asked", "needs 1 approval, answer by", '"Withdraw"'))
     asked = await env["ben"].sees(reply_to(card, "🔴 *Override*: *lea* asks to run it although"))
     assert "The beacon &lt;!channel&gt; spreads" in text_of(asked)
     assert "HIGH: OVERRIDE: Report with no end? " in asked["text"]
