@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -36,11 +36,14 @@ NOT_ITS_KIND = "it is not for this kind of target"  # begins a reason of core's
 LATER_COUNTS = "the later end counts"  # ends one of what is in force already
 _NAMED = re.compile(r"(the observable ~[0-9]+|its target)( is protected)?(?(2)(?: \(([^()]*)\))?)")
 MAX_TITLES = 6  # of responders, in the line of an artifact; of targets, in the line of a responder
-LINE_LIMIT = 600  # characters of a responder's line
+MOST_ALIKE = 3  # artifacts that the same can act on
+LINE_LIMIT = 600  # characters of a responder's or an artifact's line
 HEADING_LIMIT = 44  # characters of an artifact above its entries of a menu, which is one line on a phone
 CANNOT = "Can't run, because ..."
 CONTAIN, UNDO = "Contain · ", "Undo · "
 URL_LIMIT = OPTION_LIMIT - len(CONTAIN)  # likewise of a URL, for its host in full
+
+ByArtifact = Mapping[str, Collection[str]]  # names of responders
 
 
 def split(offered: Sequence[OfferedResponder]) -> tuple[list[OfferedResponder], list[OfferedResponder]]:
@@ -65,6 +68,7 @@ def responder_list(
     by_artifact: Mapping[str, Sequence[str]],
     subject: Subject,
     in_force: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    held: ByArtifact = MappingProxyType({}),
     *,
     clearance: int,
     button: ButtonIds,
@@ -75,8 +79,9 @@ def responder_list(
 ) -> Message:
     """What can run on an object, what on each artifact of an alert, and why the rest can't run.
 
-    `by_artifact` as in `responder_options`; `in_force` is what a responder would repeat or end, by name; `refused` is
-    why this person can't run anything; `who` can open it if this person can't; `channel` is where they asked.
+    `by_artifact` as in `responder_options`; `in_force` is what a responder would repeat or end, by name; `held` has
+    those that would end something on an artifact; `refused` is why this person can't run anything; `who` can open it if
+    this person can't; `channel` is where they asked.
     """
     view = RedactedView(subject, clearance)
     if not view.is_open:
@@ -86,19 +91,21 @@ def responder_list(
         others = [context(f"Others can run {some_of(for_others, MAX_LINES)}.")] if for_others else []
         return Message(refused, (object_line(view), section(foreign(refused, 500)), *others))
     can, cannot = split(offered)
-    on_artifacts, elsewhere = _on_artifacts(offered, by_artifact, view)
+    on_artifacts, elsewhere = _on_artifacts(offered, by_artifact, held, view)
     cannot = [r for r in cannot if r.name not in elsewhere]
     text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(cannot)} can't" if cannot else "")
     blocks: list[Block] = [object_line(view)]
-    idle = [r for r in can if _kind(r) == 2 and not in_force.get(r.name)]
+    ending = {name for name in in_force if in_force[name]}.union(*held.values())
+    idle = [r for r in offered if _kind(r) == 2 and (r.can_run or r.name in elsewhere) and r.name not in ending]
     now = [_can_line(r, view, in_force.get(r.name, ())) for r in can if r not in idle]
     blocks += listed(f"*Can run ({len(now)})*", now)
     if not offered:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
-    blocks += listed(f"*On its observables ({len(on_artifacts)})*", on_artifacts)
     why_not = [f"• *{names.shown(r)}*: {shown_reasons(r, view, 300)}" for r in cannot]
     blocks += listed(f"*Can't run ({len(cannot)})*", why_not)
-    blocks += listed("*Nothing is known to be in force that these would end*", [_can_line(r, view, ()) for r in idle])
+    blocks += listed("*On its observables*", on_artifacts)
+    ends_nothing = [_can_line(r if r.can_run else _without_reasons(r), view, ()) for r in sorted(idle, key=in_order)]
+    blocks += listed("*Nothing is known to be in force that these would end*", ends_nothing)
     if can or elsewhere:
         blocks.append(menu_block(view, button, channel))
         if can and _kind(can[0]) == 0:
@@ -107,20 +114,27 @@ def responder_list(
 
 
 def _on_artifacts(
-    offered: Sequence[OfferedResponder], by_artifact: Mapping[str, Sequence[str]], view: RedactedView
+    offered: Sequence[OfferedResponder], by_artifact: ByArtifact, held: ByArtifact, view: RedactedView
 ) -> tuple[list[str], set[str]]:
-    """A line for each artifact that may be shown and that something can act on, and the names of those responders."""
-    lines: list[str] = []
+    """A line for the artifacts that may be shown and that the same can act on, and the names of those responders.
+
+    What undoes something only where that is in force.
+    """
+    on = dict[str, list[str]]()
     elsewhere: set[str] = set()
-    shown = {r.name: names.shown(r) for r in sorted(offered, key=in_order)}
     for artifact in by_ioc(view.artifacts()):
         runnable = {*by_artifact.get(artifact.id, ()), *(r.name for r in acting_through(offered, artifact.id))}
-        titles = [title for name, title in shown.items() if name in runnable]
-        if titles:
-            line = foreign(view.text(artifact_title(artifact)), 120)
-            lines.append(f"• {line} ({artifact.id}): {some_of(titles, MAX_TITLES)}")
-            elsewhere |= runnable & shown.keys()
-    return lines, elsewhere
+        able = [r for r in sorted(offered, key=in_order) if r.name in runnable]
+        elsewhere |= {r.name for r in able}
+        named = foreign(clip_middle(view.text(artifact_title(artifact)), LINE_LIMIT), LINE_LIMIT)
+        titles = [names.shown(r) for r in able if _kind(r) != 2 or r.name in held.get(artifact.id, ())]
+        on.setdefault(some_of(titles, MAX_TITLES), []).append(f"{named} ({artifact.id})")
+    return [f"• {some_of(alike, MOST_ALIKE)}: {titles}" for titles, alike in on.items() if titles], elsewhere
+
+
+def _without_reasons(responder: OfferedResponder) -> OfferedResponder:
+    """Without those that are of another object than it runs on."""
+    return responder.model_copy(update={"reasons": None})
 
 
 def _can_line(responder: OfferedResponder, view: RedactedView, in_force: Sequence[str]) -> str:
@@ -282,8 +296,7 @@ def _groups(
         runnable = set(by_artifact.get(artifact.id, ()))
         elsewhere |= runnable
         target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
-        responders = [r for r in offered if r.name in runnable and (r.name, artifact.id) not in once]
-        responders = [r.model_copy(update={"reasons": None}) for r in responders]  # which are of what it acts on here
+        responders = [_without_reasons(r) for r in offered if r.name in runnable and (r.name, artifact.id) not in once]
         groups += _by_kind(heading, _with(target, responders), f"{artifact.id}:")
     if is_artifact:  # nobody who asks about an address needs to know why it can't take a domain
         of_alerts = [r for r in cannot if _kind(r) == 0 and is_for_alerts(r, subject)]
@@ -333,7 +346,7 @@ def about_option(responder: OfferedResponder, view: RedactedView | None = None, 
     """
     target = responder.target if view is not None else None
     fitting = [one for one in target.artifacts if one.id not in target.protected] if target is not None else []
-    named = [target_data(one, view) for one in fitting] if view is not None else []
+    named = clip_apart([target_data(one, view) for one in fitting], OPTION_LIMIT) if view is not None else []
     choose = f"one of {some_of(named, MAX_TITLES)}: you choose" if is_whole and named else "choose which"
     on = named[0] if len(named) == 1 else choose if target is not None and target.required else ""
     case = "needs a case" if "case" in (responder.lacks or ()) else ""

@@ -8,7 +8,7 @@ from bot.features.authorization import own_clearance, who_else_may_see, why_not_
 from bot.features.base import Command, Context, Entry, Feature
 from bot.features.responders.matching import matching, none_called
 from bot.features.responders.views import responder_list
-from bot.features.runs.targets import ended_or_repeated
+from bot.features.runs.targets import ended_or_repeated, undoing
 from bot.features.runs.views import undo_state
 
 
@@ -27,9 +27,10 @@ async def on_list_command(context: Context) -> None:
         one.name: [undo_state.already(found, view, "").rstrip() for found in ended_or_repeated(one, subject, measures)]
         for one in offered
     }
+    held = {one.id: undoing(one, measures) for one in view.artifacts()}
     refused = await why_not_run(context)
     who = await who_else_may_see(context, subject.tlp)
-    shown = partial(responder_list, offered, targets.by_artifact, subject, in_force, clearance=clearance)
+    shown = partial(responder_list, offered, targets.by_artifact, subject, in_force, held, clearance=clearance)
     shown = partial(shown, command=context.services.command, refused=refused, who=who, channel=context.channel)
     await responses.show_with_buttons(
         context, "What can run", f"list:{subject.id}", lambda button: shown(button=button)

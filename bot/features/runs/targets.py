@@ -16,7 +16,7 @@ from bot.features.runs.views import acts_on, questions, runs
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
 from core.common.words import count
-from core.models import Action, Document, Measure, OfferedResponder, Policy, RunTarget, TargetArtifact
+from core.models import Action, Artifact, Document, Measure, OfferedResponder, Policy, RunTarget, TargetArtifact
 
 MOST = 100  # of one request to core
 MOST_NAMED = 10  # artifacts in a sentence
@@ -215,6 +215,13 @@ def ended_or_repeated(responder: OfferedResponder, subject: Subject, found: Iter
     policy = responder.policy or Policy()
     on = acts_on.by_object([run_target(subject)], responder)
     return _undone_by(responder.name if policy.is_undo else policy.undo, on, found)
+
+
+def undoing(artifact: Artifact, found: Iterable[Measure]) -> set[str]:
+    """The names of the responders that undo what of all that is in force is on an observable."""
+    target = artifact.target
+    on = {artifact.id, f"{target.kind} {target.value or artifact.label}" if target else ""}
+    return {one.undo.responder for one in found if one.undo and on & {one.object_id, *_names(one.target or ())}}
 
 
 def _undone_by(name: str | None, acted_on: ActedOn, found: Iterable[Measure]) -> Sequence[Measure]:

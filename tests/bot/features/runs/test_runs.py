@@ -47,7 +47,7 @@ async def test_list_is_in_the_order_of_the_menu_what_contains_first_and_on_which
         own = [group for group in await env["anna"].searches(card) if f"lert {alert.id}" in group["label"]["text"]]
         await env["anna"].command(SOC, f"/responder list {alert.id}")
         listed = text_of(await env["anna"].sees(modal("*Can run")))
-        lines = [line for line in listed.partition("*On its")[0].split("\\n") if line[:1] == "•"]
+        lines = [line for line in listed.partition("*Can't run")[0].split("\\n") if line[:1] == "•"]
         assert own[0]["label"]["text"] == f"Contain · Alert {alert.id}"
         assert "• *Isolate*: 203[.]0[.]113[.]7 · needs 1 approval" in lines[: len(own[0]["options"])]
         idle = listed.partition("*Nothing is known to be in force that these would end*")[2].split("\\n")
@@ -55,6 +55,29 @@ async def test_list_is_in_the_order_of_the_menu_what_contains_first_and_on_which
         runnable = [line.split("*")[1] for line in [*lines, *idle] if line[:1] == "•"]
         assert runnable == [o["text"]["text"] for group in own for o in group["options"]]
         assert "ip 203[.]0[.]113[.]7 (~2): Block, Isolate, " in listed
+
+
+async def test_list_folds_what_the_same_can_act_on_and_undoes_only_what_is_in_force(env: FeatureEnvironment) -> None:
+    url = f"https://updates.example/{'a' * 280}.exe"
+    found = [{"dataType": "ip", "data": f"198.51.100.{n}"} for n in range(1, 61)]
+    alert = await env.create_alert(artifacts=[{"dataType": "url", "data": url}, *found])
+    shown = f"url {url.replace('https://', 'hxxps[://]').replace('.', '[.]')}"
+    await env["anna"].command(SOC, f"/responder list {alert.id}")
+    before = text_of(await env["anna"].sees(modal("*On its observables*")))
+    assert before.count(shown.removeprefix("url ")) == 1
+    assert before.index("*Can't run (") < before.index("*On its observables*")
+    of_observables = before.partition("*On its observables*")[2].partition("*Nothing is known")[0]
+    ips = "• ip 198[.]51[.]100[.]1 (~3), ip 198[.]51[.]100[.]2 (~4), ip 198[.]51[.]100[.]3 (~5) and 57 more: Block, "
+    assert ips in of_observables
+    assert "Unblock" not in of_observables
+    await env["anna"].command(SOC, f"/responder run block {alert.id} target=198.51.100.2")
+    await env["anna"].submits(await env["anna"].sees(modal("Starts at once")))
+    await env.ended_run(alert)
+    await env["anna"].command(SOC, f"/responder list {alert.id}")
+    after = text_of(await env["anna"].sees(modal("*On its observables*", "is contained already")))
+    lines = after.partition("*On its observables*")[2].split("\\n")
+    assert [line for line in lines if "Unblock" in line and line.startswith("• ip 198[.]51[.]100[.]2 (~4): ")]
+    assert [line for line in lines if "Unblock" not in line and "198[.]51[.]100[.]4 (~6) and 56 more" in line]
 
 
 async def test_run_command_shows_the_result_on_card_and_thread(env: FeatureEnvironment) -> None:
