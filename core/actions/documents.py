@@ -42,7 +42,7 @@ _PARTS: tuple[tuple[Part, str], ...] = (
     ("case_artifact", "artifacts"),
 )
 _PART_OF: dict[str, Part] = {OBJECT_TYPES[kind]: kind for kind, _ in _PARTS}
-ById = Literal["asked", "already", "denied", "mayDecide", "responders", "artifactResponders"]
+ById = Literal["asked", "already", "denied", "mayDecide", "whyNotDecide", "responders", "artifactResponders"]
 """What a document says of single objects and actions, by their ids."""
 
 
@@ -175,6 +175,7 @@ class _DocumentReader:
         self._reads = reads
         self._registry = registry
         self._guards = guards
+        self._caller = caller
         self._sees_up_to = caller.sees_up_to
         self._deciders: dict[tuple[object, ...], str] = {}
         self._levels: dict[int, Mapping[int, int]] = {}  # of alerts with artifacts of a case, by case
@@ -448,6 +449,9 @@ class _DocumentReader:
             people = rights.who_may_decide(self._reads, self._guards, action, approval, clearance)
             self._deciders[key] = _array(person.to_json() for person in people)
         self._put(document, "mayDecide", f"~{number}", self._deciders[key])
+        if self._caller.is_on_behalf:
+            why_not = rights.why_not_decide(self._reads, self._guards, self._caller, action, approval)
+            self._put(document, "whyNotDecide", f"~{number}", json.dumps(why_not))
 
     def _put(self, document: _Document, name: ById, id_: str, text: str) -> None:
         document.by_id[name][id_] = text

@@ -237,6 +237,16 @@ def require_vote(reads: Reads, guards: Guards, caller: Caller, action: Action, a
         raise ResponderBotError("forbidden", _why_not_vote(guards, action), details={"rule": "approve_by"})
 
 
+def why_not_decide(reads: Reads, guards: Guards, caller: Caller, action: Action, approval: StoredApproval) -> str:
+    """Why the caller may not approve and deny what waits; "" if they may."""
+    try:
+        what = "run" if approval.is_of_run else "extension"
+        require_vote(reads, guards, caller, action, approval.asked_by, what)
+    except ResponderBotError as error:
+        return error.message
+    return ""
+
+
 def _why_not_vote(guards: Guards, action: Action) -> str:
     approvers = guards.section(action.responder_name).approve_by
     if action.override is not None:

@@ -513,6 +513,8 @@ class Action(Identified):
     """
     denied_before: SkipJsonSchema["Action | None"] = Field(None, exclude=True)
     """The same that was denied before this was asked for, while this waits for approval; set in documents only."""
+    why_not_decide: SkipJsonSchema[str] = Field("", exclude=True)
+    """Why the person who reads it may not approve and deny what waits; "" if they may; set in documents only."""
     denials: SkipJsonSchema[int | None] = None
     """How often the same was denied, at most 10; in a document of what was denied before only."""
     responder_definition: str
@@ -933,6 +935,8 @@ class Document(ApiModel):
 
     At most ten, those who decided last first.
     """
+    why_not_decide: dict[ObjectId, str] = Field(default_factory=dict)
+    """By such an action, for who asks on behalf of somebody: why that person may not decide; "" if they may."""
     responders: dict[ObjectId, list[OfferedResponder]] = Field(default_factory=dict)
     """By object, if they were asked for: all responders with verdict, reasons and policy."""
     artifact_responders: dict[ObjectId, list[str]] = Field(default_factory=dict)
@@ -952,6 +956,7 @@ class Document(ApiModel):
             object.__setattr__(action, "artifacts", self.asked.get(action.id, []))
             object.__setattr__(action, "already", self.already.get(action.id, []))
             object.__setattr__(action, "denied_before", self.denied.get(action.id))
+            object.__setattr__(action, "why_not_decide", self.why_not_decide.get(action.id, ""))
         return self
 
 

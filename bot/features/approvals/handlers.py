@@ -65,7 +65,7 @@ async def on_approve(context: Context) -> None:
     view = subjects.require_visible(context, subject)
     if extension is None and await _is_over(context, action, subject):
         return
-    _require_voter(context, action, extension)
+    _require_voter(context, action)
     subjects.require_vote(context, action, action.approval if extension is None else extension.approval)
     shown = await _approve_view(context, action, view, extension, is_in_home=is_home(context))
     await responses.open_view(context, shown, "Press *Approve* on its card.")
@@ -80,12 +80,11 @@ def _later_end(context: Context, action: Action, subject: Subject, extension_id:
     return extension
 
 
-def _require_voter(context: Context, action: Action, extension: Extension | None = None) -> None:
-    """Refuse early whoever core would refuse to decide on it. Raises ResponderBotError("forbidden")."""
+def _require_voter(context: Context, action: Action) -> None:
+    """Refuse early, as core says, who may not decide on it. Raises ResponderBotError("forbidden")."""
     responses.require_permission(context, "manageAction")
-    if (action.created_by if extension is None else extension.asked_by) == context.person.login:
-        what = "run" if extension is None else "extension"
-        raise ResponderBotError("forbidden", f"You asked for this {what}; somebody else must approve or deny it.")
+    if action.why_not_decide:
+        raise ResponderBotError("forbidden", action.why_not_decide)
 
 
 async def _approve_view(
@@ -194,7 +193,10 @@ async def on_deny(context: Context) -> None:
     is_queued = deed == "Withdraw" and action.status == "Waiting"
     if extension is None and not is_queued and await _is_over(context, action, subject):
         return
-    (_require_voter if deed == "Deny" else _require_asker)(context, action, extension)
+    if deed == "Deny":
+        _require_voter(context, action)
+    else:
+        _require_asker(context, action, extension)
     is_in_home = is_home(context) or view_metadata(view_of(context)).get("in_home") is True
     now, login = context.services.clock_ms(), context.person.login
     await context.show_modal(views.deny_view(action, view, deed, login, now, is_in_home=is_in_home))

@@ -95,6 +95,8 @@ async def _review_view(
     why_not = "You asked for it, so somebody else decides." if deed == "Withdraw" else ""
     if waiting and all(approvals.has_voted(run, login, end) for run, _, end in waiting):
         why_not = why_not or "You have approved it; it needs somebody else's approval as well."
+    if waiting and all(run.why_not_decide for run, *_ in waiting):
+        why_not = why_not or waiting[0][0].why_not_decide
     why_not = why_not if waiting else views.no_longer_waits(listed, request)
     if waiting and not request:
         responder = await subjects.responder(context.core, waiting[0][1].subject, bulk.responder_name)
@@ -114,6 +116,7 @@ def _deed(context: Context, bulk: Bulk, waiting: Sequence[views.Asked]) -> tuple
 
 async def on_approve_view(context: Context) -> Json:
     """Approve those of its runs that this person has read and ticked, if they still wait and are the same."""
+    responses.require_permission(context, "manageAction")
     submitted = view_of(context)
     bulk = await context.core.bulk(str(view_metadata(submitted).get("id") or ""))
     listed, request = await _runs(context, bulk), str(view_metadata(submitted).get("request") or "")

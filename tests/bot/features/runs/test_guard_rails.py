@@ -189,8 +189,10 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     assert "The beacon &lt;!channel&gt; spreads" in text_of(asked)
     assert "HIGH: OVERRIDE: Report with no end? " in asked["text"]
     assert f"🔴 *Override*: *Report on {alert.id}" in asked["blocks"][0]["text"]["text"]
-    await env["ben"].confirms("Approve", asked)
-    await env["ben"].reads("administrator")
+    for button in ("Approve", "Deny"):  # before he has read the form
+        await env["ben"].presses(button, asked)
+        refused = await env["ben"].sees(modal("Only administrators may approve or deny this run, as it overrides"))
+        await env["ben"].close(refused["id"])
     newest = (await env.client.actions("alert", alert.id))[0]
     await env.client.approve(newest.id)
     await env["anna"].sees(reply_to(card, "*admin* let *lea* run it although"))
@@ -243,8 +245,8 @@ async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
     asked = await env["ben"].sees(reply_to(card, "Can be approved by: lea."))
-    await env["ben"].confirms("Approve", asked)
-    await env["ben"].reads("lea")
+    await env["ben"].presses("Approve", asked)
+    await env["ben"].reads("Only lea may approve or deny runs of Isolate.")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
     await env["ben"].command(SOC, "/responder pending")
     await env["ben"].reads("*Waiting for others* (1)")
