@@ -108,7 +108,7 @@ def _result(action: Action, report: ReportView, view: RedactedView) -> list[Bloc
         return [section(f"Result: {withheld(view.highest_tlp)}; {hint}.")]
     if runs.state_of(action) in ("denied", "cancelled"):
         return [section(runs.result_text(action, view, 2500))]
-    return [section(foreign(report.message, 2500, lines=True) or " ")]
+    return [section(foreign(defang_indicators(report.message), 2500, lines=True) or " ")]
 
 
 def _labels(report: ReportView) -> list[Block]:

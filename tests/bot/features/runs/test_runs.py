@@ -61,10 +61,10 @@ async def test_list_folds_what_the_same_can_act_on_and_undoes_only_what_is_in_fo
     url = f"https://updates.example/{'a' * 280}.exe"
     found = [{"dataType": "ip", "data": f"198.51.100.{n}"} for n in range(1, 61)]
     alert = await env.create_alert(artifacts=[{"dataType": "url", "data": url}, *found])
-    shown = f"url {url.replace('https://', 'hxxps[://]').replace('.', '[.]')}"
+    shown = f"{url.replace('https://', 'hxxps[://]').replace('.', '[.]')}"
     await env["anna"].command(SOC, f"/responder list {alert.id}")
     before = text_of(await env["anna"].sees(modal("*On its observables*")))
-    assert before.count(shown.removeprefix("url ")) == 1
+    assert before.count(shown) == 1
     assert before.index("*Can't run (") < before.index("*On its observables*")
     of_observables = before.partition("*On its observables*")[2].partition("*Nothing is known")[0]
     ips = "• ip 198[.]51[.]100[.]1 (~3), ip 198[.]51[.]100[.]2 (~4), ip 198[.]51[.]100[.]3 (~5) and 57 more: Block, "
@@ -78,6 +78,16 @@ async def test_list_folds_what_the_same_can_act_on_and_undoes_only_what_is_in_fo
     lines = after.partition("*On its observables*")[2].split("\\n")
     assert [line for line in lines if "Unblock" in line and line.startswith("• ip 198[.]51[.]100[.]2 (~4): ")]
     assert [line for line in lines if "Unblock" not in line and "198[.]51[.]100[.]4 (~6) and 56 more" in line]
+
+
+async def test_an_address_that_a_responder_names_is_defanged_on_the_card_and_in_the_thread(tmp_path: Path) -> None:
+    said = "The mail server 127.0.0.1:9 could not take the mail: winword.exe"
+    async with feature_environment(tmp_path, reports={"Fail": {"success": False, "errorMessage": said}}) as env:
+        alert, card = await env.alert_and_card("anna")
+        await env["anna"].command(SOC, f"/responder run fail {alert.id}")
+        shown = "The mail server 127[.]0[.]0[.]1:9 could not take the mail: winword.exe"
+        assert shown in text_of(await env["anna"].sees(card_of(alert, "❌")))
+        assert said not in text_of(await env["anna"].sees(reply_to(card, shown)))
 
 
 async def test_run_command_shows_the_result_on_card_and_thread(env: FeatureEnvironment) -> None:
