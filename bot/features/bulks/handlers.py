@@ -78,12 +78,20 @@ async def on_review(context: Context) -> None:
     Always in a modal: a message takes less, and nobody is to approve what was left out of it.
     """
     bulk, request = await _opened(context, REVIEW_TITLE)
-    await context.show_modal(await _review_view(context, bulk, await _runs(context, bulk), request))
+    listed = await _runs(context, bulk)
+    await context.show_modal(await _review_view(context, bulk, listed, _request(context, listed, request)))
 
 
 async def _runs(context: Context, bulk: Bulk) -> Listed:
     """Its runs that this person may see."""
     return [(one.action, one.view) for one in await _shown(context, bulk.targets) if one.action is not None]
+
+
+def _request(context: Context, listed: Listed, request: str) -> str:
+    """The request for more time that a button names, or that waits where a command finds nothing else; else ""."""
+    if "command" not in context.payload or views.waiting(listed):
+        return request
+    return next((one for one in views.by_request(listed) if views.waiting(listed, one)), "")
 
 
 async def _review_view(
@@ -141,7 +149,8 @@ async def on_deny_button(context: Context) -> None:
     intent, view = await responses.clicked_intent(context), view_of(context)
     responses.require_permission(context, "manageAction")
     read, bulk = _ticked(view) if view_metadata(view) else None, await context.core.bulk(intent.object_id)
-    listed, request = await _runs(context, bulk), intent.argument
+    listed = await _runs(context, bulk)
+    request = _request(context, listed, intent.argument)
     waiting = [one for one in views.waiting(listed, request) if read is None or (one[2] or one[0]).id in read]
     if not waiting:
         why = views.no_longer_waits(listed, request) if read != [] else "Nothing was ticked, so nothing was denied."

@@ -657,6 +657,11 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
                 await bot.as_user("ben").deny_bulk(bulk.id)  # which names none that was read
         await ben.open_home()
         await ben.sees(app_home("*Waiting for your approval* (1)", asks))
+        await ben.command(SOC, f"/responder deny {bulk.id}")  # nothing else of it waits
+        form = await ben.sees(modal("Deny more time?", "If you deny it, each ends as it does now."))
+        await ben.close(form["id"])
+        await ben.command(SOC, f"/responder approve {bulk.id}")
+        await ben.close((await ben.sees(modal("Keep with no end?")))["id"])
         await ben.presses("Keep with no end", request)
         review = await ben.sees(modal(" on 4 targets"))
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end?", "No end (ticked)")
