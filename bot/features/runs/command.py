@@ -15,7 +15,6 @@ from bot.features.runs.targets import (
     Target,
     find_targets,
     offered_on,
-    on_so_many,
     run_target,
     with_typed_target,
     worst_first,
@@ -23,7 +22,7 @@ from bot.features.runs.targets import (
 from bot.features.runs.views import inputs, questions
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
-from core.common.words import some_of
+from core.common.words import count, some_of
 from core.models import Artifact, OfferedResponder
 
 
@@ -109,7 +108,7 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
     request = _with_typed(request, responders[0], targets, typed)
     is_complete = not inputs.missing(responders[0].parameters or (), request.parameters)
     without = some_of([one for one in object_ids if one not in found], MOST_NAMED)
-    on = on_so_many(len(targets), len(object_ids)) + (without and f"; you see nothing with the id {without}")
+    on = count(len(targets), "target") + (without and f", not {without} (you see nothing there)")
     await flow.proceed(context, request, responders[0], targets, on=on, is_complete=is_complete)
     return True
 

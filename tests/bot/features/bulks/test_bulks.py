@@ -44,7 +44,7 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
         everything = [*alert_ids, untagged, secret]
         question = await asked(env, "anna", "tell", [*everything, "~999999"])
         text = text_of(question)
-        on = f"9 of 11 targets, those that you may see; you see nothing with the id {secret}, ~999999"
+        on = f"*Tell* on *9 targets, not {secret}, ~999999 (you see nothing there)*"
         assert text.count(secret) == text.count(on) == 1
         assert "*Runs on 8 targets*" in text
         assert f"*Will be refused on 1 target*\\n• 🟠 HIGH ET MALWARE Beacon to known C2 ({untagged}): " in text
