@@ -19,6 +19,7 @@ _ID_IN_TEXT = re.compile(r"(?:~|%7[Ee])(\d{1,18})(?!\d)")
 _LIKE_TARGET = re.compile(r"(?<!\S)(?!\S+_\d+_\d+(?!\S))\S*[\d.:@]\S*")  # names no responder, such as LT-0412
 _ID_IN_LINK = re.compile(r"/(?:alert|case|log|task)s?/~?(\d{1,18})(?=[/?#;,.)]|$)")
 
+NOT_TAKEN = "Nothing was done"  # begins the sentence about what a verb doesn't take
 MAX_PARTS = 12  # of a name: words and numbers
 MAX_TYPED = 3  # of these parts, next to each other, that somebody types instead of the name
 
@@ -79,11 +80,12 @@ def wrong_usage(usage: str, rest: str, command: str) -> str:
             return f"Run what? `{command} list {object_id}` shows what can run on {object_id}."
         extra = {"": rest, "~id": name, "~run": name}.get(takes, "")
         right = f"{command} {verb} {takes and object_id}".strip()
-        return extra and f"Nothing was done: `{verb}` doesn't take {extra[:100]!r}. Type `{right}` alone."
+        return extra and f"{NOT_TAKEN}: `{verb}` doesn't take {extra[:100]!r}. Type `{right}` alone."
     how = "instead of the id, a host, an address or words of an alert will do"
     if "~run" in usage:
         how = f"`{command} pending` lists what waits, and `{command} mine` your runs, with their buttons"
-    return f"Which one? Type `{command} {usage.partition(' [')[0]}`; {how}."
+    right = usage.partition(" [")[0].replace("NAME", name[:60] or "NAME")
+    return f"Which one? Type `{command} {right}`; {how}."
 
 
 def instead_of_id(usage: str, rest: str) -> tuple[str, str]:

@@ -8,40 +8,41 @@ from bot.block_kit.text import code, foreign, said
 from bot.clearance import tlp_name
 from bot.features.authorization import DIRECT_MESSAGE, who_gives_rights
 from bot.features.base import Ack, Check, Command, Context, Entry, Feature, Json
-from bot.features.command_text import closest_match, wrong_usage
+from bot.features.command_text import NOT_TAKEN, closest_match, wrong_usage
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.models import Person
 
+HOW_TO_RUN = {
+    "run NAME HOST": "on the open alert that has this host or address; if several have it, they are listed",
+    "run NAME ~id HOST HOST": "on these hosts, addresses or other observables of an alert",
+    "run NAME ~id ~id": "on each of several, after a form that lists them",
+    'run NAME ~id INPUT=VALUE note="why"': "with inputs, and a note for who approves it",
+}
+
 
 async def on_help_command(context: Context) -> None:
-    """List the verbs."""
-    await context.respond(notices.notice("\n".join(await _help(context))))
-
-
-async def on_help_button(context: Context) -> None:
-    """List the verbs in a modal."""
-    await context.show("Help", notices.notice("\n".join(await _help(context))))
+    """List the verbs, or how to use one, in a modal: a phone shows that from its first line on."""
+    await context.show("Help", notices.notice("\n".join(_help(context))))
 
 
 async def on_unknown_command(context: Context) -> Json:
-    """Acknowledge an unknown verb with the closest one, or the list of all."""
-    command = context.services.command
+    """Acknowledge an unknown verb with the closest one that takes the rest, or where all are listed."""
+    command, known = context.services.command, context.services.commands
     verb, _, rest = context.text.partition(" ")
-    meant = closest_match(verb.lower(), context.services.commands)
-    lines, lists = [f"Unknown command {code(verb, 60)}."], f"{code(f'{command} help', 60)} lists all commands."
-    if meant:
-        lines = [f"Unknown command. Did you mean {code(f'{command} {meant} {rest}'.strip(), 100)}? {lists}"]
+    takes_it = [name for name, one in known.items() if not wrong_usage(one.usage, rest, "").startswith(NOT_TAKEN)]
+    text = f"Unknown command {code(verb, 60)}."
+    if meant := closest_match(verb.lower(), takes_it):
+        text = f"Unknown command. Did you mean {code(f'{command} {meant} {rest}'.strip(), 100)}?"
     elif rest and context.linked:
         go_on = f"To run a responder, type {code(f'{command} run {verb} {rest}', 100)}"
-        if verb.lower() in ("undo", "extend"):
+        if verb.lower() in ("undo", "extend", "status"):
             go_on = f"{code(f'{command} active {rest}', 100)} lists what is in force, with *Undo* and *Extend*"
         if verb.lower() == "close":
             go_on = "*Close* is in the ⋯ menu of an alert's card; a case is closed where it is worked on, not in Slack"
-        lines = [f"{lines[0]} {go_on}. {lists}"]
-    else:
-        lines += await _help(context)
-    return notices.acknowledgement(notices.notice("\n".join(lines)))
+        text = f"{text} {go_on}."
+    text = f"{text} {code(f'{command} help', 60)} lists all commands."
+    return notices.acknowledgement(notices.notice(text))
 
 
 async def on_mistyped_command(context: Context) -> Json:
@@ -51,11 +52,13 @@ async def on_mistyped_command(context: Context) -> Json:
     return notices.acknowledgement(notices.error(wrong_usage(command.usage, rest, context.services.command)))
 
 
-async def _help(context: Context) -> list[str]:
+def _help(context: Context) -> list[str]:
     """One line for each verb that this person may use; a line that is copied acts on nothing, as `~id` is no id."""
-    person, command = context.linked, context.services.command
+    person, command, verb = context.linked, context.services.command, context.text.lower()
     allowed = [c for c in context.services.commands.values() if c.summary and _may_use(person, c)]
-    lines = [f"• {code(f'{command} {c.usage}', 120)} {foreign(c.summary, 200)}" for c in allowed]
+    named = {c.usage: c.summary for c in allowed if c.usage.partition(" ")[0] == verb}
+    shown = {**named, **HOW_TO_RUN} if named and verb == "run" else named or {c.usage: c.summary for c in allowed}
+    lines = [f"• {code(f'{command} {usage}', 120)} {foreign(summary, 200)}" for usage, summary in shown.items()]
     lines = [f"*What you can do with* {code(command, 40)}", *lines]
     if person is None:
         lines.append(notices.unlinked(context.user, context.team, context.ended).text)
@@ -70,6 +73,7 @@ def _may_use(person: Person | None, command: Command) -> bool:
     return command.permission is None or command.permission in person.permissions
 
 
+_HELP = Entry(on_help_command, is_public=True, modal_title="Help")
 UNKNOWN = Entry(on_unknown_command, Ack.RESPONSE, is_public=True)
 MISTYPED = Entry(on_mistyped_command, Ack.RESPONSE)
 
@@ -155,7 +159,7 @@ FEATURE = Feature(
             "doctor",
             "why a button may not work, and how to fix it",
         ),
-        "help": Command(Entry(on_help_command, is_public=True), "help", "this list"),
+        "help": Command(_HELP, "help [verb]", "this list, or how to use one of these, such as help run"),
     },
-    actions={ids.HELP: Entry(on_help_button, modal_title="Help")},
+    actions={ids.HELP: _HELP},
 )

@@ -10,7 +10,7 @@ from bot.features.approvals import handlers as approvals
 from bot.features.base import Command, Entry, Feature
 from bot.features.bulks import handlers as bulks
 from bot.features.cases import handlers as cases
-from bot.features.command_text import instead_of_id, normalize, wrong_usage
+from bot.features.command_text import instead_of_id, normalize, parse_id, wrong_usage
 from bot.features.home import handlers as home
 from bot.features.runs import actions, choose, clicks, command, form, listing, menu
 from bot.features.undos import handlers as undos
@@ -39,6 +39,8 @@ FEATURES: tuple[Feature, ...] = (  # in the order of `help`
     alert_groups.FEATURE,
 )
 
+SAME_AS = {"-h": "help", "--help": "help"}
+
 T = TypeVar("T")
 
 
@@ -63,16 +65,16 @@ EVENTS: Mapping[str, Entry] = _merged(*(f.events for f in FEATURES))
 def command_for(text: str) -> tuple[Entry, str]:
     """The entry for the text of a slash command, and its `Context.text`.
 
-    No text opens the run modal. Text with an unknown verb, or without what its verb needs, goes as a whole to `help`,
-    which says what was probably meant.
+    No text opens the run modal, an id alone shows what has it. Text with an unknown verb, or without what its verb
+    needs, goes as a whole to `help`, which says what was probably meant.
     """
     normalized = normalize(text)
     verb, _, rest = normalized.partition(" ")
     if not verb:
         return COMMANDS["start"].entry, ""
-    command = COMMANDS.get(verb.lower())
+    command = COMMANDS.get(SAME_AS.get(verb.lower(), verb.lower()))
     if command is None:
-        return help.UNKNOWN, normalized
+        return (COMMANDS["alert"].entry if parse_id(normalized) else help.UNKNOWN), normalized
     if not command.entry.is_public and wrong_usage(command.usage, rest, ""):
         return (find.WITHOUT_ID if instead_of_id(command.usage, rest)[0] else help.MISTYPED), normalized
     return command.entry, rest

@@ -25,7 +25,7 @@ async def test_mistyped_command_is_answered_in_the_acknowledgement(tmp_path: Pat
             (
                 ("lsit ~1", "Unknown command. Did you mean `/responder list ~1`?"),
                 ("list", "Which one? Type `/responder list ~id`; instead of the id, a host"),
-                ("run Isolate <Host>", "Which one? Type `/responder run NAME ~id`; "),
+                ("run Isolate <Host>", "Which one? Type `/responder run Isolate &lt;Host&gt; ~id`; "),
                 ("run ~12", "Run what? `/responder list ~12` shows what can run on ~12."),
                 ("“Alert”", "Unknown command"),
                 (

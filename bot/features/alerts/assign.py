@@ -100,8 +100,8 @@ def _command(usage: str, handler: Handler, summary: str = "") -> Command:
 
 FEATURE = Feature(
     commands={
-        "assign": _command(f"assign ~id [{ANYWAY}]", on_assign_command, "work on an alert"),
-        "unassign": _command("unassign ~id", on_unassign_command, "no longer work on it"),
+        "assign": _command(f"assign ~id [{ANYWAY}]", on_assign_command, "work on an alert; unassign: no longer"),
+        "unassign": _command("unassign ~id", on_unassign_command),
         "take": _command(f"take ~id [{ANYWAY}]", on_assign_command),
         "release": _command("release ~id", on_release_command),
     }

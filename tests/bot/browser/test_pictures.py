@@ -21,7 +21,6 @@ from tests.bot.browser.flows import (
     choose,
     choose_first,
     command,
-    ephemeral,
     leave_modal,
     modal,
 )
@@ -237,8 +236,9 @@ async def modals(flows: FlowEnvironment, title: str, alert_id: str) -> None:
     await pictured(page, "run-modal")
     await leave_modal(page)
     await command(page, "/responder help")
-    await expect(ephemeral(page, "What you can do with")).to_be_visible()
-    await pictured(page, "help", ephemeral(page, "What you can do with"))
+    await expect(modal(page)).to_contain_text("What you can do with")
+    await pictured(page, "help")
+    await leave_modal(page)
     reason = {"reason": "a scanner of our own"}
     run = {"responderId": CLOSE, "objectType": "alert", "objectId": alert_id, "parameters": reason}
     await flows.request("POST", "/api/connector/engine/action", "anna", run)

@@ -259,7 +259,13 @@ async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvi
         f"run Tel1_1_0 {alert.id}": f"Did you mean `/responder run Tell {alert.id}`?",
         f"run isloate {alert.id}": f"Did you mean `/responder run Isolate {alert.id}`?",
         f"run {alert.id}": "Run what?",
+        "run Isolate Host": "Which one? Type `/responder run Isolate Host ~id`; ",
         "help": "What you can do with",
+        "-h": "What you can do with",
+        "help run": "`/responder run NAME ~id ~id` on each of several",
+        alert.id: "host web-3 beacons",
+        "status ~7": "Unknown command `status`. `/responder active ~7` lists what is in force",
+        "mute": "Unknown command `mute`. `/responder help` lists all commands.",
         "alert ~999": "Nothing has the id ~999",
         f"actions {alert.id}": f"Nothing ran on {alert.id} yet.",
         f"alert {alert.id}": "host web-3 beacons",
@@ -310,9 +316,9 @@ async def test_whoever_may_only_read_is_told_once_why_and_whom_to_ask(env: Featu
 
 async def test_help_shows_permitted_commands_and_a_copied_line_acts_on_no_alert(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    await env["eve"].sees(card_of(alert))
+    card = await env["eve"].sees(card_of(alert))
     await env["eve"].command(SOC, "/responder help")
-    told = text_of(await env["eve"].sees(ephemeral("What you can do with")))
+    told = text_of(await env["eve"].sees(modal("What you can do with")))
     assert "/responder list ~id" in told
     assert alert.id not in told
     assert "/responder run" not in told
@@ -322,7 +328,7 @@ async def test_help_shows_permitted_commands_and_a_copied_line_acts_on_no_alert(
 
 async def test_help_offers_unlinked_people_only_what_they_may_do(env: FeatureEnvironment) -> None:
     await env["uma"].command(SOC, "/responder help")
-    told = text_of(await env["uma"].sees(ephemeral("What you can do with")))
+    told = text_of(await env["uma"].sees(modal("What you can do with")))
     assert "You're not linked yet" in told
     assert [verb for verb in ("list", "alert", "actions", "run") if f"/responder {verb}" in told] == []
     assert "/responder doctor" in told
