@@ -9,6 +9,7 @@ from bot.clearance import tlp_name
 from bot.features.authorization import DIRECT_MESSAGE, who_gives_rights
 from bot.features.base import Ack, Check, Command, Context, Entry, Feature, Json
 from bot.features.command_text import NOT_TAKEN, closest_match, wrong_usage
+from bot.features.responses import require_permission
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.models import Person
@@ -49,6 +50,8 @@ async def on_mistyped_command(context: Context) -> Json:
     """Acknowledge a verb without what it needs with what to type."""
     verb, _, rest = context.text.partition(" ")
     command = context.services.commands[verb.lower()]
+    if command.permission and context.linked:
+        require_permission(context, command.permission)
     return notices.acknowledgement(notices.error(wrong_usage(command.usage, rest, context.services.command)))
 
 

@@ -35,6 +35,7 @@ async def on_start_command(context: Context) -> None:
 
 async def on_message_shortcut(context: Context) -> None:
     """Open the run modal for the object that a message is about; works in threads, where commands don't."""
+    responses.require_permission(context, "manageAction")
     await context.show_modal(modals.loading(run_form.TITLE))
     message = context.payload.get("message")
     timestamps = [str(message.get(key) or "") for key in ("ts", "thread_ts")] if isinstance(message, Mapping) else []

@@ -317,6 +317,11 @@ async def test_whoever_may_only_read_is_told_once_why_and_whom_to_ask(env: Featu
 async def test_help_shows_permitted_commands_and_a_copied_line_acts_on_no_alert(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     card = await env["eve"].sees(card_of(alert))
+    for typed in ("run", "run isolate", "run isolate 203.0.113.7", "deny", "assign web-3"):
+        await env["eve"].command(SOC, f"/responder {typed}")
+        await env["eve"].reads("You can't change alerts." if "assign" in typed else CANNOT)
+    await env["eve"].shortcut(ids.RUN_MESSAGE_SHORTCUT, channel=SOC, message_ts=card["ts"])
+    await env["eve"].reads(CANNOT)
     await env["eve"].command(SOC, "/responder help")
     told = text_of(await env["eve"].sees(modal("What you can do with")))
     assert "/responder list ~id" in told
