@@ -26,7 +26,6 @@ from core.common.words import count
 from core.models import Permission
 
 MAX_PEOPLE = 3  # that are named
-HALF = "Half of the time to decide is over."
 CHANGED = "This has changed since you opened it, so nothing was done. Read it again."
 INPUT = "parameters."  # in front of an input's name, where core says what is wrong with it
 
@@ -162,16 +161,6 @@ def changed(lines: Iterable[str] = (), read: Container[str] | None = (), over: S
 def mark_of(line: str) -> str:
     """Tells, in the little room of a modal's metadata, whether a line was read."""
     return hashlib.sha256(line.encode()).hexdigest()[:4]
-
-
-def reminder(asks: str, first: str = "", who: str = "") -> Message:
-    """Tells `who` in a thread, or somebody whose `first` message (its address) has the buttons, how much time is left.
-
-    A phone shows the question before that, as at first.
-    """
-    question, mark, more = asks.partition("? ")
-    text = clip(f"{question}{mark.strip()} {HALF} {more}".strip(), MESSAGE_TEXT_LIMIT)
-    return Message(text, (section(f"{who} ⏰ {clip(text, 2500)}{first and f' *<{first}|Review>*'}".strip()),))
 
 
 def counted(number: int, since: int, command: str, worst: str = "", shown: Sequence[Block] = ()) -> Message:

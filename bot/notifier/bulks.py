@@ -15,7 +15,7 @@ from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, DesiredMessage, MessageRecord, bulk_key, is_person
 from bot.outbox.outbox import MessageOutbox
-from core.models import Action, BulkCounts, BulkTarget, Document, parse_id
+from core.models import Action, BulkCounts, BulkTarget, Document, Person, parse_id
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -159,7 +159,16 @@ class BulkMessages:
         first = [key.rpartition(":") for key in posted if is_person(_user(key)) and ":again:" not in key]
         again = [f"{before}:again:{user}" for before, _, user in first if user != own]
         asked = [key for key in again if await asking.may_ask(_user(key), key.split(":")[2])]
-        return await self.read(asked, only_waiting=True)
+        await self._outbox.upsert(*await self.read(asked, only_waiting=True))  # the others say who was
+        return await self.read([key for key in posted if asked], only_waiting=True)
+
+    async def _reminded(self, bulk: BulkCounts, reader: Person | None) -> str:
+        """Who was asked once more, for who asked and the channel."""
+        posted = await self._outbox.messages_named(f"{BULK}:{bulk.id}:")
+        again = [one.channel for one in posted if ":again:" in one.key and not _request(one.key)]
+        found = [await self._renderer.recipient(self._access.team(), user) for user in again]
+        logins = sorted(one.login for one in found if one and (reader is None or reader.login == bulk.created_by))
+        return approvals.reminded(logins, is_answered=bulk.awaiting < sum(bulk.counts.values()))
 
     async def _told(self, kind: str, bulk: BulkCounts, found: _Found) -> list[DesiredMessage]:
         """The direct message to whoever asked for a bulk, once it is over; of undos, to who approved it, too."""
@@ -268,21 +277,24 @@ class BulkMessages:
         clearance = person.clearance if person else self._access.clearance_of(channel)
         views, refused = _seen(found, clearance)
         named = [(run, view) for run, view in views if approvals.sees_all(view.clearance, view.subject)]
+        later = bulks.by_request(views)
+        of_request = later.get(request, [])
         if request:
-            of_request = bulks.by_request(views).get(request, [])
             content = bulks.more_time(bulk, of_request, person, button=buttons)
             views, refused = [one[:2] for one in of_request], []
         else:
-            shown, later = self._shown(bulk, channel), bulks.by_request(views)
-            content = bulks.progress(shown, named, refused, later, button=buttons, reader=person)
+            shown, said = self._shown(bulk, channel), await self._reminded(bulk, person)
+            content = bulks.progress(shown, named, refused, later, button=buttons, reader=person, reminded=said)
         if clearance == SHARED:
             content = replace(content, blocks=to_read(content.blocks))
         thread = "" if person or not request else bulk_key(bulk.id, channel)
         message = DesiredMessage(key, channel, content, thread, by_person=by_person, buttons=buttons)
         message = replace(message, is_progress=bulks.under_way(bulk) > 0 and not request)
         if ":again:" in key:
-            said = () if request else content.blocks[:1]
-            message = await self._renderer.in_short(message, key.replace(":again:", ":"), said)
+            decided = () if request else content.blocks[:1]
+            times = [one.approval.expires_at for *_, one in of_request if not one.outcome]
+            at = min(times, default=bulk.expires_at or 0)
+            message = await self._renderer.in_short(message, key.replace(":again:", ":"), at, decided)
         desired = [_naming(message, bulk, views, refused)]
         if person is not None or request:
             return desired

@@ -338,6 +338,8 @@ class Renderer:
         is_own = extension is not None and extension.ended_by == extension.asked_by
         readers = {key: await self.recipient(*key.split(":")[2:4]) for key in sorted(direct)}
         named = sorted({reader.login for reader in readers.values() if reader is not None})
+        again = sorted({one.login for key, one in readers.items() if one is not None and key.endswith(AGAIN)})
+        reminded = approvals.reminded(again, is_answered=bool(approval.approved_by))
         for key, thread in in_threads.items():
             record, channel = posted.get(key), thread.channel
             if record is None and extension is not None and not waits:
@@ -346,13 +348,14 @@ class Renderer:
             if waits and is_new and not asked and self._view(subject, channel).is_open:
                 is_broadcast = await asking.may_ask(channel)
                 who = self._access.mention(channel, subject.severity) if is_broadcast else []
-            shown = partial(render, who=mentions(who, named) if waits else "", is_broadcast=is_broadcast)
+            said = f"{mentions(who)} {reminded}" if reminded else mentions(who, named)
+            shown = partial(render, who=said if waits else "", is_broadcast=is_broadcast)
             files = [partial(approvals.whole_request, action, subject)] if extension is None else []
             desired += await self._in_threads(
                 f"{kind}:{about}", shown, subject, replace(timeline, threads=[thread]), *files
             )
         for key, reader in readers.items():
-            desired.append(await self._direct_request(action, extension, timeline, key, reader))
+            desired.append(await self._direct_request(action, extension, approval.expires_at, timeline, key, reader))
         if extension is not None and extension.outcome not in (None, "lapsed") and not is_own:
             desired += await self._to_requester(f"told:{action.id}", extension.asked_by, f":{about}", render, timeline)
         counting = [one for key, one in posted.items() if key.startswith("asks:") and not waits]
@@ -423,10 +426,13 @@ class Renderer:
         self, action: Action, about: str, who: Iterable[str], timeline: Timeline
     ) -> list[DesiredMessage]:
         subject = timeline.target(action)
+        approval = next((one.approval for one in action.extensions if one.id == about), action.approval)
+        at = approval.expires_at if approval is not None else 0
 
         def render(*, clearance: int, button: ButtonIds) -> Message:
             view = RedactedView(subject, clearance)
-            return notices.reminder(approvals.push_text(action, view) if view.is_open else "", who=mentions(who))
+            asks = approvals.push_text(action, view) if view.is_open else ""
+            return approvals.reminder(asks, at, self._clock(), who=mentions(who))
 
         return await self._in_threads(f"remind:{action.id}:{about}", render, subject, timeline)
 
@@ -440,9 +446,9 @@ class Renderer:
         return partial(approvals.approval_request, action, subject, now_ms=self._clock(), policy=policy)
 
     async def _direct_request(
-        self, action: Action, extension: Extension | None, timeline: Timeline, key: str, person: Person | None
+        self, action: Action, extension: Extension | None, at: int, timeline: Timeline, key: str, person: Person | None
     ) -> DesiredMessage:
-        """The request in a direct message; later, who decided, or that its reader can't any more."""
+        """The request, to be answered `at` the latest then, in a direct message; later, who decided it or can't."""
         subject = timeline.target(action)
         can_decide = person is not None and approvals.may_decide(action, person, subject, extension)
         render = partial(self._request_render(action, extension, timeline), can_decide=can_decide)
@@ -450,10 +456,12 @@ class Renderer:
             render = partial(render, link=await self._link(timeline.root_id), voter=person.login if person else "")
         view = RedactedView(subject, person.clearance if person else 0)
         direct = replace(await self.message(key, view, key.split(":")[3], render), root_id=timeline.root_id)
-        return await self.in_short(direct, key.removesuffix(AGAIN)) if key.endswith(AGAIN) else direct
+        return await self.in_short(direct, key.removesuffix(AGAIN), at) if key.endswith(AGAIN) else direct
 
-    async def in_short(self, again: DesiredMessage, first: str, said: tuple[Block, ...] = ()) -> DesiredMessage:
-        """A reminder of what the message with the key `first` asks, which has the buttons; later, what was decided.
+    async def in_short(
+        self, again: DesiredMessage, first: str, at: int, said: tuple[Block, ...] = ()
+    ) -> DesiredMessage:
+        """A reminder to answer, `at` the latest then, the message with the key `first`; later, what was decided.
 
         That is `said` if there is more to say than on a phone.
         """
@@ -461,7 +469,8 @@ class Renderer:
         link = card_link([posted] if posted else [], self._access.clearance, self._access.workspace_url())
         asks = any(one in again.payload() for one in (ids.APPROVE, ids.BULK_REVIEW))
         decided = Message(text, said) if said else notices.notice(text)
-        return replace(again, message=notices.reminder(text, link) if asks else decided, buttons=None)
+        reminder = approvals.reminder(text, at, self._clock(), link)
+        return replace(again, message=reminder if asks else decided, buttons=None)
 
     async def _told(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """The direct message to whoever asked for a run: how it was decided, that it failed, or who ended it."""

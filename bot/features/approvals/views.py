@@ -297,6 +297,24 @@ def said_before(what: str, by: Sequence[str], on: str = "") -> str:
     return f"{what} by {people(by)}{on}. " if by else ""
 
 
+def reminder(asks: str, answer_by: int, now_ms: int, first: str = "", who: str = "") -> Message:
+    """Tells `who` in a thread, or somebody whose `first` message (its address) has the buttons, how much time is left.
+
+    A phone shows the question before that, as at first, and a duration, since it formats no time.
+    """
+    question, mark, more = asks.partition("? ")
+    both = f"{undo_state.time_left(answer_by, now_ms)} left.", f"Answer by {slack_date(answer_by)}."
+    text, here = (f"{question}{mark.strip()} {left} {more}".strip() for left in both)
+    shown = section(f"{who} ⏰ {clip(here, 2500)}{first and f' *<{first}|Review>*'}".strip())
+    return Message(clip(text, MESSAGE_TEXT_LIMIT), (shown,))
+
+
+def reminded(logins: Sequence[str], *, is_answered: bool) -> str:
+    """`Nobody has answered yet; lea and ben were reminded.`, once they were; mrkdwn."""
+    were = f"{foreign(notices.either(logins, 'and'), 200)} {'was' if len(logins) == 1 else 'were'} reminded."
+    return "" if not logins else were if is_answered else f"Nobody has answered yet; {were}"
+
+
 def denied_by(of: Action | Extension) -> list[str]:
     """Who denied the same before."""
     denied = of.denials if isinstance(of, Extension) else [of.denied_before]

@@ -147,6 +147,7 @@ def progress(
     *,
     button: ButtonIds,
     reader: Person | None = None,
+    reminded: str = "",
 ) -> Message:
     """How far a bulk is. It says what became of each of `named` and `refused`, which its readers may see, and why.
 
@@ -170,7 +171,7 @@ def progress(
         before = [run for run, _ in waiting if run.denied_before and not rows]
         contained = [one for one in waiting if undo_state.contained(*one) and not rows]
         note = _note(waiting if len(waiting) == bulk.awaiting else read)
-        blocks.append(section(f"{asks}{by_when}{note}{questions.warned(before, contained)}"))
+        blocks.append(section(f"{asks}{by_when} {reminded}{note}{questions.warned(before, contained)}"))
         blocks += sections(first_of(rows, MOST_NAMED, bulk.awaiting)) if rows else []
         decide = approvals.bulk_buttons(bulk.id, None, button, "Withdraw")
         blocks.append(actions(*(decide if is_for_requester else decide[:1])))

@@ -213,6 +213,12 @@ def minutes(number: int) -> str:
     return count(number, "minute")
 
 
+def time_left(at: int, now_ms: int) -> str:
+    """`29 minutes`; from two hours on in whole hours."""
+    number = max(1, round((at - now_ms) / MINUTE_MS))
+    return minutes(number if number < 120 else round(number / 60) * 60)
+
+
 ONLY_UNDO = "Then only *Undo* ends it."
 NEVER = "0"  # the option of a run that lasts until somebody undoes it
 
@@ -418,8 +424,7 @@ def by_itself(measures: Sequence[Measure], now_ms: int) -> str:
     last = max((at for at in ends_at if at is not None), default=now_ms)
     if None in ends_at:
         return "By itself it would never end."
-    left = f"{minutes(round((last - now_ms) / MINUTE_MS) or 1)} from now"
-    return f"By itself it would end {slack_date(last)}, {left}." if last > now_ms else ""
+    return f"By itself it would end {slack_date(last)}, {time_left(last, now_ms)} from now." if last > now_ms else ""
 
 
 def ends(action: Action) -> str:

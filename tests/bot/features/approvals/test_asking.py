@@ -116,9 +116,9 @@ async def test_a_user_group_of_the_settings_is_named_instead_and_reminded_in_the
         request = await env["anna"].sees(reply_to(card, "asks · "))
         assert request["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> <@U0EVE> ben: *Isolate on ")
         clock.ahead_ms = 31 * MINUTE_MS
-        reminder = await env["anna"].sees(reply_to(card, "Half of the time to decide is over"))
+        reminder = await env["anna"].sees(reply_to(card, "for 1 hour? Answer by <!date^"))
         assert reminder["blocks"][0]["text"]["text"].startswith(f"<!subteam^{ONCALL}> ⏰ HIGH: Isolate on ")
-        again = await env["ben"].sees(on_phone("for 1 hour? Half of the time to decide is over."))
+        again = await env["ben"].sees(on_phone("for 1 hour? 29 minutes left."))
         assert again.startswith("HIGH: Isolate on ip 203[.]0[.]113[.]7 for")
         await all_sent(env.bot)
         assert [len(env[name].phone) for name in ("lea", "eve", "ben")] == [2, 1, 2]  # eve may not decide
@@ -142,7 +142,7 @@ async def test_those_who_were_asked_are_asked_once_more_at_half_of_the_time(tmp_
     clock = ManualClock()
     async with asking(tmp_path, {**ISOLATE, "approval": 2}, clock_ms=clock) as env:
         alert = await env.create_alert()
-        await env["anna"].sees(card_of(alert))
+        card = await env["anna"].sees(card_of(alert))
         action = await isolate(env, alert)
         first = await env["lea"].sees(direct_message("asks · "))
         async with CoreClient(env.core.url, env.service_key) as bot:
@@ -153,18 +153,22 @@ async def test_those_who_were_asked_are_asked_once_more_at_half_of_the_time(tmp_
         clock.ahead_ms = 29 * MINUTE_MS
         await env.bot.outbox.finish([RefreshRequest(alert.id)])
         clock.ahead_ms = 31 * MINUTE_MS
-        await env["lea"].sees(on_phone("Half of the time to decide is over."))
-        reminder = await env["lea"].sees(direct_message("⏰ HIGH: Isolate on ip 203[.]0[.]113[.]7 for 1 hour? Half"))
+        await env["lea"].sees(on_phone("29 minutes left."))
+        reminder = await env["lea"].sees(
+            direct_message("⏰ HIGH: Isolate on ip 203[.]0[.]113[.]7 for 1 hour? Answer by <!date^")
+        )
         here = await env["lea"].dm(env.emulator.bot_user_id)
         assert f"/archives/{here}/p{first['ts'].replace('.', '')}|Review>" in text_of(reminder)
         assert (labels_of(reminder), "Approve" in labels_of(first)) == ([], True)
+        in_thread = await env["anna"].sees(reply_to(card, "lea was reminded. *Isolate on "))
+        assert "Nobody has answered" not in text_of(in_thread)  # ben has
         await env["lea"].sees(updated(first, "Ends by itself", ids.APPROVE))
         await env.client.deny(action.id, "a <printer> of 203.0.113.7")
         why = "Denied by admin: a &lt;printer&gt; of 203[.]0[.]113[.]7"
         await env["lea"].sees(updated(first, why, without="Ends by itself"))
         await env["lea"].sees(updated(reminder, "Denied by admin: Isolate on", without="⏰"))
         await all_sent(env.bot)
-        assert [len([t for t in env[name].phone if "Half" in t]) for name in ("lea", "ben")] == [1, 0]
+        assert [len([t for t in env[name].phone if " left." in t]) for name in ("lea", "ben")] == [1, 0]
         assert len([m for m in direct_messages(env["lea"].live_view) if ids.APPROVE in text_of(m)]) == 0
 
 
@@ -340,7 +344,7 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
         asks = f"{deed} Alert closed by anna. {of.removeprefix('HIGH ')}"  # the run closed it
         assert await env["ben"].sees(on_phone("HIGH: keep")) == asks
         clock.ahead_ms = 8 * MINUTE_MS
-        again = asks.replace("? ", "? Half of the time to decide is over. ")
+        again = asks.replace("? ", "? 7 minutes left. ")
         await env["ben"].sees(on_phone(again))
         await expire(env)
         await env["anna"].sees(on_phone(f"Nobody answered in time, not kept for 45 minutes longer: {what}"))
@@ -527,8 +531,9 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
                 (_, reply) = env["ben"].live_view.thread(channel, ts)
                 assert "ben: *Isolate* on 3 targets for 1 hour · up to CRITICAL." in text_of(reply)
             clock.ahead_ms = 31 * MINUTE_MS
-            again = what.replace("? ", "? Half of the time to decide is over. ")
-            assert await env["ben"].sees(on_phone("Half of the time")) == again
+            again = what.replace("? ", "? 29 minutes left. ")
+            assert await env["ben"].sees(on_phone(" minutes left.")) == again
+            await env["anna"].sees(message_in(SOC, "Nobody has answered yet; ben was reminded."))
             await bot.as_user("ben").approve_bulk(bulk.id, [entry.action.id for entry in bulk.actions if entry.action])
         over = await env["anna"].sees(on_phone("in force"))
         until = "3 in force until <!date^"
@@ -547,7 +552,7 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         asked_twice = [m for m in direct_messages(env["ben"].live_view) if "Isolate* on 3 targets" in text_of(m)]
         assert [ids.BULK_REVIEW in text_of(within_limits(m)) for m in asked_twice] == [False, False]
         assert labels_of(asked_twice[-1]) == []
-        assert "Half of the time" not in text_of(asked_twice[-1])
+        assert " left." not in text_of(asked_twice[-1])
         assert env["ben"].phone[:2] == [what, again]
         assert len([text for text in env["ben"].phone if "<!date" in text]) == 0
 
@@ -565,7 +570,8 @@ async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_an
         await env["anna"].sees(modal("2 wait for approval"))
         await env["ben"].sees(on_phone("Isolate on 2 targets"))
         clock.ahead_ms = 31 * MINUTE_MS
-        await env["ben"].sees(on_phone("Half of the time"))
+        await env["ben"].sees(on_phone(" minutes left."))
+        await env["anna"].sees(message_in(SOC, "Nobody has answered yet; ben was reminded."))
         await all_sent(env.bot)
         assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [0, 2, 1]
         (message,) = [m for m in env["lea"].live_view.messages(SOC) if "2 wait for approval" in text_of(m)]
@@ -1094,8 +1100,8 @@ async def test_more_time_for_a_bulk_is_asked_for_again_at_half_and_names_nothing
         asks = f"CRITICAL: keep Isolate on 2 targets with no end: {on}? 2 of 2 are closed by now. Asked by anna · {why}"
         assert await env["ben"].sees(on_phone("keep Isolate")) == asks
         clock.ahead_ms = 31 * MINUTE_MS
-        again = await env["ben"].sees(on_phone("Half of the time"))
-        assert again == asks.replace("? ", "? Half of the time to decide is over. ")
+        again = await env["ben"].sees(on_phone(" minutes left."))
+        assert again == asks.replace("? ", "? 29 minutes left. ")
         await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
         left = await env["ben"].sees(direct_message("asks to keep", "113[.]0`", "and 1 more", without="113[.]1"))
         assert alerts[1].id not in str(left)

@@ -19,7 +19,7 @@ from tests.bot.storm import LOW, create
 from tests.core.core_process import until
 
 POST = "chat.postMessage"
-HALF = "Half of the time"
+HALF = " left."
 
 
 @asynccontextmanager
