@@ -169,10 +169,10 @@ class CoreClient:
         """The open alerts of an assignee, or with "" of nobody, that the user may see; the most severe first."""
         return await self._ask(list[OpenAlert], "GET", "/api/alert/_open", params={"assignee": assignee})
 
-    async def open_cases(self, owner: str) -> list[Case]:
-        """The newest open cases of an owner."""
-        query = {"_and": [{"owner": owner}, {"status": "Open"}]}
-        return await self.search(Case, "/api/case/_search", query, "0-50", ["-createdAt"])
+    async def open_cases(self, owner: str = "") -> list[Case]:
+        """The newest open cases, of an owner or of all."""
+        query = {"_and": [{"status": "Open"}, *([{"owner": owner}] if owner else [])]}
+        return await self.search(Case, "/api/case/_search", query, "0-100", ["-createdAt"])
 
     async def tasks_of(self, case_id: str, limit: int) -> list[Task]:
         """The first tasks of a case."""

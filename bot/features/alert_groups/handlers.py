@@ -193,7 +193,9 @@ async def on_case_several_button(context: Context) -> None:
 async def on_make_case_view(context: Context) -> Json:
     """Make a case of the worst alert unless there is one, and merge the others into it; all of a group, or one."""
     responses.require_permission(context, "manageCase")
-    case_id, alerts = await _for_case(context, str(view_of(context).get("private_metadata") or ""))
+    into, _, key = str(view_of(context).get("private_metadata") or "").rpartition(">")
+    of_group, alerts = await _for_case(context, key)
+    case_id = into or of_group
     others = [alert.id for alert in alerts]
     if others and not case_id:
         case_id = (await context.core.create_case_from_alert(others.pop(0))).id

@@ -6,8 +6,9 @@ from functools import partial
 
 from bot.block_kit import ids, modals
 from bot.block_kit.text import code, sections
-from bot.clearance import Subject
+from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
+from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.cases import views
 from bot.features.command_text import closest_match, match_names, split_name_and_id
@@ -19,28 +20,35 @@ from core.models import CaseTemplate
 
 LISTED = 500
 
-USAGE = "case ~id [TEMPLATE]"
+USAGE = "case ~id [TEMPLATE or ~case]"
 
 
 async def on_case_command(context: Context) -> None:
-    """Ask before the case is made, with the template that was typed if there is one."""
+    """Ask before the case is made, with the template, or the alert goes into the case, that was typed."""
     name, alert_id = split_name_and_id(context.text)
     await ask(context, alert_id, name)
 
 
 async def ask(context: Context, alert_id: str, name: str = "") -> None:
-    """Ask before the case is made, and which template to use if there are some, unless this one is named."""
+    """Ask before the case is made, and which template to use if there are some, or which open case instead.
+
+    A `name` is of the template, or the id of the case.
+    """
     alert = await subjects.alert(context, alert_id)
     view = subjects.require_visible(context, Subject.alert(alert))
     responses.require_permission(context, "manageCase")
     if alert.case:
         go_on = f"`{context.services.command} alert {alert.case}` shows it"
         raise ResponderBotError("bad_request", f"Alert {alert_id} is in case {alert.case} already: {go_on}.")
-    templates, what = await _templates(context), views.becomes_case(view)
+    if name.startswith("~"):
+        await _ask_into(context, view, name)
+        return
+    templates, into = await _templates(context), partial(views.into_menu, alert_id, await _open_cases(context))
     if name:
         templates = [_named(name, templates, context, alert_id)]
-    elif not templates:
-        form = modals.ask(views.TITLE, ids.GROUP_CASE_VIEW, alert_id, sections(what))
+    what = [*sections(views.becomes_case(view)), *await responses.with_buttons(context, f"into:{alert_id}", into)]
+    if not templates:
+        form = modals.ask(views.TITLE, ids.GROUP_CASE_VIEW, alert_id, what)
         await responses.open_view(context, form, f"Choose *{views.TITLE}* again.")
         return
     own, command = alert.case_template or "", context.services.command
@@ -50,6 +58,30 @@ async def ask(context: Context, alert_id: str, name: str = "") -> None:
         f"case:{alert_id}",
         lambda button: views.template_picker(alert_id, what, templates, own=own, button=button, command=command),
     )
+
+
+async def on_into_menu(context: Context) -> None:
+    """Ask before the alert goes into the case that was picked."""
+    intent = await responses.clicked_intent(context)
+    await ask(context, intent.object_id, intent.argument)
+
+
+async def _ask_into(context: Context, view: RedactedView, case_id: str) -> None:
+    subject, _ = await subjects.with_document(context.core, case_id)
+    case = subjects.require_visible(context, subject)
+    if subject.kind != "case" or subject.closed is not None:
+        raise ResponderBotError("bad_request", f"{case_id} is no open case. Nothing was changed.")
+    key, what = f"{case_id}>{view.subject.id}", sections(views.goes_into(view, case))
+    form = modals.ask(views.INTO, ids.GROUP_CASE_VIEW, key, what)
+    await responses.open_view(context, form, f"Choose *{views.TITLE}* again.")
+
+
+async def _open_cases(context: Context) -> list[RedactedView]:
+    """The newest open cases that this person may see."""
+    newest = [case.id for case in await context.core.open_cases()]
+    found = {one.id: Subject.in_document(one, one.id) for one in await subjects.documents(context.core, newest)}
+    read = [RedactedView(one, own_clearance(context)) for one in map(found.get, newest) if one is not None]
+    return [view for view in read if view.is_open]
 
 
 async def on_template_button(context: Context) -> None:
@@ -75,8 +107,7 @@ async def on_make_case_button(context: Context) -> None:
 
 
 async def _templates(context: Context) -> Sequence[CaseTemplate]:
-    path = "/api/case/template/_search"
-    return await context.core.search(CaseTemplate, path, range=f"0-{LISTED}", sort=["name"])
+    return await context.core.search(CaseTemplate, "/api/case/template/_search", range=f"0-{LISTED}", sort=["name"])
 
 
 def _named(name: str, templates: Sequence[CaseTemplate], context: Context, alert_id: str) -> CaseTemplate:
@@ -95,13 +126,10 @@ def _named(name: str, templates: Sequence[CaseTemplate], context: Context, alert
 
 
 FEATURE = Feature(
-    commands={
-        "case": Command(
-            Entry(on_case_command, Ack.WRITE), USAGE, "make a case of an alert, with a template", "manageCase"
-        )
-    },
+    commands={"case": Command(Entry(on_case_command, Ack.WRITE), USAGE, "make a case of an alert", "manageCase")},
     actions={
         ids.CASE_TEMPLATE: Entry(on_template_button, Ack.WRITE),
+        ids.INTO_CASE: Entry(on_into_menu),
         ids.MAKE_CASE: Entry(on_make_case_button, Ack.WRITE),
     },
 )

@@ -5,8 +5,8 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.text import code, context, foreign, foreign_plain, section, sections
-from bot.clearance import RedactedView
+from bot.block_kit.text import OPTION_LIMIT, code, context, foreign, foreign_plain, plain, section
+from bot.clearance import RedactedView, tlp_name
 from bot.features.runs.views import runs
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count, some_of
@@ -14,7 +14,7 @@ from core.models import CaseTemplate
 
 MAX_TEMPLATES = 30
 MAX_TASKS = 6
-TITLE, ONE, MADE = "Make a case", "Make one case", "Case made"
+TITLE, ONE, MADE, INTO = "Make a case", "Make one case", "Case made", "Put into this case"
 NEVER_OUT = "no button takes one out of its case."
 
 
@@ -24,6 +24,25 @@ def becomes_case(view: RedactedView) -> list[str]:
     if closing is not None and view.is_open:
         about.append(f"It is {runs.closed_by(closing, view)}")
     return [*about, f"The case has its title and severity, and is yours. It leaves the open alerts, and {NEVER_OUT}"]
+
+
+def goes_into(view: RedactedView, case: RedactedView) -> list[str]:
+    """What happens to this alert, and who sees what of it then; mrkdwn."""
+    alert, into = view.subject, case.subject
+    tlp, about = tlp_name(into.tlp), [f"{runs.sign(one)}{runs.of_root(one.subject, one)}" for one in (view, case)]
+    lines = [about[0], f"It goes into the case {about[1]}, which keeps its severity and is {tlp}."]
+    if alert.tlp > into.tlp:
+        seen = f"its tags, and the observables that are not above {tlp} themselves, with what ran on them"
+        lines.append(f"⚠️ {alert.id} is {tlp_name(alert.tlp)}: whoever may see the case then sees {seen}.")
+    return [*lines, f"It leaves the open alerts, and {NEVER_OUT}"]
+
+
+def into_menu(alert_id: str, cases: Sequence[RedactedView], button: ButtonIds) -> list[Block]:
+    """The open cases to choose from for the alert; nothing if there are none."""
+    into = [(foreign_plain(f"{case.subject.id} {case.title()}", OPTION_LIMIT), case.subject.id) for case in cases]
+    options = [{"text": plain(text), "value": button(Intent("into", alert_id, id_))} for text, id_ in into]
+    menu = {"type": "static_select", "action_id": ids.INTO_CASE, "placeholder": plain("Or into an open case")}
+    return [actions({**menu, "options": options})] if options else []
 
 
 def case_button(case_id: str, button: ButtonIds) -> dict[str, Any]:
@@ -37,10 +56,16 @@ def made(text: str, case_id: str, button: ButtonIds) -> Message:
 
 
 def template_picker(
-    alert_id: str, what: Sequence[str], templates: Sequence[CaseTemplate], *, own: str, button: ButtonIds, command: str
+    alert_id: str,
+    what: Sequence[Block],
+    templates: Sequence[CaseTemplate],
+    *,
+    own: str,
+    button: ButtonIds,
+    command: str,
 ) -> Message:
     """The alert and a button for each template, with its tasks; `own` is the template that the alert names."""
-    blocks: list[Block] = sections(what)
+    blocks: list[Block] = [*what]
     for number, template in enumerate(templates[:MAX_TEMPLATES]):
         use = button_element(
             "Use", ids.CASE_TEMPLATE, button(Intent("case_with", alert_id, template.name)), of=str(number)

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from bot.clearance import MASK
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
@@ -182,3 +183,49 @@ async def test_a_case_goes_by_its_number_once_it_has_more_alerts_than_are_read(e
     await env["anna"].command(SOC, f"/responder alert {case.id}")
     shown = await env["anna"].sees(modal(f"Case {case.id}", f"case {case.case_id}*"))
     assert "198" not in text_of(shown["blocks"][0])
+
+
+async def test_an_alert_goes_into_an_open_case_that_its_analyst_may_see(env: FeatureEnvironment) -> None:
+    old, secret, case = [
+        await env.client.create_case({"title": f"Wave, as 198.51.100.77 {n}", "description": "d", "tlp": tlp})
+        for n, tlp in enumerate((2, 3, 2))
+    ]
+    over = {"status": "Resolved", "resolutionStatus": "TruePositive", "summary": "Rebuilt", "impactStatus": "NoImpact"}
+    await env.client.request("PATCH", f"/api/case/{old.id}", over)
+    hidden = {"dataType": "ip", "data": "198.51.100.77", "tlp": 3}
+    await env.client.request("POST", f"/api/case/{case.id}/artifact", hidden)
+    alert, card = await env.alert_and_card("anna")
+    await env["anna"].chooses("Make a case", card)
+    asked = await env["anna"].sees(modal("The case has its title and severity"))
+    assert options_in(asked) == [f"{case.id} Wave, as {MASK} 2"]
+    await env["anna"].chooses(f"{case.id} Wave, as {MASK} 2", asked)
+    asked = await env["anna"].sees(modal(f"It goes into the case 🟡 MEDIUM Wave, as {MASK} 2 ({case.id})", without="⚠️"))
+    assert "no button takes one out of its case" in text_of(asked)
+    assert (await env.client.alert(alert.id)).case is None
+    await env["anna"].submits(asked)
+    await env["anna"].sees(modal(f"1 alert went into case {case.id}."))
+    assert (await env.client.alert(alert.id)).case == case.id
+
+    await env.client.create_case_template({"name": "Malware", "tasks": []})
+    red = await env.create_alert(sourceRef="red", tlp=3)
+    await env["ben"].command(SOC, f"/responder case {red.id}")
+    assert options_in(await env["ben"].sees(modal("*Malware*")))[:2] == [
+        f"{case.id} Wave, as 198.51.100.77 2",
+        f"{secret.id} Wave, as 198.51.100.77 1",
+    ]
+    await env["ben"].command(SOC, f"/responder case {red.id} {case.id}")
+    asked = await env["ben"].sees(modal(f"⚠️ {red.id} is TLP:RED: whoever may see the case then sees its tags, "))
+    await env["ben"].submits(asked)
+    await env["ben"].sees(modal(f"1 alert went into case {case.id}."))
+
+    other = await env.create_alert(sourceRef="other")
+    for into, why in ((old.id, f"{old.id} is no open case."), (secret.id, "You may see up to TLP:AMBER.")):
+        await env["anna"].command(SOC, f"/responder case {other.id} {into}")
+        await env["anna"].reads(why)
+    assert (await env.client.alert(other.id)).case is None
+
+
+def options_in(shown: dict[str, Any]) -> list[str]:
+    """The texts of the menus of a modal."""
+    elements = [element for block in shown["blocks"] for element in block.get("elements", ())]
+    return [option["text"]["text"] for element in elements for option in element.get("options", ())]
