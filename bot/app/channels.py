@@ -132,6 +132,11 @@ class Channels:
         await self.refresh()
         if not self.sections:
             return [Check("channels", False, "none in the settings: add a [[channel]] with its id and a clearance")]
+        ring = {section.mention.get("critical", "") for section in self.sections.values()}
+        for who in (one for one in ring if one.startswith(("U", "W"))):
+            with suppress(*SLACK_FAILURES):  # without users:read the id has to do
+                profile = (await self._slack.users_info(user=who))["user"].get("profile") or {}
+                self.names[who] = str(profile.get("display_name") or profile.get("real_name") or who)
         return [self._check(channel) for channel in self.sections]
 
     def _check(self, channel: str) -> Check:
@@ -142,10 +147,12 @@ class Channels:
         message = message if state.is_internal else f"{message}, since it is shared"
         section = self.sections[channel]
         if section.alerts is not None:
-            who = section.mention.get("critical")
+            mentioned = section.mention.get("critical", "")
+            who = self.names.get(mentioned, mentioned)
             rings = f"{who}, if its equal did not in the last ten minutes; after ten, one message counts the others"
             message += f". A new CRITICAL alert rings {rings if who else f'nobody there: {SET_MENTION}'}"
-        return Check(name, True, message)
+        rings_nobody = section.alerts is not None and "critical" not in section.mention
+        return Check(name, True, message, is_warning=rings_nobody)
 
 
 def _membership_problem(channel: str, info: Mapping[str, object]) -> str:

@@ -39,6 +39,7 @@ TASKS: Mapping[Permission, str] = {
     "manageAlert": "change alerts",
     "manageCase": "make cases",
     "manageCaseTemplate": "make case templates",
+    "manageTask": "work on tasks",
     "manageUser": "manage people",
     "readAudit": "read the audit",
 }

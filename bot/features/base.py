@@ -36,6 +36,8 @@ class Check:
     message: str
     is_vital: bool = False
     """Nothing works without it."""
+    is_warning: bool = False
+    """It is well, but something that most people want is not set."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bot.block_kit import ids, notices
 from bot.block_kit.notices import TASKS
-from bot.block_kit.text import code, foreign, said
+from bot.block_kit.text import code, foreign, plain_name, said
 from bot.clearance import tlp_name
 from bot.features.authorization import DIRECT_MESSAGE, who_gives_rights
 from bot.features.base import Ack, Check, Command, Context, Entry, Feature, Json
@@ -96,7 +96,7 @@ async def on_doctor_command(context: Context) -> None:
             away if context.core_problem else notices.unlinked(context.user, context.team, context.ended)
         )
         return
-    link = Check("you", True, f"linked to {person.login}, who may see up to {tlp_name(person.clearance)}")
+    link = Check("you", True, f"linked to {plain_name(person.login)}, who may see up to {tlp_name(person.clearance)}")
     checks = [link, _permissions_check(person), _channel_check(context)]
     others = [*await core_checks(context.services.core), *await context.services.checks()]
     checks += others if person.profile == "org-admin" else [await _summary(context, others)]
@@ -117,7 +117,7 @@ async def _summary(context: Context, checks: Sequence[Check]) -> Check:
 
 def line(check: Check) -> str:
     """A check as a line of mrkdwn: mark, name, and what to do."""
-    mark = "✓" if check.ok else "✗"
+    mark = "✗" if not check.ok else "⚠️" if check.is_warning else "✓"
     return f"{mark} *{foreign(check.name, 60)}*: {foreign(said(check.message), 400)}"
 
 

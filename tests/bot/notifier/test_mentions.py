@@ -10,7 +10,7 @@ from bot.slack_emulator import EmulatorView
 from core.client import CoreClient
 from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.people import ephemeral, message_in, reply_to, text_of
-from tests.bot.running import ANNA, BEN, LEA, OPEN, RED, SOC, UNLIMITED, running_bot
+from tests.bot.running import ANNA, BEN, LEA, OPEN, RED, SOC, UNCONFIGURED, UNLIMITED, running_bot
 
 ONCALL = "<!subteam^S0ONCALL>"
 CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}, "mention": {"critical": "S0ONCALL"}}]
@@ -94,13 +94,16 @@ async def test_doctor_says_who_hears_of_a_critical_alert_and_what_to_set_where_n
     others: list[dict[str, Any]] = [
         {"id": OPEN, "clearance": "clear", "alerts": {}, "mention": {"high": "S0ONCALL"}},
         {"id": RED, "clearance": "red"},  # gets no alerts
+        {"id": UNCONFIGURED, "clearance": "amber", "alerts": {}, "mention": {"critical": LEA}},
     ]
     async with running_bot(tmp_path, channels=[*CHANNELS, *others]) as env:
         lea = await env.person(LEA)
         await lea.command(SOC, "/responder doctor")
         lines = text_of(await lea.sees(ephemeral("channel #soc"))).split("\\n")[1:]
         told = {line.split("*")[1]: line for line in lines}
-        assert told["channel #open"].startswith("✓")
+        assert told["channel #open"].startswith("⚠️")
+        assert any(line.startswith("✓") and "a new critical alert rings lea, if" in line.casefold() for line in lines)
+        assert "manageTask" not in told["your rights"]
         assert "A new CRITICAL alert rings nobody there: set mention = { critical = " in told["channel #open"]
         assert "A new CRITICAL alert rings S0ONCALL, if its equal did not in the last ten" in told["channel #soc"]
         assert "rings" not in told["channel #red"]
