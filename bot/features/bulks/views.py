@@ -324,6 +324,8 @@ def ended_for(bulk: BulkCounts, listed: Listed, refused: Refused, undone: str, b
     if len(states) == 1 and len(seen) == bulk.total:
         _, by, why, on = states[0]
         text = _sentence(by, f"{_name(bulk)} on {_asked(bulk, on, seen)}", why)
+        if "expired" in bulk.outcomes:
+            text = f"Nobody answered: {_name(bulk)} on {on}{undo_state.lasts(bulk.undo_after_minutes)} was not run."
     is_said = bulk.total in bulk.outcomes.values()  # by the text, which names no time then
     lines = [text] if is_said else [f"{head(bulk)}.", *first_of(by_state(seen, refused), MOST_NAMED)]
     buttons = actions(*_ends(bulk, button, has_again=not undone), show_each(bulk, button))

@@ -1124,8 +1124,8 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         assert (ids.BULK_RETRY in text_of(message), "Ask again" in text_of(message)) == (True, True)
         assert ids.BULK_RETRY not in text_of(await env["ben"].sees(direct_message(over)))
         on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1"
-        push = await env["anna"].sees(on_phone("Not approved in time"))
-        assert push == f"Not approved in time: Isolate on {on} for 1 hour · up to HIGH."
+        push = await env["anna"].sees(on_phone("Isolate on "))
+        assert push == f"Nobody answered: Isolate on {on} for 1 hour was not run."
         told = await env["anna"].sees(direct_message(push))
         await env["anna"].presses("Ask again", told)
         form = await env["anna"].sees(modal("*Isolate* on *2 targets*"))
@@ -1247,7 +1247,7 @@ async def test_what_ended_of_a_bulk_is_named_no_longer_to_who_asked_once_they_ma
         _, alerts = await bulk_of(env, "anna", [3, 3])
         await env["ben"].sees(direct_message("2 wait for approval"))
         await expire(env)
-        await env["anna"].sees(direct_message("Not approved in time: Isolate on ip 203[.]0[.]113[.]0, "))
+        await env["anna"].sees(direct_message("Nobody answered: Isolate on ip 203[.]0[.]113[.]0, "))
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("anna").run_bulk(BulkInput(responder_id="Fail_1_0", targets=targets))
