@@ -178,9 +178,9 @@ async def _ask_to_make_case(context: Context, key: str) -> None:
     """Say which alerts would go into one case, and into which."""
     responses.require_permission(context, "manageCase")
     await responses.open_view(context, modals.loading(cases.ONE), f"Choose *{cases.ONE}* again.")
-    case_id, alerts = await _for_case(context, key)
+    case, alerts = await _for_case(context, key)
     to_merge = [RedactedView(Subject.alert(alert), own_clearance(context)) for alert in alerts]
-    what = sections(views.become_case(to_merge, OF_A_GROUP, case_id))
+    what = sections(views.become_case(to_merge, OF_A_GROUP, case)) if alerts else []
     none = modals.notice(cases.ONE, "All that you may see of them are in a case already.")
     await context.show_modal(modals.ask(cases.ONE, ids.GROUP_CASE_VIEW, key, what) if alerts else none)
 
@@ -194,8 +194,8 @@ async def on_make_case_view(context: Context) -> Json:
     """Make a case of the worst alert unless there is one, and merge the others into it; all of a group, or one."""
     responses.require_permission(context, "manageCase")
     into, _, key = str(view_of(context).get("private_metadata") or "").rpartition(">")
-    of_group, alerts = await _for_case(context, key)
-    case_id = into or of_group
+    case, alerts = await _for_case(context, key)
+    case_id = into or (case.id if case else "")
     others = [alert.id for alert in alerts]
     if others and not case_id:
         case_id = (await context.core.create_case_from_alert(others.pop(0))).id
@@ -206,8 +206,8 @@ async def on_make_case_view(context: Context) -> Json:
     return modals.update(modals.message_view(cases.MADE, made))
 
 
-async def _for_case(context: Context, key: str) -> tuple[str, list[Alert]]:
-    """The open case of the worst alert of the group that is in one, or "", and those that are in none, worst first."""
+async def _for_case(context: Context, key: str) -> tuple[Case | None, list[Alert]]:
+    """The open case of the worst alert of the group that is in one, and those that are in none, worst first."""
     alerts = await _alerts(context, key)
     if len(alerts) > CASE_LIMIT:
         limit = f"One case takes at most {CASE_LIMIT:,} alerts here."
@@ -216,8 +216,8 @@ async def _for_case(context: Context, key: str) -> tuple[str, list[Alert]]:
         raise ResponderBotError("forbidden", NONE_VISIBLE)
     ids_ = list(dict.fromkeys(alert.case for alert in alerts if alert.case))
     query = {"_and": [{"_in": {"_field": "_id", "_values": ids_}}, {"status": "Open"}]}
-    is_open = {case.id for case in await context.core.search(Case, "/api/case/_search", query)} if ids_ else set()
-    return next(filter(is_open.__contains__, ids_), ""), [alert for alert in alerts if not alert.case]
+    found = {case.id: case for case in await context.core.search(Case, "/api/case/_search", query)} if ids_ else {}
+    return next(filter(None, map(found.get, ids_)), None), [alert for alert in alerts if not alert.case]
 
 
 async def _ask_to_mute(context: Context, group: AlertGroup, _intent: Intent) -> None:

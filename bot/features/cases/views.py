@@ -28,13 +28,20 @@ def becomes_case(view: RedactedView) -> list[str]:
 
 def goes_into(view: RedactedView, case: RedactedView) -> list[str]:
     """What happens to this alert, and who sees what of it then; mrkdwn."""
-    alert, into = view.subject, case.subject
-    tlp, about = tlp_name(into.tlp), [f"{runs.sign(one)}{runs.of_root(one.subject, one)}" for one in (view, case)]
-    lines = [about[0], f"It goes into the case {about[1]}, which keeps its severity and is {tlp}."]
-    if alert.tlp > into.tlp:
-        seen = f"its tags, and the observables that are not above {tlp} themselves, with what ran on them"
-        lines.append(f"⚠️ {alert.id} is {tlp_name(alert.tlp)}: whoever may see the case then sees {seen}.")
-    return [*lines, f"It leaves the open alerts, and {NEVER_OUT}"]
+    alert, into = [f"{runs.sign(one)}{runs.of_root(one.subject, one)}" for one in (view, case)]
+    goes = f"It goes into the case {into}, which keeps its severity and is {tlp_name(case.subject.tlp)}."
+    return [alert, goes, *shows_more([view], case.subject.tlp), f"It leaves the open alerts, and {NEVER_OUT}"]
+
+
+def shows_more(alerts: Sequence[RedactedView], tlp: int) -> list[str]:
+    """What whoever may see a case with this TLP sees of those of its alerts that are above that; mrkdwn."""
+    above = {view.subject.id: view.subject.tlp for view in alerts if view.subject.tlp > tlp}
+    if not above:
+        return []
+    are, their = ("is", "its") if len(above) == 1 else ("are up to", "their")
+    seen = f"{their} tags, and the observables that are not above {tlp_name(tlp)} themselves, with what ran on them"
+    which = f"{some_of([*above], MAX_TASKS)} {are} {tlp_name(max(above.values()))}"
+    return [f"⚠️ {which}: whoever may see the case then sees {seen}."]
 
 
 def into_menu(alert_id: str, cases: Sequence[RedactedView], button: ButtonIds) -> list[Block]:

@@ -93,6 +93,20 @@ async def test_several_alerts_become_one_case_and_later_ones_go_into_it(env: Fea
     assert (await env.client.alert(later.id)).case == case_id
 
 
+async def test_one_reads_what_a_case_of_several_alerts_shows_to_more_people(env: FeatureEnvironment) -> None:
+    worst = await env.create_alert(sourceRef="amber", title="Lemur", severity=4)
+    red = [await env.create_alert(sourceRef=f"red {n}", title="Lemur", tlp=3) for n in range(2)]
+    for targets, which in (([worst.id, red[0].id], f"{red[0].id} is"), ([worst.id, red[1].id], f"{red[1].id} is")):
+        await env["ben"].command(SOC, "/responder find lemur")
+        await env["ben"].presses("Select several", await env["ben"].sees(modal("Select several")))
+        await env["ben"].submits(await env["ben"].sees(modal("Nothing happens yet.")), targets=targets)
+        await env["ben"].presses("Make a case", await env["ben"].sees(modal("Selected (2)")))
+        asks = await env["ben"].sees(modal(f"⚠️ {which} TLP:RED: whoever may see the case then sees its tags"))
+        assert "observables that are not above TLP:AMBER themselves" in text_of(asks)
+        await env["ben"].submits(asks)  # the second goes into the case of the first
+        await env["ben"].sees(modal("went into case "))
+
+
 async def test_the_home_selects_among_all_open_alerts(env: FeatureEnvironment) -> None:
     alerts = await twenty(env)
     await env["anna"].open_home()
