@@ -545,6 +545,8 @@ def _manifest() -> Mapping[str, Any]:
 
 
 def _try(args: argparse.Namespace) -> int | None:
+    if args.config is not None:
+        raise ResponderBotError("bad_request", "try has settings of its own, so leave out --config.")
     if args.workspace_only and args.once:
         raise ResponderBotError("bad_request", "--workspace-only runs nothing, so leave out --once or it.")
     if args.state is not None:

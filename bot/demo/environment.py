@@ -17,7 +17,7 @@ from bot.settings import BotSettings, parse
 from bot.slack_emulator import Pointer, SlackEmulator
 from core.app import Core
 from core.client import CoreClient
-from core.common.errors import ResponderBotError
+from core.common.errors import Ignoring, ResponderBotError
 from core.common.private_files import replace_text
 from core.common.settings_file import Sections
 from core.common.tasks import cancel_and_wait
@@ -78,9 +78,11 @@ class DemoEnvironment:
     """Bodies that the webhook responder sent."""
 
     async def post_alert(self, number: int) -> str:
-        """Create a sample alert over HTTP. Returns its id."""
-        alerts = json.loads((HERE / "alerts.json").read_text("utf-8"))
-        return (await self.siem.create_alert(alerts[number])).id
+        """Create a sample alert over HTTP, unless it is there. Returns its id."""
+        alert = json.loads((HERE / "alerts.json").read_text("utf-8"))[number]
+        with Ignoring("exists"):  # --state names a folder that was used before
+            await self.siem.create_alert(alert)
+        return (await self.lead.alert(f"{alert['type']};{alert['source']};{alert['sourceRef']}")).id
 
     async def storm(self) -> None:
         """Create many alerts that say the same."""
@@ -95,7 +97,8 @@ class DemoEnvironment:
                 "severity": 3 if number < STORM_HIGH else 1,
                 "artifacts": [{"dataType": "ip", "data": address}],
             }
-            await self.siem.create_alert(alert)
+            with Ignoring("exists"):
+                await self.siem.create_alert(alert)
 
 
 @asynccontextmanager

@@ -75,6 +75,7 @@ def test_help_imports_no_large_package(tmp_path: Path) -> None:
         (["serve", "--config", "absent.toml"], {}, "absent.toml"),
         (["health"], BOT, "set [bot] health_port"),
         (["try", "--workspace-only", "--once"], {}, "leave out --once"),
+        (["try", "--config", "mine.toml"], {}, "try has settings of its own, so leave out --config."),
         (["doctor", "--manifest", "http://example.org"], {}, "https"),
         (["frobnicate"], {}, "frobnicate"),
     ],

@@ -94,6 +94,11 @@ async def test_the_commands_of_the_page_put_an_alert_of_suricata_on_a_card(tmp_p
     assert [(answer["created"], answer["repeated"]) for answer in received] == [(1, 0), (0, 1)]
     assert "ET MALWARE Win32/Example CnC Checkin" in card
     assert "ip `10[.]20[.]4[.]17` · source · +3\u00a0more" in card
+    again = await started(tmp_path, "--state", str(state))  # goes on with the alerts of before
+    assert again.stdout is not None
+    assert (await again.stdout.readline()).startswith(b"Open this in your browser: ")
+    again.send_signal(signal.SIGINT)
+    assert await again.wait() == 0
 
 
 @pytest.mark.slow
