@@ -123,7 +123,8 @@ def _said(row: AuditRow, ran: Mapping[str, str], lasts: str) -> str:
         if isinstance(value, str) and (_LOGIN.fullmatch(value) or VERSION.search(value))
     }
     named = "|".join(map(re.escape, names)) or "(?!)"
-    did = called(_did(row, ran, lasts)) if row.what == "run.refused" else _did(row, ran, lasts)  # a sentence of core's
+    did = _did(row, ran, lasts)
+    did = called(did) if row.what.endswith(".refused") else did  # a sentence of core's
     parts = re.split(rf"(?<![^\s(\"])({named})(?![^\s,;:)])", did)
     said = foreign("".join(names.get(part) or defang_indicators(part) for part in parts), ROW_CHARS)
     return in_own_time(f"*{person_name(row.sentence[: len(row.by)])}* {said}")
@@ -143,9 +144,5 @@ def _did(row: AuditRow, ran: Mapping[str, str], lasts: str) -> str:
 
 
 FEATURE = Feature(
-    commands={
-        "audit": Command(
-            Entry(on_audit_command, modal_title="Audit"), "audit ~id", "who decided what about an alert, a case or runs"
-        )
-    }
+    commands={"audit": Command(Entry(on_audit_command, modal_title="Audit"), "audit ~id", "who decided what about it")}
 )

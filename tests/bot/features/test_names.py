@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.names import SlackNames
 from core.client import CoreClient
+from core.common.errors import ResponderBotError
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.people import card_of, modal, reply_to, text_of
 from tests.bot.running import SOC
@@ -35,8 +37,12 @@ async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_t
         audit = text_of(await env["ben"].reads("Audit of"))
         told = (listed, text_of(form), audit)
         assert all(f", asked by {KAI}; wait for the decision on {run.id}" in text for text in told)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            with pytest.raises(ResponderBotError, match="or an administrator may cancel this"):
+                await bot.as_user("ben").cancel(run.id)
         await env["ben"].command(SOC, f"/responder audit {alert.id}")
         story = text_of(await env["ben"].reads("Audit of"))
+        assert f"Only {KAI} or an administrator may cancel this." in story
         assert f"*{KAI}* asked to run Isolate on {alert.id}" in story
         assert f"*Audit of {alert.id}: HIGH {alert.title} ({alert.id})*" in story
         assert "_1_0" not in story
