@@ -124,9 +124,7 @@ def line(check: Check) -> str:
 def _permissions_check(person: Person) -> Check:
     if "manageAction" in person.permissions:
         return Check("your rights", True, ", ".join(TASKS.get(one, one) for one in person.permissions))
-    return Check(
-        "your rights", False, "you can't run responders: their buttons refuse you, and an administrator can let you"
-    )
+    return Check("your rights", False, "you can't run responders; an administrator can let you")
 
 
 def _channel_check(context: Context) -> Check:
@@ -158,9 +156,7 @@ async def core_checks(core: CoreClient) -> list[Check]:
 FEATURE = Feature(
     commands={
         "doctor": Command(
-            Entry(on_doctor_command, is_public=True, works_without_core=True),
-            "doctor",
-            "why a button may not work, and how to fix it",
+            Entry(on_doctor_command, is_public=True, works_without_core=True), "doctor", "why a button may not work"
         ),
         "help": Command(_HELP, "help [verb]", "this list, or how to use one of these, such as help run"),
     },

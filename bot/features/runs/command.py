@@ -146,11 +146,6 @@ def is_name(typed: str, offered: Sequence[OfferedResponder]) -> bool:
 
 FEATURE = Feature(
     commands={
-        "run": Command(
-            Entry(on_run_command, Ack.WRITE),
-            "run NAME ~id",
-            "run a responder, on each of several ids too; a part of its name will do",
-            "manageAction",
-        )
+        "run": Command(Entry(on_run_command, Ack.WRITE), "run NAME ~id", "run a responder (help run)", "manageAction")
     }
 )
