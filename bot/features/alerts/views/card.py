@@ -333,7 +333,8 @@ def _runs(
             return [{**section(text), "block_id": block_id, "accessory": undo_buttons[0]}]
         return [{**section(text), "block_id": block_id}, actions(*undo_buttons)]
     if not runs.is_open(action):
-        again = runs.run_again_button(action, view, button) if can_repeat else None
+        is_asked_together = action.bulk and runs.was_not_started(action)  # and again on the message of all
+        again = runs.run_again_button(action, view, button) if can_repeat and not is_asked_together else None
         if again is None:
             return [{**context(text), "block_id": block_id}]
         return [{**section(text), "block_id": block_id, "accessory": again}]

@@ -1110,7 +1110,7 @@ async def test_more_time_for_a_bulk_is_asked_for_again_at_half_and_names_nothing
 
 async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_asked(tmp_path: Path) -> None:
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}) as env:
-        await bulk_of(env, "anna", [3, 3])
+        _, (alert, _) = await bulk_of(env, "anna", [3, 3])
         await env["ben"].presses("Review", await env["ben"].sees(direct_message("2 wait for approval")))
         review = await env["ben"].sees(modal("asks for it on 2 targets"))
         await env["ben"].presses("Deny the ticked", review)
@@ -1123,6 +1123,7 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         await env["ben"].sees(modal("Not done", "Nothing of it waits any more, since <!date^", which))
         assert (ids.BULK_RETRY in text_of(message), "Ask again" in text_of(message)) == (True, True)
         assert ids.BULK_RETRY not in text_of(await env["ben"].sees(direct_message(over)))
+        assert ids.RUN_AGAIN not in text_of(await env["anna"].sees(card_of(alert, "not approved in time")))
         on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1"
         push = await env["anna"].sees(on_phone("Isolate on "))
         assert push == f"Nobody answered: Isolate on {on} for 1 hour was not run."
