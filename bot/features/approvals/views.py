@@ -9,7 +9,6 @@ from typing import Any, Literal
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.text import (
-    DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
     clean,
     clip,
@@ -33,7 +32,7 @@ from bot.features.runs.views.runs import run_again_button
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
 from core.common.words import count, some_of
-from core.models import SEVERITY_NAMES, Action, Extension, OfferedResponder, Person, Policy, Refusal
+from core.models import SEVERITY_NAMES, Action, Extension, OfferedResponder, Person, Policy
 from core.models.inputs import NOTE_LIMIT
 
 REASON_LIMIT = 1000  # characters of why somebody denied it
@@ -341,19 +340,12 @@ def override_blocks(action: Action, view: RedactedView) -> list[Block]:
     override = action.override
     if override is None or not view.is_open:
         return []
-    rules = "; ".join(
-        core_says(view.inputs(responders.with_names(refusal.message, view)), 800) + _free_at(refusal)
-        for refusal in override.overrides
-    )
+    rules = responders.overridden(override.overrides, view)
     by = f"*{person_name(override.approved_by)}* let *{person_name(action.created_by)}*" if override.approved_by else ""
     who = by or f"*{person_name(action.created_by)}* asks to"
     why = foreign(view.inputs(override.reason), 1000, lines=True).replace("\n", "\n>")
     asks = "" if override.approved_by else "\nAnother administrator has to approve it."
     return [section(f"🔴 *Override*: {who} run it although {rules}.\n>{why}{asks}")]
-
-
-def _free_at(refusal: Refusal) -> str:
-    return f" (free again {slack_date(refusal.until, DAY_AND_TIME)})" if refusal.until is not None else ""
 
 
 def sees_all(clearance: int, subject: Subject) -> bool:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -12,11 +12,13 @@ from bot.block_kit import ids, names, notices
 from bot.block_kit.elements import MAX_LINES, MAX_OPTIONS, button_element, listed, message_option
 from bot.block_kit.subjects import by_ioc, menu_row, object_line, target_data
 from bot.block_kit.text import (
+    DAY_AND_TIME,
     OPTION_LIMIT,
     clip_apart,
     clip_middle,
     code,
     context,
+    core_says,
     defang_indicators,
     foreign,
     foreign_plain,
@@ -30,7 +32,7 @@ from bot.block_kit.text import (
 from bot.clearance import RedactedView, Subject, artifact_name, artifact_title, defang, may_see, refanged
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count, some_of
-from core.models import OBJECT_TYPES, OfferedResponder, Policy
+from core.models import OBJECT_TYPES, OfferedResponder, Policy, Refusal
 
 NOT_ITS_KIND = "it is not for this kind of target"  # begins a reason of core's
 LATER_COUNTS = "the later end counts"  # ends one of what is in force already
@@ -193,6 +195,16 @@ def _on_kinds(responder: OfferedResponder, subject: Subject) -> str:
     names = {f"thehive:{kind}": name for kind, name in OBJECT_TYPES.items()}
     kinds = [names.get(kind, kind) for kind in responder.data_type_list]
     return f"only on its {', '.join(kinds[:3])}{' and more' if len(kinds) > 3 else ''}"
+
+
+def overridden(refusals: Iterable[Refusal], view: RedactedView, *, is_described: bool = False) -> str:
+    """`dc01 is protected`: the rules that are overridden, and when a rate is free again; mrkdwn."""
+    said = list[str]()
+    for refusal in refusals:
+        free = f" (free again {slack_date(refusal.until, DAY_AND_TIME)})" if refusal.until is not None else ""
+        named = view.inputs(with_names(refusal.message, view, is_described=is_described))
+        said.append(core_says(named, 800).rstrip(".") + free)
+    return "; ".join(said)
 
 
 def with_names(sentence: str, view: RedactedView, *, is_described: bool = False) -> str:

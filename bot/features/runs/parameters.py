@@ -36,6 +36,10 @@ async def form_view(
     responders: its options.
     """
     view, choices = targets[0].view, to_choose(request, targets)
+    if request.override_reason is not None and not (responder.policy and responder.policy.approval):
+        admins = await context.services.core.who(clearance=view.subject.clearance, permission="manageUser")
+        able = [one.login for one in admins if one.login != context.person.login]
+        responder = responder.model_copy(update={"approvers": able})
     form, logins = await form_of(context, request, responder, view_of_all([one.view for one in targets]))
     metadata = request.keeping(logins)
     if not request.again:

@@ -133,9 +133,9 @@ def form_view(
         blocks = questions.open_run(request, running, responder, view, review)
         submit = questions.anyway(request, responder)
     if request.override_reason is not None:
-        overridden = view.text("; ".join(refusal.message for refusal in responder.refusals or ()))
+        rules, submit = responders.overridden(responder.refusals or (), view, is_described=True), "Ask to override"
         note = "The reason stays with the run, and another administrator has to approve it"
-        blocks.append(section(f"🔴 *This overrides:* {foreign(overridden, 1500)}. {note}."))
+        blocks.append(section(f"🔴 *{names.shown(responder)} overrides:* {rules}. {note}."))
     blocks += _asks(request, responder, view, form, to_choose, in_force)
     return _modal(request, blocks, submit, responder)
 
@@ -243,6 +243,8 @@ def _modal(
     """`several`: what one that is for several objects is called before it is known what runs on them."""
     title, callback_id = (several, ids.SEVERAL_VIEW) if several else (TITLE, ids.START_VIEW)
     title = deed(responder, len(request.targets)) if responder is not None else title
+    if request.override_reason is not None:
+        title = override if len(override := f"Override: {title}") <= VIEW_TITLE_LIMIT else "Override"
     close = "" if submit else "Not now"  # *Close ...* closes alerts
     return modals.modal(title, blocks, callback_id=callback_id, submit=submit, metadata=request.metadata(), close=close)
 

@@ -356,6 +356,9 @@ async def test_what_is_protected_is_refused_as_soon_as_it_is_named_and_an_admini
         assert not form["submit"]
         await env["lea"].command(SOC, f"/responder run shun {first.id} 10.20.1.50")
         await env["lea"].presses("Override ...", await env["lea"].sees(modal("is protected")))
-        await env["lea"].submits(await env["lea"].sees(modal("🔴 *This overrides:*")), override="It spreads")
+        await env["lea"].submits(
+            await env["lea"].sees(modal("*Shun overrides:* 10[.]20[.]1[.]50 (victim) is protected")),
+            override="It spreads",
+        )
         await env["ben"].sees(card_of(first, "🔴 *Override*"))
         assert await acted_on(env, first) == ["10.20.1.50"]

@@ -178,9 +178,9 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
         )
         assert (ids.BREAK_GLASS in text_of(refused)) == (name == "lea")
     await env["lea"].presses("Override ...", refused)
-    form = await env["lea"].sees(modal("🔴 *This overrides:*"))
-    assert "Starts after 1 approval" in text_of(form)  # the one that an override needs
-    assert form["submit"]["text"] == "Ask to report"
+    form = await env["lea"].sees(modal("🔴 *Report overrides:*"))
+    assert "Starts after 1 approval by admin;" in text_of(form)  # the one that an override needs
+    assert (form["title"]["text"], form["submit"]["text"]) == ("Override: Report", "Ask to override")
     for why in ("", "It spreads. " * 100):
         assert (await env["lea"].submits(form, override=why))["errors"]
     await env["lea"].submits(form, override="The beacon <!channel> spreads")
