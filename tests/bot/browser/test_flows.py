@@ -213,7 +213,7 @@ async def test_somebody_without_rights_is_told_which_and_who_can_give_them(flows
     await command(page, "/responder template")
     await expect(ephemeral(page, "You can't make case templates.")).to_contain_text("Ask Lea or Mia.")
     await command(page, "/responder help")
-    helped = ephemeral(page, "/responder help")
+    helped = modal(page, "What you can do with")
     await expect(helped).to_contain_text("/responder list")
     assert "/responder run" not in await helped.inner_text()
 
@@ -319,7 +319,7 @@ async def test_a_thing_to_try_switches_the_person_opens_and_fills(flows: FlowEnv
     page = await flows.open_page()
     await page.click(".pointer:has-text('Approve it as Ben')")
     await page.wait_for_selector(".person:has-text('Ben')")
-    await expect(page.locator("main")).to_contain_text("You are Ben")
+    await expect(page.locator("main")).to_contain_text("You see up to TLP:AMBER")
     await screenshot(page, "things-to-try")
     await page.click(".pointer:has-text('See less')")
     await page.wait_for_selector(".person:has-text('Anna')")
