@@ -50,8 +50,7 @@ async def on_mistyped_command(context: Context) -> Json:
     """Acknowledge a verb without what it needs with what to type."""
     verb, _, rest = context.text.partition(" ")
     command = context.services.commands[verb.lower()]
-    if command.permission and context.linked:
-        require_permission(context, command.permission)
+    require_permission(context, command.permission)
     return notices.acknowledgement(notices.error(wrong_usage(command.usage, rest, context.services.command)))
 
 

@@ -128,7 +128,7 @@ async def roots_at(context: Context, *message_ts: str) -> list[str]:
     return [message.root_id for message in messages if message is not None and message.root_id]
 
 
-def require_permission(context: Context, permission: Permission) -> None:
+def require_permission(context: Context, permission: Permission | None) -> None:
     """Refuse early what core would refuse in any case. Raises ResponderBotError("forbidden")."""
-    if permission not in context.person.permissions:
+    if permission is not None and permission not in context.person.permissions:
         raise missing_permission(permission)

@@ -34,8 +34,7 @@ async def on_command_without_id(context: Context) -> None:
     """
     verb, _, rest = context.text.partition(" ")
     command, is_run, slash = context.services.commands[verb.lower()], verb.lower() == "run", context.services.command
-    if command.permission:
-        responses.require_permission(context, command.permission)
+    responses.require_permission(context, command.permission)
     typed, name = instead_of_id(command.usage, rest)
     found = await subjects.search(context.core, typed, own_clearance(context), MOST)
     still_open = [alert for alert in found if alert.status != "Ignored"]

@@ -274,18 +274,10 @@ class FoundRuns:
 
 FEATURE = Feature(
     commands={
-        "pending": Command(
-            Entry(on_pending_command, modal_title=PENDING), "pending", "what waits for approval, with Review"
-        ),
-        "failed": Command(
-            Entry(on_failed_command, modal_title=FAILED), "failed", "what failed in the last day, with Run again"
-        ),
+        "pending": Command(Entry(on_pending_command, modal_title=PENDING), "pending", "what waits for approval"),
+        "failed": Command(Entry(on_failed_command, modal_title=FAILED), "failed", "what failed in the last day"),
         "mine": Command(Entry(on_mine_command, modal_title=MINE), "mine", "what you started, and how it went"),
-        "active": Command(
-            Entry(on_active_command, modal_title="In force"),
-            "active [target]",
-            "what is in force, on a host or address if you name one, with Undo and Extend",
-        ),
+        "active": Command(Entry(on_active_command, modal_title="In force"), "active [host]", "in force now, with Undo"),
     },
     actions={ids.MARK_ENDED: Entry(on_mark_ended_button, modal_title="Mark as ended")},
     views={ids.MARK_ENDED_VIEW: Entry(on_mark_ended_view, Ack.RESPONSE)},
