@@ -238,9 +238,10 @@ def undo_all_view(
     how = "*Withdraw all*" if login == bulk.created_by else "*Deny* in *Review*"
     later = f"On {count(bulk.awaiting, 'target')} it still waits and may start after this: {how}, on its message."
     ends_too = "More time is asked for: that request ends too." if is_asked else ""
-    more = filter(None, [later if bulk.awaiting else "", stays, ends_too, told])
+    more = filter(None, [stays, ends_too, told])
     ends = section(f"🔓 *{foreign(title, names.NAME_LIMIT)}* runs on each{after}, and ends it there.")
-    asks = [*notices.changed(rows.values(), read), *_in_force_lines("Undo", bulk, in_force, rows.values()), ends]
+    asks = [*notices.changed(rows.values(), read), *([section(f"⚠️ {later}")] if bulk.awaiting else ())]
+    asks += [*_in_force_lines("Undo", bulk, in_force, rows.values()), ends]
     return modals.modal(
         names.in_view(f"Undo {bulk.title}", f" ({number})?"),
         [*asks, *questions.policy_words(policy), *map(context, more)],
@@ -274,7 +275,9 @@ def _in_force_lines(verb: str, bulk: BulkCounts, in_force: Listed, rows: Iterabl
     """The question, whose runs they are, and the row of each."""
     asks = f"*{verb} {_name(bulk)} on {count(len(in_force), 'target')}?*"
     whose = f"*{person_name(bulk.created_by)}* asked for it{runs.approved_by(*(action for action, _ in in_force))}"
-    return sections([f"{asks}\n{whose}", *rows])
+    moved = _said_of_all([undo_state.moved(action) for action, _ in in_force]) if len(in_force) > 1 else ""
+    of_all = f". Each was{moved.removeprefix(',')}." if moved else ""
+    return sections([f"{asks}\n{whose}{of_all}", *(row.replace(moved, "") for row in rows)])
 
 
 def extend_all_view(

@@ -179,12 +179,18 @@ def _until(action: Action, view: RedactedView) -> str:
     if undo.status == "running":
         return "in force, being undone"
     ends = "in force until " + (time_ahead(undo.at, action.start_date) if undo.at else "somebody undoes it")
-    if undo.changed is not None:
-        before = slack_date(undo.changed.before) if undo.changed.before is not None else "no end"
-        ends += f", moved from {before} by {person_name(undo.changed.by)}"
-        ends += f", approved by {by}" if (by := people(granted_by(action))) else ""
-    ends += _also(action, view)
+    ends += moved(action) + _also(action, view)
     return f"maybe {ends}: nobody knows whether it took effect" if is_unknown else ends
+
+
+def moved(action: Action) -> str:
+    """`, moved from 14:30 by anna, approved by mia`; "" for an end that is as it was; mrkdwn."""
+    changed = action.undo.changed if action.undo is not None else None
+    if changed is None:
+        return ""
+    before = slack_date(changed.before) if changed.before is not None else "no end"
+    approved = f", approved by {by}" if (by := people(granted_by(action))) else ""
+    return f", moved from {before} by {person_name(changed.by)}{approved}"
 
 
 def granted_by(action: Action) -> Sequence[str]:

@@ -711,6 +711,20 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
         assert left.root_id == red
 
 
+async def test_undo_all_says_once_by_whom_the_end_of_all_was_moved(tmp_path: Path) -> None:
+    rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "allow_permanent": True, "target": "ip"}}
+    async with feature_environment(tmp_path, rules) as env:
+        ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in range(2)]
+        await start(env, "anna", "shun", [(await alerts(env, 1, artifacts=ip))[0] for ip in ips])
+        message = await shown(env, "2 in force until")
+        await env["anna"].confirms("Extend all", message, longer="+15 minutes")
+        await env["anna"].reads("More time on 2 targets.")
+        await env["anna"].presses("Undo all", message)
+        text = text_of(await env["anna"].sees(modal("Undo Shun (2)?")))
+        assert text.count("moved from <!date^") == 1
+        assert "Each was moved from <!date^" in text
+
+
 async def test_undo_all_says_what_else_it_ends(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0", "target": "ip"}}) as env:
         ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in (4, 5)]
@@ -762,6 +776,7 @@ async def test_undo_all_says_what_of_it_may_start_later(tmp_path: Path) -> None:
             later = f"On 1 target it still waits and may start after this: {how}, on its message."
             await env[name].presses("Undo all", message)
             form = await env[name].sees(modal("Undo Isolate (1)?", later))
+            assert later in str(form["blocks"][0])
             await env[name].close(form["id"])
         await bot.as_user("ben").deny((await env.client.actions("alert", second))[0].id)
         await env["anna"].presses("Undo all", await shown(env, "1 denied, 1 in force with no end"))
