@@ -76,6 +76,16 @@ async def test_a_host_in_other_letters_is_named_in_both_wherever_somebody_decide
     assert line in text_of(await env["ben"].confirms("Approve", request))
 
 
+async def test_a_look_alike_is_told_apart_where_one_of_several_is_chosen(env: FeatureEnvironment) -> None:
+    alike = [{"dataType": "hostname", "data": host} for host in ("LT-0901", "LТ-0901")]
+    alert = await env.create_alert(artifacts=alike)
+    await env["anna"].command(SOC, f"/responder run contain {alert.id}")
+    form = await env["anna"].sees(modal("What should it act on?"))
+    assert options_of(form, "target") == ["`LT-0901`", "`LТ-0901 (xn--l-0901-prf)`"]
+    await env["anna"].command(SOC, f"/responder run contain {alert.id} xn--l-0901-prf")
+    assert "`LT-0901`" not in text_of(await env["anna"].sees(modal("hostname `LТ-0901 (xn--l-0901-prf)`")))
+
+
 async def test_arabic_text_turns_nothing_around_it_from_right_to_left(env: FeatureEnvironment) -> None:
     server = {"dataType": "hostname", "data": "خادم", "message": "الخادم المالي"}
     more = {"title": "تنبيه <1>", "description": "x" * 400}
