@@ -203,7 +203,7 @@ async def on_make_case_view(context: Context) -> Json:
         await context.core.merge_alerts(some, case_id)
     render = partial(cases.made, f"{count(len(alerts), 'alert')} went into case {case_id}.", case_id)
     made = await responses.with_buttons(context, f"made:{case_id}", render)
-    return modals.update(modals.message_view(cases.MADE, made))
+    return modals.update(modals.message_view("Done", made))
 
 
 async def _for_case(context: Context, key: str) -> tuple[Case | None, list[Alert]]:
