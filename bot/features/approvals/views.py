@@ -168,10 +168,10 @@ def warnings(action: Action, view: RedactedView) -> list[str]:
 
 
 def question(action: Action, view: RedactedView) -> str:
-    """`Isolate Host on hostname LT-0777 for 1 hour?`; of several targets their number, since they follow; mrkdwn."""
+    """`Isolate Host on hostname LT-0777 for 1 hour?`, of several targets their number, since they follow; mrkdwn."""
     number = len(action.target or ())
     what = f"{runs.name(action)} on {count(number, 'target')}" if number > 1 else run_on(action, view)
-    return f"{what}{undo_state.for_how_long(action)}?"
+    return f"{what}{undo_state.for_how_long(action)}{'?' if runs.awaits_approval(action) else ''}"
 
 
 def note(action: Action, view: RedactedView) -> str:
@@ -183,7 +183,7 @@ def note(action: Action, view: RedactedView) -> str:
 def _warned(action: Action, view: RedactedView) -> str:
     """What whoever decides reads before the question; that this overrides a rule last."""
     override = "🔴 *Override*: " if action.override is not None else ""
-    return f"{happened(action, view) if runs.awaits_approval(action) else ''}{override}"
+    return f"{happened(action, view)}{override}" if runs.awaits_approval(action) else ""
 
 
 def happened(action: Action, view: RedactedView) -> str:
@@ -341,11 +341,12 @@ def override_blocks(action: Action, view: RedactedView) -> list[Block]:
     if override is None or not view.is_open:
         return []
     rules = responders.overridden(override.overrides, view)
-    by = f"*{person_name(override.approved_by)}* let *{person_name(action.created_by)}*" if override.approved_by else ""
-    who = by or f"*{person_name(action.created_by)}* asks to"
+    asked_by, allowed_by = person_name(action.created_by), override.approved_by
+    who = f"*{person_name(allowed_by)}* let *{asked_by}*" if allowed_by else f"*{asked_by}* asked to"
     why = foreign(view.inputs(override.reason), 1000, lines=True).replace("\n", "\n>")
-    asks = "" if override.approved_by else "\nAnother administrator has to approve it."
-    return [section(f"🔴 *Override*: {who} run it although {rules}.\n>{why}{asks}")]
+    against = f"*Against the rules*: {rules}"  # below the question, which says the rest
+    said = against if runs.awaits_approval(action) else f"🔴 *Override*: {who} run it although {rules}"
+    return [section(f"{said}.\n>{why}")]
 
 
 def sees_all(clearance: int, subject: Subject) -> bool:

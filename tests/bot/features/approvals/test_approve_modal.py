@@ -75,7 +75,7 @@ def test_an_approval_says_what_is_overridden_and_why_and_how_many_are_missing() 
     override = Override(reason="It spreads", overrides=[refusal])
     shown = text_of(asked(isolation(override=override, note="It spreads", needed=3)))
     for words in (
-        "🔴 *Override*: *anna* asks to run it although 203.0.113.2 is protected",
+        "*Against the rules*: 203.0.113.2 is protected",
         ">It spreads",
         "needs 2 more approvals",
     ):
