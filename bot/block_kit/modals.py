@@ -133,7 +133,8 @@ def ticked_fields(block_id: str, label: str, options: _Options, unticked: Contai
         ticked = [one for one in part if one["value"] not in unticked]
         initial = {"initial_options": ticked} if ticked else {}
         element = {"type": "checkboxes", "action_id": _action_id(of), "options": part} | initial
-        fields.append(input_block(of, label, element, optional=len(entries) > MAX_CHECKBOXES))
+        numbers = f"{start + 1} to {start + len(part)} of {len(entries)}"
+        fields.append(input_block(of, numbers if start else label, element, optional=len(entries) > MAX_CHECKBOXES))
     return fields
 
 
