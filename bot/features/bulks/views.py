@@ -771,7 +771,8 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, re
     seen = [(done[run.id], view) for run, view in shown if run.id in done]
     ends = [(run, view, run.extensions[0]) for run, view in seen if request]
     what = "more time for" if request else f"{count(len(done), 'run')}:"
-    text = f"You {verb} {what} {_name(bulk)} on {runs.first_targets(seen) or count(len(done), 'target')}."
+    on = runs.first_targets(seen, most=MOST_NAMED) or count(len(done), "target")
+    text = f"You {verb} {what} {_name(bulk)} on {on}."
     waits = undo_state.later_end if request else runs.awaits_approval
     waiting = sum(bool(waits(action)) for action in done.values())
     text += f" Still wait for approval: {waiting}." if waiting else ""

@@ -356,14 +356,14 @@ def _first(
     return shown, [*others, *([f"{hidden} withheld"] if hidden and view.clearance != SHARED else [])]
 
 
-def first_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0) -> str:
+def first_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0, *, most: int = MAX_TARGETS) -> str:
     """`🟠 HIGH hostname LT-0777, hostname LT-0778 and 2 more`: what runs act on, the most severe first; mrkdwn.
 
     Each with its severity where these differ.
     """
     levels = {_level(view) for _, view in listed}
     of_all = levels.pop() if len(levels) == 1 else ""
-    return f"{of_all}{distinct_targets(listed, total, has_levels=bool(levels))}"
+    return f"{of_all}{distinct_targets(listed, total, has_levels=bool(levels), most=most)}"
 
 
 def _level(view: RedactedView) -> str:
@@ -371,14 +371,16 @@ def _level(view: RedactedView) -> str:
     return f"{SIGNS[severity]} {SEVERITY_NAMES[severity].upper()} " if severity else ""
 
 
-def distinct_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0, *, has_levels: bool = False) -> str:
+def distinct_targets(
+    listed: Sequence[tuple[Action, RedactedView]], total: int = 0, *, has_levels: bool = False, most: int = MAX_TARGETS
+) -> str:
     """`hostname LT-0901 (2 runs), hostname LT-0902 and 2 more`, the worst first, of `total` if that is more; mrkdwn."""
     listed = sorted(listed, key=lambda one: (-one[1].subject.severity if one[1].is_open else 0, one[0].number))
     whole = [on_target(*one).removeprefix(" on ") or foreign(target_in_full(one[1]), MESSAGE_LIMIT) for one in listed]
     levels = [_level(view) if has_levels else "" for _, view in listed]
     on = Counter(zip(levels, whole, [acts_on(run) for run, _ in listed], strict=True))
     named = [f"{level}{name}{f' ({number} runs)' if number > 1 else ''}" for (level, name, _), number in on.items()]
-    return some_of(named, MAX_TARGETS, max(total - len(listed), 0) + len(named))
+    return some_of(named, most, max(total - len(listed), 0) + len(named))
 
 
 def acts_on(action: Action) -> Hashable:

@@ -416,7 +416,8 @@ def needed(asked: Sequence[Extension], able: Sequence[str] = ()) -> str:
     """`1 approval by ben, answer by 14:30, or its end stays as it is.`, with who is `able` to give it; of the first."""
     approval = min((one.approval for one in asked), key=lambda one: one.expires_at)
     more = count(approval.needed - len(approval.approved_by), "approval") + approval_by(able)
-    return f"{more}, answer by {time_ahead(approval.expires_at, asked[0].asked_at)}, or its end stays as it is."
+    stays = "its end stays as it is" if len(asked) == 1 else "their ends stay as they are"
+    return f"{more}, answer by {time_ahead(approval.expires_at, asked[0].asked_at)}, or {stays}."
 
 
 def approval_by(able: Sequence[str]) -> str:

@@ -636,7 +636,10 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
             assert form["submit"]["text"] == "Ask to extend (4)"
             assert "It needs 1 approval by ben or lea; until then each ends as it does now." in text_of(form)
             asked = await anna.sees(
-                modal("Asked for on 4 targets. It needs 1 approval by ben or lea, answer by <!date")
+                modal(
+                    "Asked for on 4 targets. It needs 1 approval by ben or lea, answer by <!date",
+                    "or their ends stay as they are.",
+                )
             )
             await anna.close(asked["id"])
             return form
@@ -936,7 +939,7 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         done = text_of(await env["ben"].reads(f"You approved more time for Isolate on {on}."))
         assert done.count(f" · its end became <!date^{later // 1000 + 15 * 60}^") == 2
         assert "113[.]1, for HIGH " in done.partition("*Not decided*")[2]
-        assert done.count("It was not among those that were decided, so it goes on waiting.") == 1
+        assert done.count("Not among those that were decided, so still waiting.") == 1
 
         await env["ben"].presses("Review more time", asks)
         review = await env["ben"].sees(modal("on 1 target"))

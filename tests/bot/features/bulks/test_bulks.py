@@ -361,7 +361,7 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         await env["anna"].submits(view)
         done = text_of(await env["anna"].reads("You approved 1 run: Contain on "))
         assert "It starts now." in done
-        assert "It was not among those that were decided, so it goes on waiting." in done
+        assert "Not among those that were decided, so still waiting." in done
         assert "For few eyes" not in done
         assert "⏳ *1 target · HIGH*. *Review* names each." in text_of(
             await shown(env, "1 waits for approval, 1 of 2 succeeded")
@@ -405,6 +405,7 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         where = [text_of(review).index(words) for words in order]
         assert where == sorted(where)
         assert text_of(review).count("• ") == 1
+        assert (text_of(review).count("Decide only"), '"11 to 12 of 12"' in text_of(review)) == (1, True)
         assert (review["title"]["text"], review["submit"]["text"]) == ("Isolate?", "Isolate (ticked)")
         nothing = await env["ben"].submits(review, decide=[], decide10=[])
         assert nothing["errors"] == {"decide": "Tick at least one."}
@@ -425,8 +426,9 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         assert filled_in(review)["decide10"] == ["ip 203[.]0[.]113[.]10"]
         await env["ben"].submits(review, decide10=[])
         done = text_of(await env["ben"].reads("You approved 10 runs: Isolate on "))
+        assert all(f"ip 203[.]0[.]113[.]{n}" in done for n in range(10))
         left = "ip 203[.]0[.]113[.]10, for HIGH ET MALWARE Beacon to known C2"
-        assert f"• 🟠 {left} ({others[10]}): It was not among those that were decided, so it goes on waiting." in done
+        assert f"• 🟠 {left} ({others[10]}): Not among those that were decided, so still waiting." in done
         await shown(env, "1 waits for approval, 10 of 12 succeeded, 1 denied")
 
 
