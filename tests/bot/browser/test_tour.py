@@ -93,7 +93,7 @@ STEPS: dict[str, Step] = {
     "Make a case": press("Make a case"),
     "See a storm": nothing,
     "See one fail": press("Send to example.org"),
-    "Override a limit as Lea": filled("Override ...", "Ask to block"),
+    "Override a limit as Lea": filled("Override ...", "Ask to override"),
     "Approve that as Mia": at_home(press("Block")),
     "Close a false alarm": press("Close As False Positive"),
     "See less": nothing,
