@@ -205,7 +205,7 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
                 done=f"{STORM} × "),
         pointer("See one fail", "Its mail server is away.", run(MAIL, first), done=r"\*Mail\* failed"),
         pointer("Override a limit as Lea", "Here only one block an hour is allowed.",
-                run(BLOCK, f"{first} {DOMAIN}"), user=LEA, done=r"\*Override\*: \*Lea\* asks"),
+                run(BLOCK, f"{first} {DOMAIN}"), user=LEA, done=r"\*Override\*: \*Block on"),
         pointer("Approve that as Mia", "It needs another administrator.", user=MIA, home=True,
                 done=r"🔒 \*Block\* on domain"),
         pointer("Close a false alarm", "It tags the alert and closes it.", run(CLOSE, third), done=r"\*closed\* by"),
