@@ -369,7 +369,7 @@ def by_state(listed: Listed, refused: Refused = ()) -> list[str]:
 def _states(listed: Listed, refused: Refused = (), *, is_on_phone: bool = False) -> list[tuple[str, ...]]:
     """The mark and words of each state that these runs are in, why, and their targets; mrkdwn.
 
-    What was denied or failed comes first, then what ends first; ends within a minute are one. Last what was `refused`.
+    What was denied or failed comes first, then what ends first; ends that read alike are one. Last what was `refused`.
     A phone formats no time.
     """
     found, first, end = dict[tuple[str, str, str], list[int]](), ("denied", "failed"), 0
@@ -377,7 +377,7 @@ def _states(listed: Listed, refused: Refused = (), *, is_on_phone: bool = False)
     for is_first, at, n in sorted(ended, key=lambda one: (not one[0], one[1] or 0)):
         action, view = listed[n]
         why = runs.result_text(action, view, approvals.REASON_LIMIT) if is_first else ""
-        end = at if at and at - end >= MINUTE_MS else end
+        end = at if at and at // MINUTE_MS > end // MINUTE_MS else end
         until = "" if at is None or is_on_phone else f" until {slack_date(end)}" if at else " with no end"
         found.setdefault((runs.mark(action, view), f"{_outcome(action)}{until}", why), []).append(n)
     states = [(*state, runs.distinct_targets([listed[n] for n in sorted(on)])) for state, on in found.items()]
@@ -584,10 +584,10 @@ def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
 
 
 def _until(bulk: BulkCounts) -> str:
-    """` until 14:30`, the first of ends within a minute, or else between when they are; mrkdwn."""
+    """` until 14:30`, or ` until 14:30 (the last until 14:35)`; mrkdwn."""
     first, last = slack_date(bulk.first_release_at or 0), slack_date(bulk.release_at or 0)
-    is_one = (bulk.release_at or 0) - (bulk.first_release_at or 0) < MINUTE_MS
-    return f" until {first}" if is_one else f" (ending between {first} and {last})"
+    is_one = (bulk.release_at or 0) // MINUTE_MS == (bulk.first_release_at or 0) // MINUTE_MS
+    return f" until {first}{'' if is_one else f' (the last until {last})'}"
 
 
 # --- each of its objects --------------------------------------------------------------------------------------------

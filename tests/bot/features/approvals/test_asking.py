@@ -907,7 +907,7 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
                 assert asked.undo is not None
                 assert asked.undo.extension is not None
                 await bot.as_user("ben").approve(one, extension_id=asked.undo.extension.id)
-        first = f"3 in force (ending between <!date^{undo.at // 1000}^"
+        first = f"3 in force until <!date^{undo.at // 1000}^"
         until = "🔒 Approved by ben, in force until <!date^"
         in_force = first, f"{until}{undo.at // 1000}^", f"{until}{later // 1000}^"
         by = "asked by anna, approved by ben, more time by ben"

@@ -496,10 +496,14 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         action, ends = ran[-1], sorted(run.undo.at or 0 for run in ran if run.undo)
         until = f"🔒 *Shun* on 3 targets: 3 in force until <!date^{ends[0] // 1000}^"
         assert until in text_of(message)
-        await env.client.extend_measure(ran[0].id, ends[-1] + 50_000)  # the others end before that
+        last = ends[-1] // 60_000 * 60 + 60  # the next minute, at most a minute later
+        await env.client.extend_measure(ran[0].id, last * 1000)
         await env["anna"].command(SOC, "/responder mine")
         left = [run.undo.at or 0 for run in ran[1:] if run.undo]
-        await env["anna"].reads(until.replace(str(ends[0] // 1000), str(min(left) // 1000)))
+        await env["anna"].sees(
+            modal(f"3 in force until <!date^{min(left) // 1000}^", f" (the last until <!date^{last}^")
+        )
+        await shown(env, f"🔒 In force until <!date^{last}^")  # a line of its own
         await env["anna"].command(SOC, f"/responder active {action.bulk}")
         await env["anna"].sees(modal(f"*In force on {action.bulk}: 3 measures*"))
         await env["anna"].presses("Show each", message)
@@ -703,7 +707,8 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
         assert f"in force until <!date^{later // 1000}^" in text_of(again)
         await env.client.undo((await env.client.actions("alert", first))[0].id)
         in_force = text_of(await shown(env, "🔓 Undone by admin: ip 203[.]0[.]113[.]2."))
-        assert "2 in force (ending between <!date^" in in_force
+        assert "2 in force until <!date^" in in_force
+        assert f" (the last until <!date^{later // 1000}^" in in_force
         assert f"🔒 In force until <!date^{later // 1000}^" in in_force
         assert "203[.]0[.]113[.]3" not in in_force
         await env["anna"].submits(again)
