@@ -52,7 +52,9 @@ def alert_in_full(
     urgent, more = run_lines(newest, view.of, button, alert.id, total=total)
     blocks: list[Block] = [headline(view)]
     if not start:
-        blocks += urgent
+        undecided = [one.id for one in newest if one.why_not_decide]
+        able = list(dict.fromkeys(who.login for id_ in undecided for who in document.may_decide.get(id_, ())))
+        blocks += [*urgent, *([context(f"{foreign(notices.either(able), 200)} can decide.")] if able else [])]
         blocks += sections(already(one, view, f"`/responder active {one.root_id}` ends it.") for one in held[:NAMED])
         description = foreign(defang_indicators(view.text(alert.description)), 2900, lines=True)
         blocks.append(section(description or "(no description)"))

@@ -120,8 +120,9 @@ def review_button(action: Action, button: ButtonIds, extension: Extension | None
 def waiting_buttons(
     action: Action, view: RedactedView, button: ButtonIds, extension: Extension | None = None
 ) -> list[dict[str, Any]]:
-    """Likewise with Withdraw, beside the line of what waits."""
-    return [*decision_buttons(action, button, extension), end_button(action, view, button, extension)]
+    """Likewise with Withdraw, beside the line of what waits; only that where its one reader can't decide."""
+    decide = [] if action.why_not_decide else decision_buttons(action, button, extension)
+    return [*decide, end_button(action, view, button, extension)]
 
 
 def heading(action: Action, view: RedactedView) -> str:

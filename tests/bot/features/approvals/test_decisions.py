@@ -7,7 +7,7 @@ from bot.block_kit import ids
 from bot.slack_emulator import EmulatorView
 from core.models import Alert, RunInput
 from tests.bot.features.environment import FeatureEnvironment
-from tests.bot.people import app_home, card_of, direct_message, ephemeral, modal, reply_to, text_of
+from tests.bot.people import app_home, card_of, direct_message, ephemeral, labels_of, modal, reply_to, text_of
 from tests.bot.running import OPEN, SOC
 
 
@@ -130,6 +130,18 @@ async def test_waiting_run_can_be_cancelled_from_its_card(env: FeatureEnvironmen
     await env["anna"].chooses("Isolate", card)
     await env["lea"].confirms("Withdraw", await env["lea"].sees(card_of(alert, "needs 1 approval")))
     await env["anna"].sees(card_of(alert, "2 runs withdrawn by lea, anna · the last"))
+
+
+async def test_who_asked_reads_in_the_alert_who_decides_and_can_only_withdraw(env: FeatureEnvironment) -> None:
+    alert, card = await env.alert_and_card("anna")
+    await env["anna"].chooses("Isolate", card)
+    await env["anna"].sees(card_of(alert, "needs 1 approval"))
+    for name, buttons in (("anna", ["Withdraw"]), ("ben", ["Approve", "Deny", "Withdraw"])):
+        await env[name].command(SOC, f"/responder alert {alert.id}")
+        shown = await env[name].sees(modal("needs 1 approval"))
+        assert [label for label in labels_of(shown) if label in ("Approve", "Deny", "Withdraw")] == buttons
+        assert ("lea or ben can decide." in text_of(shown)) == (name == "anna")
+        await env[name].close(shown["id"])
 
 
 async def test_who_may_not_cancel_is_told_who_may(env: FeatureEnvironment) -> None:
