@@ -194,7 +194,8 @@ def no_target(text: str, view: RedactedView, command: str) -> ResponderBotError 
         return None
     alert_id = view.subject.id
     sentence = f"{alert_id} shows you no observable {word[:100]!r}. `{command} list {alert_id}` shows what it has."
-    return ResponderBotError("not_found", sentence)
+    sentence = f"Nothing that you may see has the id {word}." if find_ids(word) == [word] else sentence
+    return ResponderBotError("not_found", f"{sentence} Nothing was run.")
 
 
 def takers(responder: OfferedResponder, on_object: Targets, view: RedactedView) -> Sequence[Artifact]:
