@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from bot.block_kit import names
+from bot.block_kit import names, notices
 from bot.block_kit.text import code
 from bot.features import responses, subjects
 from bot.features.alerts import details
@@ -13,9 +13,11 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.command_text import find_ids, instead_of_id
 from bot.features.responders.matching import closest
+from core.common.words import some_of
 from core.models import Alert
 
 MOST = 200
+OTHER_WORDS = "Try a part of it with `{} find`"
 
 
 async def on_find_command(context: Context) -> None:
@@ -39,6 +41,9 @@ async def on_command_without_id(context: Context) -> None:
     found = await subjects.search(context.core, typed, own_clearance(context), MOST)
     still_open = [alert for alert in found if alert.status != "Ignored"]
     only = still_open[0].id if len(still_open) == 1 else ""
+    if is_run and not still_open and (" " in typed or not found):
+        await _run_on_each(context, command, typed.split()[: subjects.MAX_WORDS], name, rest)
+        return
     if only and (name if is_run else command.entry.ack is Ack.READ):
         await command.entry.handler(replace(context, text=f"{rest if is_run else name} {only}", asks=True))
         return
@@ -46,7 +51,24 @@ async def on_command_without_id(context: Context) -> None:
         meant = closest(name, (await subjects.targets(context.core, found[0].id)).offered)
         name = names.example(meant) if meant is not None else name or "NAME"
     then = f"Type {code(' '.join([slash, verb.lower(), *name.split(), only or '~id']), 200)}."
-    await _show(context, typed, still_open or found, f" {then}" if found else f" Try a part of it with `{slash} find`.")
+    await _show(context, typed, still_open or found, f" {then}" if found else f" {OTHER_WORDS.format(slash)}.")
+
+
+async def _run_on_each(context: Context, command: Command, hosts: Sequence[str], name: str, rest: str) -> None:
+    """Ask whether to run on the open alert of each host; say which alerts have it where that is not one alert each."""
+    alerts = dict[str, list[str]]()
+    for host in hosts:
+        found = await subjects.search(context.core, host, own_clearance(context), MOST)
+        alerts[host] = [alert.id for alert in found if alert.status != "Ignored"]
+    first = " ".join(dict.fromkeys(having[0] for having in alerts.values() if having))
+    if name and all(len(having) == 1 for having in alerts.values()):
+        await command.entry.handler(replace(context, text=f"{rest} {first}", asks=True))
+        return
+    none, slash = "no open alert that you may see contains", context.services.command
+    of = {code(host, 100): some_of(ids, 10) for host, ids in alerts.items()}
+    said = [f"{host} is in {ids}" if ids else f"{none} {host}" for host, ids in of.items()]
+    then = f"Type {code(' '.join([slash, 'run', name or 'NAME', first]), 200)}" if first else OTHER_WORDS.format(slash)
+    await responses.show(context, "Nothing was run", notices.notice(f"Nothing was run: {'; '.join(said)}. {then}."))
 
 
 async def _show(context: Context, text: str, alerts: Sequence[Alert], then: str = "") -> None:

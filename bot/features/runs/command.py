@@ -97,9 +97,12 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
     if not targets:
         raise ResponderBotError("not_found", f"You may see none of these {len(object_ids)} targets. Nothing was run.")
     offered = offered_on(targets)
-    responders = _named(name, offered)
+    called = _named(name, offered)
+    responders, words = (called, "") if called else _before_target(name, offered)
     if not responders:
         raise none_called(name, offered, object_ids[0], context.services.command, "run")
+    if words and (responders[0].target is not None or not context.asks):  # else they only say which alerts
+        typed = {"target": words, **typed}
     if len(responders) > 1:
         which = ", ".join(names.title(item) for item in responders[:10])
         raise ResponderBotError("bad_request", f"{name[:100]!r} may be {which}. Type more of the name.")

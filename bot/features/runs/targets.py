@@ -144,19 +144,21 @@ def to_choose(request: RunRequest, targets: Sequence[Target], responder_id: str 
 def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str, title: str) -> RunRequest:
     """The request with what `target=...`, or what is typed behind the responder's title, names.
 
-    By data in any spelling or by id, several separated by commas. Raises ResponderBotError("bad_request") with what
-    could be named if that is none of it on any of the objects.
+    By data in any spelling or by id, several separated by commas, of each object its own. Raises
+    ResponderBotError("bad_request") with what could be named if a part of it is on none of the objects.
     """
-    by_object, wrong = dict[str, list[str]](), typed
+    by_object, left = dict[str, list[str]](), list[list[str]]()
     fitting: list[tuple[Target, Sequence[TargetArtifact]]] = []
     for target in targets:
         responder = target.responder(request.responder_id)
         if responder is not None and responder.target is not None:
             fitting.append((target, responder.target.artifacts))
-            wrong, found = subjects.split_targets(typed, responder.target.artifacts)
-            if found and not wrong:
+            rest, found = subjects.split_targets(typed, responder.target.artifacts)
+            left.append(rest.split())
+            if found:
                 by_object[target.view.subject.id] = [one.id for each in found for one in each]
-    if by_object:
+    wrong = " ".join(word for word in left[0] if all(word in words for words in left)) if left else typed
+    if by_object and wrong in ("", "and", "&"):
         return replace(request, targets=acts_on.with_artifacts(request.targets, by_object))
     shown = [line for target, artifacts in fitting for line in runs.target_lines(artifacts, target.view)][:MOST_NAMED]
     could = f"It can act on {', '.join(shown)}" if shown else "It takes no target here: leave it out"

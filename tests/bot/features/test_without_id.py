@@ -1,5 +1,6 @@
 """A command names a host where it wants an id: the alert that has it is offered, or those among which to choose."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from tests.bot.features.environment import FeatureEnvironment, feature_environme
 from tests.bot.people import modal, text_of
 from tests.bot.running import SOC
 
+HOST = {"dataType": "hostname", "data": "SRV-07"}
 RULES = {"Isolate": {"target": "hostname"}, "Fail": {"target": "hostname"}}
 
 
@@ -38,7 +40,8 @@ async def test_the_only_open_alert_with_a_host_is_offered_and_nothing_runs_unask
         assert (await env.ended_run(alert)).responder_name == "Fail_1_0"
         await env["anna"].command(SOC, "/responder run isolate on LT-0900")
         await env["anna"].close((await env["anna"].sees(modal("Ask to isolate", "hostname `LT-0900`")))["id"])
-        await reads(env, "run isolate LT-0900 LT-7", "No alert that you may see contains `LT-0900 LT-7`.")
+        told = await reads(env, "run isolate LT-0900 LT-7", "Nothing was run: `LT-0900` is in")
+        assert f"in {alert.id}; no open alert that you may see contains `LT-7`. Type `/responder run iso" in told
         for both in ("LT-0900, SRV-07", "lt-0900,srv-07", "LT-0900 and SRV-07"):
             await env["anna"].command(SOC, f"/responder run isolate {both}")
             form = await env["anna"].sees(modal("Ask to isolate", "hostname `LT-0900`", "hostname `SRV-07`"))
@@ -67,17 +70,39 @@ async def test_several_alerts_are_named_and_the_command_is_spelt_right(tmp_path:
         await env["anna"].sees(modal(f"Alert {alerts[6].id}"))
 
 
+async def test_hosts_of_one_open_alert_each_are_asked_about_together(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        first, second = await with_host(env, "LT-0303", "one"), await with_host(env, "WS-0404", "two")
+        for typed in ("LT-0303 WS-0404", "on lt-0303, WS-0404 note=both", "LT-0303 and WS-0404"):
+            await env["anna"].command(SOC, f"/responder run isolate {typed}")
+            form = await env["anna"].sees(modal("*Isolate* on *2 targets*", "`LT-0303`", "`WS-0404`", without="SRV-07"))
+            assert {first.id, second.id} <= {*re.findall("~[0-9]+", text_of(form))}
+            await env["anna"].close(form["id"])
+        await env["anna"].command(SOC, "/responder run Tell LT-0303 WS-0404")
+        await env["anna"].sees(modal("*Tell* on *2 targets*"))
+        named = await env.create_alert(sourceRef="named", title="LT-0505 left", artifacts=[HOST], description="-")
+        await reads(env, "run Isolate LT-0303 LT-0505", "'LT-0505' is none of what Isolate can act on. It can")
+        third = await with_host(env, "LT-0303", "three")
+        told = await reads(env, "run Isolate LT-0303 WS-0404", "Nothing was run: `LT-0303` is in ")
+        assert f"is in {third.id}, {first.id}; `WS-0404` is in {second.id}. Type `/responder run Isolate " in told
+        for alert in (first, second, third, named):
+            assert await env.client.actions("alert", alert.id) == []
+
+
 async def test_what_one_may_not_see_or_is_closed_is_not_offered(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         await with_host(env, "LT-0412", "red", tlp=3)
         secret = [{"dataType": "hostname", "data": "LT-0412", "tlp": 3}]
         await env.create_alert(sourceRef="part", title="LT-0412 beacons", description="-", artifacts=secret)
         for verb in ("run Isolate", "list", "audit", "alert", "actions", "assign"):
-            told = await reads(env, f"{verb} LT-0412", "No alert that you may see contains `LT-0412`.")
+            none = "Nothing was run: no open alert" if verb.startswith("run") else "No alert"
+            told = await reads(env, f"{verb} LT-0412", f"{none} that you may see contains `LT-0412`.")
             assert "Try a part of it with `/responder find`." in told
             assert "~" not in told
         for typed in ("<!here>@", "https://evil.example/*x*", "a@" + "x" * 3000, "`_@_`"):
-            told = await reads(env, f"run Isolate {typed}", "No alert that you may see contains `")
+            told = await reads(
+                env, f"run Isolate {typed}", "Nothing was run: no open alert that you may see contains `"
+            )
             assert "<!here>" not in told
         closed = await with_host(env, "LT-0500", "closed")
         await env.client.close_alerts([closed.id], "Over")
