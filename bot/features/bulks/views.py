@@ -117,7 +117,8 @@ def told_in_part(bulk: BulkCounts, listed: Sequence[Asked], how: Sequence[str], 
         why = end.message if end else runs.reason(run)
         found.setdefault((_decision(run, end), why), []).append((run, view))
     said = [
-        f"{by}: {more}{_name(bulk)} on {_on(on)}{lasts}{runs.why(why, view_of_all([view for _, view in on]))}"
+        f"{_more_time_was(by) if more else by}: {_name(bulk)} on {_on(on)}{lasts}"
+        f"{runs.why(why, view_of_all([view for _, view in on]))}"
         for (by, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved"))
         if by.startswith(tuple(how))
     ]
@@ -429,9 +430,9 @@ def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | Non
         text = _asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, f"{before}Asked by", by, why)
         said = context(undo_state.needed([one[2] for one in ends]))
     else:
-        decided = _later_decisions(ends)
-        said = section(clip("\n".join(decided), questions.LINES_LIMIT))
-        text = f"{' '.join(decided)} That was to {keep}{_up_to(bulk, seen)}, asked by {person_name(extension.asked_by)}"
+        said = section(clip("\n".join(_later_decisions(ends)), questions.LINES_LIMIT))
+        decided = " ".join(_later_decisions(ends, is_on_phone=True))
+        text = f"{decided} That was to {keep}{_up_to(bulk, seen)}, asked by {person_name(extension.asked_by)}"
     blocks = [*_more_time_asked(ends, MOST_NAMED), said]
     able = [run for run, view, end in ends if person and approvals.may_decide(run, person, view.subject, end)]
     if able and extension.outcome is None:
@@ -446,13 +447,21 @@ def _more_time_asked(ends: Sequence[_End], most: int) -> list[Block]:
     return sections([f"{asks}{_note((), ends)}", *first_of(rows, most, len(ends))])
 
 
-def _later_decisions(ends: Sequence[_End]) -> list[str]:
+def _later_decisions(ends: Sequence[_End], *, is_on_phone: bool = False) -> list[str]:
     """Who decided on these requests for more time, on which and why, denials first; mrkdwn."""
     found, of_all = dict[tuple[str, str], list[_Run]](), view_of_all([view for _, view, _ in ends])
     for run, view, end in sorted(ends, key=lambda one: one[2].outcome != "denied"):
-        decided = approvals.later_end_decision(run, end), runs.why(end.message, of_all, approvals.REASON_LIMIT)
-        found.setdefault(decided, []).append((run, view))
+        by, why = approvals.later_end_decision(run, end), runs.why(end.message, of_all, approvals.REASON_LIMIT)
+        found.setdefault((_more_time_was(by) if is_on_phone else by, why), []).append((run, view))
     return [f"{by}: {_on(on)}{why}." for (by, why), on in found.items()]
+
+
+def _more_time_was(decided: str) -> str:
+    """`More time denied by lea, it ends as before`: `Denied by lea` on a phone, which formats no time; mrkdwn."""
+    if not decided.startswith((*DECISIONS, "Withdrawn")):
+        return decided
+    stays = "" if decided.startswith("Approved") else ", it ends as before"
+    return f"More time {decided[0].lower()}{decided[1:]}{stays}"
 
 
 def _before(what: str, asked: Sequence[tuple[Action, RedactedView, Sequence[str]]]) -> str:

@@ -680,9 +680,9 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert "If you deny it, each ends as it does now." in text_of(form)
         assert "anna reads it" in text_of(form)
         await ben.sees(modal(f"You denied more time for Isolate on {with_levels}."))
-        over = await anna.sees(on_phone("Denied by ben"))
+        over = await anna.sees(on_phone("More time denied by ben"))
         kept = "That was to keep Isolate on 4 targets with no end · up to CRITICAL, asked by anna"
-        assert over == f"Denied by ben: {on}: one hour is &lt;enough&gt;. {kept}"
+        assert over == f"More time denied by ben, it ends as before: {on}: one hour is &lt;enough&gt;. {kept}"
         for person in (anna, lea):
             await person.sees(
                 direct_message("*anna* asked to keep", f"Denied by ben: {on}: one hour is &lt;enough&gt;.")
@@ -709,7 +709,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert filled_in(review)["decide"] == []
         await lea.submits(review, decide=[f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0)])
         await lea.sees(modal(f"You approved more time for Isolate on {with_levels}."))
-        await anna.sees(on_phone(f"Approved by lea: {on}. That was to keep Isolate on 4 targets for 15 minutes longer"))
+        await anna.sees(on_phone(f"More time approved by lea: {on}. That was to keep Isolate on 4 targets"))
         await all_sent(env.bot)
         assert [len(person.phone) for person in (anna, ben, lea)] == [number + 2 for number in before]
         for alert in alerts:
@@ -786,7 +786,7 @@ async def test_who_asked_for_more_time_for_a_bulk_is_rung_at_the_first_decision_
             await env["ben"].sees(direct_message("asks to keep *with no end*"))
             await bot.as_user("ben").deny_bulk(bulk.id, ends[:1], "It <prints>.")
             hosts = [f"ip 203[.]0[.]113[.]{number}" for number in range(3)]
-            denied = f"Denied by ben: more time for Isolate on {hosts[0]}: It &lt;prints&gt;"
+            denied = f"More time denied by ben, it ends as before: Isolate on {hosts[0]}: It &lt;prints&gt;"
             assert await env["lea"].sees(on_phone(denied)) == f"{denied}; {hosts[1]}, {hosts[2]} still wait."
             await bot.as_user("ben").approve_bulk(bulk.id, ends[1:])
         await env["lea"].sees(on_phone("That was to keep Isolate on 3 targets with no end"))
@@ -866,7 +866,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         await lea.presses("Withdraw more time", waits)
         await lea.reads("anna asked for it, and withdraws it. *Deny more time* decides against it.")
         await lea.confirms("Deny more time", waits, reason="Not <all>")
-        over = await anna.sees(on_phone("Denied by lea: ip "))
+        over = await anna.sees(on_phone("More time denied by lea, it ends as before: ip "))
         kept = "That was to keep Isolate on 3 targets with no end · up to CRITICAL, asked by anna"
         assert over.endswith(f"113[.]2: Not &lt;all&gt;. {kept}")
         assert not [text for text in anna.phone if "another end" in text]  # she has asked herself
@@ -971,7 +971,9 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             denied = "Denied by ben: ip 203[.]0[.]113[.]1: That one &lt;prints&gt;."
             kept = "Approved by ben: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2."
             what = "That was to keep Isolate on 3 targets with no end · up to CRITICAL, asked by anna"
-            assert await env["anna"].sees(on_phone("That was")) == f"{denied} {kept} {what}"
+            phone = denied.replace("Denied by ben", "More time denied by ben, it ends as before")
+            phone += f" {kept.replace('Approved', 'More time approved')} {what}"
+            assert await env["anna"].sees(on_phone("That was")) == phone
             told = await env["anna"].sees(direct_message("*anna* asked to keep *with no end*", f"{denied}\\n{kept}"))
             assert text_of(told).count(" · its end was taken away") == 2
             was_denied = "    ↳ 🚫 *More time was denied by ben*: That one &lt;prints&gt;"
