@@ -92,7 +92,8 @@ def decided_since(listed: Listed, request: str, read: Container[str]) -> list[st
     """Who has decided on those of these runs, or with a `request` of these later ends, that were read; mrkdwn."""
     ends = [one for one in by_request(listed).get(request, ()) if one[2].id in read and one[2].outcome is not None]
     over = [one for one in listed if one[0].id in read and not runs.awaits_approval(one[0])]
-    return _later_decisions(ends) if ends else by_state(over)
+    said = [f"{mark} {now}: {on}" + (f' · "{why}"' if why else "") for mark, now, why, on in _states(over)]
+    return _later_decisions(ends) if ends else said
 
 
 def decided_in_part(listed: Sequence[tuple[Action, Any, Extension | None]]) -> list[str]:

@@ -287,15 +287,15 @@ async def test_what_has_changed_of_a_bulk_since_it_was_read_is_named_first(tmp_p
         read = await reviewed(env, "ben", message, " on 4 targets")
         (run,) = await env.client.actions("alert", gone)
         async with CoreClient(env.core.url, env.service_key) as bot:
-            await bot.as_user("anna").cancel(run.id)
+            await bot.as_user("lea").deny(run.id, "on a call")
             await bot.as_user("lea").request("PATCH", f"/api/alert/{closed}", {"status": "Ignored"})
-        await shown(env, "3 wait for approval, 1 withdrawn")
+        await shown(env, "3 wait for approval, 1 denied")
         await env["ben"].submits(read)
         again = await env["ben"].sees(modal(CHANGED))
         said = again["blocks"][0]["text"]["text"].splitlines()
         assert said[:3] == [
             f"⚠️ *{CHANGED}*",
-            ">➖ Withdrawn by anna: ip 203[.]0[.]113[.]0.",
+            '>🚫 Denied by lea: ip 203[.]0[.]113[.]0 · "on a call"',
             f">• 🟠 ip `203[.]0[.]113[.]1`, for HIGH ET MALWARE Beacon to known C2 ({closed})",
         ]
         assert (len(said), said[3].partition(" closed by lea, ")[0]) == (4, ">    ↳ ⚠️ *Alert")
