@@ -209,12 +209,18 @@ def _ends(bulk: BulkCounts, button: ButtonIds, *, has_again: bool) -> list[dict[
     """Extend all of what ends by itself, Undo all of what can be undone; once it is over, what runs it again."""
     can_undo = bulk.undo_after_minutes is not None and bulk.timed + bulk.endless + bulk.not_released
     can_extend = bulk.timed > bulk.later_ends  # those that wait are decided in Review
-    has_failed = bool(bulk.refused or bulk.outcomes.keys() & runs.WORTH_REPEATING)
-    can_repeat = has_again and has_failed and not open_runs(bulk) and not bulk.retried_by
     found = [("Extend all", ids.BULK_EXTEND, can_extend), ("Undo all", ids.BULK_UNDO, can_undo)]
+    shown = [button_element(label, what, button(Intent(what, bulk.id))) for label, what, is_shown in found if is_shown]
+    return [*shown, *(again_button(bulk, button) if has_again else ())]
+
+
+def again_button(bulk: BulkCounts, button: ButtonIds) -> list[dict[str, Any]]:
+    """Once it is over, what asks for what failed, expired or was refused again."""
+    has_failed = bool(bulk.refused or bulk.outcomes.keys() & runs.WORTH_REPEATING)
     was_asked = bulk.approved_by or bulk.outcomes.keys() & NOT_RUN or not bulk.counts
-    found.append(("Ask again" if was_asked else "Run again", ids.BULK_RETRY, can_repeat))
-    return [button_element(label, what, button(Intent(what, bulk.id))) for label, what, is_shown in found if is_shown]
+    label, what = "Ask again" if was_asked else "Run again", button(Intent(ids.BULK_RETRY, bulk.id))
+    can_repeat = has_failed and not open_runs(bulk) and not bulk.retried_by
+    return [button_element(label, ids.BULK_RETRY, what, of=bulk.id)] if can_repeat else []
 
 
 def undo_all_view(
@@ -640,7 +646,10 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, bu
         blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
     others = pages(ids.BULK_DETAILS, Intent("bulk_details", bulk.id), start, PAGE, len(ordered), button)
     withdraw = approvals.bulk_buttons(bulk.id, None, button, "Withdraw")[1:]
-    others += withdraw if bulk.awaiting and login == bulk.created_by else []
+    if login == bulk.created_by:
+        others += withdraw if bulk.awaiting else again_button(bulk, button)
+        asked_by = runs.asked_again_by([target.action for target in shown if target.action is not None])
+        blocks += [context(asked_by)] if asked_by and not open_runs(bulk) else []
     blocks += [actions(*others)] if others else []
     return Message(f"{_name(bulk)}: {count(len(shown), 'target')}", tuple(blocks))
 

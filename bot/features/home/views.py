@@ -221,7 +221,8 @@ def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds) -> 
     mark, on = runs.mark(*listed[0]), runs.first_targets(listed, bulk.total - bulk.refused)
     sign = "" if mark in "🔒🔓" else f"{mark} "  # which the head has where that is so of all
     line = f"{sign}{head}\n{on}\n{by}{undo_state.more_time_by(of)} · {bulk.id}"
-    text = "\n".join([line, *(said if len(said) > 1 else ()), *bulks.more_time_denied(listed)])
+    has_more = len(said) > 1 or any("\n>" in one for one in said)  # than the head says, or why
+    text = "\n".join([line, *(said if has_more else ()), *bulks.more_time_denied(listed)])
     *_, withdraw = approvals.bulk_buttons(bulk.id, None, button, "Withdraw")
     waits = action.created_by == person.login and all(map(runs.awaits_approval, of))
     return section(text, accessory=withdraw if waits else bulks.show_each(bulk, button, action.id))
@@ -235,7 +236,10 @@ def run_list(
 ) -> Message:
     """Runs, the newest first, with what can be done about them; `hidden` more are above this person's clearance."""
     blocks: list[Block] = [*head(title, len(shown))]
-    blocks += [run_block(run, person, button, has_undo=True) for run in shown[:MAX_LINES]]
+    for run in shown[:MAX_LINES]:
+        may_ask = run.others and (person.login == run.action.created_by or person.profile == "org-admin")
+        again = bulks.again_button(run.bulk, button) if may_ask and run.bulk is not None else []
+        blocks += [run_block(run, person, button, has_undo=True), *([actions(*again)] if again else [])]
     return Message(f"{title}: {len(shown)}", (*blocks, *_left_out(len(shown) - MAX_LINES, hidden, is_all=is_all)))
 
 

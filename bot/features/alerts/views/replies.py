@@ -180,7 +180,8 @@ def told(
         head += f"\n>{result}".replace("\n", "\n>").replace("\n>>", "\n>")
     again = run_again_button(action, view, button)
     buttons = [again] if again else undos.buttons(action, view, button)
-    blocks = [section(head), context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")]
+    about = [f"{runs.sign(view)}{runs.of_root(subject, view, link)}", runs.asked_again_by([action])]
+    blocks = [section(head), *map(context, filter(None, about))]
     now = "in force" if undo_state.is_in_force(action) else "done"
     push = heads.get(state, f"{approvers} approved: {deed}, {now}.").replace("*", "")
     why = f' · "{runs.result_text(action, view)}"' if state in ("denied", "failed") and result else ""

@@ -669,6 +669,13 @@ def action_list(actions: Sequence[Action], object_id: str, views: Mapping[str, R
     return Message(head, tuple(sections([f"*{head}*", *first_of(lines, MAX_LINES, total)])))
 
 
+def asked_again_by(listed: Sequence[Action]) -> str:
+    """What asks again for those of these runs that somebody denied or withdrew, which no button does; mrkdwn."""
+    ended = [action for action in listed if action.outcome in ("denied", "cancelled")]
+    of = " ".join(dict.fromkeys(action.object_id for action in ended))
+    return f"To ask again: {code(f'/responder run {title(ended[0])} {of}', FULL_TARGET_LIMIT)}" if ended else ""
+
+
 def run_again_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[str, Any] | None:
     """Repeats the run with its inputs; None where nobody would want that, and where the run is withheld."""
     if state_of(action) not in WORTH_REPEATING or not view.is_open:

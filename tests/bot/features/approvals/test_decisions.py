@@ -97,6 +97,7 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     assert (await env.ended_run(alert)).status == "Failure"
     failed = await env["anna"].sees(card_of(alert, "*Isolate* denied by ben"))
     assert "It is the &lt;backup&gt; server" in text_of(failed)
+    await env["anna"].sees(direct_message("Denied by ben: ", f"To ask again: `/responder run Isolate {alert.id}`"))
     await env["ben"].command(SOC, f"/responder deny {(await env.ended_run(alert)).id}")
     await env["ben"].reads("no longer waits for approval. Denied by ben.")
 

@@ -23,6 +23,7 @@ from tests.bot.people import (
     card_of,
     direct_message,
     filled_in,
+    labels_of,
     message_in,
     modal,
     on_phone,
@@ -101,12 +102,16 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         await env["anna"].command(SOC, "/responder failed")
         listed = await env["anna"].sees(modal("*Failed or expired in the last day* (2)"))
         assert text_of(listed).count("❌ *Fail* on 3 targets: 0 of 3 succeeded, 3 failed\\n🟠 HIGH ") == 2
+        assert text_of(listed).count("\\n>") == 2  # why
+        assert labels_of(listed).count("Run again") == 1  # of what was not asked for again
         await env["anna"].open_home()
         home = await env["anna"].sees(app_home())
         assert "*Failed or expired in the last day* (2)" in text_of(home)
         await env["anna"].presses("Show each", home, beside="*Fail* on 3 targets")
-        each = text_of(await env["anna"].sees(modal("*Fail* on 3 targets")))
-        assert all(one in each for one in alert_ids)
+        each = await env["anna"].sees(modal("Fail (3)"))
+        assert all(one in text_of(each) for one in alert_ids)
+        await env["anna"].presses("Run again", each)
+        await env["anna"].sees(modal("*Fail* on *3 targets*", "Each is checked"))
 
 
 async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp_path: Path) -> None:
@@ -326,7 +331,10 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         denied = await shown(env, "nothing was run, 3 denied")
         assert "🚫 Denied by ben: " in text_of(denied)
         await env["anna"].presses("Show each", denied)
-        await env["anna"].sees(modal("· denied by ben: Wrong &lt;hosts&gt;"))
+        typed = f"/responder run Contain {' '.join(alert_ids)}"
+        await env["anna"].sees(modal("· denied by ben: Wrong &lt;hosts&gt;", f"To ask again: `{typed}`"))
+        await env["anna"].command(SOC, typed)
+        await env["anna"].sees(modal("*Contain* on *3 targets*", "Wrong &lt;hosts&gt;"))
         assert ids.BULK_RETRY not in text_of(denied)  # core runs nothing again that somebody denied
         await env["lea"].submits(late)
         over = text_of(await env["lea"].reads("Nothing of it waits any more."))
