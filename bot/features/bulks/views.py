@@ -118,8 +118,11 @@ def told_in_part(bulk: BulkCounts, listed: Sequence[Asked], how: Sequence[str], 
         why = end.message if end else runs.reason(run)
         found.setdefault((_decision(run, end), why), []).append((run, view))
     said = [
-        f"{_more_time_was(by) if more else by}: {_name(bulk)} on {_on(on)}{lasts}"
-        f"{runs.why(why, view_of_all([view for _, view in on]))}"
+        _sentence(
+            _on_phone(by, is_more_time=bool(more)),
+            f"{_name(bulk)} on {_on(on)}{lasts}",
+            _quoted(why, view_of_all([view for _, view in on])),
+        ).rstrip(".")
         for (by, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved"))
         if by.startswith(tuple(how))
     ]
@@ -331,11 +334,14 @@ def ended_for(bulk: BulkCounts, listed: Listed, refused: Refused, undone: str, b
     seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
     states = _states(seen, refused, is_on_phone=True)
     what = f"{_asked(bulk, _targets(bulk, bulk.total), seen)}: {_result(bulk, is_on_phone=True)}"
-    text = " ".join([f"{_name(bulk)} on {what}.", *(_sentence(by, on, why) for _, by, why, on in states)])
-    if len(states) == 1 and len(seen) == bulk.total:
-        _, by, why, on = states[0]
-        text = _sentence(by, f"{_name(bulk)} on {_asked(bulk, on, seen)}", why)
-        if "expired" in bulk.outcomes:
+    text = f"{_name(bulk)} on {what}."
+    if states:
+        (_, by, why, on), *others = states
+        is_all = not others and len(seen) == bulk.total
+        news = _sentence(by, f"{_name(bulk)} on {_asked(bulk, on, seen) if is_all else on}", why)
+        rest = [f"In all, {what}.", *(_sentence(by, on, why) for _, by, why, on in others)]
+        text = news if is_all else " ".join([news, *rest])
+        if is_all and "expired" in bulk.outcomes:
             text = f"Nobody answered: {_name(bulk)} on {on}{undo_state.lasts(bulk.undo_after_minutes)} was not run."
     is_said = bulk.total in bulk.outcomes.values()  # by the text, which names no time then
     lines = [text] if is_said else [f"{head(bulk)}.", *first_of(by_state(seen, refused), MOST_NAMED)]
@@ -353,8 +359,12 @@ def no_longer_waits(listed: Listed, request: str = "") -> str:
     return clip("\n".join([f"Nothing of it waits any more{since}.", *said]), questions.LINES_LIMIT)
 
 
-def _sentence(*parts: str) -> str:
-    return f"{': '.join(filter(None, parts)).rstrip('.')}."
+def _sentence(by: str, on: str, why: str) -> str:
+    return f"{by}: {on}{why and f' · {why}'}".rstrip(".") + "."
+
+
+def _quoted(reason: str | None, view: RedactedView) -> str:
+    return runs.quoted((reason or "").rstrip("."), approvals.REASON_LIMIT, view)
 
 
 def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
@@ -378,16 +388,19 @@ def _states(listed: Listed, refused: Refused = (), *, is_on_phone: bool = False)
     """The mark and words of each state that these runs are in, why, and their targets; mrkdwn.
 
     What was denied or failed comes first, then what ends first; ends that read alike are one. Last what was `refused`.
-    A phone formats no time.
+    A phone formats no time, and shows first what failed, then what was decided last.
     """
     found, first, end = dict[tuple[str, str, str], list[int]](), ("denied", "failed"), 0
     ended = [(runs.state_of(run) in first, undo_state.ends_at(run), n) for n, (run, _) in enumerate(listed)]
-    for is_first, at, n in sorted(ended, key=lambda one: (not one[0], one[1] or 0)):
+    newest = sorted(ended, key=lambda one: (listed[one[2]][0].outcome != "failed", -(listed[one[2]][0].end_date or 0)))
+    for is_first, at, n in newest if is_on_phone else sorted(ended, key=lambda one: (not one[0], one[1] or 0)):
         action, view = listed[n]
-        why = runs.result_text(action, view, approvals.REASON_LIMIT) if is_first else ""
+        now, why = _outcome(action), runs.result_text(action, view, approvals.REASON_LIMIT) if is_first else ""
+        if is_on_phone and action.outcome == "denied":
+            now, why = _on_phone(now), _quoted(runs.reason(action), view)
         end = at if at and at // MINUTE_MS > end // MINUTE_MS else end
         until = "" if at is None or is_on_phone else f" until {slack_date(end)}" if at else " with no end"
-        found.setdefault((runs.mark(action, view), f"{_outcome(action)}{until}", why), []).append(n)
+        found.setdefault((runs.mark(action, view), f"{now}{until}", why), []).append(n)
     states = [(*state, runs.distinct_targets([listed[n] for n in sorted(on)])) for state, on in found.items()]
     why_not = dict[str, list[str]]()
     for target, view in refused:
@@ -459,16 +472,15 @@ def _later_decisions(ends: Sequence[_End], *, is_on_phone: bool = False) -> list
     found, of_all = dict[tuple[str, str], list[_Run]](), view_of_all([view for _, view, _ in ends])
     for run, view, end in sorted(ends, key=lambda one: one[2].outcome != "denied"):
         by, why = approvals.later_end_decision(run, end), runs.why(end.message, of_all, approvals.REASON_LIMIT)
-        found.setdefault((_more_time_was(by) if is_on_phone else by, why), []).append((run, view))
+        found.setdefault((_on_phone(by, is_more_time=True) if is_on_phone else by, why), []).append((run, view))
     return [f"{by}: {_on(on)}{why}." for (by, why), on in found.items()]
 
 
-def _more_time_was(decided: str) -> str:
-    """`More time denied by lea, it ends as before`: `Denied by lea` on a phone, which formats no time; mrkdwn."""
-    if not decided.startswith((*DECISIONS, "Withdrawn")):
-        return decided
-    stays = "" if decided.startswith("Approved") else ", it ends as before"
-    return f"More time {decided[0].lower()}{decided[1:]}{stays}"
+def _on_phone(decided: str, *, is_more_time: bool = False) -> str:
+    """`Denied by lea, not run`, or `More time denied by lea, it ends as before`, which formats no time; mrkdwn."""
+    then = (", it ends as before" if is_more_time else ", not run") if decided.startswith("Denied") else ""
+    is_named = is_more_time and decided.startswith((*DECISIONS, "Withdrawn"))
+    return f"More time {decided[0].lower()}{decided[1:]}{then}" if is_named else f"{decided}{then}"
 
 
 def _before(what: str, asked: Sequence[tuple[Action, RedactedView, Sequence[str]]]) -> str:

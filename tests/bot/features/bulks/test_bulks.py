@@ -323,11 +323,11 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         await env["ben"].reads("You denied 3 runs: Contain on ")
         for alert_id in alert_ids:
             assert "Wrong <hosts>" in ((await env.client.actions("alert", alert_id))[0].report or "")
-        told = await env["anna"].sees(on_phone("Denied by ben: Contain on "))
-        assert told.endswith(" · up to HIGH: Wrong &lt;hosts&gt;.")
+        told = await env["anna"].sees(on_phone("Denied by ben, not run: Contain on "))
+        assert told.endswith(' · up to HIGH · "Wrong &lt;hosts&gt;".')
         dm = await env["anna"].dm(env.emulator.bot_user_id)
-        (end,) = [m for m in await env["anna"].messages(dm) if "Denied by ben: " in text_of(m)]
-        assert told in text_of(within_limits(end))
+        (end,) = [m for m in await env["anna"].messages(dm) if "Denied by ben, not run: " in text_of(m)]
+        assert told.replace('"', '\\"') in text_of(within_limits(end))
         denied = await shown(env, "nothing was run, 3 denied")
         assert "🚫 Denied by ben: " in text_of(denied)
         await env["anna"].presses("Show each", denied)
@@ -624,8 +624,9 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         told = await env["anna"].sees(on_phone("1 denied, 2 in force"))
         denied, approved = "ip 203[.]0[.]113[.]1", "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2"
         assert told == (
-            "Isolate on 3 targets for 1 hour · up to HIGH: 1 denied, 2 in force. "
-            f"Denied by ben: {denied}: Healthy backup. Approved by ben, in force: {approved}."
+            f"Approved by ben, in force: Isolate on {approved}. "
+            "In all, 3 targets for 1 hour · up to HIGH: 1 denied, 2 in force. "
+            f'Denied by ben, not run: {denied} · "Healthy backup".'
         )
         direct = await env["anna"].dm(env.emulator.bot_user_id)
         each = f"🚫 Denied by ben: {denied}.\\n>Healthy backup\\n🔒 Approved by ben, in force until <!date^"
@@ -656,7 +657,7 @@ async def test_who_asked_reads_on_a_phone_who_approved_what_failed_on_which_targ
         hidden = "❌ Approved by ben, failed: ip 203[.]0[.]113[.]0.\\n>The firewall said no."
         await env["anna"].sees(message_in(SOC, "2 failed", hidden, without="113[.]1"))
         await env.client.request("PATCH", f"/api/alert/{alert_ids[1]}", {"tlp": 2})
-        assert failed == f"Approved by ben, failed: Fail on {on} · up to HIGH: The firewall said no."
+        assert failed == f"Approved by ben, failed: Fail on {on} · up to HIGH · The firewall said no."
         await env["anna"].sees(direct_message(failed))
 
 

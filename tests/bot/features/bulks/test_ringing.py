@@ -72,10 +72,11 @@ async def test_three_who_decide_at_once_ring_who_asked_once_for_each_kind_and_at
             await asyncio.gather(*first, env.client.approve_bulk(bulk.id, ids_[4:6]))
             failed = "Approved by ben, failed: Isolate on 1 target for 1 hour"  # core runs nothing that she may not see
             approved = await env["anna"].sees(direct_message(failed, "Approved by ben, in force: Isolate on "))
-            denied = "Denied by lea: Isolate on ip 203[.]0[.]113[.]2, ip 203[.]0[.]113[.]3 for 1 hour: It prints"
+            on = "ip 203[.]0[.]113[.]2, ip 203[.]0[.]113[.]3"
+            denied = f'Denied by lea, not run: Isolate on {on} for 1 hour · \\"It prints\\"'
             await env["anna"].sees(direct_message(denied))
             await asyncio.gather(lea.deny_bulk(bulk.id, ids_[6:7]), bot.as_user("anna").cancel(ids_[7]))
-            await env["anna"].sees(direct_message("Denied by lea: ", "; ip 203[.]0[.]113[.]8 still waits."))
+            await env["anna"].sees(direct_message("Denied by lea, not run: ", "; ip 203[.]0[.]113[.]8 still waits."))
         assert "203[.]0[.]113[.]0" not in str(approved)
         await all_sent(env.bot)
         rung = len(env["anna"].phone)
@@ -128,7 +129,7 @@ async def test_a_reason_for_one_target_names_nothing_that_is_hidden_of_another(t
             await env["ben"].sees(direct_message("2 wait for approval"))
             first, second = [entry.action.id for entry in bulk.actions if entry.action]
             await bot.as_user("ben").deny_bulk(bulk.id, [first], "SECRET-DC-01 first.")
-            assert "SECRET" not in str(await env["anna"].sees(on_phone("Denied by ben")))
+            assert "SECRET" not in str(await env["anna"].sees(on_phone("Denied by ben, not run: ")))
             message = await env["anna"].sees(message_in(SOC, "1 waits for approval, 1 denied", ">[withheld] first"))
             await bot.as_user("ben").deny_bulk(bulk.id, [second], "Likewise.")
             await env["anna"].command(SOC, "/responder mine")
@@ -186,7 +187,9 @@ async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: P
             assert ">: ip 203[.]0[.]113[.]0." in told
             assert "🔒 *" not in told  # one of four is in force
         push = await env["anna"].sees(on_phone("1 not approved in time"))
-        assert "Not approved in time: ip 203[.]0[.]113[.]3. Approved by ben, in force: ip 203[.]0[.]113[.]0." in push
+        assert push.startswith("Not approved in time: Isolate on ip 203[.]0[.]113[.]3. In all, 4 targets for 1 hour")
+        assert 'Denied by lea, not run: ip 203[.]0[.]113[.]2 · "The backup".' in push
+        assert "Approved by ben, in force: ip 203[.]0[.]113[.]0." in push
         assert "Approved by ben, undone by lea: ip 203[.]0[.]113[.]1." in push
 
 
@@ -242,8 +245,8 @@ async def test_what_was_refused_is_not_counted_among_what_nobody_approved(tmp_pa
         await env["ben"].sees(direct_message("1 waits for approval"))
         await expire(env)
         push = await env["anna"].sees(on_phone("1 refused"))
-        result = "nothing was run, 1 not approved in time, 1 refused. Not approved in time: ip 203[.]0[.]113[.]0."
-        assert push.startswith(f"Isolate on 2 targets for 1 hour · up to HIGH: {result} Refused: ")
+        result = "2 targets for 1 hour · up to HIGH: nothing was run, 1 not approved in time, 1 refused."
+        assert push.startswith(f"Not approved in time: Isolate on ip 203[.]0[.]113[.]0. In all, {result} Refused: ")
 
 
 async def test_a_box_of_review_says_what_has_room_of_a_denial_and_a_containment_and_a_row_the_rest(
