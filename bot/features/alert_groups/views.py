@@ -225,7 +225,7 @@ def become_case(alerts: Sequence[RedactedView], most: int, case: Case | None) ->
     new = "The case has the title and the severity of the worst, and is yours."
     into = f"They go into case {case.id}, where others of these are." if case else new
     more = cases.shows_more(alerts, case.tlp if case else alerts[0].subject.tlp)
-    return [*close_views.several(alerts, most), *more, f"{into} They leave the open alerts, and {cases.NEVER_OUT}"]
+    return [*close_views.several(alerts, most), *more, f"{into} They leave the open alerts; no button takes one out."]
 
 
 def closed_by_one(alerts: Sequence[RedactedView]) -> str:

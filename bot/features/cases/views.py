@@ -15,7 +15,7 @@ from core.models import CaseTemplate
 MAX_TEMPLATES = 30
 MAX_TASKS = 6
 TITLE, ONE, MADE, INTO = "Make a case", "Make one case", "Case made", "Put into this case"
-NEVER_OUT = "no button takes one out of its case."
+LEAVES = "The alert leaves the open alerts; no button takes it out of its case."
 
 
 def becomes_case(view: RedactedView) -> list[str]:
@@ -23,14 +23,14 @@ def becomes_case(view: RedactedView) -> list[str]:
     about, closing = [f"{runs.sign(view)}{runs.of_root(view.subject, view)}"], view.subject.closed
     if closing is not None and view.is_open:
         about.append(f"It is {runs.closed_by(closing, view)}")
-    return [*about, f"The case has its title and severity, and is yours. It leaves the open alerts, and {NEVER_OUT}"]
+    return [*about, f"The case has its title and severity, and is yours. {LEAVES}"]
 
 
 def goes_into(view: RedactedView, case: RedactedView) -> list[str]:
     """What happens to this alert, and who sees what of it then; mrkdwn."""
     alert, into = [f"{runs.sign(one)}{runs.of_root(one.subject, one)}" for one in (view, case)]
     goes = f"It goes into the case {into}, which keeps its severity and is {tlp_name(case.subject.tlp)}."
-    return [alert, goes, *shows_more([view], case.subject.tlp), f"It leaves the open alerts, and {NEVER_OUT}"]
+    return [alert, goes, *shows_more([view], case.subject.tlp), LEAVES]
 
 
 def shows_more(alerts: Sequence[RedactedView], tlp: int) -> list[str]:
@@ -58,8 +58,9 @@ def case_button(case_id: str, button: ButtonIds) -> dict[str, Any]:
 
 
 def made(text: str, case_id: str, button: ButtonIds) -> Message:
-    """Says of what a case was made, with the button that shows it."""
-    return Message(text, (section(text), actions(case_button(case_id, button))))
+    """Says of what a case was made, and how others go into it, with the button that shows it."""
+    more = f"Another alert goes into it by *{TITLE}* on its card."
+    return Message(text, (section(text), context(more), actions(case_button(case_id, button))))
 
 
 def template_picker(

@@ -200,10 +200,12 @@ async def test_an_alert_goes_into_an_open_case_that_its_analyst_may_see(env: Fea
     assert options_in(asked) == [f"{case.id} Wave, as {MASK} 2"]
     await env["anna"].chooses(f"{case.id} Wave, as {MASK} 2", asked)
     asked = await env["anna"].sees(modal(f"It goes into the case 🟡 MEDIUM Wave, as {MASK} 2 ({case.id})", without="⚠️"))
-    assert "no button takes one out of its case" in text_of(asked)
+    assert "no button takes it out of its case" in text_of(asked)
     assert (await env.client.alert(alert.id)).case is None
     await env["anna"].submits(asked)
-    await env["anna"].sees(modal(f"1 alert went into case {case.id}.", without="Case made"))
+    await env["anna"].sees(
+        modal(f"1 alert went into case {case.id}.", "Another alert goes into it by *Make a case*", without="Case made")
+    )
     assert (await env.client.alert(alert.id)).case == case.id
 
     await env.client.create_case_template({"name": "Malware", "tasks": []})

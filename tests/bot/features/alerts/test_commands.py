@@ -76,7 +76,7 @@ async def test_case_command_asks_with_the_typed_template_or_says_what_was_meant(
     await env["eve"].command(SOC, f"/responder case {alert.id}")
     await env["eve"].reads("You can't make cases. Ask admin or lea.")
     await env["anna"].command(SOC, f"/responder case {alert.id} phish")
-    asked = await env["anna"].sees(modal("no button takes one out of its case", "*Phishing*", without="Malware"))
+    asked = await env["anna"].sees(modal("no button takes it out of its case", "*Phishing*", without="Malware"))
     assert (await env.client.alert(alert.id)).case is None
     await env["anna"].presses("Use", asked)
     made = await env["anna"].sees(modal("with the template `Phishing`"))
@@ -91,7 +91,7 @@ async def test_case_without_any_template_asks_before_it_is_made(env: FeatureEnvi
     await env["anna"].reads(f"There is no case template yet. `/responder case {alert.id}` makes a case without one.")
     await env["anna"].command(SOC, f"/responder case {alert.id}")
     asked = await env["anna"].sees(modal("The case has its title and severity, and is yours."))
-    assert "no button takes one out of its case" in text_of(asked)
+    assert "The alert leaves the open alerts; no button takes it out of its case." in text_of(asked)
     assert "closed" not in text_of(asked)
     await env.client.close_alerts([alert.id], "An exercise")
     await env["anna"].chooses("Make a case", await env["anna"].sees(card_of(alert, "*closed* by")))

@@ -74,7 +74,7 @@ async def test_several_alerts_are_assigned_but_those_of_others(env: FeatureEnvir
 async def test_several_alerts_become_one_case_and_later_ones_go_into_it(env: FeatureEnvironment) -> None:
     alerts = await twenty(env)
     await env["anna"].presses("Make a case", await selected(env))
-    asks = await env["anna"].sees(modal("20 alerts: 20 high.", "no button takes one out of its case"))
+    asks = await env["anna"].sees(modal("20 alerts: 20 high.", "no button takes one out."))
     assert {(await env.client.alert(alert.id)).case for alert in alerts} == {None}
     await env["anna"].submits(asks)
     made = await env["anna"].sees(modal("20 alerts went into case "))
