@@ -394,7 +394,7 @@ class RulesFor:
             if who not in self._of_approval:
                 self._of_approval[who] = list(self._guards.of_approval(self._reads, run))
             refusals += self._of_approval[who]
-        return refusals + self.of_protect(responder_name, target)
+        return sorted([*refusals, *self.of_protect(responder_name, target)], key=lambda refusal: _ORDER[refusal.rule])
 
     def allowed(self, responder_names: Sequence[str], target: Target) -> list[str]:
         """The responders that no rule blocks."""

@@ -165,10 +165,10 @@ def reasons(responder: OfferedResponder, view: RedactedView) -> str:
 
 
 def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int) -> str:
-    """Likewise as mrkdwn, first the time at which its rates are free again in each reader's time."""
+    """Likewise as mrkdwn, last the time at which its rates are free again in each reader's time."""
     times = [refusal.until for refusal in responder.refusals or () if refusal.until is not None]
-    free = f"free again {slack_date(max(times))}; " if times else ""
-    return free + in_own_time(foreign(reasons(responder, view), limit))
+    free = f"; free again {slack_date(max(times))}" if times else ""
+    return in_own_time(foreign(reasons(responder, view), limit)) + free
 
 
 def not_now(offered: Sequence[OfferedResponder]) -> str:

@@ -110,7 +110,7 @@ class RunRequest:
         title, policy = names.title(responder), responder.policy or Policy()
         if not responder.parameters or not responder.can_run:
             if policy.undo and (times := _TIMES & {*map(str.casefold, typed)}):
-                asks = f"{title} takes no input {min(times)}; its form asks how long. Type the command without it."
+                asks = f"The form of {title} asks how long: type the command without {min(times)!r}."
                 raise ResponderBotError("bad_request", f"Nothing was run. {asks}")
             return replace(self, parameters=dict(typed))
         values, problems = inputs.take_typed(responder.parameters, typed)

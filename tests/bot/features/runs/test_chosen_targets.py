@@ -151,7 +151,7 @@ async def test_several_observables_behind_the_name_are_all_of_them(env: FeatureE
     alert = await env.create_alert(artifacts=HOSTS)
     await env["anna"].command(SOC, f"/responder run shun {alert.id} {typed}")
     if "for" in typed:
-        await env["anna"].reads("Shun takes no input for; its form asks how long. Type the command without it.")
+        await env["anna"].reads("Nothing was run. The form of Shun asks how long: type the command without 'for'.")
         await env["anna"].command(SOC, f"/responder run shun {alert.id} {typed.removesuffix(' for 2 h')}")
     await env["anna"].presses("Shun", await env["anna"].sees(modal("It can be undone there")))
     await env["anna"].reads("Started *Shun*")

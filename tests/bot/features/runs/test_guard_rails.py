@@ -9,6 +9,7 @@ import pytest
 
 from bot.block_kit import ids
 from core.models import Alert
+from core.settings import ProtectSection
 from tests import stores
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
@@ -171,7 +172,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
             refused
         )
         assert "the limit of 1 run in 1 hour is reached; an administrator" in text_of(refused)
-        assert f"can't run on {alert.id}: free again <!date^" in text_of(refused)  # in each reader's time
+        assert "another administrator's approval; free again <!date^" in text_of(refused)  # in each reader's time
         assert "free again at" not in text_of(refused)
         assert f"Nothing was run.\\n🔒 {alert.id} is contained already with no end by anna ({ran.id})." in text_of(
             refused
@@ -200,6 +201,19 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     assert text_of(decided).count("Override") == 1
     assert "?" not in text_of(decided)
     await env["anna"].sees(card_of(alert, "🔴 *Override*, approved by admin: The beacon"))
+
+
+async def test_a_refusal_begins_with_what_is_protected_not_with_a_used_limit(tmp_path: Path) -> None:
+    guards = ProtectSection(artifacts=["10.20.0.0/16"])
+    async with feature_environment(tmp_path, {"Shun": {"target": "ip", "rate": ["1/1h"]}}, protect=guards) as env:
+        await env.client.run(
+            {"responderId": "Shun_1_0", "objectType": "alert", "objectId": (await env.create_alert()).id}
+        )
+        inside = await env.create_alert(sourceRef="2", artifacts=[{"dataType": "ip", "data": "10.20.1.50"}])
+        await env["anna"].command(SOC, f"/responder run shun {inside.id}")
+        refused = text_of(await env["anna"].sees(modal(f"can't run on {inside.id}: 10[.]20[.]1[.]50 is protected")))
+        assert "; the limit of 1 run in 1 hour is reached; " in refused
+        assert "; free again <!date^" in refused
 
 
 async def test_choosing_for_several_alerts_says_which_limit_is_used(env: FeatureEnvironment) -> None:

@@ -212,7 +212,9 @@ async def test_a_typed_time_is_refused_where_the_form_asks_how_long(tmp_path: Pa
         for typed in ("duration=2h", "reason=C2 Minutes=30"):
             await env["anna"].command(SOC, f"/responder run isolate {alert.id} {typed}")
             name = typed.split()[-1].split("=")[0].lower()
-            await env["anna"].reads(f"Nothing was run. Isolate takes no input {name}; its form asks how long.")
+            await env["anna"].reads(
+                f"Nothing was run. The form of Isolate asks how long: type the command without {name!r}."
+            )
         await env["anna"].command(SOC, f"/responder run isolate {alert.id} for 2h")
         await env["anna"].reads("Nothing was run")
         assert await env.client.actions("alert", alert.id) == []
