@@ -52,6 +52,7 @@ INPUTS: list[dict[str, Any]] = [
 ]
 MORE_TYPES = {"Tell": ["thehive:case_task_log"], "Quarantine": ["ip", "thehive:case"], "Wait": ["ip"], "Fail": ["ip"]}
 DECLARED: Mapping[str, Mapping[str, Any]] = {
+    "Stall": {"description": "Watches what a file does."},
     "Vendor_Ban": {"title": BAN, "parameters": INPUTS},
     "Vendor_Drop": {"title": DROP, "parameters": INPUTS},
     "Vendor_Pick": {

@@ -238,13 +238,13 @@ def effect(
     """
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
-    if policy.sends_to == [] and not number:
+    if policy.sends_to == [] and not number and (policy.confirm or not is_several):
         return [] if is_form else [context(undo_state.NOTHING_LEFT)]  # it only reads, or closes
     by = ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
     starts, withdraw, undo = "Starts", "*Withdraw* is on the card", "Undo now"
     if is_several:
         starts, withdraw, undo = "Each is checked by itself and starts", "*Withdraw all* is on the message", "Undo all"
-    stop = "" if policy.sends_to else "; *Stop* is on the card while it runs"
+    stop = "" if policy.sends_to else f"; *Stop* is on {'each' if is_several else 'the'} card while it runs"
     begins = f"{starts} at once, without approval{stop}."
     if number:
         able = undo_state.approval_by(responder.approvers or policy.approve_by or ())
@@ -269,9 +269,9 @@ def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool 
     return [section(in_own_time(foreign(defang_indicators(text), 1500, lines=True)))] if text else []
 
 
-def policy_words(policy: Policy) -> list[Block]:
-    """What the policy says of the effect, as a quotation, and where the run sends what it gets."""
-    quotation = foreign(policy.confirm, 1500, lines=True).replace("\n", "\n>")
+def policy_words(policy: Policy, does: str = "") -> list[Block]:
+    """What the policy says of the effect, or else what it `does`, as a quotation, and where it sends what it gets."""
+    quotation = foreign(policy.confirm or does, 1500, lines=True).replace("\n", "\n>")
     return sections(filter(None, [f">{quotation}" if quotation else "", sends_to(policy)]))
 
 

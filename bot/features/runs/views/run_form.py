@@ -156,7 +156,7 @@ def form_of_several(
     fields = [
         *acts_on.field(to_choose, key, _ended(found, responder)),
         *questions.effect(responder, request, found, is_form=True, is_several=True),
-        *questions.policy_words(responder.policy or Policy()),
+        *questions.policy_words(responder.policy or Policy(), responder.description),
         *inputs.fields(form, key),
         *why_field(request, responder),
     ]

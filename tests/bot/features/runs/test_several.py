@@ -75,6 +75,15 @@ async def test_several_observables_of_a_case_are_chosen_in_its_list(tmp_path: Pa
         await shown(env, "0 of 2 succeeded, 2 failed")
 
 
+async def test_what_only_reads_says_for_several_what_it_does_and_that_each_starts_at_once(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Stall": {"protect": False}}) as env:
+        ids = await alerts(env, 2)
+        await env["anna"].command(SOC, f"/responder run stall {' '.join(ids)}")
+        form = text_of(await env["anna"].sees(modal("*Stall* on *2 targets*")))
+        assert ">Watches what a file does." in form
+        assert "starts at once, without approval; *Stop* is on each card while it runs. It leaves nothing" in form
+
+
 async def test_several_alerts_of_the_channel_are_chosen_and_their_inputs_given_once(tmp_path: Path) -> None:
     async with feature_environment(tmp_path) as env:
         alert_ids = await alerts(env, 3)
