@@ -155,7 +155,7 @@ def test_the_documents_show_every_command_of_slack() -> None:
     table = page.partition("| command | what it does |")[2].partition("\n\n")[0]
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ")]
     verbs = {verb for cell in cells for verb in re.findall(r"`(\w+)", cell)}
-    assert verbs == {verb for verb, command in COMMANDS.items() if command.summary}
+    assert {verb for verb, command in COMMANDS.items() if command.summary} <= verbs <= COMMANDS.keys()
 
 
 class Shell:

@@ -748,7 +748,7 @@ async def test_who_asked_for_a_bulk_is_rung_at_the_first_approval_the_first_deni
             approved = f"Approved by lea, in force: Isolate on {hosts[0]} for 1 hour"
             push = await anna.sees(on_phone("Approved by lea"))
             assert push == f"{approved}; {hosts[1]}, {hosts[2]} still wait."
-            told = await anna.sees(direct_message(push))
+            told = await anna.sees(direct_message(push, "Undo all"))
             assert "🔒 Approved by lea, in force until <!date^" in text_of(told)
             assert labels_of(told) == ["Extend all", "Undo all", "Show each"]
             await anna.presses("Undo all", told)
