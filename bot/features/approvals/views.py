@@ -508,6 +508,8 @@ def later_end_request(
         decided = later_end_decision(action, extension)
         then = {"approved": f", kept {longer}", "lapsed": ""}.get(extension.outcome or "", f", not kept {longer}")
         end = f" Its {end}." if (end := undo_state.end_decided(extension)) else ""
+        if end and undo_state.is_undone(action):
+            end += f"\n{runs.mark(action, view)} {undo_state.undone(action)}"
         shown = section(f"{decided}{runs.why(extension.message, view, REASON_LIMIT)}.{end}")
         if quoted := runs.quoted(extension.message or "", WHY_LIMIT, view):
             what += f" · {quoted}"

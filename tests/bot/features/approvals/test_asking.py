@@ -442,6 +442,8 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
         await all_sent(env.bot)
         assert not [text for text in env["anna"].phone if "Withdrawn" in text]
         assert (await env.client.action(action.id)).undo.at == at  # type: ignore[union-attr]
+        await env["lea"].confirms("Undo now", shown)  # which says nothing of that end any more
+        await env["ben"].sees(direct_message(said, "🔓 undone by lea, <!date^"))
 
 
 async def test_who_is_asked_for_more_time_reads_who_undid_it_before(tmp_path: Path) -> None:
