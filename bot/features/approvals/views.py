@@ -226,7 +226,8 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link:
         return section(f"{later_end(action, extension, view)}\n{undo_state.needed([extension])}", accessory=review)
     asks = f"{_warned(action, view)}{runs.sign(view)}*{question(action, view)}* · {person_name(action.created_by)}"
     on = f"{runs.of_root(view.subject, view, link)} · {decision(action)}"
-    return section(f"{asks}\n{on}", accessory=review)
+    held = [undo_state.already_in_short(one, is_named=True) for one in undo_state.contained(action, view)]
+    return section("\n".join([asks, on, *held]), accessory=review)
 
 
 def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonIds) -> Block:
@@ -241,7 +242,10 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
         deed = f"*{runs.name(action)} on {count(len(waiting), 'target')}{undo_state.for_how_long(action)}?*"
         what, needs = f"{deed} · {person_name(action.created_by)}", decision_on_all([run for run, _ in waiting])
     asks = f"{closed_among(waiting)}{what} ({action.bulk})"
-    return section(f"{asks}\n{runs.first_targets(waiting)} · {needs}", accessory=review)
+    before = [run for run, _ in waiting if run.denied_before and extension is None]
+    contained = [one for one in waiting if undo_state.contained(*one) and extension is None]
+    warned = questions.warned(before, contained)
+    return section(f"{asks}\n{runs.first_targets(waiting)} · {needs}{warned}", accessory=review)
 
 
 def bulk_buttons(bulk_id: str, extension: Extension | None, button: ButtonIds, *deeds: str) -> list[dict[str, Any]]:

@@ -303,6 +303,8 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         elsewhere = await env["ben"].sees(card_of(second, channel=OPEN))
         (in_open,) = [m for m in env["ben"].live_view.thread(OPEN, elsewhere["ts"]) if "asks · " in text_of(m)]
         assert "🔒" not in text_of(in_open)  # where nobody may see the alert whose run it is
+        await env["ben"].command(SOC, "/responder pending")
+        await env["ben"].sees(modal("Waiting for your approval", "🔒 contained until <!date^", "?> by anna"))
         await env["ben"].presses("Approve", request)
         shown = await env["ben"].sees(modal(already))
         assert changes_nothing in text_of(shown)

@@ -55,6 +55,8 @@ async def test_a_push_says_who_contains_a_target_already_and_why_it_is_asked_for
         in_channel = text_of(await env["lea"].sees(message_in(SOC, "2 wait for approval")))
         warned = '\\"Ransomware spreads\\"\\n🚫 *1 denied before* · 🔒 *1 contained already*'
         assert warned in in_channel
+        await env["lea"].command(SOC, "/responder pending")
+        await env["lea"].sees(modal("*Isolate on 2 targets", "🚫 *1 denied before* · 🔒 *1 contained already*"))
 
 
 async def test_three_who_decide_at_once_ring_who_asked_once_for_each_kind_and_at_the_end(tmp_path: Path) -> None:
