@@ -28,6 +28,7 @@ from bot.block_kit.text import (
     section,
     slack_date,
     strip_markup,
+    utc_time,
 )
 from bot.clearance import RedactedView, Subject, artifact_name, artifact_title, defang, may_see, refanged
 from bot.message import Block, ButtonIds, Intent, Message
@@ -157,18 +158,17 @@ def reasons(responder: OfferedResponder, view: RedactedView) -> str:
     A reason may name an artifact, such as one that is protected.
     """
     refusals = responder.refusals or ()
-    lifts = dict.fromkeys(refusal.lift for refusal in refusals)
-    sentences = [*(refusal.message for refusal in refusals), *lifts, *(responder.reasons or ())]
+    lifts, times = dict.fromkeys(one.lift for one in refusals), [one.until for one in refusals if one.until is not None]
+    free = [f"free again {utc_time(max(times))}"] if times else []
+    sentences = [*(refusal.message for refusal in refusals), *free, *lifts, *(responder.reasons or ())]
     on_kinds = _on_kinds(responder, view.subject)
     sentences = [on_kinds if reason.startswith(NOT_ITS_KIND) else reason for reason in sentences]
     return view.text(with_names(said("; ".join(sentences)), view, is_described=True)) or "it gives no reason"
 
 
 def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int) -> str:
-    """Likewise as mrkdwn, last the time at which its rates are free again in each reader's time."""
-    times = [refusal.until for refusal in responder.refusals or () if refusal.until is not None]
-    free = f"; free again {slack_date(max(times))}" if times else ""
-    return in_own_time(foreign(reasons(responder, view), limit)) + free
+    """Likewise as mrkdwn, with times in each reader's time."""
+    return in_own_time(foreign(reasons(responder, view), limit))
 
 
 def not_now(offered: Sequence[OfferedResponder]) -> str:

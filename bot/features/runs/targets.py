@@ -91,7 +91,8 @@ async def on_each(
     context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target], on: str = ""
 ) -> questions.OnEach:
     """What the question, or the form, before runs on several objects shows of each; `on` says on how many."""
-    ready, refused = list[tuple[RedactedView, str]](), list[tuple[str, str]]()
+    ready = list[tuple[RedactedView, str]]()
+    refused = dict[tuple[frozenset[str], str], list[tuple[RedactedView, str]]]()
     of, found = _acted_on(request, responder, targets), await ends_or_stays(context, request, responder, targets)
     in_force, choices = dict[str, list[Measure | Action]](), to_choose(request, targets)
     undecided, policy = {one.view.subject.id for one in choices}, responder.policy or Policy()
@@ -110,7 +111,7 @@ async def on_each(
         by = next((one for one, on in once.items() if acts_on and acts_on <= on), "")
         if here is None or not here.can_run or here.open_run:
             why_not = (here.open_run or reasons(here, view)) if here else f"{names.title(responder)} doesn't take it"
-            refused.append((questions.named(view, ", ".join(lines)), why_not))
+            refused.setdefault((frozenset(acts_on or {id_}), why_not), []).append((view, ", ".join(lines)))
         elif by:  # core runs it once
             also[by].append(view)
             in_force[by] += [one for one in in_force[id_] if one not in in_force[by]]
@@ -120,8 +121,10 @@ async def on_each(
     on = on or on_so_many(len(targets), len(request.targets))
     able = len(ready) + sum(map(len, also.values()))
     on = count(able, "target") if ready and on == count(len(targets), "target") else on  # that sees all of them
-    on = f"{count(len(ready), 'target')} in {on.replace('target', 'alert')}" if also else on
-    return questions.OnEach(on, ready, refused, in_force, also)
+    is_fewer = also or (not ready and len(refused) < len(targets))
+    on = f"{count(len(ready or refused), 'target')} in {on.replace('target', 'alert')}" if is_fewer else on
+    rows = [(questions.refused(rows, in_force, policy), why) for (_, why), rows in refused.items()]
+    return questions.OnEach(on, ready, rows, in_force, also)
 
 
 # --- what a run is to act on ----------------------------------------------------------------------------------------

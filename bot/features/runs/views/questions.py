@@ -361,13 +361,21 @@ def named(view: RedactedView, acts_on: str = "") -> str:
     return f"{runs.sign(view)}{f'{clip(acts_on, ACTS_ON_LIMIT)}, for {root}' if acts_on else root}"
 
 
+def refused(on: Named, in_force: Mapping[str, Sequence[Measure | Action]], policy: Policy) -> str:
+    """The first of these objects with one target, the others by id, and what contains the target already; mrkdwn."""
+    (view, acts_on), *others = on
+    found = in_force.get(view.subject.id, ()) if policy.undo else ()
+    already = [undo_state.already(one, view, "").rstrip() for one in found if isinstance(one, Measure)]
+    return with_said(named(view, acts_on) + undo_state.also_for([one.subject.id for one, _ in others]), *already)
+
+
 def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:
     """Each reason once, with what it is about, `named` as above, each on a line."""
     why: dict[str, list[str]] = {}
     for name, reason in refused:
         why.setdefault(reason_shown(reason), []).append(f"• {name}")
     each = [("\n".join(first_of(rows, REASONS)), reason) for reason, rows in why.items()]
-    lines = [with_said(rows, reason) if "\n•" in rows else f"{rows}: {reason}" for rows, reason in each]
+    lines = [with_said(rows, reason) if "\n" in rows else f"{rows}: {reason}" for rows, reason in each]
     return clip("\n".join([head, *first_of(lines, REASONS)]), LINES_LIMIT)
 
 

@@ -56,6 +56,23 @@ async def test_one_host_of_three_alerts_is_one_target_for_who_asks_decides_and_u
         assert f"The run on {critical} (" in story
 
 
+async def test_one_address_of_three_alerts_that_is_refused_is_one_target_with_why_and_until_when(
+    tmp_path: Path,
+) -> None:
+    rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "rate": ["1/1h"]}}
+    async with feature_environment(tmp_path, rules) as env:
+        ids = [(await alerts(env, 1, title=f"t{n}", artifacts=[{"dataType": "ip", "data": IP}]))[0] for n in range(3)]
+        ran = await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": ids[0]})
+        while ran.end_date is None:
+            ran = await env.client.action(ran.id, wait_s=10)
+        await env["anna"].command(SOC, f"/responder run shun {' '.join(ids)}")
+        form = text_of(await env["anna"].sees(modal("*Will be refused on 1 target*", "*1 target in 3 alerts*")))
+        assert (
+            f"({ids[0]}), also for {ids[1]}, {ids[2]}\\n    ↳ 🔒 `203[.]0[.]113[.]4` is contained already until" in form
+        )
+        assert f" by admin ({ran.id}).\\n    ↳ the limit of 1 run in 1 hour is reached; free again <!date^" in form
+
+
 async def test_what_is_in_force_names_each_other_alert_for_which_it_ran_alone(tmp_path: Path) -> None:
     rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}}
     async with feature_environment(tmp_path, rules) as env:

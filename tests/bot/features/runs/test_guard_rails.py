@@ -171,8 +171,9 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
         assert "an administrator may override it, with a reason and another administrator's approval" in text_of(
             refused
         )
-        assert "the limit of 1 run in 1 hour is reached; an administrator" in text_of(refused)
-        assert "another administrator's approval; free again <!date^" in text_of(refused)  # in each reader's time
+        assert "the limit of 1 run in 1 hour is reached; free again <!date^" in text_of(
+            refused
+        )  # in each reader's time
         assert "free again at" not in text_of(refused)
         assert f"Nothing was run.\\n🔒 {alert.id} is contained already with no end by anna ({ran.id})." in text_of(
             refused
@@ -212,8 +213,7 @@ async def test_a_refusal_begins_with_what_is_protected_not_with_a_used_limit(tmp
         inside = await env.create_alert(sourceRef="2", artifacts=[{"dataType": "ip", "data": "10.20.1.50"}])
         await env["anna"].command(SOC, f"/responder run shun {inside.id}")
         refused = text_of(await env["anna"].sees(modal(f"can't run on {inside.id}: 10[.]20[.]1[.]50 is protected")))
-        assert "; the limit of 1 run in 1 hour is reached; " in refused
-        assert "; free again <!date^" in refused
+        assert "; the limit of 1 run in 1 hour is reached; free again <!date^" in refused
 
 
 async def test_choosing_for_several_alerts_says_which_limit_is_used(env: FeatureEnvironment) -> None:
