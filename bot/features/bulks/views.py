@@ -244,7 +244,7 @@ def undo_all_view(
     hidden = bulk.timed + bulk.endless + bulk.not_released - number
     stays = f"It stays on {count(hidden, 'more target')} that you may not see." if hidden > 0 else ""
     approved_by = [one for action, _ in in_force if action.approval is not None for one in action.approval.approved_by]
-    told = undo_state.hears([bulk.created_by, *approved_by], login) if login != bulk.created_by else ""
+    told = undo_state.hears(bulk.created_by, approved_by, login)
     is_asked = any(undo_state.later_end(action) is not None for action, _ in in_force)
     how = "*Withdraw all*" if login == bulk.created_by else "*Deny* in *Review*"
     later = f"On {count(bulk.awaiting, 'target')} it still waits and may start after this: {how}, on its message."

@@ -126,6 +126,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         question = text_of(await env["anna"].confirms("Undo now", card))
         assert f"⚠️ It also ends {of_lea}" in question
         assert f", also for {second.id} until" not in question
+        assert f"for {first}. ben is not notified; the message of that request shows it." in question
         assert f"by lea, approved by ben, for {second.id}. lea and ben hear of it." in question
         assert question.index("🔓 It ends") < question.index("It also ends")
         for alert_id, words in ((first, "🔓 *Tell*"), (second.id, UNDONE)):

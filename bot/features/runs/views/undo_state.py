@@ -332,15 +332,18 @@ def ended(run: MeasureRun, on: str, login: str = "", verb: str = "⚠️ It also
 
 
 def hear(run: MeasureRun, login: str = "") -> str:
-    """`anna and ben hear of it.`; "" where `login`, who asked for the run, undoes it."""
-    told = hears([run.created_by, *run.approved_by], login) if run.created_by != login else ""
+    """`anna and ben hear of it.`; where `login`, who asked for the run, undoes it, that nobody does."""
+    told = hears(run.created_by, run.approved_by, login)
     return told if login else f"{told[:-1]}, unless {person_name(run.created_by)} undoes it."
 
 
-def hears(logins: Sequence[str], login: str) -> str:
-    """`anna and ben hear of it.`: these people but `login`; "" for nobody."""
-    told = [person_name(one) for one in dict.fromkeys(logins) if one != login]
-    return f"{' and '.join(told[:MAX_PEOPLE])} hear{'s' if len(told) == 1 else ''} of it." if told else ""
+def hears(asked_by: str, approved_by: Sequence[str], login: str) -> str:
+    """`anna and ben hear of it.`: who asked and who approved but `login`; of their own request nobody does."""
+    told = [person_name(one) for one in dict.fromkeys([asked_by, *approved_by]) if one != login]
+    names, is_one = " and ".join(told[:MAX_PEOPLE]), len(told) == 1
+    if told and asked_by == login:
+        return f"{names} {'is' if is_one else 'are'} not notified; the message of that request shows it."
+    return f"{names} hear{'s' if is_one else ''} of it." if told else ""
 
 
 def in_force_already(action: Action, view: RedactedView) -> list[Measure]:

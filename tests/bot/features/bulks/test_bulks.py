@@ -673,6 +673,8 @@ async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undon
         view = await reviewed(env, "lea", message, " on 5 targets")
         await env["lea"].submits(view)
         message = await shown(env, "5 in force with no end")
+        await env["anna"].presses("Undo all", message)
+        await env["anna"].sees(modal("lea is not notified; the message of that request shows it."))
         form = await env["ben"].confirms("Undo all", message)
         assert "anna and lea hear of it." in text_of(form)
         for name in ("anna", "lea"):
