@@ -148,7 +148,7 @@ async def test_after_a_week_a_message_of_a_bulk_gets_new_buttons_once_one_is_pre
         await start(env, "anna", "fail", await alerts(env, 2))
         told = await env["anna"].sees(direct_message("Failed: Fail on ~"))
         assert told["text"].count(" (ET MALWARE Beacon to known C2)") == 2
-        assert told["text"].endswith(" · up to HIGH: The firewall said no.")
+        assert told["text"].endswith(" · up to HIGH · The firewall said no.")
         for message in (await shown(env, "0 of 2 succeeded, 2 failed"), told):
             stores.rows(env.folder / "core.db", "UPDATE button_set SET expires_at = 1 WHERE channel <> ''")
             await env["anna"].presses("Show each", message)
