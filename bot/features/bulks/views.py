@@ -575,9 +575,13 @@ def _targets(bulk: BulkCounts, number: int) -> str:
 
 
 def _whose(bulk: BulkCounts, named: Listed) -> str:
-    """`asked by anna, approved by lea and ben, more time by mia`; mrkdwn."""
+    """`asked by anna · "third wave", approved by lea and ben, more time by mia`; mrkdwn.
+
+    What waits for approval says itself why it is asked for; nobody reads that who may not see all of them.
+    """
+    note = _note(named) if not bulk.awaiting and len(named) == bulk.total - bulk.refused else ""
     approved = f", approved by {_people(bulk.approved_by)}" if bulk.approved_by else ""
-    return f"asked by {person_name(bulk.created_by)}{approved}{undo_state.more_time_by(run for run, _ in named)}"
+    return f"asked by {person_name(bulk.created_by)}{note}{approved}{undo_state.more_time_by(run for run, _ in named)}"
 
 
 def _people(logins: Sequence[str]) -> str:
@@ -646,7 +650,9 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, bu
     First what was refused or failed.
     """
     ordered = sorted(shown, key=lambda target: _URGENCY.get(target.target.action_status, 3))
-    blocks: list[Block] = [section(head(bulk, is_on_phone=True))]  # each says itself until when
+    of_runs = [(one.action, one.view) for one in shown if one.action]
+    note = _note(of_runs) if len(of_runs) == bulk.total - bulk.refused else ""
+    blocks: list[Block] = [section(f"{head(bulk, is_on_phone=True)}{note}")]  # each says itself until when
     lines: list[str] = []
     for target in ordered[start : start + PAGE]:
         undo_buttons = undos.buttons(target.action, target.view, button) if target.action is not None else []
