@@ -175,8 +175,9 @@ def progress(
         asks = f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*{'' if rows else on}."
         before = [run for run, _ in waiting if run.denied_before and not rows]
         contained = [one for one in waiting if undo_state.contained(*one) and not rows]
+        which = f" ({runs.distinct_targets(contained)})" if 0 < len(contained) < bulk.awaiting else ""
         note = _note(waiting if len(waiting) == bulk.awaiting else read)
-        blocks.append(section(f"{asks}{by_when} {reminded}{note}{questions.warned(before, contained)}"))
+        blocks.append(section(f"{asks}{by_when} {reminded}{note}{questions.warned(before, contained, on=which)}"))
         blocks += sections(first_of(rows, MOST_NAMED, bulk.awaiting)) if rows else []
         decide = approvals.bulk_buttons(bulk.id, None, button, "Withdraw")
         blocks.append(actions(*(decide if is_for_requester else decide[:1])))

@@ -158,9 +158,12 @@ def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponde
     return lines
 
 
-def warned(denied: Sized, contained: Sized, more: str = "") -> str:
-    """A line `🚫 1 denied before · 🔒 2 contained already`, with `more` on those denied; "" for none."""
-    said = {f"🚫 *{len(denied)} denied before*{more}": denied, f"🔒 *{len(contained)} contained already*": contained}
+def warned(denied: Sized, contained: Sized, more: str = "", on: str = "") -> str:
+    """A line `🚫 1 denied before · 🔒 2 contained already`, with `more` on those denied, `on` what; "" for none."""
+    said = {
+        f"🚫 *{len(denied)} denied before*{more}": denied,
+        f"🔒 *{len(contained)} contained already*{on}": contained,
+    }
     return f"\n{' · '.join(filter(said.get, said))}".rstrip()
 
 
