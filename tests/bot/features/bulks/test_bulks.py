@@ -637,8 +637,8 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         # Whoever considers to undo it reads why it was asked for.
         assert 'asked by anna · \\"It &lt;beacons&gt;\\", approved by ben' in told
         await env["anna"].presses("Show each", await shown(env, "1 denied, 2 in force until"))
-        each = await env["anna"].sees(modal('1 denied, 2 in force · \\"It &lt;beacons&gt;\\"'))
-        await env["anna"].close(each["id"])
+        of_each = await env["anna"].sees(modal('1 denied, 2 in force · \\"It &lt;beacons&gt;\\"'))
+        await env["anna"].close(of_each["id"])
         for verb, on in (("approve", alert_ids[0]), ("deny", alert_ids[2])):  # what became of it, before who may decide
             (run,) = await env.client.actions("alert", on)
             await env["anna"].command(SOC, f"/responder {verb} {run.id}")
