@@ -121,7 +121,7 @@ async def test_a_change_of_an_alert_that_hides_what_it_hid_reads_no_run_of_a_bul
         await all_followed(env)
         assert await calls_to_core(env) - before == {PATCH: 1}
         await env.client.request("PATCH", f"/api/alert/{alerts[0].id}", {"tlp": 3})
-        await env["anna"].sees(updated(told, f"3 failed. Failed: {alerts[1].id} (ET MALWARE"))
+        await env["anna"].sees(updated(told, f"Failed: Fail on {alerts[1].id} (ET MALWARE"))
 
 
 async def all_followed(env: BotEnvironment) -> None:
