@@ -87,12 +87,16 @@ def escape(text: str) -> str:
 
 def _isolated(text: str) -> str:
     """A text with Arabic or Hebrew letters in it, so that it turns nothing around it from right to left."""
-    return f"{_ISOLATE}{text}{_END}" if _RIGHT_TO_LEFT.search(text) and "\n" not in text else text
+    return f"{_ISOLATE}{text}{_END}" if _turns(text) and "\n" not in text else text
+
+
+def _turns(text: str) -> bool:
+    return not text.isascii() and _RIGHT_TO_LEFT.search(text) is not None
 
 
 def foreign(text: str, limit: int, *, lines: bool = False) -> str:
     """Foreign text for a mrkdwn field: cleaned, escaped, and then at most `limit` characters."""
-    room = limit - 2 if _RIGHT_TO_LEFT.search(text) and limit > 3 else limit
+    room = limit - 2 if limit > 3 and _turns(text[: limit * 4]) else limit
     escaped = html.escape(clip(clean(text[: limit * 4], lines=lines), room), quote=False)
     cut = _HALF_ENTITY.sub("", escaped[: room - 1])
     shown = escaped if len(escaped) <= room else f"{cut}…"
