@@ -148,7 +148,7 @@ async def visible_run(context: Context, action_id: str) -> tuple[Action, Redacte
 def split_targets(
     text: str, artifacts: Iterable[N], is_name: Callable[[str, int], bool] = lambda _, number: False
 ) -> tuple[str, list[Sequence[N]]]:
-    """What else stands in a command's text, and the artifacts whose data (defanged or not) or id it has, by each of it.
+    """What else is in a command's text, and the artifacts whose data (defanged or not) or id it has, by each of it.
 
     The data may have blanks, and commas between. None is looked for once the rest is a name, also by how many it had.
     """

@@ -345,7 +345,7 @@ class UserActions:
         return urls
 
     async def close(self, user_id: str, view_id: str) -> Json:
-        """Close a modal, unless the app has closed it meanwhile; sends view_closed if it has `notify_on_close`."""
+        """Close a modal, unless the app has closed it already; sends view_closed if it has `notify_on_close`."""
         view = self._views.find(user_id, view_id)
         if view is None:
             return {"ok": True}

@@ -110,7 +110,7 @@ class Tagged(StoredModel):
     tag_levels: dict[str, Level] = Field(default_factory=dict, exclude_if=lambda levels: not levels)
     """Of a tag that only runs have added the clearance that it takes to see one of them."""
     field_levels: dict[str, Level] = Field(default_factory=dict, exclude_if=lambda levels: not levels)
-    """Of a custom field whose value only runs have set likewise."""
+    """Likewise of a custom field that only runs have set."""
 
 
 class Alert(Tagged):

@@ -85,7 +85,7 @@ async def _open_cases(context: Context) -> list[RedactedView]:
 
 
 async def on_template_button(context: Context) -> None:
-    """Make the case with the template that was picked; "" stands for the alert's own, if it has one."""
+    """Make the case with the template that was picked; "" is the alert's own, if it has one."""
     intent = await responses.clicked_intent(context)
     case = await context.core.create_case_from_alert(intent.object_id, intent.argument)
     context.refresh(intent.object_id)
