@@ -738,8 +738,8 @@ def review_view(
 def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = "Deny") -> dict[str, Any]:
     """Asks why these runs of it are denied, or that they last longer; who asked withdraws them without a reason."""
     ends = by_request(waiting).get(request, [])
-    asked_by, ids_ = bulk.created_by, [action.id for action, _ in waiting]
-    title, submit = deed, f"{deed} {count(len(waiting), 'run')}"
+    asked_by, ids_, what = bulk.created_by, [action.id for action, _ in waiting], count(len(waiting), "run")
+    title, submit = f"{deed} {what}?", f"{deed} {what}"
     if ends:
         asked_by, ids_ = ends[0][2].asked_by, [end.id for *_, end in ends]
         title, submit = f"{deed} more time?", f"{deed} more time ({len(ends)})"
@@ -849,7 +849,6 @@ def _line(shown: ShownTarget, bulk: Bulk) -> str:
         on = _target_line(action, view, runs.MAX_TARGETS)
         why = runs.result_text(action, view) if target.outcome in ("failed", "denied") else ""
         now = f"{undo_state.summary(action, view)}{runs.waiting_end(action, view)}"
-        ends = (f"{undo_state.until(one.until, one.since)} ({one.actions[-1]})" for one in shown.in_force)
-        still = "".join(f"; still contained {end}" for end in ends)
+        still = "".join(f"; still contained {undo_state.until_by(one)}" for one in shown.in_force)
         state = f"{runs.state(action, view)}{f': {why}' if why else ''}{still}{now}"
     return questions.with_said(*f"{on} · {state}".splitlines())

@@ -124,7 +124,7 @@ def longer_view(
     if any(map(undo_state.later_end, timed)):
         needs += " It takes the place of the request that waits."
     field = undo_state.longer_field(policy, [at for at, _ in ends], now_ms)
-    note = modals.text_field("note", "Note", hint="Everybody who sees the card reads this: no secrets.")
+    note = modals.text_field("note", "Note", hint="Everybody who sees the run reads this: no secrets.")
     note["element"]["max_length"] = NOTE_LIMIT
     asks = [*field, note, *([context(needs)] if needs else [])]
     number = f" ({len(timed)})" if len(timed) > 1 else ""

@@ -281,9 +281,9 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         assert row in text_of(both)
         assert f"With a time, it e{unless}*Undo all* ends it earlier." in text_of(both)
         await env["lea"].submits(both, undo_after="15 minutes")
-        by = f" by anna ({measure.actions[-1]}). "
+        by = f" by anna, for {measure.root_id}. "
         message = await env["ben"].sees(direct_message("*Isolate* on 2 targets", row, f"{by}Of both, the later end"))
-        tick = f"🟠 HIGH · 🔒 contained until <!date^{(measure.until or 0) // 1000}^{{time}}|?> by anna ({second.id})"
+        tick = f"🟠 HIGH ({second.id}) · 🔒 contained until <!date^{(measure.until or 0) // 1000}^{{time}}|?> by anna"
         review = await reviewed(env, "ben", message, f'"{tick}"')
         assert f"E{unless}*Undo all* ends it earlier." in text_of(review)
         assert "• " not in text_of(review)  # each is named once
@@ -292,10 +292,10 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         await env["lea"].sees(message_in(SOC, "nothing was run, 2 withdrawn"))
         await env["lea"].command(SOC, f"/responder run isolate {second.id}")
         form = await env["lea"].sees(modal("How long", already, f"it e{unless}*Undo now*", without="Runs on"))
-        assert f" by anna ({measure.actions[-1]}). Of both, the later end counts." in text_of(form)
+        assert f" by anna, for {measure.root_id}. Of both, the later end counts." in text_of(form)
         assert "UTC;" not in text_of(form)
         await env["lea"].submits(form, undo_after="15 minutes")
-        changes_nothing = f" by anna ({measure.actions[-1]}). This would end earlier, so it changes nothing."
+        changes_nothing = f" by anna, for {measure.root_id}. This would end earlier, so it changes nothing."
         request = await env["ben"].sees(reply_to(card, "asks · "))
         for asked in (request, await env["ben"].sees(direct_message("asks · ", second.id))):
             assert already in text_of(asked)

@@ -299,7 +299,7 @@ def in_option(action: Action, view: RedactedView, name: str, warnings: Sequence[
     text = f"{name} · {said}" if said and len(name) + len(said) < OPTION_LIMIT - 2 else name
     about = said if said not in text else view.parent_title() if is_artifact else view.title()
     level, root_id = SEVERITY_NAMES[view.subject.severity].upper(), view.subject.root_id or view.subject.id
-    warned = [one for what in warnings if len(one := f"{sign(view)}{level} · {what} ({root_id})") <= OPTION_LIMIT]
+    warned = [one for what in warnings if len(one := f"{sign(view)}{level} ({root_id}) · {what}") <= OPTION_LIMIT]
     below = clip_middle(f"{sign(view)}{level} · {about} ({root_id})", OPTION_LIMIT) if not warned else ""
     has_room = (is_artifact or len(targets_) == 1) and "…" not in name and said in f"{text} {below}"
     room = OPTION_LIMIT - len(text) - len(" · ") if warned and about not in text else 0

@@ -268,7 +268,7 @@ def minutes_of(value: str) -> int | None:
 
 
 def already(measure: Measure, view: RedactedView, changes: str = f"Of both, {LATER_COUNTS}.") -> str:
-    """``🔒 `LT-0198` is contained already until 15:31 by lea (~18). ``, and what a second run changes; mrkdwn.
+    """``🔒 `LT-0198` is contained already until 15:31 by lea, for ~18. ``, and what a second run changes; mrkdwn.
 
     Or who asks for the same, which waits for approval, too.
     """
@@ -276,10 +276,14 @@ def already(measure: Measure, view: RedactedView, changes: str = f"Of both, {LAT
     if measure.state == "asked":
         asked_by = f"{person_name(measure.created_by)}, {slack_date(measure.since)}"
         return f"⏳ {names or measure.object_id} was also asked for by {asked_by}, for {measure.root_id}."
-    lasts = until(measure.until, measure.since)
-    is_now = f" is contained already {lasts}" if measure.state != "starting" else " is just being contained"
-    by = f"by {person_name(measure.created_by)} ({measure.actions[-1]})"
-    return f"🔒 {names or measure.object_id}{is_now} {by}. {changes}"
+    is_now = "just being contained" if measure.state == "starting" else "contained already"
+    return f"🔒 {names or measure.object_id} is {is_now} {until_by(measure)}. {changes}"
+
+
+def until_by(measure: Measure) -> str:
+    """`until 15:31 by lea, for ~18`, and of what is starting only whose it is; mrkdwn."""
+    lasts = f"{until(measure.until, measure.since)} " if measure.state != "starting" else ""
+    return f"{lasts}by {person_name(measure.created_by)}, for {measure.root_id}"
 
 
 def already_in_short(measure: Measure, *, is_named: bool = False) -> str:

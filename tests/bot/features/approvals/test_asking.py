@@ -299,7 +299,7 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         for shown in (form, request):
             assert "known &lt;noise&gt;" in text_of(shown).partition(was_denied)[2].partition("\\n•")[0]
             assert text_of(shown).count("🚫 *Denied ") == 1
-        assert f'"🟠 HIGH · 🚫 denied 2 times, last by lea: known &lt;noise&gt; ({alert.id})"' in text_of(review)
+        assert f'"🟠 HIGH ({alert.id}) · 🚫 denied 2 times, last by lea: known &lt;noise&gt;"' in text_of(review)
         assert "• " not in text_of(review)  # no target is named twice
         two = [{"dataType": "ip", "data": f"198.51.100.{number}"} for number in (7, 8)]
         several = await env.create_alert(sourceRef="several", artifacts=two)
@@ -377,7 +377,7 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         waits = await env["ben"].sees(card_of(alert, "*Keep with no end*"))
         assert {"Keep with no end", "Deny", "Undo now"} <= {*labels_of(waits)}  # as a run that waits has them
         form = await env["ben"].confirms("Deny", request, reason="one hour is <enough>.")
-        assert "and everybody who sees the card" in text_of(form)
+        assert "and everybody who sees the request" in text_of(form)
         await env["ben"].sees(modal("You denied more time for", f"It ends <!date^{at // 1000}^"))
         told = await env["anna"].sees(on_phone("Denied by ben"))
         kept = "not kept with no end: Isolate on ip 203[.]0[.]113[.]7"

@@ -124,7 +124,7 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         again = await env["ben"].sees(modal(CHANGED))
         assert "⚠️ *1 of 3 is closed by now*\\n*anna* asks for it on 3 targets" in text_of(again)
         assert f"{line}{row}\\n•" in text_of(again)
-        assert text_of(again).count(f'"🟠 HIGH · ⚠️ alert closed ({alert_ids[1]})"') == 2  # ticked, in spite of that
+        assert text_of(again).count(f'"🟠 HIGH ({alert_ids[1]}) · ⚠️ alert closed"') == 2  # ticked, in spite of that
         await env["ben"].open_home()
         await env["ben"].sees(app_home("*1 of 3 is closed"))
 

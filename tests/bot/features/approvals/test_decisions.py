@@ -162,7 +162,7 @@ async def test_who_withdraws_what_somebody_else_asked_for_says_why(env: FeatureE
     waiting = await env["lea"].sees(card_of(alert, "needs 1 approval"))
     form = await env["lea"].confirms("Withdraw", waiting, reason="It is the <backup> server.")
     assert "*anna* asks" in text_of(form)
-    assert "anna reads it, and everybody who sees the card." in text_of(form)
+    assert "anna reads it, and everybody who sees the request." in text_of(form)
     why = "It is the &lt;backup&gt; server."
     await env["lea"].reads("You withdrew Isolate")
     await env["ben"].sees(card_of(alert, "*Isolate* withdrawn by lea", why))

@@ -70,7 +70,7 @@ async def test_one_address_of_three_alerts_that_is_refused_is_one_target_with_wh
         assert (
             f"({ids[0]}), also for {ids[1]}, {ids[2]}\\n    ↳ 🔒 `203[.]0[.]113[.]4` is contained already until" in form
         )
-        assert f" by admin ({ran.id}).\\n    ↳ the limit of 1 run in 1 hour is reached; free again <!date^" in form
+        assert f" by admin, for {ids[0]}.\\n    ↳ the limit of 1 run in 1 hour is reached; free again <!date^" in form
 
 
 async def test_what_is_in_force_names_each_other_alert_for_which_it_ran_alone(tmp_path: Path) -> None:

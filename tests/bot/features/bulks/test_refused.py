@@ -56,4 +56,4 @@ async def test_show_each_says_of_what_was_withdrawn_that_another_run_still_conta
         each = text_of(await env["anna"].sees(modal("withdrawn")))
         contained = "; still contained until <!date^"
         assert contained in each.partition("`WS-1`")[2].partition("•")[0]
-        assert (each.count("still contained"), f" ({other.id})" in each) == (1, True)
+        assert (each.count("still contained"), f" by ben, for {first.id}" in each) == (1, True)

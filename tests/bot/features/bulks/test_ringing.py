@@ -273,8 +273,8 @@ async def test_a_box_of_review_says_what_has_room_of_a_denial_and_a_containment_
         review = within_limits(await reviewed(env, "lea", request, " on 2 targets"))
         ticks = next(block["element"]["options"] for block in review["blocks"] if block["type"] == "input")
         first, second = [one["description"]["text"] for one in ticks]
-        assert first.startswith("🔴 CRITICAL · 🚫 denied before · 🔒 until <!date^")
-        assert second == f"🔴 CRITICAL · 🚫 denied before · 🔒 contained already ({late.id})"
+        assert first.startswith(f"🔴 CRITICAL ({soon.id}) · 🚫 denied before · 🔒 until <!date^")
+        assert second == f"🔴 CRITICAL ({late.id}) · 🚫 denied before · 🔒 contained already"
         name = "ip 203[.]0[.]113[.]1 · ET MALWARE Beacon to known C2"  # its alert, in spite of what happened before
         assert ticks[0]["text"]["text"] == name
         rows = text_of(review).partition('"Deny the ticked"')[2]

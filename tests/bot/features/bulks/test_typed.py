@@ -18,7 +18,7 @@ async def test_a_bulk_is_approved_denied_and_withdrawn_by_command_as_by_its_butt
         await env["ben"].command(SOC, f"/responder cancel {bulk_id}")
         await env["ben"].reads("anna asked for it, and withdraws it. *Review* has *Deny*.")
         await env["ben"].command(SOC, f"/responder deny {bulk_id}")
-        form = await env["ben"].sees(modal("Deny"))
+        form = await env["ben"].sees(modal("Deny 2 runs?", "and everybody who sees the request."))
         assert all(one in text_of(form) for one in alert_ids)
         await env["ben"].close(form["id"])
         await env["ben"].command(SOC, f"/responder approve {bulk_id}")

@@ -50,7 +50,7 @@ async def test_what_is_in_force_is_listed_and_found_by_its_target(env: FeatureEn
         await env["anna"].command(SOC, f"/responder active {object_id}")
         await env["anna"].sees(modal(f"*In force on {object_id}: 1 measure*"))
     await env["anna"].command(SOC, f"/responder alert {beside.id}")
-    held = f"({run.id}). `/responder active {alert.id}` ends it."
+    held = f", for {alert.id}. `/responder active {alert.id}` ends it."
     await env["anna"].sees(modal("🔒 `203[.]0[.]113[.]7` is contained already until <!date^", held))
     for without in (alert, quiet):
         await env["anna"].command(SOC, f"/responder alert {without.id}")

@@ -175,7 +175,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
             refused
         )  # in each reader's time
         assert "free again at" not in text_of(refused)
-        assert f"Nothing was run.\\n🔒 {alert.id} is contained already with no end by anna ({ran.id})." in text_of(
+        assert f"Nothing was run.\\n🔒 {alert.id} is contained already with no end by anna, for {alert.id}." in text_of(
             refused
         )
         assert (ids.BREAK_GLASS in text_of(refused)) == (name == "lea")
@@ -253,7 +253,7 @@ async def test_a_form_that_somebody_else_was_faster_than_says_what_is_in_force(t
         await env["lea"].submits(form)
         refused = text_of(await env["lea"].sees(modal("is reached on this target")))
         assert "🔒 `203[.]0[.]113[.]7` is contained already until <!date^" in refused
-        assert f" by admin ({ran.id})." in refused
+        assert f" by admin, for {alert.id}." in refused
         assert ids.BREAK_GLASS in refused
         assert len(await env.client.actions("alert", alert.id)) == 1
 
