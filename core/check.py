@@ -41,7 +41,7 @@ async def problems(sections: Sections) -> list[str]:
     found += secret_problems(settings)
     if isinstance(settings.core.database, PostgresqlUrl):
         try:
-            check_installed("[core] database")
+            check_installed()
         except ResponderBotError as error:
             found.append(error.message)
     for engine in settings.engine:

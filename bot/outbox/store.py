@@ -14,8 +14,8 @@ from bot.outbox import state
 from core.common.clock import now_ms
 from core.common.database import Database, Transaction
 from core.common.database.functions import FUNCTIONS
-from core.common.database.location import Location, PostgresqlUrl
-from core.common.database.opening import CORES_SCHEMA, CORES_TABLE, SETTING, open_postgresql
+from core.common.database.location import SETTING, Location, PostgresqlUrl
+from core.common.database.opening import CORES_SCHEMA, CORES_TABLE, postgresql_database
 from core.common.database.schema import Migration, Opening, on_postgresql, on_sqlite
 from core.common.database.sqlite.database import SqliteDatabase, apply, has_table
 from core.common.database.sqlite.transaction import SqliteTransaction
@@ -69,13 +69,12 @@ def open_messages(location: Location, opening: Opening | None = None) -> Databas
         _require_core(location)
         narrow_database(location)
         return SqliteDatabase(location, partial(migrate, opening=opening))
-    return open_postgresql(
-        location,
+    return postgresql_database()(
+        location.text,
         SCHEMA,
         MIGRATIONS,
         _prepare,
         table="message",
-        setting=SETTING,
         opening=opening or Opening(),
         suffix="_bot",
         read_limit_s=READ_LIMIT_S,

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from core.common.errors import ResponderBotError
 
+SETTING = "[core] database"
+"""The setting that gives it."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -53,13 +55,13 @@ def files_of(location: Location) -> list[Path]:
     return [] if isinstance(location, PostgresqlUrl) else [location]
 
 
-def check_installed(setting: str) -> None:
+def check_installed() -> None:
     """Raises ResponderBotError("bad_request") without psycopg."""
     try:
         import_module("psycopg")
     except ImportError as error:
         sentence = (
             f"PostgreSQL needs psycopg, which is not installed ({error.name or error});"
-            f" install responder-bot with its extra `postgresql`, or name a SQLite file with {setting}."
+            f" install responder-bot with its extra `postgresql`, or name a SQLite file with {SETTING}."
         )
         raise ResponderBotError("bad_request", sentence) from error

@@ -6,8 +6,8 @@ import sqlite_utils
 
 from core.common.clock import now_ms
 from core.common.database import Database, Transaction
-from core.common.database.location import Location, PostgresqlUrl
-from core.common.database.opening import CORES_SCHEMA, SETTING, forget_place, open_postgresql
+from core.common.database.location import SETTING, Location, PostgresqlUrl
+from core.common.database.opening import CORES_SCHEMA, forget_place, postgresql_database
 from core.common.database.schema import Migration, Opening
 from core.common.database.sqlite.database import SqliteDatabase
 from core.common.database.transfer import Store
@@ -34,9 +34,8 @@ def open_database(
     """
     opening = opening or Opening()
     if isinstance(location, PostgresqlUrl):
-        return open_postgresql(
-            location, CORES_SCHEMA, migrations, _prepare, table=_NEW_TABLE, setting=SETTING, opening=opening
-        )
+        opened = postgresql_database()
+        return opened(location.text, CORES_SCHEMA, migrations, _prepare, table=_NEW_TABLE, opening=opening)
 
     def migrate_all(db: sqlite_utils.Database) -> None:
         migrate(db, opening, migrations)
@@ -46,7 +45,7 @@ def open_database(
         create_database(location)
         return SqliteDatabase(location, migrate_all)
     except OSError as error:
-        sentence = f"The database {location} can't be opened ({error.strerror}); name another with [core] database."
+        sentence = f"The database {location} can't be opened ({error.strerror}); name another with {SETTING}."
         raise ResponderBotError("unavailable", sentence) from error
 
 
@@ -60,13 +59,12 @@ def mark_restored(location: PostgresqlUrl) -> None:
 
     It is for a server that was restored as a whole.
     """
-    schema, suffix = _BOTS
     try:
-        forget_place(location, schema, setting=SETTING, suffix=suffix)
+        forget_place(location, *_BOTS)
     except ResponderBotError as error:
         if error.code != "not_found":  # no bot has run
             raise
-    forget_place(location, CORES_SCHEMA, setting=SETTING)
+    forget_place(location, CORES_SCHEMA)
 
 
 STORE = Store("core", migrate, open_database, "SELECT host FROM owner WHERE stopped = 0 AND lease_until > :now")

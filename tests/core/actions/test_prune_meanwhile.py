@@ -150,7 +150,7 @@ def backed_up(path: Location) -> Callable[[], object]:
 
         def restore() -> None:
             put_back()
-            forget_place(location, "responder_core", setting="[core] database")
+            forget_place(location, "responder_core")
 
         return restore
     backup = location.with_name("backup.db")

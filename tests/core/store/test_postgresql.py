@@ -19,7 +19,7 @@ import pytest
 from bot.outbox.store import open_stores
 from core.common.database import Database, Row, Search, Transaction
 from core.common.database.location import PostgresqlUrl
-from core.common.database.opening import CORES_SCHEMA, CORES_TABLE, SETTING
+from core.common.database.opening import CORES_SCHEMA, CORES_TABLE
 from core.common.database.postgresql import PostgresqlDatabase
 from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
@@ -594,7 +594,6 @@ async def test_a_search_that_takes_too_long_is_stopped_and_says_so(url: str) -> 
         MIGRATIONS,
         lambda tx, is_copy: None,
         table=CORES_TABLE,
-        setting=SETTING,
         opening=Opening(),
         search_limit_s=0.1,
     )

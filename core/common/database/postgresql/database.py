@@ -6,9 +6,9 @@ See core/docs/storage.md#postgresql.
 import asyncio
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import psycopg
@@ -41,7 +41,9 @@ _PLANNED_EACH_TIME = "SET LOCAL plan_cache_mode = force_custom_plan"
 class PostgresqlDatabase:
     """A `Database` in a schema of a PostgreSQL; `migrations` make its tables, and `prepare` follows them.
 
-    `table` is one that only these have, and `setting` names the setting that the URL comes from. Raises
+    `table` is one that these tables have always had, and no other store's. `suffix` is for a store beside the one whose
+    schema the URL may name. `prepare` is called in the transaction of the migrations, with whether the tables are a
+    copy that was restored from a dump. A short read that takes longer than `read_limit_s` fails. Raises
     ResponderBotError for a URL that names no database that can be used.
     """
 
@@ -55,7 +57,6 @@ class PostgresqlDatabase:
         prepare: Callable[[Transaction, bool], None],
         *,
         table: str,
-        setting: str,
         opening: Opening,
         suffix: str = "",
         search_limit_s: float = SEARCH_LIMIT_S,
@@ -68,7 +69,7 @@ class PostgresqlDatabase:
         self._local = threading.local()
         self._connections: set[Connection] = set()
         self._searches: set[PostgresqlSearch] = set()
-        self._server = Server(url, schema, setting, suffix)
+        self._server = Server(url, schema, suffix)
         connection = self._server.open()
         try:
             migrate(connection, self._server, migrations, prepare, table, opening)
@@ -106,10 +107,8 @@ class PostgresqlDatabase:
         def run(connection: Connection) -> T:
             if not self._server.is_pooled:
                 return work(connection.reads)
-            run_plainly(connection, self._server.begin("READ ONLY"))
-            result = work(connection.reads)
-            run_plainly(connection, "COMMIT")
-            return result
+            with self._begun(connection, "READ ONLY") as reads:
+                return work(reads)
 
         try:
             async with asyncio.timeout(self._read_limit_s):
@@ -121,42 +120,34 @@ class PostgresqlDatabase:
         """Runs in a thread, apart from short reads and searches."""
 
         def run(connection: Connection) -> T:
-            run_plainly(connection, self._server.begin(_SNAPSHOT))
-            result = work(connection.reads)
-            run_plainly(connection, "COMMIT")
-            return result
+            with self._begun(connection, _SNAPSHOT) as reads:
+                return work(reads)
 
         return await self._in_thread(self._snapshots, run)
 
     async def fetch_in_background(self, sql: str, params: Params | None = None) -> list[Row]:
         def run(connection: Connection) -> list[Row]:
             connection.answer_s = BACKGROUND_S
-            begin = self._server.begin("READ ONLY")
-            run_plainly(connection, f"{begin}; SET LOCAL statement_timeout = '{BACKGROUND_S}s'")
-            rows = connection.reads.rows(sql, params)
-            run_plainly(connection, "COMMIT")
-            return rows
+            with self._begun(connection, "READ ONLY", f"SET LOCAL statement_timeout = '{BACKGROUND_S}s'") as reads:
+                return reads.rows(sql, params)
 
         return await self._in_thread(self._background, run)
 
     async def search(self, work: Callable[[Search], T]) -> T:
         """Runs in a thread, at most MAX_SEARCHES at once."""
         loop, search = asyncio.get_running_loop(), PostgresqlSearch()
-        limit_ms = int(self._search_limit_s * 1000)
+        limits = (f"SET LOCAL statement_timeout = {int(self._search_limit_s * 1000)}", _PLANNED_EACH_TIME)
 
         def run(connection: Connection) -> T:
-            limits = f"SET LOCAL statement_timeout = {limit_ms}; {_PLANNED_EACH_TIME}"
-            run_plainly(connection, f"{self._server.begin(_SNAPSHOT)}; {limits}")
-            loop.call_soon_threadsafe(search.limit, loop, self._search_limit_s)
-            search.begin(connection)
-            try:
-                result = work(search)
-            except psycopg.errors.QueryCanceled as error:
-                raise search_too_slow(self._search_limit_s) from error
-            finally:
-                search.end()
-            run_plainly(connection, "COMMIT")
-            return result
+            with self._begun(connection, _SNAPSHOT, *limits):
+                loop.call_soon_threadsafe(search.limit, loop, self._search_limit_s)
+                search.begin(connection)
+                try:
+                    return work(search)
+                except psycopg.errors.QueryCanceled as error:
+                    raise search_too_slow(self._search_limit_s) from error
+                finally:
+                    search.end()
 
         self._searches.add(search)
         try:
@@ -164,6 +155,13 @@ class PostgresqlDatabase:
         finally:
             self._searches.discard(search)
             search.stop()
+
+    @contextmanager
+    def _begun(self, connection: Connection, kind: str, *limits: str) -> Iterator[Reads]:
+        """A transaction of this kind, within `limits` (statements); `_attempt` rolls back what fails."""
+        run_plainly(connection, "; ".join([self._server.begin(kind), *limits]))
+        yield connection.reads
+        run_plainly(connection, "COMMIT")
 
     async def _in_thread(self, executor: ThreadPoolExecutor, work: Callable[[Connection], T]) -> T:
         try:

@@ -7,6 +7,7 @@ import psycopg
 from psycopg import errors
 
 from core.common.database.base import Reads, Transaction
+from core.common.database.location import SETTING
 from core.common.database.postgresql.errors import describe
 from core.common.database.postgresql.server import Server, application_name
 from core.common.database.postgresql.statements import Connection, PostgresqlTransaction, run_plainly
@@ -91,7 +92,7 @@ def migrate(
         sentence = (
             f"The role {info.user} has too few rights in {server.place} ({describe(error)});"
             f' as its owner, `GRANT CREATE, CONNECT ON DATABASE "{info.dbname}" TO "{info.user}"`,'
-            f" and let the role own the schema {server.schema} ({server.setting})."
+            f" and let the role own the schema {server.schema} ({SETTING})."
         )
         raise ResponderBotError("unavailable", sentence) from None
     except errors.LockNotAvailable:
@@ -100,7 +101,7 @@ def migrate(
     except psycopg.Error as error:  # such as of tables that somebody else has made there
         sentence = (
             f"The database {server.place} can't be opened ({describe(error)}); correct that, or name another schema"
-            f" than {server.schema} ({server.setting})."
+            f" than {server.schema} ({SETTING})."
         )
         raise ResponderBotError("unavailable", sentence) from error
     finally:
@@ -121,7 +122,7 @@ def _applied(connection: Connection, server: Server, table: str) -> int:
         run_plainly(connection, _TABLES)
     elif not found["has_table"]:
         sentence = (
-            f"The schema {server.schema} of {server.place} holds other tables than {server.setting} is for, or those"
+            f"The schema {server.schema} of {server.place} holds other tables than {SETTING} is for, or those"
             " from before 0.2.0, which can't be upgraded; core and bot need a schema each, so name another search path"
             " there, or another database."
         )
@@ -166,9 +167,9 @@ def is_used(connection: Connection, schema: str) -> bool:
     return connection.execute(_USED, {"name": application_name(schema)}).fetchone() is not None
 
 
-def forget(url: str, schema: str, setting: str, suffix: str) -> None:
+def forget(url: str, schema: str, suffix: str) -> None:
     """Let the next start take the tables for a copy. Raises ResponderBotError: "conflict" while they are in use."""
-    server = Server(url, schema, setting, suffix)
+    server = Server(url, schema, suffix)
     with closing(server.open()) as connection:
         if is_used(connection, server.schema):
             raise ResponderBotError("conflict", f"{server.place} is in use; stop every responder-bot that uses it.")
@@ -177,4 +178,4 @@ def forget(url: str, schema: str, setting: str, suffix: str) -> None:
             run_plainly(connection, "UPDATE place SET tables = ''; COMMIT")
         except errors.UndefinedTable:
             sentence = f"There are no tables of responder-bot in the schema {server.schema} of {server.place}."
-            raise ResponderBotError("not_found", f"{sentence[:-1]}; correct {setting}.") from None
+            raise ResponderBotError("not_found", f"{sentence[:-1]}; correct {SETTING}.") from None

@@ -10,6 +10,7 @@ from psycopg import conninfo
 from psycopg.rows import dict_row
 
 from core.common.database.failures import Failures
+from core.common.database.location import SETTING
 from core.common.database.postgresql.errors import advice, describe
 from core.common.database.postgresql.statements import Connection, adapt, run_plainly
 from core.common.errors import ResponderBotError, StoreUnavailableError
@@ -42,8 +43,7 @@ class Server:
     The tables are in `schema` or, if the URL has a search path, in the schema of that name with `suffix`.
     """
 
-    def __init__(self, url: str, schema: str, setting: str, suffix: str = "") -> None:
-        self.setting = setting
+    def __init__(self, url: str, schema: str, suffix: str = "") -> None:
         self.failures = Failures()
         self.is_pooled = False
         """Whether a pooler is in between, so that no session state can be relied on."""
@@ -53,13 +53,13 @@ class Server:
         try:
             options_of_url: dict[str, Any] = conninfo.conninfo_to_dict(url)
         except psycopg.Error:  # its message may quote a password
-            sentence = f"{setting} is no URL of a PostgreSQL; write postgresql://USER:PASSWORD@HOST/DATABASE."
+            sentence = f"{SETTING} is no URL of a PostgreSQL; write postgresql://USER:PASSWORD@HOST/DATABASE."
             raise ResponderBotError("bad_request", sentence) from None
         options = str(options_of_url.pop("options", ""))
         search_path = _SEARCH_PATH.search(options)
         self.schema = f"{search_path[1]}{suffix}" if search_path else schema
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", self.schema):
-            sentence = f"The search path in {setting} names no schema; write a word of small letters."
+            sentence = f"The search path in {SETTING} names no schema; write a word of small letters."
             raise ResponderBotError("bad_request", sentence)
         rest = _SEARCH_PATH.sub("", options).strip()
         self._password = str(options_of_url.get("password") or "")
@@ -80,7 +80,7 @@ class Server:
             connection = self._open(is_first=True)
         except psycopg.Error as error:
             message = self._redacted(describe(error))
-            sentence = f"The database {self.place} can't be opened ({message}); {advice(message)} ({self.setting})."
+            sentence = f"The database {self.place} can't be opened ({message}); {advice(message)} ({SETTING})."
             raise ResponderBotError("unavailable", sentence) from None
         version, encoding = connection.info.server_version, connection.info.parameter_status("server_encoding")
         problem = ""
