@@ -74,7 +74,7 @@ class ClearanceEnforcer:
                 for message in await self._outbox.messages_of(root_id)
                 if message.channel == channel
                 and message.clearance != clearance
-                and not (unsent_only and message.status == "shown" and message.file_status in (None, "shown"))
+                and not (unsent_only and message.is_delivered)
             ]
             for root_id in roots
         }

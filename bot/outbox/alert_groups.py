@@ -69,6 +69,11 @@ class AlertGroup:
     def is_digest(self) -> bool:
         return self.key.startswith(f"{DIGEST}:")
 
+    @property
+    def is_over_at(self) -> int:
+        """When its storm is over if no more alerts come, or when it is no longer muted; 0: nothing goes on."""
+        return self.last_at + STORM_MS if self.is_digest else self.muted_until
+
 
 @dataclass
 class GroupChanges:
@@ -306,8 +311,7 @@ def rendered(tx: Transaction, group: AlertGroup) -> None:
 
     One that may tell of a storm or a mute is rendered once more, when that is over.
     """
-    at = group.last_at + STORM_MS if group.is_digest else group.muted_until  # 0: no storm and no mute goes on
-    over_at = None if group.rank is None else at or None
+    over_at = None if group.rank is None else group.is_over_at or None
     sql = "UPDATE alert_group SET rank = NULL, over_at = :over_at WHERE key = :key AND changes = :changes"
     tx.run(sql, {**vars(group), "over_at": over_at})
 

@@ -180,6 +180,11 @@ class MessageRecord:
         """The channel id that Slack's methods take."""
         return self.conversation or self.channel
 
+    @property
+    def is_delivered(self) -> bool:
+        """Whether Slack shows it, with its file if it has one."""
+        return self.status == "shown" and self.file_status in (None, "shown")
+
     def content(self) -> dict[str, Any]:
         """The fields of chat.postMessage and chat.update."""
         content: dict[str, Any] = json.loads(self.payload)

@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from core.api.http.endpoint import Endpoint, Request, Routes
+from core.api.http.endpoint import Endpoint, Request, Routes, bool_param
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.records import files
@@ -34,7 +34,7 @@ def version_1(database: Database) -> list[Endpoint]:
     """The same under the addresses of version 1; the file's id is enough to find it."""
 
     async def download(request: Request) -> Response:
-        if request.query.get("asZip", "").lower() in ("true", "1"):
+        if bool_param(request, "asZip"):
             raise ResponderBotError("bad_request", "Files are not sent as a zip; leave out asZip.")
         return await _answer(database, request)
 

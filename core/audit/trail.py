@@ -118,8 +118,7 @@ def record(
     """
     head = stored.last(tx)
     number, previous = (1, NO_HASH) if head is None else (head["number"] + 1, head["hash"])
-    origin = _origin.get()
-    said = {**(texts or {}), "slack_origin": origin.slack if origin is not None and origin.login == by else ""}
+    said = {**(texts or {}), "slack_origin": _slack_origin(by)}
     salted = {name: (secrets.token_hex(SALT_BYTES), _bounded(text)) for name, text in said.items() if text}
     row = {
         **{name: value for name, value in details.items() if value not in (None, "", [], {}, False)},
@@ -153,6 +152,12 @@ def _through(by: str) -> Mapping[str, str]:
         return {}
     through = {"through": origin.through} if origin.through != by else {}
     return {"key": origin.key, **through}
+
+
+def _slack_origin(by: str) -> str:
+    """Team, user and channel of the click that somebody acted by; ""."""
+    origin = _origin.get()
+    return "" if origin is None or origin.login != by else origin.slack
 
 
 @cache

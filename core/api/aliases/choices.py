@@ -5,6 +5,7 @@ Core has no definitions of custom fields; the list has those of the newest objec
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -57,19 +58,14 @@ def choice_lists(people: People, database: Database) -> Mapping[str, ChoiceList]
 def endpoints(lists: Mapping[str, ChoiceList]) -> list[Endpoint]:
     """Routes of these lists."""
 
-    async def custom_fields(_: Request) -> Response:
-        return json_response(json.dumps(await lists["listCustomField"]()))
+    async def answer(name: str, _: Request) -> Response:
+        return json_response(json.dumps(await lists[name]()))
 
-    async def data_types(_: Request) -> Response:
-        return json_response(json.dumps(await lists["listObservableType"]()))
-
-    handlers: Mapping[str, Callable[[Request], Awaitable[Response]]] = {
-        "/api/customField": custom_fields,
-        "/api/v1/customField": custom_fields,
-        "/api/observable/type": data_types,
-        "/api/v1/observable/type": data_types,
-    }
-    return [Endpoint("GET", path, handler, "List values to choose from") for path, handler in handlers.items()]
+    return [
+        Endpoint("GET", f"{prefix}/{path}", partial(answer, name), "List values to choose from")
+        for path, name in (("customField", "listCustomField"), ("observable/type", "listObservableType"))
+        for prefix in ("/api", "/api/v1")
+    ]
 
 
 def _fixed(items: Sequence[Mapping[str, Any]]) -> ChoiceList:

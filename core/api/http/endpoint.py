@@ -152,6 +152,10 @@ class Endpoint:
         return re.findall(r"{(\w+)}", self.path)
 
     @property
+    def takes_body(self) -> bool:
+        return self.method not in ("GET", "DELETE")
+
+    @property
     def writes(self) -> bool:
         """Whether it changes anything; searches only read, although they are POSTs."""
         return self.method != "GET" and not self.path.endswith(("/_search", "/query"))

@@ -75,7 +75,7 @@ class BodyReader:
 
         Raises ResponderBotError("bad_request"), "invalid_fields" and "too_large", and ClientDisconnected.
         """
-        if endpoint.method in ("GET", "DELETE"):
+        if not endpoint.takes_body:
             return False
         began = time.monotonic()
         content = await self.receive(request)
