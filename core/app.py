@@ -68,6 +68,7 @@ from core.engines.confinement import Confinement, exposed, unavailable
 from core.engines.definitions import BUNDLED
 from core.hosts.host_list import HostList
 from core.hosts.hosts import Host, Hosts
+from core.models import Check
 from core.people import NOTE_EVERY_S, People
 from core.protection import Blockable, Parsed, ProtectedTargets, look_of
 from core.records.alerts import Alerts
@@ -311,11 +312,11 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
 
     reading = asyncio.Lock()  # one at a time: reads that wait for a lock must not take all connections
 
-    async def health_parts() -> list[health.ComponentHealth]:
+    async def health_parts() -> list[Check]:
         parts = [*engine_parts(registry), *confinement_parts(settings, made)]
         parts += _part("job folders", await jobs.problem())
         problems = [(name, await problem()) for name, problem in others.items()]
-        parts += [health.ComponentHealth(name, not problem, problem) for name, problem in problems]
+        parts += [Check(name, not problem, problem) for name, problem in problems]
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT_S), reading:
                 parts += _part("rules of responders", *await database.read(guards.problems))
@@ -325,10 +326,10 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
                 parts += await clock_parts(database, clock)
                 parts += _part("sources", *await sources.problems())
                 await database.read(lambda reads: stored_actions.find(reads, 0))  # waits while the table is locked
-                parts += [health.ComponentHealth("block list", False, text) for text in await lists.problems()]
+                parts += [Check("block list", False, text) for text in await lists.problems()]
         except TimeoutError:
             sentence = f"The store did not answer within {HEALTH_TIMEOUT_S:g} s; see what locks its tables or slows it."
-            parts.append(health.ComponentHealth("reads of the store", False, sentence))
+            parts.append(Check("reads of the store", False, sentence))
         except ResponderBotError:
             pass  # the store's own part says so
         return parts
@@ -419,7 +420,7 @@ def paths_of(settings: CoreSettings) -> list[Path]:
     return [*paths, *(path.parent for path in paths if path.parent != path)]
 
 
-def engine_parts(registry: Registry) -> list[health.ComponentHealth]:
+def engine_parts(registry: Registry) -> list[Check]:
     """The health of each engine: a summary, then a line for each definition that can't be used."""
     parts = []
     for state in registry.states():
@@ -427,11 +428,11 @@ def engine_parts(registry: Registry) -> list[health.ComponentHealth]:
             continue
         skipped = [f"{skipped.name}: {skipped.reason}" for skipped in state.usable.skipped]
         message = "\n".join([_summary(state.usable), *skipped]) if state.up else state.message
-        parts.append(health.ComponentHealth(f"engine {state.engine.name}", state.up, message))
+        parts.append(Check(f"engine {state.engine.name}", state.up, message))
     return [*parts, *_part("responder settings", *registry.settings_problems())]
 
 
-async def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
+async def undo_parts(undos: Undos) -> list[Check]:
     """Timed undos that are overdue; empty without any."""
     waiting = await undos.waiting()
     what, whose = ("1 run was", "its") if waiting == 1 else (f"{waiting} runs were", "their")
@@ -439,7 +440,7 @@ async def undo_parts(undos: Undos) -> list[health.ComponentHealth]:
     return _part("timed undo", message if waiting else "")
 
 
-async def clock_parts(database: Database, clock: Clock) -> list[health.ComponentHealth]:
+async def clock_parts(database: Database, clock: Clock) -> list[Check]:
     """Events of a time that has not come, which a wrong clock made; empty without any."""
 
     def read(reads: Reads) -> str:
@@ -459,13 +460,13 @@ async def clock_parts(database: Database, clock: Clock) -> list[health.Component
     return _part("clock", await database.read(read))
 
 
-def _part(name: str, *problems: str) -> list[health.ComponentHealth]:
+def _part(name: str, *problems: str) -> list[Check]:
     """What has these problems, in sentences; nothing if it has none."""
     message = "\n".join(filter(None, problems))
-    return [health.ComponentHealth(name, False, message)] if message else []
+    return [Check(name, False, message)] if message else []
 
 
-def confinement_parts(settings: CoreSettings, made: Sequence[Engine]) -> list[health.ComponentHealth]:
+def confinement_parts(settings: CoreSettings, made: Sequence[Engine]) -> list[Check]:
     """Whether programs of responders are confined; empty if no engine runs programs."""
     if not any(engine.runs_programs for engine in made):
         return []
@@ -473,7 +474,7 @@ def confinement_parts(settings: CoreSettings, made: Sequence[Engine]) -> list[he
     modes = {core.confinement, *(section.confinement or core.confinement for section in settings.responder.values())}
     if modes == {"none"}:
         off = "off by [core] confinement: responders run with all rights of core's account"
-        return [health.ComponentHealth("confinement", True, off)]
+        return [Check("confinement", True, off)]
     reachable = exposed((*files_of(core.database), core.jobs), Confinement(readable=(), writable=()))
     problems = [unavailable(mode) for mode in sorted(modes) if unavailable(mode)]
     problems += [f"{path} can be read by every responder; move it out of the system's folders." for path in reachable]
@@ -484,7 +485,7 @@ def confinement_parts(settings: CoreSettings, made: Sequence[Engine]) -> list[he
     ]
     base = "not confined" if core.confinement == "none" else core.confinement
     message = "\n".join(problems) or base + "".join(others)
-    return [health.ComponentHealth("confinement", not problems, message)]
+    return [Check("confinement", not problems, message)]
 
 
 def _summary(catalogue: Catalogue) -> str:

@@ -19,7 +19,7 @@ from bot.app.workers import Workers
 from bot.block_kit.text import NAMES, utc_time
 from bot.clearance import RED
 from bot.features.alert_groups.views import storm_sentence
-from bot.features.base import Check, Services
+from bot.features.base import Services
 from bot.features.home import handlers as home
 from bot.features.registry import COMMANDS
 from bot.identity import Identity
@@ -42,6 +42,7 @@ from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
 from core.common.tasks import Backoff, cancel_and_wait, repeat
 from core.common.words import count
+from core.models import Check
 
 PRUNE_EVERY_S = 3_600.0
 CLOSE_GRACE_S = 5.0  # for interactions that were accepted before the bot is stopped

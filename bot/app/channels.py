@@ -10,11 +10,10 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clearance import CLEAR, SHARED, tlp_name
-from bot.features.base import Check
 from bot.outbox.errors import SENTENCES, SLACK_FAILURES, classify
 from bot.settings import ChannelSection, Grouping, Route
 from core.common.errors import ResponderBotError
-from core.models import SEVERITY_NAMES
+from core.models import SEVERITY_NAMES, Check
 
 REFRESH_EVERY_S = 300.0  # how soon the bot notices that a channel was shared with another company
 RETRY_EVERY_S = 10.0

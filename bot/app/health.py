@@ -14,14 +14,14 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from bot.app.workers import Workers
-from bot.features.base import Check
 from bot.outbox.outbox import MessageOutbox
 from core.common.errors import ResponderBotError
 from core.common.listener import has_token
+from core.models import Check, HealthModel
 
 _BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 3.0)  # Slack waits for 3 s
 
@@ -96,12 +96,8 @@ class BotHealth(Collector):
         return [Route("/health", self._health_response), Route("/metrics", self._metrics_response)]
 
     async def _health_response(self, _request: Request) -> Response:
-        checks = await self._health()
-        parts = [{"name": check.name, "ok": check.ok, "message": check.message} for check in checks]
-        status = "ok" if all(check.ok for check in checks) else "degraded"
-        if any(check.is_vital and not check.ok for check in checks):
-            status = "down"
-        return JSONResponse({"status": status, "parts": parts}, 503 if status == "down" else 200)
+        health = HealthModel.of(await self._health())
+        return Response(health.to_json(), 503 if health.status == "down" else 200, media_type="application/json")
 
     async def _metrics_response(self, request: Request) -> Response:
         if not has_token(request.headers, self._metrics_token):

@@ -21,11 +21,11 @@ from starlette.routing import Route, Router
 
 from bot.app.dispatcher import Acknowledge, AppInstallation, Dispatcher
 from bot.app.interactions import INTERACTION_TYPES, InteractionType, is_well_formed
-from bot.features.base import Check
 from bot.settings import SlackSection
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.common.listener import ClientDisconnected, bind, http_server, read_body
+from core.models import Check
 
 ANYTHING = re.compile(r".*", re.DOTALL)
 BODY_LIMIT_BYTES = 1_048_576  # Slack's payloads are far smaller

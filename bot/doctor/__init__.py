@@ -13,7 +13,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.app.channels import Channels
 from bot.app.transports import EVENTS_PATH, web_client
 from bot.doctor import examples
-from bot.features.base import Check
 from bot.features.help import core_checks
 from bot.identity import Identity, confirmed_email
 from bot.outbox.errors import SLACK_FAILURES, classify, classify_connection, classify_upload, headers_of
@@ -21,7 +20,7 @@ from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.common.words import count
-from core.models import TLP_NAMES
+from core.models import TLP_NAMES, Check
 
 MAX_CLOCK_SKEW_MS = 60_000  # Slack's signatures are valid for 5 minutes
 MAX_MEMBERS = 100  # people of a channel that are looked up

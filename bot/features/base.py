@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bot.message import Message
 from bot.outbox.models import RefreshRequest
 from core.common.errors import ResponderBotError
-from core.models import Permission, Person
+from core.models import Check, Permission, Person
 
 if TYPE_CHECKING:
     from slack_sdk.web.async_client import AsyncWebClient
@@ -25,19 +25,6 @@ class Ack(Enum):
     READ = "read"  # at once; the handler runs later, from a bounded queue in memory
     WRITE = "write"  # once the interaction is committed to the inbox, which is replayed after a crash
     RESPONSE = "response"  # the handler's return value is the acknowledgement; core has 2 s
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line of `doctor`: what was checked, whether it is well, and what to do if it isn't."""
-
-    name: str
-    ok: bool
-    message: str
-    is_vital: bool = False
-    """Nothing works without it."""
-    is_warning: bool = False
-    """It is well, but something that most people want is not set."""
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from bot.block_kit.notices import TASKS
 from bot.block_kit.text import code, foreign, plain_name, said
 from bot.clearance import tlp_name
 from bot.features.authorization import DIRECT_MESSAGE, who_gives_rights
-from bot.features.base import Ack, Check, Command, Context, Entry, Feature, Json
+from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import NOT_TAKEN, closest_match, wrong_usage
 from bot.features.responses import require_permission
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
-from core.models import Person
+from core.models import Check, Person
 
 HOW_TO_RUN = {
     "run NAME HOST": "on the open alert that has this host or address; if several have it, they are listed",

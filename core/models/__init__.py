@@ -24,6 +24,7 @@ from core.models.base import (
     number_of,
     parse_id,
 )
+from core.models.health import Check, HealthModel
 from core.models.inputs import (
     MAX_UNDO_MINUTES,
     AlertInput,

@@ -5,9 +5,8 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Literal
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -28,47 +27,13 @@ from core.common.database import Database
 from core.common.database.probe import Probe
 from core.common.errors import ResponderBotError
 from core.common.listener import has_token
-from core.models import ApiModel
+from core.models import Check, HealthModel
 from core.store import sources
 from core.store.database import health as stored
 
 COUNT_INTERVAL_S = 15.0  # Prometheus' usual scrape interval; counting reads every action
 _METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS")
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
-
-
-@dataclass(frozen=True)
-class ComponentHealth:
-    """Health of one component. Core is down if a `vital` one fails, degraded if another does."""
-
-    name: str
-    ok: bool
-    message: str = ""
-    vital: bool = False
-
-
-class HealthPartModel(ApiModel):
-    """A component in the answer of `/health`."""
-
-    name: str
-    ok: bool
-    message: str
-
-
-class HealthModel(ApiModel):
-    """The answer of `/health`."""
-
-    status: Literal["ok", "degraded", "down"]
-    parts: list[HealthPartModel]
-
-
-def overall_health(parts: Sequence[ComponentHealth]) -> HealthModel:
-    """Health of core as a whole."""
-    status: Literal["ok", "degraded", "down"] = "ok"
-    if any(not part.ok for part in parts):
-        status = "down" if any(part.vital and not part.ok for part in parts) else "degraded"
-    models = [HealthPartModel(name=part.name, ok=part.ok, message=part.message) for part in parts]
-    return HealthModel(status=status, parts=models)
 
 
 class StoreProbe:
@@ -83,11 +48,11 @@ class StoreProbe:
         """The duration of the last probe's write, in seconds."""
         return self._probe.write_s
 
-    async def check(self) -> ComponentHealth:
+    async def check(self) -> Check:
         """The store as it is now, or as it was within the last second."""
         result = await self._probe.check()
         message = result.message or self._database.remark()
-        return ComponentHealth("store", not result.message, message, vital=result.is_down)
+        return Check("store", not result.message, message, is_vital=result.is_down)
 
 
 class JobFoldersProbe:
@@ -253,7 +218,7 @@ def strip_paths(text: str, folders: Iterable[Path] = ()) -> str:
 def endpoints(
     probe: StoreProbe,
     metrics: Metrics,
-    parts: Callable[[], Awaitable[Sequence[ComponentHealth]]],
+    parts: Callable[[], Awaitable[Sequence[Check]]],
     folders: Iterable[Path] = (),
     metrics_token: str = "",
 ) -> Sequence[Endpoint]:
@@ -268,16 +233,16 @@ def endpoints(
         store, others = await asyncio.gather(probe.check(), parts())
         components = [store, *others]
         if problem := logs.problem():
-            components.append(ComponentHealth("log", False, problem))
+            components.append(Check("log", False, problem))
         if not request.caller.may("manageUser"):
             components = [replace(item, message=strip_paths(item.message, folders)) for item in components]
-        health = overall_health(components)
+        health = HealthModel.of(components)
         return json_response(health, 503 if health.status == "down" else 200)
 
     @route("GET /readyz", "Answer while core's database takes changes", response=Live, is_public=True, errors=(503,))
     async def get_ready(_request: Request) -> Response:
         store = await probe.check()
-        if store.vital:
+        if store.is_vital:
             raise ResponderBotError("unavailable", strip_paths(store.message, folders))
         return json_response(Live())
 

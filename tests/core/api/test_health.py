@@ -9,12 +9,13 @@ import httpx
 import psycopg
 import pytest
 
-from core.api.http.health import ComponentHealth, StoreProbe, overall_health, strip_paths
+from core.api.http.health import StoreProbe, strip_paths
 from core.app import confinement_parts, paths_of
 from core.common.database.sqlite.database import FILE_CHECK_EVERY_S
 from core.common.settings_file import Sections
 from core.engines import make
 from core.engines.confinement import unavailable
+from core.models import Check, HealthModel
 from core.settings import EngineSection, ResponderSection, core_settings
 from tests import programs, stores
 from tests.core.running import ended, made, running_core
@@ -81,7 +82,7 @@ def test_health_says_if_every_program_could_read_core_s_files(tmp_path: Path) ->
     core = {"database": "/usr/local/share/responder-bot/core.db", "confinement": "landlock"}
     settings = core_settings(Sections(tmp_path, "", {"core": core}, {}))
     (part,) = confinement_parts(settings, make(settings))
-    assert (part.ok, overall_health([part]).status) == (False, "degraded")
+    assert (part.ok, HealthModel.of([part]).status) == (False, "degraded")
     sentence = "core.db can be read by every responder; move it out of the system's folders."
     assert strip_paths(part.message, paths_of(settings)) == sentence
 
@@ -175,10 +176,10 @@ async def test_an_engine_that_is_down_degrades_core_but_does_not_stop_it(tmp_pat
 
 
 def test_only_a_vital_component_makes_core_down() -> None:
-    fine, ill = ComponentHealth("a", True), ComponentHealth("b", False, "why")
-    assert overall_health([fine]).status == "ok"
-    assert overall_health([fine, ill]).status == "degraded"
-    assert overall_health([ill, ComponentHealth("store", False, vital=True)]).status == "down"
+    fine, ill = Check("a", True), Check("b", False, "why")
+    assert HealthModel.of([fine]).status == "ok"
+    assert HealthModel.of([fine, ill]).status == "degraded"
+    assert HealthModel.of([ill, Check("store", False, is_vital=True)]).status == "down"
 
 
 async def test_a_store_that_cannot_be_written_is_reported_until_it_can(tmp_path: Path) -> None:
@@ -188,7 +189,7 @@ async def test_a_store_that_cannot_be_written_is_reported_until_it_can(tmp_path:
         assert (await probe.check()).ok
         await database.transaction(lambda tx: tx.run("ALTER TABLE sequence RENAME TO hidden"))
         ill = await probe.check()
-        assert (ill.ok, ill.vital) == (False, True)
+        assert (ill.ok, ill.is_vital) == (False, True)
         assert "The store can't be written" in ill.message
         await database.transaction(lambda tx: tx.run("ALTER TABLE hidden RENAME TO sequence"))
         assert (await probe.check()).ok
