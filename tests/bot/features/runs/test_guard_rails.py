@@ -164,7 +164,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     alert, card = await env.alert_and_card("anna")
     await run_report(env, alert)
     await env["anna"].reads("Started *Report*")
-    ran = await env.ended_run(alert)
+    await env.ended_run(alert)
     for name in ("anna", "lea"):
         await env[name].command(SOC, f"/responder run report {alert.id}")
         refused = await env[name].sees(modal("can't run"))
@@ -249,7 +249,7 @@ async def test_a_form_that_somebody_else_was_faster_than_says_what_is_in_force(t
         await env["lea"].command(SOC, f"/responder run shun {alert.id}")
         form = await env["lea"].sees(modal("How long"))
         await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": alert.id})
-        ran = await env.ended_run(alert)
+        await env.ended_run(alert)
         await env["lea"].submits(form)
         refused = text_of(await env["lea"].sees(modal("is reached on this target")))
         assert "🔒 `203[.]0[.]113[.]7` is contained already until <!date^" in refused
