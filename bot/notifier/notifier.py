@@ -15,7 +15,7 @@ from bot.notifier.clearances import ClearanceEnforcer
 from bot.notifier.group_cards import GroupCards
 from bot.notifier.grouper import AlertGrouper
 from bot.notifier.isolation import CORE_UNAVAILABLE, isolated
-from bot.notifier.renderer import Renderer, undone_by_others
+from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline, ids_in
 from bot.outbox.alert_groups import is_group
 from bot.outbox.models import BULK, FOR_PERSON, LOG, LOST, DesiredMessage, card_key, digest, is_bulk
@@ -283,7 +283,7 @@ class Notifier:
         asking = Asking(self._outbox, self._clock())
         desired: list[DesiredMessage] = []
         documents = [held.documents[root_id].document for root_id in changes.roots if root_id in held.documents]
-        asking.told.update(told for document in documents for told in undone_by_others(document))
+        asking.told = await self._renderer.told_of_undos(documents)
         awaited, others = list[Document](), list[Document]()
         for document in documents:
             has_run = document.alert is not None and document.id in changes.acted_on  # its card is waited for

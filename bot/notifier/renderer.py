@@ -24,7 +24,7 @@ from bot.notifier.isolation import CORE_UNAVAILABLE
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox.errors import SLACK_FAILURES, classify
 from bot.outbox.links import card_link
-from bot.outbox.models import LOG, LOST, DesiredMessage, MessageRecord, card_key, case_key, is_person
+from bot.outbox.models import BULK_UNDONE, LOG, LOST, DesiredMessage, MessageRecord, card_key, case_key, is_person
 from bot.outbox.outbox import MessageOutbox
 from core.common.errors import ResponderBotError
 from core.models import (
@@ -255,6 +255,15 @@ class Renderer:
     async def _undo_problems(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         render = partial(undos.problem_reply, action, subject)
         return await self._in_threads(f"undo:{action.id}", render, subject, timeline)
+
+    async def told_of_undos(self, documents: Iterable[Document]) -> set[tuple[str, str]]:
+        """Who hears in a direct message what a run has undone, by that run; that of a bulk notifies them once."""
+        told = set[tuple[str, str]]()
+        for document in documents:
+            for about, undone in undone_by_others(document).items():
+                bulks = [await self._outbox.messages_named(f"{BULK_UNDONE}:{one.bulk}:") for one in undone if one.bulk]
+                told |= set() if any(bulks) else {about}
+        return told
 
     async def _measure_news(
         self, action: Action, subject: Subject, timeline: Timeline, heard: set[tuple[str, str]]
@@ -591,14 +600,16 @@ class Renderer:
 
 
 def undone_by_others(document: Document) -> dict[tuple[str, str], list[Action]]:
-    """What somebody else's run has undone: by that run, and by who hears of it in a direct message."""
-    known, found = {one.id: one for one in document.actions}, dict[tuple[str, str], list[Action]]()
-    for action in sorted(document.actions, key=lambda one: one.number):
-        undo = action.undo
-        by = known.get(undo.action_id or "") if undo is not None and undo.status == "undone" else None
-        if by is not None and not action.bulk:
-            for login in _concerned(action, but=by.created_by):
-                found.setdefault((by.id, login), []).append(action)
+    """What somebody else's run has undone: by that run, and by who hears of it in a direct message.
+
+    The first tells it of all: one of a bulk, on whatever alert the run is that undid it, in the message of that bulk.
+    """
+    known, found = {one.id for one in document.actions}, dict[tuple[str, str], list[Action]]()
+    for action in sorted(document.actions, key=lambda one: (not one.bulk, one.number)):
+        by_id = action.undo.action_id if action.undo is not None and undo_state.is_undone(action) else None
+        if by_id and action.measure is not None and (action.bulk or by_id in known):
+            for login in _concerned(action, but=action.measure.ended_by):
+                found.setdefault((by_id, login), []).append(action)
     return found
 
 

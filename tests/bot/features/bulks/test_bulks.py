@@ -18,6 +18,7 @@ from core.models import BulkCounts, BulkInput, RunTarget
 from tests import stores
 from tests.bot.features.bulks.bulk import alerts, asked, bulk_messages, posted_to, reviewed, shown, start
 from tests.bot.features.environment import feature_environment
+from tests.bot.outbox.harness import all_sent
 from tests.bot.people import (
     app_home,
     card_of,
@@ -673,6 +674,14 @@ async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undon
         alert_ids = [
             (await alerts(env, 1, artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}]))[0] for n in range(5)
         ]
+        again = (await alerts(env, 1, title="again", artifacts=[{"dataType": "ip", "data": "203.0.113.1"}]))[0]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            for alert_id in (alert_ids[0], again):  # what the same undo ends
+                body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert_id}
+                alone = await bot.as_user("anna").run(body)
+                await bot.as_user("lea").approve(alone.id)
+                while (await bot.action(alone.id, wait_s=10)).end_date is None:
+                    pass
         await start(env, "anna", "isolate", alert_ids)
         message = await shown(env, "5 wait for approval")
         view = await reviewed(env, "lea", message, " on 5 targets")
@@ -691,9 +700,29 @@ async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undon
         await env["anna"].command(SOC, "/responder mine")
         mine = text_of(await env["anna"].sees(modal("🔓 *Isolate* on 5 targets: 5 undone by ben, <!date^")))
         assert " · approved by lea · ~" in mine
-        assert not any("undid" in text for text in env["ben"].phone)
+        elsewhere = await env["lea"].sees(reply_to(await env["lea"].sees(card_of(again)), "was undone by *ben*"))
+        assert "<@" not in text_of(elsewhere)
+        await all_sent(env.bot)
+        for name, rings in (("anna", [told]), ("lea", [told]), ("ben", [])):
+            assert [text for text in env[name].phone if "undid" in text or "undone" in text] == rings
         await env.client.request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3})
         await env["anna"].sees(direct_message("ben undid Isolate on 🟠 HIGH ip 203[.]0[.]113[.]1, ", without="113[.]0"))
+
+
+async def test_who_was_told_of_an_undo_is_notified_of_another_run_that_a_later_one_ends(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0", "target": "ip"}}) as env:
+        await env["anna"].connect()
+        ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in range(2)]
+        first, second = [(await alerts(env, 1, artifacts=ip))[0] for ip in ips]
+        other = await env.create_alert(sourceRef="other", artifacts=ips[1])
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("anna").run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": other.id})
+            await env.ended_run(other)
+            await start(env, "anna", "shun", [first, second])
+            await shown(env, "2 in force with no end")
+            for alert_id, told in ((first, "ben undid Shun on 🟠 HIGH ip"), (second, "was undone by *ben*")):
+                await bot.as_user("ben").undo((await env.client.actions("alert", alert_id))[0].id)
+                await env["anna"].sees(on_phone(told))
 
 
 async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Path) -> None:
