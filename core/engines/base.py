@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from pydantic import with_config
+
 from core.common.words import spaced
 
 JsonObject = Mapping[str, Any]
@@ -53,6 +55,7 @@ class Skipped:
     """False for one with configuration items that the settings don't mention, which is no problem."""
 
 
+@with_config(extra="forbid")  # another release may store limits that this one doesn't know
 @dataclass(frozen=True)
 class Catalogue:
     """The responders of an engine, and those that it had to skip."""

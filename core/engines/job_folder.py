@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from pydantic import TypeAdapter, ValidationError
 
 from core.common.private_files import make_private
 from core.engines import files
@@ -73,6 +74,9 @@ class RunFacts:
     """Paths of this machine with what a report shows in their place."""
     confined: str = ""
     """How the program was confined: "landlock" or "bwrap"."""
+
+
+_FACTS = TypeAdapter(RunFacts)
 
 
 @dataclass(frozen=True)
@@ -130,19 +134,10 @@ class JobFolder:
 
     def facts(self) -> RunFacts:
         """Read back what `create` wrote. Raises OSError or ValueError when the program removed or replaced it."""
-        content = self._read("facts.json", limit_bytes=_FACTS_LIMIT_BYTES)
         try:
-            raw = json.loads(content)
-            return RunFacts(
-                float(raw["timeout_minutes"]),
-                frozenset(raw["secret_names"]),
-                tuple(map(str, raw["secrets"])),
-                dict(raw["config"]),
-                dict(raw["names"]),
-                str(raw["confined"]),
-            )
-        except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise ValueError(f"facts.json was replaced ({error})") from error
+            return _FACTS.validate_json(self._read("facts.json", limit_bytes=_FACTS_LIMIT_BYTES))
+        except ValidationError:  # whose text may quote a secret
+            raise ValueError("facts.json was replaced") from None
 
     def facts_left(self) -> RunFacts | None:
         """As `facts`; None when the program removed or replaced them."""

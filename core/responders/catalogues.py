@@ -1,12 +1,12 @@
 """Catalogues of several engines merged into one, without responders that can be taken for others."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from core.common.settings_file import variable_name
 from core.common.words import spaced
@@ -156,20 +156,9 @@ def distinct_titles(responders: Iterable[Responder]) -> Mapping[str, str]:
     return {name: titles[0] for name, titles in names.items()}
 
 
+_CATALOGUE = TypeAdapter(Catalogue)
+
+
 def parse_catalogue(doc: str) -> Catalogue:
-    """A stored catalogue. Raises ValueError, KeyError or TypeError if it is damaged, or of another release."""
-    stored = json.loads(doc)
-    return Catalogue(
-        tuple(_responder(fields) for fields in stored["responders"]),
-        tuple(_skipped(fields) for fields in stored["skipped"]),
-    )
-
-
-def _skipped(fields: Mapping[str, Any]) -> Skipped:
-    responder = fields["responder"]
-    return Skipped(**{**fields, "responder": _responder(responder) if responder else None})
-
-
-def _responder(fields: Mapping[str, Any]) -> Responder:
-    lists = {name: tuple(fields[name]) for name in ("data_types", "items", "parameters", "target")}
-    return Responder(**{**fields, **lists})
+    """A stored catalogue. Raises ValueError if it is damaged, or of another release."""
+    return _CATALOGUE.validate_json(doc)

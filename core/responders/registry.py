@@ -200,7 +200,7 @@ class Registry:
         doc = await self._database.snapshot(lambda reads: read(reads, host_id, engine_name))
         try:
             return without_duplicates(parse_catalogue(doc)) if doc else Catalogue()
-        except (ValueError, KeyError, TypeError) as error:  # damaged, or of another release
+        except ValueError as error:  # damaged, or of another release
             log.warning("stored_catalogue_unusable", engine=engine_name, reason=str(error))
             return Catalogue()
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from operator import methodcaller
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from core.responders.registry import Registry
 from core.responders.settings_problems import settings_problems
 from core.responders.target import Target, applies
 from core.settings import ResponderSection
+from core.store.hosts import catalogue_of
 from tests.clock import SetClock
 from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
 from tests.stores import opened
@@ -135,6 +137,13 @@ async def test_an_engine_that_is_down_at_start_offers_its_stored_catalogue(tmp_p
         explained = registry.explained(ALERT, may_run=True, open_runs={})
         assert [(state.up, state.message) for state in registry.states()] == [(False, "Connection refused")]
     assert explained[0].reasons == ["its engine one does not answer"]
+    async with opened(tmp_path / "core.db") as database:
+        doc = await database.read(lambda reads: catalogue_of(reads, "", "one")) or ""
+    for unusable in (doc.replace('"max_tlp"', '"limit_of_another_release": 1, "max_tlp"'), doc[:99]):
+        async with opened(tmp_path / "core.db") as database:
+            await database.transaction(methodcaller("run", "UPDATE host_catalogue SET doc = :doc", {"doc": unusable}))
+        async with opened_registry(tmp_path, [ScriptedEngine("one", down="Connection refused")]) as registry:
+            assert registry.offered(ALERT) == []
 
 
 @pytest.mark.parametrize("arguments", [("Nothing_1_0", None), ("Notify_2_1", "moon")])
