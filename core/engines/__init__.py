@@ -19,7 +19,6 @@ def _process(section: EngineSection, settings: CoreSettings) -> Engine:
     options = EngineOptions(
         section.name,
         organisation=core.organisation,
-        product=core.product,
         responders=settings.responder,
         # One folder per engine: at start an engine removes job folders that it does not know.
         jobs=core.jobs / section.name,

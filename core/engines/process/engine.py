@@ -42,7 +42,6 @@ class EngineOptions:
 
     name: str
     organisation: str
-    product: str
     responders: Mapping[str, ResponderSection]
     jobs: Path
     environments: Path
@@ -215,8 +214,6 @@ class ProcessEngine(Engine):
     # --- one run
 
     async def _run(self, job: Job, on_progress: OnProgress) -> Report:
-        if ":" not in job.data_type:
-            job = replace(job, data_type=f"{self._options.product}:{job.data_type}")
         folder = self._folder(job.run_id)
         try:
             run = await self._begin(folder, job)

@@ -33,7 +33,6 @@ def engine_in(
     options = EngineOptions(
         name,
         organisation="default",
-        product="thehive",
         responders=sections or {key: ResponderSection(config=values) for key, values in (config or {}).items()},
         jobs=folder / "jobs",
         environments=folder / "environments",
