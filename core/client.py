@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from core.common import logs
 from core.common.errors import ERRORS, Code, ResponderBotError
 from core.models import (
+    MAX_IDS,
     Action,
     Alert,
     AlertInput,
@@ -51,7 +52,6 @@ from core.models import (
 
 CONNECTIONS = 100
 KEEPALIVE_S = 60.0  # less than core's 75 s, so that no connection is used while core closes it
-DOCUMENTS_AT_ONCE = 200  # as many as core answers
 UNANSWERED = "unanswered"
 """A detail of an error: core or its store did not answer, so it is unknown whether it did what was requested."""
 _ENGINE = "/api/connector/engine"
@@ -371,7 +371,7 @@ class CoreClient:
         """The documents of any number of objects and actions, in as many answers as that takes."""
         remaining = list(dict.fromkeys(ids))
         while remaining:
-            asked = remaining[:DOCUMENTS_AT_ONCE]
+            asked = remaining[:MAX_IDS]
             answer = await self.documents(asked, responders=responders)
             if len(answer.left) >= len(asked):
                 raise ResponderBotError("unavailable", "Core answers none of the documents that it is asked for.")

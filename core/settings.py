@@ -434,11 +434,17 @@ def _core(sections: Sections) -> CoreSection:
     return section(CoreSection, "core", sections, defaults={"database": shared_section(sections).database})
 
 
-def _programs(sections: Sections, kind: str, model: type[SectionT]) -> dict[str, SectionT]:
-    """The sections `[source."NAME"]` or `[reader."NAME"]`, by the first part of the login that each is for."""
+def _named_tables(sections: Sections, kind: str, needed: str) -> Mapping[str, Mapping[str, Any]]:
+    """The tables of the sections `[kind."NAME"]`, by name; `needed` is what one without a name lacks."""
     tables = sections.tables.get(kind, {})
     if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
-        raise settings_error(f'{sections.source}: [{kind}] needs a name, such as [{kind}."edge"].')
+        raise settings_error(f"{sections.source}: [{kind}] needs {needed}.")
+    return tables
+
+
+def _programs(sections: Sections, kind: str, model: type[SectionT]) -> dict[str, SectionT]:
+    """The sections `[source."NAME"]` or `[reader."NAME"]`, by the first part of the login that each is for."""
+    tables = _named_tables(sections, kind, f'a name, such as [{kind}."edge"]')
     for name in tables:
         if problem := login_problem(name, kind):
             raise settings_error(f"{sections.source}: {problem}.")
@@ -532,11 +538,7 @@ def _engine(table: Mapping[str, Any], location: str, folder: Path, names: Mappin
 
 
 def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
-    tables = sections.tables.get("responder", {})
-    if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
-        raise settings_error(
-            f'{sections.source}: [responder] needs the name of a responder, such as [responder."Mailer_1_0"].'
-        )
+    tables = _named_tables(sections, "responder", 'the name of a responder, such as [responder."Mailer_1_0"]')
     values: dict[str, dict[str, Any]] = {name: dict(table) for name, table in tables.items()}
     for both in _alike(values, variable_name):
         twice = " and ".join(f'[responder."{name}"]' for name in both)

@@ -13,8 +13,7 @@ from core.actions import bulks, in_force, measures, rights
 from core.actions.parts import Parts, Service
 from core.authorization import Caller
 from core.common.database import Reads, Row
-from core.common.errors import ResponderBotError
-from core.models import OBJECT_TYPES, Action, Event, Kind, number_of, parse_id
+from core.models import OBJECT_TYPES, Action, Event, Kind, number_of, parse_id, parse_ids
 from core.records import artifacts
 from core.records.clearance import level_of
 from core.records.events import Feed
@@ -32,7 +31,6 @@ LIMIT_CHARS = 4 * 1_048_576  # of a page, which ends after the event or id that 
 LISTED_CHARS = 524_288  # of the actions on one object that nothing names; the others have their reports compacted
 LISTED_ACTIONS = 30  # a card has lines for half of them
 MAX_ALERTS = 20
-MAX_IDS = 200
 MOST_RAN = 50  # undos since a run was asked for that are compared with it
 
 Part = Literal["case_task", "case_task_log", "case_artifact"]
@@ -73,28 +71,24 @@ class Documents(Service):
         return await self._database.snapshot(read)
 
     async def of_ids(self, caller: Caller, ids: Sequence[str], *, with_responders: bool) -> bytes:
-        """The JSON of a DocumentList, for ids of objects and actions; at most MAX_IDS of them.
+        """The JSON of a DocumentList, for ids of objects and actions.
 
-        `with_responders` adds the responders for each object, as `caller` may run them. Raises
-        ResponderBotError("bad_request") for what is not an id, and for too many.
+        `with_responders` adds the responders for each object, as `caller` may run them. Raises as `parse_ids` does.
         """
-        unique = list(dict.fromkeys(ids))
-        numbers = {text: parse_id(text) for text in unique}
-        if not unique or len(unique) > MAX_IDS or None in numbers.values():
-            raise ResponderBotError("bad_request", f"ids must be 1 to {MAX_IDS} ids such as ~12, with commas between.")
+        numbers = parse_ids(ids)
 
         def read(reads: Reads) -> bytes:
             reader = _DocumentReader(reads, self._registry, self._guards, caller)
             missing: list[str] = []
             left: Sequence[str] = ()
             for position, (text, number) in enumerate(numbers.items()):
-                kind = reader.add(number or 0)
+                kind = reader.add(number)
                 if kind is None:
                     missing.append(text)
                 elif with_responders and kind != "action" and kind != "bulk":
-                    reader.add_responders(kind, number or 0, caller)
+                    reader.add_responders(kind, number, caller)
                 if reader.chars >= LIMIT_CHARS:
-                    left = unique[position + 1 :]
+                    left = [*numbers][position + 1 :]
                     break
             return self._answer(reads, reader, missing=json.dumps(missing), left=json.dumps(left))
 

@@ -170,7 +170,7 @@ def _with_rows(reads: Reads, action: Action) -> Action:
     if not rows:
         return action
     first = min(rows, key=lambda one: (_URGENCY.index(one["undo_status"]), -end_of(one)[0]))
-    undo = None if action.undo is None else action.undo.model_copy(update=dict(_undo_state(first)))
+    undo = undo_of(action, first)
     states = {one["state"] for one in rows}
     state = next(one for one in ("in_force", "unknown", "ended") if one in states)
     shown = max((one for one in rows if one["state"] == state), key=lambda one: (one["ended_at"] or 0, one["id"]))

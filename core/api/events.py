@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 
 from starlette.responses import Response
 
-from core.actions.documents import MAX_IDS, Documents
+from core.actions.documents import Documents
 from core.api.http.endpoint import Endpoint, Request, Routes, json_response, wait_seconds
 from core.common.clock import Clock
 from core.common.errors import ResponderBotError
-from core.models import DocumentList, EventPage
+from core.models import MAX_IDS, DocumentList, EventPage
 from core.records.events import Feed
 
 MAX_WAIT_S = 60

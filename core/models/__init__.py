@@ -6,6 +6,7 @@
 from core.models.base import (
     GROUP_NAME,
     KINDS,
+    MAX_IDS,
     NEW_ALERT,
     OBJECT_TYPES,
     OPEN_STATUSES,
@@ -23,6 +24,7 @@ from core.models.base import (
     Profile,
     number_of,
     parse_id,
+    parse_ids,
 )
 from core.models.health import Check, HealthModel
 from core.models.inputs import (

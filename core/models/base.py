@@ -1,10 +1,12 @@
 """The base of core's models, and the values of the interface that they share."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationInfo
 from pydantic.alias_generators import to_camel
+
+from core.common.errors import bad_request
 
 Kind = Literal["alert", "case", "case_task", "case_task_log", "case_artifact"]
 KINDS: tuple[Kind, ...] = ("alert", "case", "case_task", "case_task_log", "case_artifact")
@@ -57,6 +59,7 @@ SEVERITY_NAMES = ("", "low", "medium", "high", "critical")
 GROUP_NAME = r"[a-z0-9][a-z0-9._-]{0,63}"
 NEW_ALERT = "alert.created"  # the type of an event
 RAISED_ALERT = "alert.raised"  # by its source, to a higher severity
+MAX_IDS = 200  # in one request
 MAX_ID_DIGITS = 18  # what fits into SQLite's integer
 
 
@@ -66,6 +69,15 @@ def parse_id(text: str) -> int | None:
     if len(text) - len(digits) != 1 or not (digits.isascii() and digits.isdigit()) or len(digits) > MAX_ID_DIGITS:
         return None
     return int(digits)
+
+
+def parse_ids(texts: Iterable[str]) -> dict[str, int]:
+    """The numbers of 1 to MAX_IDS ids, by each id. Raises ResponderBotError("bad_request")."""
+    unique = dict.fromkeys(texts)
+    numbers = {text: number for text in unique if (number := parse_id(text)) is not None}
+    if not 0 < len(unique) <= MAX_IDS or len(numbers) < len(unique):
+        raise bad_request(f"ids must be 1 to {MAX_IDS} ids such as ~12, with commas between")
+    return numbers
 
 
 def number_of(object_id: str) -> int:

@@ -6,7 +6,7 @@ action says of its readers is written with what changes it: its end, its undo, a
 
 from collections.abc import Iterable
 
-from core.common.database import Reads, Transaction
+from core.common.database import Reads, Row, Transaction
 from core.models import Action, Reader, TargetArtifact
 from core.protection.blockable import LIST_OF
 from core.store import actions as stored_actions
@@ -37,24 +37,23 @@ def have_read(tx: Transaction, login: str, name: str, version: int, at: int) -> 
     """Note that a reader has read a version of a list, with an event for each action that changes by it."""
     before = stored.has_read(tx, login, name, version, at)
     for number in stored.between(tx, name, before, version, AT_ONCE) if version > before else ():
-        row = stored_actions.find(tx, number)
-        if row is not None and _rewrite(tx, number):
+        if row := _rewrite(tx, number):
             root_id, user = row["root_id"], row["created_by"]
             events.record(tx, number, at=at, type="action.updated", object_type="Action", root_id=root_id, user=user)
     stored.forget_ended(tx, name)
 
 
-def _rewrite(tx: Transaction, number: int) -> bool:
-    """Whether who has read an action has changed."""
+def _rewrite(tx: Transaction, number: int) -> Row | None:
+    """The row of an action, if who has read it has changed."""
     row = stored_actions.find(tx, number)
     if row is None:
-        return False
+        return None
     action = Action.model_validate_json(row["doc"])
     readers = _readers(tx, action)
     if readers == (action.readers or []):
-        return False
+        return None
     stored_actions.change(tx, number, doc=action.model_copy(update={"readers": readers}).to_json())
-    return True
+    return row
 
 
 def _readers(reads: Reads, action: Action) -> list[Reader]:

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from core.authorization import Caller
 from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
-from core.field_types import CustomFields
+from core.field_types import CustomFields, wrong_fields
 from core.models import CaseTemplate, CaseTemplateInput
 from core.records.writes import Records, made, new_task
 from core.store import events, objects
@@ -55,8 +55,7 @@ def custom_fields(raw: Any, path: str) -> dict[str, Any]:
             }
             for item in error.errors(include_url=False)
         ]
-        message = "".join(f"[Invalid format for {entry['name']}, expected {entry['format']}]" for entry in entries)
-        raise ResponderBotError("invalid_fields", message, fields=entries) from None
+        raise wrong_fields(entries) from None
 
 
 def with_ids(

@@ -17,9 +17,8 @@ from core.audit import trail
 from core.common.clock import DAY_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.database.shrinking import shrink
-from core.common.errors import ResponderBotError
 from core.common.settings_file import RetentionSection
-from core.models import ClosedObjects, parse_id
+from core.models import ClosedObjects, parse_ids
 from core.records.writes import record_event
 from core.reports.report import without_report
 from core.settings import CoreSettings, Rate, ResponderSection
@@ -31,7 +30,6 @@ from core.store.database import backup
 STEP_S = 0.008  # of the writer's time; the commit comes on top
 PAUSE_S = 0.05  # after each step, for all others
 AT_ONCE = 200  # rows that are looked up together
-MAX_IDS = 200
 FOR_EVER = 2**62
 ROOTS: tuple[stored.Root, ...] = ("case", "alert")
 
@@ -100,13 +98,11 @@ class Retention:
         return cls(database, clock, settings.retention, event_days=settings.core.event_days, rules_ms=rules_ms)
 
     async def closed(self, ids: Collection[str]) -> ClosedObjects:
-        """Which of these objects, at most MAX_IDS, belong to closed alerts and cases. Raises "bad_request"."""
-        numbers = {text: parse_id(text) for text in ids}
-        if not numbers or len(numbers) > MAX_IDS or None in numbers.values():
-            raise ResponderBotError("bad_request", f"ids must be 1 to {MAX_IDS} ids such as ~12, with commas between.")
+        """Which of these objects belong to closed alerts and cases. Raises as `parse_ids` does."""
+        numbers = parse_ids(ids)
 
         def read(reads: Reads) -> ClosedObjects:
-            roots = {text: stored.root_of(reads, number or 0) for text, number in numbers.items()}
+            roots = {text: stored.root_of(reads, number) for text, number in numbers.items()}
             missing = [text for text, root_id in roots.items() if root_id is None]
             closed = {
                 text: stored.closed_at(reads, stored.deciding_root(reads, root_id))

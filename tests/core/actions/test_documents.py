@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from core.actions.documents import LIMIT_CHARS, LISTED_ACTIONS, MAX_IDS
+from core.actions.documents import LIMIT_CHARS, LISTED_ACTIONS
 from core.client import CoreClient
-from core.models import Action, Profile
+from core.models import MAX_IDS, Action, Profile
 from core.settings import ResponderSection
 from tests.core.api.test_long_lists import alert_with_actions, report
 from tests.core.running import RunningCore, ended, made, running_core, sent
