@@ -167,14 +167,16 @@ class Shell:
             **{
                 key: value
                 for key, value in os.environ.items()
-                if not key.startswith(("RESPONDER_BOT", "SLACK_", "PYTEST_"))
+                if not key.startswith(("RESPONDER_BOT", "SLACK_", "PYTEST_", "TEST_"))
             },
             "HOME": str(folder / "home"),
             "PATH": f"{folder}/python/bin:{folder}/home/.local/bin:{self.repository}/.venv/bin:/usr/bin:/bin",
             "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(Path.home() / ".cache" / "uv")),
         }
         self.env["SSL_CERT_FILE"] = self.env.pop("SYSTEM_SSL_CERT_FILE")  # `tests/conftest.py` has narrowed it
-        for name in ("VIRTUAL_ENV", "PYTHONPATH", *([] if self.env["SSL_CERT_FILE"] else ["SSL_CERT_FILE"])):
+        if not self.env["SSL_CERT_FILE"]:
+            del self.env["SSL_CERT_FILE"]
+        for name in ("VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT", "PYTHONPATH"):  # uv would change that environment
             self.env.pop(name, None)
 
     async def start(self, command: str) -> asyncio.subprocess.Process:

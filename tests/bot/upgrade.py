@@ -140,4 +140,6 @@ def unpack(release: Path, folder: Path) -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     os.makedirs(sys.argv[1])
-    asyncio.run(keep(Path(sys.argv[1])))
+    with tempfile.TemporaryDirectory() as programs:
+        os.environ["TEST_PROGRAMS"] = programs  # as `conftest.py` does
+        asyncio.run(keep(Path(sys.argv[1])))
