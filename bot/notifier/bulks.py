@@ -184,7 +184,7 @@ class BulkMessages:
             buttons = await self._outbox.buttons.prepare(user, key)
             undone = bulks.undone_by(bulk, listed, login) if kind == BULK_UNDONE else ""
             if undone or kind == BULK_TOLD:
-                content = bulks.ended_for(bulk, listed, refused, undone, buttons)
+                content = bulks.ended_for(bulk, listed, refused, undone, login, buttons)
                 desired.append(_naming(DesiredMessage(key, user, content, buttons=buttons), bulk, listed, refused))
         return desired
 

@@ -125,10 +125,10 @@ class Bulks(Service):
     async def retry(
         self, caller: Caller, bulk_id: str, request: BulkInput | None = None, *, key: str = "", body: str = "retry"
     ) -> BulkOutcomes:
-        """Run again, as a new bulk, on the targets that failed or were refused; with a `request` as that says.
+        """Run again, as a new bulk, where it did not succeed or was undone; with a `request` as that says.
 
         Raises ResponderBotError: not_found, forbidden (neither its requester nor an org-admin), conflict (some are
-        still open, nothing has failed, it was retried already, or all would be refused again), rate_limited (likewise,
+        still open, all have succeeded, it was retried already, or all would be refused again), rate_limited (likewise,
         with `until`), key_reused.
         """
 
@@ -148,7 +148,7 @@ class Bulks(Service):
             raise ResponderBotError("conflict", "Some of these runs have not ended; wait until they have.")
         failed = [target for target, state in zip(json.loads(row["targets"]), states, strict=True) if state.has_failed]
         if not failed:
-            raise ResponderBotError("conflict", "None of these runs has failed, so there is nothing to run again.")
+            raise ResponderBotError("conflict", "All of these runs have succeeded, so there is nothing to run again.")
         request = request or BulkInput.model_validate({**json.loads(row["request"]), "targets": failed})
         request = request.model_copy(update={"retries": f"~{number}"})
         if reports.has_lost_secret(request.parameters):
@@ -223,10 +223,8 @@ class Bulks(Service):
             return await self._outcomes(earlier)
         size = len(json.dumps(request.parameters, ensure_ascii=False).encode("utf-8", "replace"))
         if size > PARAMETERS_LIMIT_BYTES:
-            sentence = (
-                f"Parameters for several objects have at most {PARAMETERS_LIMIT_BYTES} bytes, not {size}; run it on"
-                " one after the other, or give it less."
-            )
+            most = f"Parameters for several objects have at most {PARAMETERS_LIMIT_BYTES} bytes, not {size}"
+            sentence = f"{most}; run it on one after the other, or give it less."
             raise ResponderBotError("bad_request", sentence)
         # Not on the event loop: a hundred artifacts are a hundred alerts to read.
         checked = await self._database.snapshot(lambda reads: self._check(reads, caller, request))
@@ -341,9 +339,8 @@ class Bulks(Service):
             if sum(map(len, docs.values())) > SHORTENED_CHARS:
                 docs = {number: reports.shorten(doc) for number, doc in docs.items()}
             asked = json.loads(row["targets"])
-            return BulkOutcomes(
-                f"~{number}", [(one["objectId"], _refusal(one) or docs[one["action"]]) for one in asked]
-            )
+            outcomes = [(one["objectId"], _refusal(one) or docs[one["action"]]) for one in asked]
+            return BulkOutcomes(f"~{number}", outcomes)
 
         return await self._database.snapshot(read)
 
@@ -437,8 +434,7 @@ def _state(target: Mapping[str, Any], action: Row | None) -> BulkTarget:
         action_id=f"~{action['id']}",
         action_status=action["status"],
         outcome=action["outcome"],
-        # Not if somebody denied, cancelled or stopped it.
-        has_failed=action["status"] == "Failure" and action["outcome"] in (None, "failed", "expired"),
+        has_failed=bool(action["is_undone"]) or action["status"] not in (*OPEN_STATUSES, "Success"),
     )
 
 

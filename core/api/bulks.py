@@ -37,7 +37,7 @@ def endpoints(bulks: Bulks) -> list[Endpoint]:
 
     @route(
         "POST /{id}/retry",
-        "Run again on the objects of a bulk that failed or were refused",
+        "Run again on the objects where a bulk did not succeed or was undone",
         response=BulkAnswer,
         errors=(404, 409, 422, 429),
         **STARTS,

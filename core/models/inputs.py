@@ -492,7 +492,7 @@ class BulkInput(RunOptions):
 
     targets: list[Annotated[RunTarget, UntilErrorLimit]] = Field(min_length=1, max_length=MAX_TARGETS)
     retries: str | None = None
-    """The bulk that this repeats where that failed or was refused, once; default: none."""
+    """The bulk that this repeats where that did not succeed or was undone, once; default: none."""
 
     def on(self, target: RunTarget) -> RunInput:
         """The run on one of the targets."""

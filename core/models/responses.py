@@ -703,7 +703,7 @@ class BulkTarget(ApiModel):
     status: int
     """201 if there is an action."""
     has_failed: bool = False
-    """Whether a retry runs it again."""
+    """Whether a retry runs it again: it was refused, or did not succeed, or somebody undid it before its time."""
     action_id: ObjectId | None = None
     covered_by: ObjectId | None = None
     """As of a BulkEntry."""

@@ -37,7 +37,7 @@ REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "U
 
 
 async def on_retry(context: Context) -> None:
-    """Ask for what failed, expired or was refused again, in the form that asks for any runs on several objects."""
+    """Ask again for what core would retry, in the form that asks for any runs on several objects."""
     bulk, _ = await _opened(context, RETRY_TITLE)
     if context.person.login != bulk.created_by and context.person.profile != "org-admin":
         asks = f"Only {person_name(bulk.created_by)} or an administrator may ask for it again. Nothing was asked."

@@ -92,8 +92,7 @@ def decided_since(listed: Listed, request: str, read: Container[str]) -> list[st
     """Who has decided on those of these runs, or with a `request` of these later ends, that were read; mrkdwn."""
     ends = [one for one in by_request(listed).get(request, ()) if one[2].id in read and one[2].outcome is not None]
     over = [one for one in listed if one[0].id in read and not runs.awaits_approval(one[0])]
-    said = [f"{mark} {now}: {on}" + (f' · "{why}"' if why else "") for mark, now, why, on in _states(over)]
-    return _later_decisions(ends) if ends else said
+    return _later_decisions(ends) if ends else _in_lines(_states(over))
 
 
 def decided_in_part(listed: Sequence[tuple[Action, Any, Extension | None]]) -> list[str]:
@@ -219,8 +218,8 @@ def _ends(bulk: BulkCounts, button: ButtonIds, *, has_again: bool) -> list[dict[
 
 
 def again_button(bulk: BulkCounts, button: ButtonIds) -> list[dict[str, Any]]:
-    """Once it is over, what asks for what failed, expired or was refused again."""
-    has_failed = bool(bulk.refused or bulk.outcomes.keys() & runs.WORTH_REPEATING)
+    """Once it is over, what asks again for what was not done, or was undone by somebody."""
+    has_failed = bool(bulk.refused or bulk.outcomes or bulk.undone_by)
     was_asked = bulk.approved_by or bulk.outcomes.keys() & NOT_RUN or not bulk.counts
     label, what = "Ask again" if was_asked else "Run again", button(Intent(ids.BULK_RETRY, bulk.id))
     can_repeat = has_failed and not open_runs(bulk) and not bulk.retried_by
@@ -330,8 +329,13 @@ def ended(bulk: BulkCounts, named: Listed = ()) -> Message:
     return Message(f"{head(bulk, is_on_phone=True)}{whose}", (section(f"{head(bulk)}{whose}"),))
 
 
-def ended_for(bulk: BulkCounts, listed: Listed, refused: Refused, undone: str, button: ButtonIds) -> Message:
-    """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some; mrkdwn."""
+def ended_for(
+    bulk: BulkCounts, listed: Listed, refused: Refused, undone: str, reader: str, button: ButtonIds
+) -> Message:
+    """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some; mrkdwn.
+
+    A `reader` who approved them hears only that, and asks for nothing again.
+    """
     seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
     states = _states(seen, refused, is_on_phone=True)
     what = f"{_asked(bulk, _targets(bulk, bulk.total), seen)}: {_result(bulk, is_on_phone=True)}"
@@ -346,7 +350,7 @@ def ended_for(bulk: BulkCounts, listed: Listed, refused: Refused, undone: str, b
             text = f"Nobody answered: {_name(bulk)} on {on}{undo_state.lasts(bulk.undo_after_minutes)} was not run."
     is_said = bulk.total in bulk.outcomes.values()  # by the text, which names no time then
     lines = [text] if is_said else [f"{head(bulk)}.", *first_of(by_state(seen, refused), MOST_NAMED)]
-    buttons = actions(*_ends(bulk, button, has_again=not undone), show_each(bulk, button))
+    buttons = actions(*_ends(bulk, button, has_again=reader == bulk.created_by), show_each(bulk, button))
     return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (*sections(lines), buttons))
 
 
@@ -385,11 +389,18 @@ def by_state(listed: Listed, refused: Refused = ()) -> list[str]:
     return ["\n>".join(filter(None, [f"{mark} {now}: {on}.", why])) for mark, now, why, on in states]
 
 
-def _states(listed: Listed, refused: Refused = (), *, is_on_phone: bool = False) -> list[tuple[str, ...]]:
+def _in_lines(states: Iterable[Sequence[str]]) -> list[str]:
+    """`🚫 Denied by ben: hostname LT-0901 · "known tool"`: each state in a line; mrkdwn."""
+    return [f"{mark} {now}: {on}" + (f' · "{why}"' if why else "") for mark, now, why, on in states]
+
+
+def _states(
+    listed: Listed, refused: Refused = (), *, is_on_phone: bool = False, has_times: bool = False
+) -> list[tuple[str, ...]]:
     """The mark and words of each state that these runs are in, why, and their targets; mrkdwn.
 
     What was denied or failed comes first, then what ends first; ends that read alike are one. Last what was `refused`.
-    A phone formats no time, and shows first what failed, then what was decided last.
+    A phone formats no time, and shows first what failed, then what was decided last. `has_times`: also when each ended.
     """
     found, first, end = dict[tuple[str, str, str], list[int]](), ("denied", "failed"), 0
     ended = [(runs.state_of(run) in first, undo_state.ends_at(run), n) for n, (run, _) in enumerate(listed)]
@@ -401,6 +412,7 @@ def _states(listed: Listed, refused: Refused = (), *, is_on_phone: bool = False)
             now, why = _on_phone(now), _quoted(runs.reason(action), view)
         end = at if at and at // MINUTE_MS > end // MINUTE_MS else end
         until = "" if at is None or is_on_phone else f" until {slack_date(end)}" if at else " with no end"
+        until += f", {slack_date(_ended_at(action))}" if has_times else ""
         found.setdefault((runs.mark(action, view), f"{now}{until}", why), []).append(n)
     states = [(*state, runs.distinct_targets([listed[n] for n in sorted(on)])) for state, on in found.items()]
     why_not = dict[str, list[str]]()
@@ -409,6 +421,12 @@ def _states(listed: Listed, refused: Refused = (), *, is_on_phone: bool = False)
             why = questions.reason_shown(view.inputs(target.message or ""))
             why_not.setdefault(why, []).append(_asked_for(target, view) or runs.on_what(view.subject, view))
     return [*states, *(("🚫", "Refused", why, some_of(on, runs.MAX_TARGETS)) for why, on in why_not.items())]
+
+
+def _ended_at(action: Action) -> int:
+    """The minute (ms) in which an ended run was undone, or else ended."""
+    undone_at = action.measure.ended_at if action.measure is not None else None
+    return (undone_at or action.end_date or 0) // MINUTE_MS * MINUTE_MS
 
 
 def _asked_for(target: BulkTarget, view: RedactedView) -> str:
@@ -667,8 +685,6 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, bu
     withdraw = approvals.bulk_buttons(bulk.id, None, button, "Withdraw")[1:]
     if login == bulk.created_by:
         others += withdraw if bulk.awaiting else again_button(bulk, button)
-        asked_by = runs.asked_again_by([target.action for target in shown if target.action is not None])
-        blocks += [context(asked_by)] if asked_by and not open_runs(bulk) else []
     blocks += [actions(*others)] if others else []
     return Message(f"{_name(bulk)}: {count(len(shown), 'target')}", tuple(blocks))
 
@@ -831,13 +847,13 @@ def under_way(bulk: BulkCounts) -> int:
 
 
 def ended_before(shown: Sequence[ShownTarget]) -> Block:
-    """How what a form asks for again ended, and what it leaves out, since somebody ended that; mrkdwn."""
-    ended = [(one.action, one.view) for one in shown if one.action and one.action.outcome not in (None, "succeeded")]
+    """How what a form asks for again ended, when and why, and what it leaves out, since that was done; mrkdwn."""
+    again = [(one.action, one.view) for one in shown if one.action and one.target.has_failed]
     refused = [(one.target, one.view) for one in shown if one.action is None and one.target.has_failed]
-    left = {mark: ", not asked again" for state, mark in runs.MARKS.items() if state not in runs.WORTH_REPEATING}
-    said = [f"{mark} {now}{left.get(mark, '')}: {on}" for mark, now, _, on in _states(ended)]
-    said += [f"{mark} {now}: {on}" for mark, now, _, on in _states((), refused)]
-    return context(clip(" · ".join(said), SAID_LIMIT))
+    done = [(one.action, one.view) for one in shown if one.action and not one.target.has_failed]
+    left = [(mark, f"{now}, not asked again", "", on) for mark, now, _, on in _states(done)]
+    said = [*_in_lines(_states(again, refused, has_times=True)), *_in_lines(left)]
+    return context(clip("\n".join(said), SAID_LIMIT))
 
 
 def _line(shown: ShownTarget, bulk: Bulk) -> str:

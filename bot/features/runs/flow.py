@@ -31,7 +31,7 @@ from bot.features.runs.views import acts_on, questions, run_form, runs, undo_sta
 from bot.features.runs.views.request import RunRequest
 from bot.message import Message
 from bot.outbox.buttons import QUESTION_MS
-from bot.outbox.models import BULK, BULK_TOLD, RefreshRequest, bulk_key
+from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, RefreshRequest, bulk_key
 from core.common.errors import ResponderBotError
 from core.models import Action, Bulk, BulkAnswer, BulkEntry, OfferedResponder, Policy
 
@@ -59,7 +59,8 @@ async def proceed(
         await responses.show(context, CANNOT, await refusal(context, request, responder, view))
         return False
     policy = responder.policy or Policy()
-    is_repeated = bool(request.again and request.parameters) or context.asks  # with inputs that others may have given
+    # Somebody else may have given its inputs, or denied it.
+    is_repeated = bool(request.again and (request.parameters or policy.approval)) or context.asks
     needs_confirmation = bool(policy.confirm or policy.contains or policy.is_undo or policy.sends_to or is_repeated)
     is_open = not is_complete and (bool(responder.parameters) or responder.is_timed)
     has_fields = bool(responder.parameters) or (bool(request.parameters) and not request.again)  # or typed for this run
@@ -266,7 +267,7 @@ async def start_several(context: Context, request: RunRequest, key: str) -> tupl
     first = next((entry.action for entry in response.actions if entry.action is not None), None)
     if is_channel or first is None or not runs.awaits_approval(first):  # nobody is rung for their own request
         context.refresh_requests.append(RefreshRequest(bulk_key(response.id, destination)))
-    for kind in (BULK, BULK_TOLD) if request.is_bulk else ():  # what tells of the bulk that it repeats
+    for kind in (BULK, BULK_TOLD, BULK_UNDONE) if request.is_bulk else ():  # what tells of the bulk that it repeats
         found = await context.services.outbox.messages_named(f"{kind}:{request.again}:")
         context.refresh_requests.extend(RefreshRequest(one.key) for one in found)
     title_ = started_title(first) if first is not None else CANNOT

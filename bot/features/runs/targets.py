@@ -264,13 +264,13 @@ async def stays(context: Context, acted_on: ActedOn, responder: OfferedResponder
     force, and what waits for approval, a few of each.
     """
     policy, object_id = responder.policy or Policy(), next(iter(acted_on), "")
+    denied = await _denied_before(context, acted_on, responder)
     if responder.target is not None or policy.undo or policy.is_undo or len(acted_on) > 1:
-        denied = await _denied_before(context, acted_on, responder)
         waiting = (await waiting_on(context, acted_on, policy.undo))[:MOST_LEFT] if policy.undo else []
         return [*denied, *await in_force_already(context, acted_on, responder), *waiting]
     waiting = await context.core.newest_actions("waiting", limit=MOST_WAITING)
     waits = [one for one in waiting if one.object_id == object_id and runs.awaits_approval(one)]
-    return [*(await context.core.measures(of=[object_id]))[:MOST_LEFT], *waits[:MOST_LEFT]]
+    return [*denied, *(await context.core.measures(of=[object_id]))[:MOST_LEFT], *waits[:MOST_LEFT]]
 
 
 async def _denied_before(context: Context, acted_on: ActedOn, responder: OfferedResponder) -> Sequence[Action]:

@@ -201,7 +201,8 @@ async def test_a_bulk_leaves_no_secret_and_is_not_run_again_without_it(tmp_path:
         for number in others:
             await core.send("DELETE", f"{ACTION}/{number}")
         refused = await core.send("POST", f"{ACTION}/_bulk/{bulk['id']}/retry", profile="analyst")
-        assert refused.json()["message"] == "None of these runs has failed, so there is nothing to run again."
+        sentence = "Its inputs had a secret, which isn't kept, so run it on these objects with new inputs."
+        assert refused.json()["message"] == sentence
     assert traces(tmp_path) == []
 
 

@@ -178,10 +178,9 @@ def told(
     head = heads.get(state, f"{approvers} approved: *{deed}*, {now}.")
     if (result := runs.result_text(action, view, 1000)) and state in ("denied", "cancelled", "failed"):
         head += f"\n>{result}".replace("\n", "\n>").replace("\n>>", "\n>")
-    again = run_again_button(action, view, button)
+    again = run_again_button(action, view, button, is_own=True)
     buttons = [again] if again else undos.buttons(action, view, button)
-    about = [f"{runs.sign(view)}{runs.of_root(subject, view, link)}", runs.asked_again_by([action])]
-    blocks = [section(head), *map(context, filter(None, about))]
+    blocks = [section(head), context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")]
     now = "in force" if undo_state.is_in_force(action) else "done"
     push = heads.get(state, f"{approvers} approved: {deed}, {now}.").replace("*", "")
     why = f' · "{runs.result_text(action, view)}"' if state in ("denied", "failed") and result else ""

@@ -669,19 +669,18 @@ def action_list(actions: Sequence[Action], object_id: str, views: Mapping[str, R
     return Message(head, tuple(sections([f"*{head}*", *first_of(lines, MAX_LINES, total)])))
 
 
-def asked_again_by(listed: Sequence[Action]) -> str:
-    """What asks again for those of these runs that somebody denied or withdrew, which no button does; mrkdwn."""
-    ended = [action for action in listed if action.outcome in ("denied", "cancelled")]
-    of = " ".join(dict.fromkeys(action.object_id for action in ended))
-    return f"To ask again: {code(f'/responder run {title(ended[0])} {of}', FULL_TARGET_LIMIT)}" if ended else ""
+def run_again_button(
+    action: Action, view: RedactedView, button: ButtonIds, *, is_own: bool = False
+) -> dict[str, Any] | None:
+    """Repeats the run with its inputs; None where nobody would want that, and where the run is withheld.
 
-
-def run_again_button(action: Action, view: RedactedView, button: ButtonIds) -> dict[str, Any] | None:
-    """Repeats the run with its inputs; None where nobody would want that, and where the run is withheld."""
-    if state_of(action) not in WORTH_REPEATING or not view.is_open:
+    Only who asked for it (`is_own`) may still want what somebody denied or withdrew.
+    """
+    is_denied = state_of(action) in ("denied", "cancelled")
+    if not (state_of(action) in WORTH_REPEATING or (is_denied and is_own)) or not view.is_open:
         return None
     return button_element(
-        "Ask again" if was_not_started(action) else "Run again",
+        "Ask again" if is_denied or was_not_started(action) else "Run again",
         ids.RUN_AGAIN,
         button(Intent("run_again", action.id)),
         of=action.id,

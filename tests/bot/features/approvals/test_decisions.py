@@ -97,7 +97,8 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     assert (await env.ended_run(alert)).status == "Failure"
     failed = await env["anna"].sees(card_of(alert, "*Isolate* denied by ben"))
     assert "It is the &lt;backup&gt; server" in text_of(failed)
-    await env["anna"].sees(direct_message("Denied by ben: ", f"To ask again: `/responder run Isolate {alert.id}`"))
+    await env["anna"].presses("Ask again", await env["anna"].sees(direct_message("Denied by ben: ")))
+    await env["anna"].sees(modal("🚫 *Denied before by ben, <!date^", "Ask to isolate"))
     await env["ben"].command(SOC, f"/responder deny {(await env.ended_run(alert)).id}")
     await env["ben"].reads("no longer waits for approval. Denied by ben.")
 
@@ -325,6 +326,7 @@ async def test_who_approves_what_has_changed_is_offered_to_ask_again(env: Featur
     assert (refused["title"]["text"], "Ask again" in text_of(refused)) == ("Not done", True)
     assert "Ask again" in text_of(await env["anna"].sees(card_of(alert, "Ask again")))
     await env["ben"].presses("Ask again", refused)
+    await env["ben"].presses("Ask to isolate", await env["ben"].sees(modal("It gets the alert's only observable")))
     await env["ben"].reads("needs 1 approval by lea or anna, answer by")
     newest, ended = await env.client.actions("alert", alert.id)
     assert (newest.status, newest.created_by.partition("@")[0], ended.status) == ("Waiting", "ben", "Failure")

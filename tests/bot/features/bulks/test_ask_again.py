@@ -11,7 +11,7 @@ from core.client import CoreClient
 from core.models import Alert, BulkAnswer
 from tests.bot.features.bulks.bulk import alerts, shown, start
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import direct_message, filled_in, modal, text_of, updated, within_limits
+from tests.bot.people import direct_message, filled_in, modal, on_phone, text_of, updated, within_limits
 from tests.bot.running import OPEN
 
 HOSTS = {"Isolate": {"target": "hostname", "undo": "Tell_1_0", "undo_after_minutes": 60}}
@@ -45,12 +45,10 @@ async def test_what_another_request_refused_is_asked_for_again_as_things_are_now
         message = await env["anna"].sees(direct_message("nothing was run, 1 denied, 1 refused"))
 
         await env["anna"].presses("Ask again", message)
-        refused = await env["anna"].sees(modal("Will be refused on 1 target"))
-        assert refused["title"]["text"] == "Isolate"  # not "(0)"
-        assert "after 1 approval" not in text_of(refused)
-        assert "hostname `WS-1` · Seat of ws-1, for HIGH Odd tool (" in text_of(refused)
-        assert "already waiting for approval since" in text_of(refused)
-        assert refused.get("submit") is None
+        refused = await env["anna"].sees(modal("*Isolate* on *1 target*, after 1 approval; *1 will be refused*"))
+        row = text_of(refused).partition("Will be refused on 1 target")[2]
+        assert "hostname `WS-1` · Seat of ws-1, for HIGH Odd tool (" in row
+        assert "already waiting for approval since" in row
         await env["anna"].close(refused["id"])
 
         await bot.as_user("lea").approve(other.id)
@@ -62,29 +60,73 @@ async def test_what_another_request_refused_is_asked_for_again_as_things_are_now
         while (other := await bot.action(other.id, wait_s=10)).end_date is None:
             pass
         await env["anna"].presses("Ask again", message)
-        form = await env["anna"].sees(modal("*Isolate* on *1 target*", "hostname `WS-1` · Seat of ws-1"))
-        before = "🚫 Denied by lea, not asked again: hostname WS-2 · 🚫 Refused: hostname WS-1"
-        assert form["blocks"][0]["elements"][0]["text"] == before
+        form = await env["anna"].sees(modal("*Isolate* on *2 targets*", "hostname `WS-1` · Seat of ws-1"))
+        before = [
+            r'🚫 Denied by lea, <!date\^[^>]*>: hostname WS-2 · "known tool"',
+            rf'🚫 Refused: hostname WS-1 · "it was asked for already, by ben \({other.id}\)"',
+        ]
+        assert re.fullmatch("\n".join(before), form["blocks"][0]["elements"][0]["text"])
         assert "🚫 *hostname WS-1: denied before by lea, <!date^" in text_of(form)
+        assert "🚫 *Denied before by lea, <!date^" in text_of(form)
         assert "not a threat" in text_of(form)
         assert "contained already until <!date^" in text_of(form)
-        assert not [word for word in ("already waiting", "refused", "WS-9", "`WS-2`") if word in text_of(form)]
-        assert (form["title"]["text"], form["submit"]["text"]) == ("Isolate (1)", "Ask to isolate (1)")
+        assert not [word for word in ("already waiting", "refused", "WS-9") if word in text_of(form)]
+        assert (form["title"]["text"], form["submit"]["text"]) == ("Isolate (2)", "Ask to isolate (2)")
         assert filled_in(form) == {"undo_after": "15 minutes", "note": "beacons"}
         await env["anna"].submits(form)
-        await env["anna"].sees(modal("Asked", "1 waits for approval"))
+        await env["anna"].sees(modal("Asked", "2 wait for approval"))
         again = (await bot.bulk(asked.id)).retried_by
         assert again is not None
         await env["anna"].sees(updated(message, without=ids.BULK_RETRY))
         (run,) = [one for one in await env.client.actions("alert", first.id) if one.status == "Waiting"]
         assert run.undo is not None
         assert ([one.data for one in run.target or ()], run.undo.after_minutes, run.note) == (["ws-1"], 15, "beacons")
-        assert len(await env.client.actions("alert", second.id)) == 1
+        assert len(await env.client.actions("alert", second.id)) == 2
 
         for of in (asked.id, again):
             await env["anna"].command(OPEN, f"/responder audit {of}")
             audit = text_of(await env["anna"].sees(modal(f"*Audit of {of}: Isolate on ")))
-            assert f"*anna* asked again for what {asked.id} had not done: Isolate on WS-1 ({again})" in audit
+            what = rf"\*anna\* asked again for what {asked.id} had not done: Isolate on WS-[12], WS-[12] \({again}\)"
+            assert re.search(what, audit)
+
+
+async def test_what_was_undone_denied_or_withdrawn_is_asked_for_again_and_not_what_is_in_force(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, HOSTS) as env, CoreClient(env.core.url, env.service_key) as bot:
+        alerts = [await hosts(env, f"WS-{number}") for number in range(4)]
+        asked = await ask(env, "anna", alerts, note="beacons", undoAfterMinutes=15)
+        runs = [entry.action.id for entry in asked.actions if entry.action]
+        await bot.as_user("ben").approve_bulk(asked.id, runs[:2])
+        await bot.as_user("lea").deny(runs[2], "wrong <host>")
+        await bot.as_user("anna").cancel(runs[3])
+        told = await env["anna"].sees(direct_message("1 withdrawn, 1 denied, 2 in force", ids.BULK_RETRY))
+        await bot.as_user("lea").undo(runs[1])
+        undone = "lea undid Isolate on 🟠 HIGH hostname WS-1."
+        await env["anna"].sees(direct_message(undone, ids.BULK_RETRY))
+        assert ids.BULK_RETRY not in text_of(await env["ben"].sees(direct_message(undone)))
+
+        await env["anna"].presses("Show each", told)
+        await env["anna"].presses("Ask again", await env["anna"].sees(modal("Isolate (4)", "undone by lea")))
+        form = await env["anna"].sees(modal("*Isolate* on *3 targets*"))
+        before = [
+            r'🚫 Denied by lea, <!date\^[^>]*>: hostname WS-2 · "wrong &lt;host&gt;"',
+            r"➖ Withdrawn by anna, <!date\^[^>]*>: hostname WS-3",
+            r"🔓 Approved by ben, undone by lea, <!date\^[^>]*>: hostname WS-1",
+            r"🔒 Approved by ben, in force until <!date\^[^>]*>, not asked again: hostname WS-0",
+        ]
+        lines = form["blocks"][0]["elements"][0]["text"].splitlines()
+        assert len(lines) == len(before)
+        assert all(any(re.fullmatch(one, line) for line in lines) for one in before)
+        assert "hostname `WS-0`" not in text_of(form)
+        assert filled_in(form) == {"undo_after": "15 minutes", "note": "beacons"}
+        await env["anna"].submits(form)
+        await env["anna"].sees(modal("Asked", "3 wait for approval"))
+        await env["anna"].sees(updated(told, without=ids.BULK_RETRY))
+        await env["anna"].sees(direct_message(undone, without=ids.BULK_RETRY))
+        waiting = [(await env.client.actions("alert", one.id))[0].status == "Waiting" for one in alerts]
+        assert waiting == [False, True, True, True]
+        again = (await bot.bulk(asked.id)).retried_by
+        assert again is not None
+        await env["ben"].sees(on_phone("Denied before by lea (hostname WS-2). Asked again by anna"))
 
 
 async def test_of_two_people_who_ask_again_at_once_one_does(tmp_path: Path) -> None:

@@ -332,16 +332,21 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         denied = await shown(env, "nothing was run, 3 denied")
         assert "🚫 Denied by ben: " in text_of(denied)
         await env["anna"].presses("Show each", denied)
-        typed = f"/responder run Contain {' '.join(alert_ids)}"
-        await env["anna"].sees(modal("· denied by ben: Wrong &lt;hosts&gt;", f"To ask again: `{typed}`"))
-        await env["anna"].command(SOC, typed)
-        await env["anna"].sees(modal("*Contain* on *3 targets*", "Wrong &lt;hosts&gt;"))
-        assert ids.BULK_RETRY not in text_of(denied)  # core runs nothing again that somebody denied
+        each = await env["anna"].sees(modal("· denied by ben: Wrong &lt;hosts&gt;"))
+        for asks in (each, denied, end):
+            await env["anna"].presses("Ask again", asks)
+            form = await env["anna"].sees(modal("*Contain* on *3 targets*", "🚫 Denied by ben, <!date^"))
+            assert text_of(form).count("Wrong &lt;hosts&gt;") == 4  # on top, and below each
+            await env["anna"].close(form["id"])
+        await env["ben"].presses("Ask again", denied)
+        await env["ben"].reads("Only anna or an administrator may ask for it again. Nothing was asked.")
         await env["lea"].submits(late)
         over = text_of(await env["lea"].reads("Nothing of it waits any more."))
         assert CHANGED in over
         assert f"Denied by ben: {alert_ids[0]} (" in over
         assert " on 0 targets" not in over
+        await env["lea"].presses("Ask again", denied)
+        await env["lea"].sees(modal("*Contain* on *3 targets*"))  # an administrator
 
         (red,) = await alerts(env, 1, tlp=3, title="For few eyes")
         await start(env, "ben", "contain", [alert_ids[0], red])

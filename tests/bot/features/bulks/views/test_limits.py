@@ -74,7 +74,7 @@ def test_the_form_the_message_and_the_replies_fit() -> None:
     targets = [BulkTarget(object_type="alert", object_id=one, status=409, message=f"{one} {HOSTILE}") for one in IDS]
     not_run = [*zip(targets, VIEWS, strict=True)]
     fine(bulks.progress(bulk(), failed, not_run, button=button))
-    fine(bulks.ended_for(bulk(), [(samples.ended(), view) for view in VIEWS], not_run, "", button))
+    fine(bulks.ended_for(bulk(), [(samples.ended(), view) for view in VIEWS], not_run, "", "anna", button))
     fine(bulks.late(bulk()))
     entries = [BulkEntry(object_id=one, status=400, type="BadRequest", message=HOSTILE[:500] + one) for one in IDS]
     fine(questions.outcome(BulkAnswer(id="~9", actions=entries)))
