@@ -188,13 +188,16 @@ def plain_data(data: str) -> str:
 
 def no_target(text: str, view: RedactedView, command: str) -> ResponderBotError | None:
     """Why nothing was run, if the text seems to have an observable that isn't there for this person; else None."""
-    words = reversed(split_words(text))
+    words = split_words(text)[::-1]
     word = next((word for word in words if parse_id(word) is not None or LIKE_DATA.search(refanged(word))), "")
     if not word or view.subject.kind != "alert":
         return None
     alert_id = view.subject.id
     sentence = f"{alert_id} shows you no observable {word[:100]!r}. `{command} list {alert_id}` shows what it has."
-    sentence = f"Nothing that you may see has the id {word}." if find_ids(word) == [word] else sentence
+    if find_ids(word) == [word]:
+        name = " ".join(one for one in words[::-1] if one != word)
+        alone = f"For {alert_id} alone type `{command} run {name[:100]} {alert_id}`."
+        sentence = f"Nothing that you may see has the id {word}. {alone}"
     return ResponderBotError("not_found", f"{sentence} Nothing was run.")
 
 

@@ -44,8 +44,8 @@ class Blockable:
             return f"{target.value[:100]} is no address, domain, URL or hash, so no list can have it"
         if problem := _problem(target):
             return problem
-        entry = self._never.current().entry_for(target) if self._never else None
-        return "" if entry is None else f"{target.value} is {entry} by [blocklist] never"
+        why = self._never.current().entry_for(target) if self._never else None
+        return "" if why is None else f"{target.value} is {why} by [blocklist] never, which an administrator may change"
 
 
 @lru_cache(maxsize=4_096)  # an alert may have hundreds of targets, and is looked at often

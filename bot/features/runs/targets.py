@@ -15,7 +15,7 @@ from bot.features.responders.views import reasons
 from bot.features.runs.views import acts_on, questions, runs
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
-from core.common.words import count
+from core.common.words import count, some_of
 from core.models import Action, Artifact, Document, Measure, OfferedResponder, Policy, RunTarget, TargetArtifact
 
 MOST = 100  # of one request to core
@@ -163,12 +163,11 @@ def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str
     wrong = " ".join(word for word in left[0] if all(word in words for words in left)) if left else typed
     if by_object and wrong in ("", "and", "&"):
         return replace(request, targets=acts_on.with_artifacts(request.targets, by_object))
-    shown = [line for target, artifacts in fitting for line in runs.target_lines(artifacts, target.view)][:MOST_NAMED]
-    could = f"It can act on {', '.join(shown)}" if shown else "It takes no target here: leave it out"
-    raise ResponderBotError(
-        "bad_request",
-        f"{defang_indicators(wrong[:100])!r} is none of what {title[:100]} can act on. {could}. Nothing was run.",
-    )
+    shown = [line for target, artifacts in fitting for line in runs.target_lines(artifacts, target.view)]
+    on, named = some_of([one.view.subject.id for one in targets], MOST_NAMED), defang_indicators(wrong[:100])
+    fits = some_of([*dict.fromkeys(shown)], MOST_NAMED)
+    could = f"can act on {fits}, but not on" if shown else "takes no target, so not"
+    raise ResponderBotError("bad_request", f"On {on} {title[:100]} {could} {named!r}. Nothing was run.")
 
 
 def with_targets_again(

@@ -81,7 +81,11 @@ async def test_hosts_of_one_open_alert_each_are_asked_about_together(tmp_path: P
         await env["anna"].command(SOC, "/responder run Tell LT-0303 WS-0404")
         await env["anna"].sees(modal("*Tell* on *2 targets*"))
         named = await env.create_alert(sourceRef="named", title="LT-0505 left", artifacts=[HOST], description="-")
-        await reads(env, "run Isolate LT-0303 LT-0505", "'LT-0505' is none of what Isolate can act on. It can")
+        await reads(
+            env,
+            "run Isolate LT-0303 LT-0505",
+            f"On {first.id}, {named.id} Isolate can act on hostname `LT-0303`, ",
+        )
         third = await with_host(env, "LT-0303", "three")
         told = await reads(env, "run Isolate LT-0303 WS-0404", "Nothing was run: `LT-0303` is in ")
         assert f"is in {third.id}, {first.id}; `WS-0404` is in {second.id}. Type `/responder run Isolate " in told

@@ -140,9 +140,9 @@ CANT = {
     "https://[::1]/x": "is of loopback",
     "https://localhost/x": "has no dot",
     "https://co.uk/": "co.uk is a public suffix",
-    "mine.example": "is protected (*.example) by [blocklist] never",
-    "203.0.113.7": "is protected (203.0.113.0/24) by [blocklist] never",
-    "203.0.0.0/16": "is protected (203.0.113.0/24) by [blocklist] never",
+    "mine.example": "is protected (*.example) by [blocklist] never, which an administrator may change",
+    "203.0.113.7": "is protected (203.0.113.0/24) by [blocklist] never, which an administrator may change",
+    "203.0.0.0/16": "is protected (203.0.113.0/24) by [blocklist] never, which an administrator may change",
     "198.51.100.23\n198.51.100.24": "no address or network",
     "https://evil.test/\r\nhttps://good.test/": None,
 }

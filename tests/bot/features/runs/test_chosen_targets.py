@@ -164,10 +164,10 @@ async def test_of_several_observables_the_one_that_does_not_fit_is_named(env: Fe
         ("203.0.113.9", f"{alert.id} shows you no observable '203.0.113.9'."),
         (
             "9f86d081884c7d659a2feaa0c55ad015",
-            "'9f86d081884c7d659a2feaa0c55ad015' is none of what Shun can act on. It can",
+            "but not on '9f86d081884c7d659a2feaa0c55ad015'.",
         ),
-        ("nonsense", "'nonsense' is none of what Shun can act on. It can"),
-        ("and LT-7", "'LT-7' is none of what Shun can act on. It can"),
+        ("nonsense", f"On {alert.id} Shun can act on hostname `srv-dc01` · host inside, "),
+        ("and LT-7", "but not on 'LT-7'. Nothing was run."),
     ):
         await env["anna"].command(SOC, f"/responder run shun {alert.id} srv-dc01 {wrong}")
         await env["anna"].reads(why)
@@ -179,7 +179,7 @@ async def test_a_command_chooses_nothing_that_is_only_alike(tmp_path: Path) -> N
         urls = [{"dataType": "url", "data": f"{scheme}://files.example/a"} for scheme in ("http", "https")]
         alert = await env.create_alert(artifacts=urls)
         await env["anna"].command(SOC, f"/responder run shun {alert.id} target=https://files.example/A")
-        await env["anna"].reads("is none of what Shun can act on.")
+        await env["anna"].reads("but not on 'hxxps[://]files[.]example/A'")
         await env["anna"].command(SOC, f"/responder run shun {alert.id} target=hxxps://files[.]example/a")
         question = await env["anna"].sees(modal("It can be undone there"))
         await env["anna"].presses("Shun", question)
@@ -197,7 +197,7 @@ async def test_what_does_not_fit_or_may_not_be_seen_is_refused_with_what_fits(
 ) -> None:
     alert = await env.create_alert(artifacts=HOSTS)
     await env["anna"].command(SOC, f"/responder run tell {alert.id} {typed}")
-    told = text_of(await env["anna"].reads("is none of what Tell can act on"))
+    told = text_of(await env["anna"].reads(f"On {alert.id} Tell can act on "))
     assert "hostname `srv-dc01` · host inside" in told
     assert "SRV-SECRET" not in told
     assert await env.client.actions("alert", alert.id) == []
