@@ -57,7 +57,7 @@ def titled_as(action: Action, other: Action | None) -> Action:
     undo = action.undo
     if undo is not None and other.undo is not None:
         undo = undo.model_copy(update={"title": other.undo.title})
-    only_there = ("responder_title", "inputs", "artifacts", "only_tells", "already", "denied_before", "why_not_decide")
+    only_there = ("responder_title", "inputs", "artifacts", "only_tells", "already", "decided_before", "why_not_decide")
     return action.model_copy(update={**{key: getattr(other, key) for key in only_there}, "undo": undo})
 
 

@@ -13,7 +13,7 @@ from core.actions import bulks, in_force, measures, rights
 from core.actions.parts import Parts, Service
 from core.authorization import Caller
 from core.common.database import Reads, Row
-from core.models import OBJECT_TYPES, Action, Event, Kind, number_of, parse_id, parse_ids
+from core.models import OBJECT_TYPES, Action, Event, Kind, last_decided, number_of, parse_id, parse_ids
 from core.records import artifacts
 from core.records.clearance import level_of
 from core.records.events import Feed
@@ -40,7 +40,7 @@ _PARTS: tuple[tuple[Part, str], ...] = (
     ("case_artifact", "artifacts"),
 )
 _PART_OF: dict[str, Part] = {OBJECT_TYPES[kind]: kind for kind, _ in _PARTS}
-ById = Literal["asked", "already", "denied", "mayDecide", "whyNotDecide", "responders", "artifactResponders"]
+ById = Literal["asked", "already", "decided", "mayDecide", "whyNotDecide", "responders", "artifactResponders"]
 """What a document says of single objects and actions, by their ids."""
 
 
@@ -410,18 +410,21 @@ class _DocumentReader:
             before += measures.beside(self._reads, action, [*ran, *asked], self._sees_up_to, self._registry)
         self._put(document, "already", action.id, _array(one.to_json() for one in before))
 
-    def _put_denied(self, document: _Document, action: Action, texts: Iterable[str]) -> None:
+    def _put_decided(self, document: _Document, action: Action, texts: Iterable[str]) -> None:
         same = list[Action]()
         for text in texts:
             with suppress(ValueError):  # damaged
                 same.append(Action.model_validate_json(text))
-        if same := [one for one in same if one.target == action.target]:
-            self._put(document, "denied", action.id, same[0].model_copy(update={"denials": len(same)}).to_json())
+        undo = action.undo.responder if action.undo is not None else ""
+        is_in_force = bool(in_force.undone_by(self._reads, undo, action.object_id, action.target or ()))
+        last = last_decided((one for one in same if one.target == action.target), is_in_force=is_in_force)
+        if last is not None:
+            self._put(document, "decided", action.id, last.to_json())
 
     def _put_decision(self, document: _Document, number: int) -> None:
         """Add who may decide on a run that waits for approval, or on its extension, and what they decide by.
 
-        That is what an alert's run gets, what is in force on its targets, and that somebody denied the same before.
+        That is what an alert's run gets, what is in force on its targets, and who denied or undid the same before.
         """
         row, approval = stored.find(self._reads, number), stored_approvals.waiting_of(self._reads, number)
         if row is None or approval is None:
@@ -431,7 +434,7 @@ class _DocumentReader:
             self._put(document, "asked", f"~{number}", json.dumps(asked, ensure_ascii=False))
         action = Action.model_validate_json(row["doc"])
         if approval.is_of_run:
-            self._put_denied(document, action, stored.denied_on(self._reads, row))
+            self._put_decided(document, action, stored.decided_on(self._reads, row))
         clearance = level_of(self._reads, number)
         if clearance > self._sees_up_to:  # the key of the reader, with which they would decide, binds them too
             return

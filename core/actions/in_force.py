@@ -192,7 +192,7 @@ def _in_force_state(one: Row) -> dict[str, Any]:
 
 def _undo_state(one: Row) -> UndoState:
     status = one["undo_status"]
-    is_over = one["due_at"] is None and not (status == "running" and one["is_due"])
+    is_over = one["due_at"] is None and not (status in ("running", "undone") and one["is_due"])
     at = one["due_at"] if status == "failed" else None if is_over else one["ends_at"]
     moved = one["moved_by"] and EndChange(
         by=one["moved_by"], at=one["moved_at"], before=one["moved_from"], after=one["ends_at"]
@@ -404,10 +404,12 @@ def end(
 ) -> list[Action]:
     """End rows, which a run has undone (`by`), or which somebody says have ended, with the `reason`."""
     values = {"state": "ended", "ended_at": now, "ended_by": login, "due_at": None, "reason": reason, "message": reason}
+    is_due = by is not None and any(one["is_due"] and one["undo_id"] == by.number for one in rows)
     ended = []
     for row, of_action in _by_action(tx, rows):
         is_undoable = _loaded(row).undo is not None
-        undone = {"undo_status": "undone", "undo_id": by.number if by else None} if is_undoable else {}
+        how = {"undo_status": "undone", "undo_id": by.number if by else None, "is_due": int(is_due)}
+        undone = how if is_undoable else {}
         who = trail.CORE if by else login
         changes, said = {one["id"]: {**values, **undone} for one in of_action}, {"action": by.id if by else None}
         ended.append(_change(tx, row, changes, "measure.ended", login, now, by=who, reason=reason, details=said))

@@ -81,6 +81,7 @@ from core.models.responses import (
     ClosedObjects,
     Comment,
     CoreEntry,
+    DecidedAgainst,
     Document,
     DocumentList,
     EndChange,
@@ -115,4 +116,5 @@ from core.models.responses import (
     UserEntry,
     Vote,
     is_same_target,
+    last_decided,
 )

@@ -1,8 +1,8 @@
 """The models of core's responses; the store keeps the same JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -415,7 +415,7 @@ class UndoState(ApiModel):
     same in force for longer. `undone` without `actionId`: somebody marked it as ended, and `message` says why.
     """
     at: Millis | None = None
-    """When core undoes it, or should have (ms)."""
+    """When core undoes it, or should have (ms); of what was undone only where core did, as its time had come."""
     action_id: ObjectId | None = None
     """The newest run that is to undo it."""
     message: str | None = None
@@ -492,6 +492,14 @@ class Reader(ApiModel):
     """When it first read the list since (ms); absent: not yet."""
 
 
+class DecidedAgainst(NamedTuple):
+    """Who denied a run, or undid what it did, and when (ms)."""
+
+    how: Literal["denied", "undone"]
+    by: str
+    at: int
+
+
 class Action(Identified):
     """One run of a responder on one object (core/docs/http-interface.md#action)."""
 
@@ -511,12 +519,12 @@ class Action(Identified):
 
     Set in documents only.
     """
-    denied_before: SkipJsonSchema["Action | None"] = Field(None, exclude=True)
-    """The same that was denied before this was asked for, while this waits for approval; set in documents only."""
+    decided_before: SkipJsonSchema["Action | None"] = Field(None, exclude=True)
+    """The same that somebody denied or undid before, while this waits for approval; set in documents only."""
     why_not_decide: SkipJsonSchema[str] = Field("", exclude=True)
     """Why the person who reads it may not approve and deny what waits; "" if they may; set in documents only."""
-    denials: SkipJsonSchema[int | None] = None
-    """How often the same was denied, at most 10; in a document of what was denied before only."""
+    times_decided: SkipJsonSchema[int | None] = None
+    """How often the same was decided so, at most 10; in a document of what was decided before only."""
     responder_definition: str
     engine_id: str
     """The name of the engine that runs it."""
@@ -572,6 +580,33 @@ class Action(Identified):
         """Those that were asked for, the newest first."""
         newest = self.undo.extension if self.undo is not None else None
         return [] if newest is None else [newest, *newest.earlier]
+
+    @property
+    def undone_by(self) -> str:
+        """Who undid it, or marked it as ended; "" unless that is so, and where it ended on time by itself."""
+        ended, undo = self.measure, self.undo
+        if ended is None or undo is None or undo.status != "undone" or undo.at is not None:
+            return ""
+        return ended.ended_by or ""
+
+    @property
+    def decided_against(self) -> DecidedAgainst | None:
+        """Absent if nobody denied it or undid it; that somebody marked it as ended is no decision."""
+        if self.outcome == "denied":
+            return DecidedAgainst("denied", self.ended_by or "", self.end_date or self.start_date)
+        if self.undo is None or self.undo.action_id is None or self.measure is None or not self.undone_by:
+            return None
+        return DecidedAgainst("undone", self.undone_by, self.measure.ended_at or 0)
+
+
+def last_decided(same: Iterable[Action], *, is_in_force: bool) -> Action | None:
+    """Which of several runs of the same was decided against last, with how often; what was undone unless in force."""
+    all_decided = [(decided, one) for one in same if (decided := one.decided_against) is not None]
+    found = [(decided, one) for decided, one in all_decided if decided.how == "denied" or not is_in_force]
+    if not found:
+        return None
+    last, action = max(found, key=lambda one: one[0].at)
+    return action.model_copy(update={"times_decided": sum(decided.how == last.how for decided, _ in found)})
 
 
 class MeasureRun(ApiModel):
@@ -928,8 +963,11 @@ class Document(ApiModel):
     Of one that waits also at most ten that wait to act on them, the newest first (`asked`), and what has run since that
     undoes it there (`ended`).
     """
-    denied: dict[ObjectId, Action] = Field(default_factory=dict)
-    """By action that waits for approval: the newest before it that was denied, of its responder on its target."""
+    decided: dict[ObjectId, Action] = Field(default_factory=dict)
+    """By action that waits for approval: the last run of its responder on its target that somebody denied or undid.
+
+    What was undone is left out while something is in force there.
+    """
     may_decide: dict[ObjectId, list[SlackUsers]] = Field(default_factory=dict)
     """By action that waits for approval, or whose extension does: who in Slack may decide now.
 
@@ -955,7 +993,7 @@ class Document(ApiModel):
             object.__setattr__(action, "only_tells", policy is not None and policy.sends_to is not None)
             object.__setattr__(action, "artifacts", self.asked.get(action.id, []))
             object.__setattr__(action, "already", self.already.get(action.id, []))
-            object.__setattr__(action, "denied_before", self.denied.get(action.id))
+            object.__setattr__(action, "decided_before", self.decided.get(action.id))
             object.__setattr__(action, "why_not_decide", self.why_not_decide.get(action.id, ""))
         return self
 

@@ -120,11 +120,12 @@ def shown_of(reads: Reads, kind: str, object_id: int, limit: int) -> tuple[list[
     return reads.rows(f"SELECT {_SHOWN} FROM action WHERE id IN ({ids}) ORDER BY id DESC", values), total["total"]
 
 
-def denied_on(reads: Reads, row: Row) -> list[str]:
-    """The response JSON of the newest actions before this one that were denied, of its responder on its object."""
+def decided_on(reads: Reads, row: Row) -> list[str]:
+    """The response JSON of the newest actions before this one of its responder on its object: denied, or undone."""
     return reads.column(
         "SELECT doc FROM action WHERE object_id = :object_id AND kind = :kind AND id < :id"
-        " AND responder_name = :responder_name AND outcome = 'denied' ORDER BY id DESC LIMIT 10",
+        " AND responder_name = :responder_name AND (outcome = 'denied' OR undo_status = 'undone')"
+        " ORDER BY id DESC LIMIT 10",
         {name: row[name] for name in ("object_id", "kind", "id", "responder_name")},
     )
 

@@ -41,7 +41,6 @@ INPUTS_LIMIT = 2000  # of all together
 MAX_OBSERVABLES = 10
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
 POLICY_LIMIT = 1000
-DENIED, CONTAINED = "Denied before", "Contained already"
 
 
 def named_approvers(policy: Policy | None) -> str:
@@ -155,13 +154,19 @@ def already(action: Action, view: RedactedView, now_ms: int | None = None) -> li
 
 
 def warnings(action: Action, view: RedactedView) -> list[str]:
-    """What an option says of a closed alert, who denied it before and what is in force: all that, or the shortest."""
-    denied, found, asks = action.denied_before, undo_state.in_force_already(action, view), runs.awaits_approval(action)
-    before = ["⚠️ alert closed" if view.subject.closed else "", "🚫 denied before" if denied else ""]
+    """What an option says of a closed alert, a denial or undo before and what is in force: all, or the shortest."""
+    found, asks = undo_state.in_force_already(action, view), runs.awaits_approval(action)
+    run, why = action.decided_before, ""
+    decided = run.decided_against if run is not None else None
+    before = ["⚠️ alert closed" if view.subject.closed else "", ""]
+    if run is not None and decided is not None:
+        so = f"{runs.DECIDED[decided.how]} {decided.how}"
+        before[1], because = f"{so} before", runs.why_decided(run, view)
+        then = f": {because}" if because else f", {undo_state.in_option(slack_date(decided.at))}"
+        why = f"{so} {runs.decided_by(run, decided)}{then}"
     if not (asks and view.is_open and any([*before, *found])):
         return []
-    why = f"🚫 denied {runs.denied_by(denied)}: {runs.result_text(denied, view)}" if denied else ""
-    whole = [before[0], why.removesuffix(": "), *(undo_state.already_in_short(one, is_named=True) for one in found)]
+    whole = [before[0], why, *(undo_state.already_in_short(one, is_named=True) for one in found)]
     short = [*before, *map(undo_state.already_in_short, found)]
     shortest = [*before, "🔒 contained already" if undo_state.contained(action, view) else ""]
     return [said for texts in (whole, short, shortest) if (said := " · ".join(filter(None, texts)))]
@@ -187,12 +192,13 @@ def _warned(action: Action, view: RedactedView) -> str:
 
 
 def happened(action: Action, view: RedactedView) -> str:
-    """Lines on that the alert or case was closed, on who undid the same since or denied it before, and why; mrkdwn."""
-    denied = action.denied_before
+    """Lines on that the alert or case was closed, on who undid the same since or decided against it before; mrkdwn."""
     if not view.is_open:
         return ""
-    before = f"{runs.denied_line(denied, view)}\n" if denied is not None else ""
-    return f"{closed(view, action.created_at)}{undo_state.undone_since(action, view)}{before}"
+    decided, since = action.decided_before, undo_state.undone_since(action, view)
+    is_said = decided is None or (decided.undo is not None and decided.undo.action_id in since)
+    before = "" if decided is None or is_said else f"{runs.decided_line(decided, view)}\n"
+    return f"{closed(view, action.created_at)}{''.join(since.values())}{before}"
 
 
 def closed(view: RedactedView, asked_at: int) -> str:
@@ -242,7 +248,7 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
         deed = f"*{runs.name(action)} on {count(len(waiting), 'target')}{undo_state.for_how_long(action)}?*"
         what, needs = f"{deed} · {person_name(action.created_by)}", decision_on_all([run for run, _ in waiting])
     asks = f"{closed_among(waiting)}{what} ({action.bulk})"
-    before = [run for run, _ in waiting if run.denied_before and extension is None]
+    before = [decided_before(run)[0] for run, _ in waiting if extension is None]
     contained = [one for one in waiting if undo_state.contained(*one) and extension is None]
     warned = questions.warned(before, contained)
     return section(f"{asks}\n{runs.first_targets(waiting)} · {needs}{warned}", accessory=review)
@@ -275,7 +281,7 @@ def push_text(action: Action, view: RedactedView) -> str:
         return clip(f"{what}, asked by {person_name(action.created_by)}", MESSAGE_TEXT_LIMIT)
     deed = f"OVERRIDE: {deed_on(action, view)}" if action.override else deed_on(action, view)
     by = [one.created_by for one in undo_state.contained(action, view)]
-    before = f"{said_before(DENIED, denied_by(action))}{said_before(CONTAINED, by)}"
+    before = f"{said_before(*decided_before(action))}{said_before('contained', by)}"
     return _asks_of_one(deed, before, action.created_by, note(action, view), view)
 
 
@@ -295,9 +301,9 @@ def asks_in_short(severity: int | None, deed: str, more: str, by: str, why: str)
     return clip(f"{level(severity)}: {deed}? {more} {person_name(by)}{why}", MESSAGE_TEXT_LIMIT)
 
 
-def said_before(what: str, by: Sequence[str], on: str = "") -> str:
+def said_before(how: str, by: Sequence[str], on: str = "") -> str:
     """`Denied before by mia. `, or `Contained already by lea (hostname LT-0310). `; "" where nobody has; mrkdwn."""
-    return f"{what} by {people(by)}{on}. " if by else ""
+    return f"{how.capitalize()} {'already' if how == 'contained' else 'before'} by {people(by)}{on}. " if by else ""
 
 
 def reminder(asks: str, answer_by: int, now_ms: int, first: str = "", who: str = "") -> Message:
@@ -318,10 +324,12 @@ def reminded(logins: Sequence[str], *, is_answered: bool) -> str:
     return "" if not logins else were if is_answered else f"Nobody has answered yet; {were}"
 
 
-def denied_by(of: Action | Extension) -> list[str]:
-    """Who denied the same before."""
-    denied = of.denials if isinstance(of, Extension) else [of.denied_before]
-    return [one.ended_by or "" for one in denied if one is not None]
+def decided_before(of: Action | Extension) -> tuple[str, Sequence[str]]:
+    """How the same was decided against before, `denied` or `undone`, and who did that; "" where it was not."""
+    if isinstance(of, Extension):
+        return "denied" if of.denials else "", [one.ended_by or "" for one in of.denials]
+    decided = of.decided_before.decided_against if of.decided_before is not None else None
+    return (decided.how, [decided.by]) if decided is not None else ("", ())
 
 
 def deed_on(action: Action, view: RedactedView) -> str:
@@ -523,7 +531,7 @@ def later_end_request(
     blocks: list[Block] = [*sections([asks, *_targets(action, view)]), context(needs)]
     blocks += [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
     why = runs.quoted(extension.note or "", NOTE_LIMIT, view)
-    deed, before = f"keep {run_on(action, view)} {longer}", said_before(DENIED, denied_by(extension))
+    deed, before = f"keep {run_on(action, view)} {longer}", said_before(*decided_before(extension))
     text = _asks_of_one(deed, before, extension.asked_by, why and f" · {why}", view)
     return Message(text, tuple(blocks), is_broadcast)
 
@@ -531,8 +539,7 @@ def later_end_request(
 def later_end_decision(action: Action, extension: Extension) -> str:
     """How a request for more time was decided, or what came before that; mrkdwn."""
     by = person_name(extension.ended_by or "")
-    undone_by = action.measure.ended_by if undo_state.is_undone(action) and action.measure is not None else None
-    lapsed = f"{person_name(undone_by)} undid it" if undone_by else "It was undone, or given another end,"
+    lapsed = f"{person_name(action.undone_by)} undid it" if action.undone_by else "It was undone, or given another end,"
     return {
         "approved": f"Approved by {people(extension.approval.approved_by)}",
         "denied": f"Denied by {by}",

@@ -16,6 +16,7 @@ from bot.block_kit.text import (
     context,
     first_of,
     foreign,
+    people,
     person_name,
     section,
     sections,
@@ -172,7 +173,7 @@ def progress(
         rows = [_row(action, view, runs.MAX_TARGETS) for action, view in read]
         on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else ". *Review* names each"
         asks = f"{approvals.closed_among(waiting)}⏳ *{_asked(bulk)}*{'' if rows else on}."
-        before = [run for run, _ in waiting if run.denied_before and not rows]
+        before = [approvals.decided_before(run)[0] for run, _ in waiting if not rows]
         contained = [one for one in waiting if undo_state.contained(*one) and not rows]
         which = f" ({runs.distinct_targets(contained)})" if 0 < len(contained) < bulk.awaiting else ""
         note = _note(waiting if len(waiting) == bulk.awaiting else read)
@@ -376,9 +377,8 @@ def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
     """Who else than `reader` and its requester undid which of these runs, once none is being undone; mrkdwn."""
     states = [action.undo.status for action, _ in listed if action.undo is not None]
     is_over = "running" not in states and states.count("undone") <= bulk.undone  # else the next event tells it
-    by = {action.id: action.measure.ended_by for action, _ in listed if action.measure is not None}
-    ended = [one for one in listed if by.get(one[0].id) not in (None, reader, bulk.created_by)]
-    who = ", ".join(dict.fromkeys(person_name(by[action.id] or "") for action, _ in ended))
+    ended = [one for one in listed if one[0].undone_by not in ("", reader, bulk.created_by)]
+    who = people(action.undone_by for action, _ in ended)
     said = f"{who} undid {_name(bulk)} on {runs.first_targets(ended)}"
     return f"{clip(said, SAID_LIMIT)}." if ended and is_over else ""
 
@@ -464,7 +464,7 @@ def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | Non
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
     keep = f"keep {_name(bulk)} on {count(len(ends), 'target')} {undo_state.longer(extension)}"
     if extension.outcome is None:
-        before = _before(approvals.DENIED, [(run, view, approvals.denied_by(end)) for run, view, end in ends])
+        before = _decided_before(ends)
         by, why = extension.asked_by, _note((), ends)
         text = _asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, f"{before}Asked by", by, why)
         said = context(undo_state.needed([one[2] for one in ends]))
@@ -502,11 +502,18 @@ def _on_phone(decided: str, *, is_more_time: bool = False) -> str:
     return f"More time {decided[0].lower()}{decided[1:]}{then}" if is_named else f"{decided}{then}"
 
 
-def _before(what: str, asked: Sequence[tuple[Action, RedactedView, Sequence[str]]]) -> str:
-    """Who denied before what is asked for, or contains its target, and on which unless on all; mrkdwn."""
+def _decided_before(asked: Sequence[tuple[Action, RedactedView, Action | Extension]]) -> str:
+    """Who denied or undid before what is asked for, and on which; mrkdwn."""
+    found = [(run, view, *approvals.decided_before(of)) for run, view, of in asked]
+    of_how = {how: [(run, view, by if so == how else ()) for run, view, so, by in found] for how in runs.DECIDED}
+    return "".join(_before(how, each) for how, each in of_how.items())
+
+
+def _before(how: str, asked: Sequence[tuple[Action, RedactedView, Sequence[str]]]) -> str:
+    """Who decided so before against what is asked for, or contains its target, and on which unless on all; mrkdwn."""
     found = [one for one in asked if one[2]]
     which = f" ({_on([one[:2] for one in found])})" if len(found) < len(asked) else ""
-    return approvals.said_before(what, [one for *_, by in found for one in by], which)
+    return approvals.said_before(how, [one for *_, by in found for one in by], which)
 
 
 def _later_rows(ends: Sequence[_End], seen: Sequence[_End]) -> list[str]:
@@ -537,9 +544,9 @@ def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> st
     if is_own:
         on = runs.distinct_targets(waiting, bulk.awaiting) if waiting else ""
         return clip(f"Waits for approval: {_name(bulk)} on {_asked(bulk, on)}", MESSAGE_TEXT_LIMIT)
-    before = _before(approvals.DENIED, [(*one, approvals.denied_by(one[0])) for one in waiting])
+    before = _decided_before([(*one, one[0]) for one in waiting])
     contained = [(*one, [measure.created_by for measure in undo_state.contained(*one)]) for one in waiting]
-    before += f"{_before(approvals.CONTAINED, contained)}Asked {'again ' if bulk.retries else ''}by"
+    before += f"{_before('contained', contained)}Asked {'again ' if bulk.retries else ''}by"
     deed = f"{_name(bulk)} on {_targets(bulk, bulk.awaiting)}{undo_state.lasts(bulk.undo_after_minutes)}"
     return _asks_in_short(bulk, waiting, bulk.awaiting, deed, before, bulk.created_by, _note(waiting))
 
@@ -712,7 +719,8 @@ def review_view(
     """
     waits, ends = [action for action, _ in waiting], by_request(waiting).get(request, [])
     total, decided_on = len(waits), [end for *_, end in ends] or waits
-    ids_, denied = [one.id for one in decided_on], [one.id for one in decided_on if approvals.denied_by(one)]
+    ids_, before = [one.id for one in decided_on], [approvals.decided_before(one)[0] for one in decided_on]
+    not_ticked = [id_ for id_, how in zip(ids_, before, strict=True) if how]
     label, has_ticks = undo_state.keep(ends[0][2]) if ends else bulk.title, total > 1 and not why_not
     short = "Keep longer" if ends and ends[0][2].at is not None else label
     title = names.in_view(label, "?") if total < 2 else names.in_view(short, f" ({total})?" if why_not else "?")
@@ -722,12 +730,12 @@ def review_view(
     asks = asks if ends or bulk.title in title else f"*{_name(bulk)}?*\n{asks}"
     needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))
     contained = [one for one in waiting if undo_state.contained(*one) and not ends]
-    ticked = f": *{total - len(denied)} of {total} ticked* at first" if has_ticks else ""
-    asks += questions.warned(denied, contained, ticked) + _note(waiting, ends)
+    ticked = f": *{total - len(not_ticked)} of {total} ticked* at first" if has_ticks else ""
+    asks += questions.warned(before, contained, ticked) + _note(waiting, ends)
     shown, below = [section(asks), *sections(rows)], list[Block]()
     if has_ticks:
         options, rows = _options(ids_, waiting, rows)
-        ticks = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, denied)
+        ticks = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, not_ticked)
         shown, below = [section(asks), *ticks], sections(rows)
     said = [undo_state.ONLY_UNDO] if ends and ends[0][2].at is None else []
     if waits and not ends:
@@ -800,7 +808,8 @@ def _options(ids_: Sequence[str], waiting: Listed, rows: Sequence[str]) -> tuple
         warnings = approvals.warnings(*one)
         text, below, has_room = runs.in_option(*one, name, warnings)
         said = row.removeprefix(_target_line(*one, REVIEW_TARGETS)) if has_room else row
-        if has_room and any(what in below for what in warnings[: 1 if one[0].denied_before else 2]):  # it says all that
+        says_all = warnings[: 1 if one[0].decided_before else 2]
+        if has_room and any(what in below for what in says_all):
             said = "".join(f"\n{line}" for line in said.splitlines() if line.startswith(("    ↳ ⚠️", "    ↳ also for ")))
         options.append((id_, text, below))
         called = f"• {runs.distinct_targets([one])} ({one[1].subject.root_id or one[1].subject.id})"

@@ -16,7 +16,17 @@ from bot.features.runs.views import acts_on, questions, runs
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
 from core.common.words import count, some_of
-from core.models import Action, Artifact, Document, Measure, OfferedResponder, Policy, RunTarget, TargetArtifact
+from core.models import (
+    Action,
+    Artifact,
+    Document,
+    Measure,
+    OfferedResponder,
+    Policy,
+    RunTarget,
+    TargetArtifact,
+    last_decided,
+)
 
 MOST = 100  # of one request to core
 MOST_NAMED = 10  # artifacts in a sentence
@@ -101,7 +111,7 @@ async def on_each(
     for target in worst_first(targets):
         view, id_ = target.view, target.view.subject.id
         here = target.responder(request.responder_id, chosen[id_])
-        on_it = _acting_on({id_: of[id_]}, found)  # what was denied is said of its own object alone
+        on_it = _acting_on({id_: of[id_]}, found)  # what was decided before is said of its own object alone
         in_force[id_] = [
             one for one in on_it if one.object_id == id_ or isinstance(one, Measure) or one.outcome is None
         ]
@@ -263,24 +273,31 @@ async def stays(context: Context, acted_on: ActedOn, responder: OfferedResponder
     force, and what waits for approval, a few of each.
     """
     policy, object_id = responder.policy or Policy(), next(iter(acted_on), "")
-    denied = await _denied_before(context, acted_on, responder)
+    in_force = await in_force_already(context, acted_on, responder)
+    decided = await _decided_before(context, acted_on, responder, in_force)
     if responder.target is not None or policy.undo or policy.is_undo or len(acted_on) > 1:
         waiting = (await waiting_on(context, acted_on, policy.undo))[:MOST_LEFT] if policy.undo else []
-        return [*denied, *await in_force_already(context, acted_on, responder), *waiting]
+        return [*decided, *in_force, *waiting]
     waiting = await context.core.newest_actions("waiting", limit=MOST_WAITING)
     waits = [one for one in waiting if one.object_id == object_id and runs.awaits_approval(one)]
-    return [*denied, *(await context.core.measures(of=[object_id]))[:MOST_LEFT], *waits[:MOST_LEFT]]
+    return [*decided, *(await context.core.measures(of=[object_id]))[:MOST_LEFT], *waits[:MOST_LEFT]]
 
 
-async def _denied_before(context: Context, acted_on: ActedOn, responder: OfferedResponder) -> Sequence[Action]:
-    """For each object the newest run of the responder on one of these that somebody denied."""
-    if responder.policy is None or not responder.policy.approval:
+async def _decided_before(
+    context: Context, acted_on: ActedOn, responder: OfferedResponder, in_force: Sequence[Measure]
+) -> Sequence[Action]:
+    """For each object the run of the responder on one of these that somebody denied or undid last."""
+    if responder.policy is None or not (responder.policy.approval or responder.policy.undo):
         return []
     objects = {"_in": {"_field": "objectId", "_values": [*acted_on]}}
-    query = {"_and": [{"responderName": responder.name}, {"outcome": "denied"}, objects]}
+    ended = {"_in": {"_field": "outcome", "_values": ["denied", "succeeded"]}}
+    query = {"_and": [{"responderName": responder.name}, ended, objects]}
     found = await context.core.search(Action, SEARCH, query, f"0-{10 * len(acted_on)}", ["-startDate"])
-    alike = [_acting_on({one: on}, [run for run in found if run.object_id == one]) for one, on in acted_on.items()]
-    return [same[0].model_copy(update={"denials": len(same)}) for same in alike if same]
+    all_decided = list[Action | None]()
+    for one, on in acted_on.items():
+        same = _acting_on({one: on}, [run for run in found if run.object_id == one])
+        all_decided.append(last_decided(same, is_in_force=bool(_acting_on({one: on}, in_force))))
+    return [action for action in all_decided if action is not None]
 
 
 def on_so_many(visible: int, total: int, what: str = "target") -> str:

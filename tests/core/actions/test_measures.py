@@ -362,6 +362,7 @@ async def test_what_has_a_time_is_marked_as_ended_by_an_org_admin_alone(tmp_path
         (ended,) = await measures.mark_as_ended(LEAD, started.id, "reinstalled")
         assert ended.measure is not None
         assert (ended.measure.ended_by, ended.measure.message) == (LEAD.login, "reinstalled")
+        assert (ended.undone_by, ended.decided_against) == (LEAD.login, None)
 
 
 @pytest.mark.sqlite

@@ -102,17 +102,18 @@ class OnEach:
 
 
 def on_each(responder: OfferedResponder, each: OnEach, time: Sequence[Block]) -> list[Block]:
-    """On how many objects it runs, was denied before and is contained already, the field for the `time`, and each.
+    """On how many objects it runs and what happened on them before, the field for the `time`, and each.
 
     Last those that core will refuse.
     """
     policy, able = responder.policy or Policy(), able_now(responder, each)
     after = f", after {count(policy.approval, 'approval')}" if policy.approval and each.ready else ""
     found = [(view.subject.id, one) for view, _ in each.ready for one in each.in_force.get(view.subject.id, ())]
-    denied = {id_ for id_, one in found if isinstance(one, Action) and one.outcome == "denied"}
+    decided = {id_: one.decided_against for id_, one in found if isinstance(one, Action)}
+    before = [one.how for one in decided.values() if one is not None]
     contained = {id_ for id_, one in found if policy.undo and isinstance(one, Measure) and one.state != "asked"}
     left = f"; *{len(each.refused)} will be refused*" if each.ready and each.refused else ""
-    about = f"*{names.shown(responder)}* on *{each.on}*{after}{left}{warned(denied, contained)}"
+    about = f"*{names.shown(responder)}* on *{each.on}*{after}{left}{warned(before, contained)}"
     blocks: list[Block] = [section(about), *time]
     if each.ready:
         same = {view.subject.id: [view, *each.also.get(view.subject.id, ())] for view, _ in each.ready}
@@ -137,11 +138,11 @@ def able_now(responder: OfferedResponder, each: OnEach) -> int:
 
 
 def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponder, view: RedactedView) -> list[str]:
-    """What the run would undo, whose it is, until when, who hears of it; what waits, was denied, or is repeated."""
+    """What the run would undo, whose it is, until when, who hears; what waits, was denied or undone, or is repeated."""
     lines, policy = [], responder.policy or Policy()
     for one in found:
-        if isinstance(one, Action) and one.outcome == "denied":
-            lines.append(runs.denied_line(one, view))
+        if isinstance(one, Action) and one.decided_against is not None:
+            lines.append(runs.decided_line(one, view))
         elif isinstance(one, Action):
             on = runs.targets(one, view) or one.object_id
             what = f"*{runs.name(one)}* on {on}{undo_state.for_how_long(one)}"
@@ -158,13 +159,15 @@ def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponde
     return lines
 
 
-def warned(denied: Sized, contained: Sized, more: str = "", on: str = "") -> str:
-    """A line `🚫 1 denied before · 🔒 2 contained already`, with `more` on those denied, `on` what; "" for none."""
-    said = {
-        f"🚫 *{len(denied)} denied before*{more}": denied,
-        f"🔒 *{len(contained)} contained already*{on}": contained,
-    }
-    return f"\n{' · '.join(filter(said.get, said))}".rstrip()
+def warned(decided: Sequence[str], contained: Sized, more: str = "", on: str = "") -> str:
+    """A line `🚫 1 denied before · 🔒 2 contained already`, or "".
+
+    `decided` says how each was decided against before, "" where it was not; `more` is on those, `on` on the contained.
+    """
+    counts = [(f"{mark} *{decided.count(how)} {how} before*", decided.count(how)) for how, mark in runs.DECIDED.items()]
+    before = " · ".join(said for said, number in counts if number)
+    held = f"🔒 *{len(contained)} contained already*{on}" if contained else ""
+    return f"\n{' · '.join(filter(None, [before and before + more, held]))}".rstrip()
 
 
 def nothing_known(responder: OfferedResponder) -> list[str]:

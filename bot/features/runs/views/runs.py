@@ -42,6 +42,7 @@ from core.models import (
     SEVERITY_NAMES,
     Action,
     Bulk,
+    DecidedAgainst,
     Extension,
     InputTitle,
     Outcome,
@@ -67,6 +68,8 @@ WORDS: Mapping[str, str] = {
     "cancelled": "withdrawn",
     "expired": "not approved in time",
 }  # the others are called as they are
+DECIDED: Mapping[str, str] = {"denied": MARKS["denied"], "undone": "🔓"}
+"""How somebody decided against what is asked for once more, with its mark."""
 WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
 RESULT_LIMIT = 300
 TARGET_LIMIT = 600  # which has room for the longest host name
@@ -144,21 +147,29 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
     return f"⏳ *Keep {undo_state.until(extension.at, asked_at)}* (now {now}): {by}{why and f' · {why}'}"
 
 
-def denied_line(denied: Action, view: RedactedView) -> str:
+def decided_line(before: Action, view: RedactedView) -> str:
     """`🚫 *Denied before by ben, 14:46*: why`, for who asks for the same once more, and who decides on that; mrkdwn.
 
-    If that was several times, `Denied 2 times, last by ben`. Where its alert has several observables, with the one
-    that was denied.
+    Or `🔓 *Undone before by ben, 14:46*`; if that was several times, `Denied 2 times, last by ben`. Where its alert has
+    several observables, with the one that this was about. "" where nobody decided against it.
     """
-    why, on = result_text(denied, view), targets(denied, view) if len(view.artifacts()) > 1 else ""
-    by = f"{denied_by(denied, 'before ')}, {slack_date(denied.end_date or denied.start_date)}"
-    return f"🚫 *{f'{on}: denied' if on else 'Denied'} {by}*{f': {why}' if why else ''}"
+    decided, on = before.decided_against, targets(before, view) if len(view.artifacts()) > 1 else ""
+    if decided is None:
+        return ""
+    how, why = f"{on}: {decided.how}" if on else decided.how.capitalize(), why_decided(before, view)
+    by = decided_by(before, decided, "before ")
+    return f"{DECIDED[decided.how]} *{how} {by}, {slack_date(decided.at)}*{f': {why}' if why else ''}"
 
 
-def denied_by(denied: Action, once: str = "") -> str:
+def why_decided(before: Action, view: RedactedView) -> str:
+    """Why somebody denied it; "" of what was undone, whose report says what it did; mrkdwn."""
+    return result_text(before, view) if before.outcome == "denied" else ""
+
+
+def decided_by(before: Action, decided: DecidedAgainst, once: str = "") -> str:
     """`by ben`, or `2 times, last by ben`; mrkdwn."""
-    often = f"{denied.denials} times, last " if (denied.denials or 1) > 1 else once
-    return f"{often}by {person_name(denied.ended_by or '')}"
+    often = f"{before.times_decided} times, last " if (before.times_decided or 1) > 1 else once
+    return f"{often}by {person_name(decided.by)}"
 
 
 def denied_before(extension: Extension, view: RedactedView) -> str:

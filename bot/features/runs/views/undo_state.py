@@ -74,10 +74,7 @@ def is_undone(action: Action) -> bool:
 
 
 def undone(action: Action) -> str:
-    """`undone by lea, 14:44`; of a Block also which reader still has it; mrkdwn.
-
-    Core undoes a timed run as its requester, so this names them only where its time had not come.
-    """
+    """`undone by lea, 14:44`, nobody where it ended on time; of a Block also which reader still has it; mrkdwn."""
     ended, readers = action.measure, _readers(action)
     if ended is None or ended.ended_at is None:
         return f"undone{readers}"
@@ -86,11 +83,7 @@ def undone(action: Action) -> str:
 
 
 def _undone_by(action: Action) -> str:
-    ended, at = action.measure, action.undo.at if action.undo is not None else None
-    if ended is None or not ended.ended_by:
-        return ""
-    is_named = ended.ended_by != action.created_by or at is None or (ended.ended_at or 0) < at
-    return f" by {person_name(ended.ended_by)}" if is_named else ""
+    return f" by {person_name(action.undone_by)}" if action.undone_by else ""
 
 
 def in_short(action: Action) -> str:
@@ -287,11 +280,16 @@ def until_by(measure: Measure) -> str:
 
 
 def already_in_short(measure: Measure, *, is_named: bool = False) -> str:
-    """`🔒 contained until 15:31 by lea`, without what an old client shows instead of a time, which Slack counts."""
+    """`🔒 contained until 15:31 by lea`."""
     ends, by = until(measure.until, measure.since), f" by {person_name(measure.created_by)}" if is_named else ""
     other = {"asked": "⏳ also asked for", "starting": "🔒 just being contained"}
-    now = f"🔒 {'contained ' if is_named else ''}{re.sub(r'[|][^>]*>', '|?>', ends)}"
+    now = f"🔒 {'contained ' if is_named else ''}{in_option(ends)}"
     return f"{other.get(measure.state, now)}{by}"
+
+
+def in_option(text: str) -> str:
+    """Without what an old client shows instead of a time, which Slack counts."""
+    return re.sub(r"[|][^>]*>", "|?>", text)
 
 
 def targets(measure: Measure, view: RedactedView) -> str:
@@ -362,14 +360,14 @@ def contained(action: Action, view: RedactedView) -> list[Measure]:
     return [one for one in in_force_already(action, view) if one.state not in ("asked", "starting")]
 
 
-def undone_since(action: Action, view: RedactedView) -> str:
-    """Lines on what would have undone a run that waits, since it was asked for, as far as this person may see it."""
+def undone_since(action: Action, view: RedactedView) -> dict[str, str]:
+    """By run what would have undone a run that waits, since it was asked for, as far as this person may see it."""
     ran = [one for one in action.already if may_see(view.clearance, one.clearance or 0) and one.state == "ended"]
-    return "".join(
-        f"⚠️ *{foreign(one.title, NAME_LIMIT)}* by {person_name(one.created_by)} ran on it"
+    return {
+        one.id: f"⚠️ *{foreign(one.title, NAME_LIMIT)}* by {person_name(one.created_by)} ran on it"
         f" {slack_date(one.since)}, after this was asked.\n"
         for one in ran[:MOST_ASKED]
-    )
+    }
 
 
 def _also(action: Action, view: RedactedView) -> str:

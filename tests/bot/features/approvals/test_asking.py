@@ -312,6 +312,53 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         assert await env["lea"].sees(modal("What should it act on?", denied, "the backup"))
 
 
+async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who_decides(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        alert, card = await env.alert_and_card("anna")
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            first = await isolate(env, alert)
+            await bot.as_user("ben").approve(first.id)
+            await env.ended_run(alert)
+            second = await isolate(env, alert)
+            await env["ben"].sees(on_phone("Contained already by anna. ET MALWARE"))
+            await bot.as_user("ben").undo(first.id)
+            waits = await env["ben"].sees(direct_message("⚠️ *Tell* by ben ran on it <!date^", "Undone before by ben."))
+            assert "🔓" not in text_of(waits)  # which would say the same once more
+            await bot.as_user("ben").approve(second.id)
+            await env["anna"].sees(on_phone("ben approved", 2))
+            await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+            form = await env["anna"].sees(modal("How long", "is contained already"))
+            assert "🔓" not in text_of(form)  # while it is in force again
+            await bot.as_user("lea").undo(second.id)
+            await env["ben"].sees(reply_to(card, "undone by lea"))
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+        again = "🔓 *Undone 2 times, last by lea, <!date^"
+        form = await env["anna"].sees(modal("How long", again))
+        await env["anna"].submits(form)
+        await env["ben"].sees(on_phone("for 1 hour? Alert closed by anna. Undone before by lea. ET MALWARE"))
+        waits = await env["ben"].sees(direct_message("asks · ", again))
+        await env["ben"].presses("Approve", waits)
+        await env["ben"].sees(modal(again, "1 approval"))
+        await env["anna"].confirms("Withdraw", await env["anna"].sees(card_of(alert, "⏳ *Isolate*")))
+        other = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "198.51.100.9"}])
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id} {other.id}")
+        form = await env["anna"].sees(modal("*Isolate* on *2 targets*, after 1 approval\\n🔓 *1 undone before*", again))
+        await env["anna"].submits(form)
+        two = "HIGH: Isolate on 2 targets for 1 hour: ip 203[.]0[.]113[.]7, ip 198[.]51[.]100[.]9?"
+        push = f"{two} 1 of 2 is closed by now. Undone before by lea (ip 203[.]0[.]113[.]7). Asked by anna"
+        assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == push
+        await env["ben"].presses("Review", await env["ben"].sees(direct_message("*Isolate* on 2 targets", again)))
+        review = await env["ben"].sees(modal("🔓 *1 undone before*: *1 of 2 ticked* at first"))
+        assert (
+            again in text_of(review),
+            f"HIGH ({alert.id}) · ⚠️ alert closed · 🔓 undone before" in text_of(review),
+        ) == (
+            True,
+            True,
+        )
+        assert len(filled_in(review)["decide"]) == 1
+
+
 async def test_who_asks_for_what_waits_already_reviews_it_and_only_who_may_decide_is_offered_that(
     tmp_path: Path,
 ) -> None:

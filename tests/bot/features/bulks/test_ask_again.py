@@ -126,7 +126,8 @@ async def test_what_was_undone_denied_or_withdrawn_is_asked_for_again_and_not_wh
         assert waiting == [False, True, True, True]
         again = (await bot.bulk(asked.id)).retried_by
         assert again is not None
-        await env["ben"].sees(on_phone("Denied before by lea (hostname WS-2). Asked again by anna"))
+        said = "Denied before by lea (hostname WS-2). Undone before by lea (hostname WS-1). Asked again by anna"
+        await env["ben"].sees(on_phone(said))
 
 
 async def test_of_two_people_who_ask_again_at_once_one_does(tmp_path: Path) -> None:
