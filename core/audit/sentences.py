@@ -11,6 +11,7 @@ from core.common.words import count, listed
 _Fields = Mapping[str, Any]
 _WHY, _SHOWN = ("note", "reason", "message"), ("target", "object", "name", "address", "slack")
 """The texts that a sentence has, those in quotes first."""
+_OVERRIDDEN = {"protect": "protection", "rate": "its rate", "rate_per_target": "its rate for the target"}
 
 
 def sentence(row: _Fields, texts: Mapping[str, str]) -> str:
@@ -30,7 +31,8 @@ def _run(verb: str) -> Callable[[_Fields], str]:
 
 def _requested(row: _Fields) -> str:
     undoing = f" to undo {row['undoes']}" if "undoes" in row else ""
-    overriding = f", overriding {listed(row['overrides'])}" if "overrides" in row else ""
+    overridden = [_OVERRIDDEN.get(rule, rule) for rule in row.get("overrides", ())]
+    overriding = f", overriding {listed(overridden)}" if overridden else ""
     needed = f"; it needs {count(row['approvals_needed'], 'approval')}" if "approvals_needed" in row else ""
     return f"asked to run {row['responder']} on {row['on']}{undoing} as {row['object']}{overriding}{needed}"
 

@@ -84,7 +84,8 @@ def _may_act_on(action: Action, view: RedactedView) -> list[str]:
 def _can_also_read(action: Action, view: RedactedView) -> str:
     """How many observables a run gets beside its targets; "" for none."""
     number = _number_of_observables(action, view)[0] - len(action.target or ())
-    return f"can also read {count(number, 'other observable')}" if action.target and number > 0 else ""
+    of = view.subject.root_id or view.subject.id
+    return f"It can also read {count(number, 'other observable')} of {of}" if action.target and number > 0 else ""
 
 
 def _number_of_observables(action: Action, view: RedactedView) -> tuple[int, int]:

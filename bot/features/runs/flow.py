@@ -26,6 +26,7 @@ from bot.features.runs.targets import (
     in_force_already,
     load,
     to_choose,
+    used_by,
 )
 from bot.features.runs.views import acts_on, questions, run_form, runs, undo_state
 from bot.features.runs.views.request import RunRequest
@@ -79,7 +80,8 @@ async def refusal(context: Context, request: RunRequest, responder: OfferedRespo
     """Why the run can't start, what is in force already, and what this person may do."""
     may_override = context.person.profile == "org-admin" and responder.can_be_overridden
     may_make_case = responder.lacks == ["case"] and "manageCase" in context.person.permissions
-    refused = partial(questions.cannot_run, request, responder, view, shown_reasons(responder, view, 1500))
+    why = ". ".join(filter(None, [shown_reasons(responder, view, 1500), await used_by(context, responder)]))
+    refused = partial(questions.cannot_run, request, responder, view, why)
     already = await in_force_already(context, acts_on.by_object(request.targets, responder), responder)
     run, of_case = f"{context.services.command} run {title(responder)}", is_for_alerts(responder, view.subject)
     instead = [f"{run} {alert_id}" for alert_id in view.subject.alert_ids[:3] if of_case]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from bot.block_kit import names
-from bot.block_kit.text import defang_indicators
+from bot.block_kit.text import defang_indicators, person_name, slack_date
 from bot.clearance import RedactedView, Subject
 from bot.features import subjects
 from bot.features.authorization import own_clearance
@@ -14,6 +14,7 @@ from bot.features.base import Context
 from bot.features.responders.views import reasons
 from bot.features.runs.views import acts_on, questions, runs
 from bot.features.runs.views.request import RunRequest
+from core.common.clock import MINUTE_MS
 from core.common.errors import ResponderBotError
 from core.common.words import count, some_of
 from core.models import (
@@ -32,6 +33,8 @@ MOST = 100  # of one request to core
 MOST_NAMED = 10  # artifacts in a sentence
 MOST_WAITING = 500
 MOST_LEFT = 3  # of what is in force, and of what waits
+RECENT = 50  # runs
+UNIT_MS = {"s": 1_000, "m": MINUTE_MS, "h": 60 * MINUTE_MS, "d": 1_440 * MINUTE_MS}  # of a rate such as 1/1h
 SEARCH = "/api/connector/engine/action/_search"
 T = TypeVar("T", bound=Measure | Action)
 ActedOn = Mapping[str, Sequence[TargetArtifact]]
@@ -298,6 +301,26 @@ async def _decided_before(
         same = _acting_on({one: on}, [run for run in found if run.object_id == one])
         all_decided.append(last_decided(same, is_in_force=bool(_acting_on({one: on}, in_force))))
     return [action for action in all_decided if action is not None]
+
+
+async def used_by(context: Context, responder: OfferedResponder) -> str:
+    """``Used by anna on hostname `LT-0901`, for ~12 (its title), 14:32``: which run counts no more once a rate is free.
+
+    "" where that is unknown, or of what this person may not see; mrkdwn.
+    """
+    free_at = [one.until for one in responder.refusals or () if one.rule == "rate" and one.until is not None]
+    rates = (responder.policy or Policy()).rate or ()
+    began = {at - int(rate.partition("/")[2][:-1]) * UNIT_MS[rate[-1]]: rate for at in free_at for rate in rates}
+    query = {"responderName": responder.name}
+    newest = await context.core.search(Action, SEARCH, query, f"0-{RECENT}", ["-createdAt"]) if began else []
+    first = next((one for one in newest if one.dispatched_at in began), None)
+    if first is None or first.dispatched_at is None:
+        return ""
+    action, subject = await subjects.of_action(context.core, first)
+    view = RedactedView(subject, own_clearance(context))
+    used = "Used" if began[first.dispatched_at].startswith("1/") else "The first of these was"
+    on, at = runs.on_object(action, view, runs.on_what(subject, view)), slack_date(first.dispatched_at)
+    return f"{used} by {person_name(action.created_by)}{on}, {at}" if view.is_open else ""
 
 
 def on_so_many(visible: int, total: int, what: str = "target") -> str:

@@ -66,7 +66,7 @@ def test_an_approval_names_deed_target_duration_requester_note_effect_and_way_ba
     gets_it = asked(isolation(artifacts=[HOST]))
     assert "can also read" not in text_of(gets_it)
     two = text_of(asked(isolation(artifacts=[HOST, ADDRESS])))
-    assert "can also read 1 other observable" in two
+    assert "It can also read 1 other observable of ~12" in two
     assert "203[.]0[.]113[.]2" not in two
 
 

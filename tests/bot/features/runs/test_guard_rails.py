@@ -164,7 +164,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     alert, card = await env.alert_and_card("anna")
     await run_report(env, alert)
     await env["anna"].reads("Started *Report*")
-    await env.ended_run(alert)
+    ran = await env.ended_run(alert)
     for name in ("anna", "lea"):
         await env[name].command(SOC, f"/responder run report {alert.id}")
         refused = await env[name].sees(modal("can't run"))
@@ -175,6 +175,8 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
             refused
         )  # in each reader's time
         assert "free again at" not in text_of(refused)
+        at = f"<!date^{(ran.dispatched_at or 0) // 1000}^"
+        assert f". Used by anna on HIGH ET MALWARE Beacon to known C2 ({alert.id}), {at}" in text_of(refused)
         assert f"Nothing was run.\\n🔒 {alert.id} is contained already with no end by anna, for {alert.id}." in text_of(
             refused
         )
@@ -202,18 +204,20 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     assert text_of(decided).count("Override") == 1
     assert "?" not in text_of(decided)
     await env["anna"].sees(card_of(alert, "🔴 *Override*, approved by admin: The beacon"))
+    await env["lea"].command(SOC, f"/responder audit {alert.id}")
+    await env["lea"].sees(modal(", overriding its rate; it needs 1 approval"))
 
 
 async def test_a_refusal_begins_with_what_is_protected_not_with_a_used_limit(tmp_path: Path) -> None:
     guards = ProtectSection(artifacts=["10.20.0.0/16"])
     async with feature_environment(tmp_path, {"Shun": {"target": "ip", "rate": ["1/1h"]}}, protect=guards) as env:
-        await env.client.run(
-            {"responderId": "Shun_1_0", "objectType": "alert", "objectId": (await env.create_alert()).id}
-        )
+        red = await env.create_alert(tlp=3)
+        await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": red.id})
         inside = await env.create_alert(sourceRef="2", artifacts=[{"dataType": "ip", "data": "10.20.1.50"}])
         await env["anna"].command(SOC, f"/responder run shun {inside.id}")
         refused = text_of(await env["anna"].sees(modal(f"can't run on {inside.id}: 10[.]20[.]1[.]50 is protected")))
         assert "; the limit of 1 run in 1 hour is reached; free again <!date^" in refused
+        assert "Used by" not in refused  # which she may not see
 
 
 async def test_choosing_for_several_alerts_says_which_limit_is_used(env: FeatureEnvironment) -> None:
