@@ -8,6 +8,7 @@ from bot.features.authorization import own_clearance, who_else_may_see, why_not_
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.responders.views import acting_through, responder_options
 from bot.features.runs import choose
+from bot.features.runs.targets import undoing
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder
 
@@ -45,7 +46,9 @@ async def _options(context: Context, object_id: str) -> Json:
         root, offered = await subjects.offered(context.core, view.subject.root_id)
         through = acting_through(offered, object_id) if root.kind == "alert" else []
     typed = str(context.payload.get("value") or "")
-    return responder_options(targets.offered, targets.by_artifact, view, typed, through)
+    in_force = [] if typed else await context.core.measures(target=view.subject.root_id)
+    ends = undoing(view, targets.offered, in_force)
+    return responder_options(targets.offered, targets.by_artifact, view, typed, through, ends)
 
 
 FEATURE = Feature(
