@@ -112,7 +112,8 @@ async def test_what_is_in_force_is_said_in_the_list_and_marked_first_where_someb
         assert f" by anna, for {alert.id}." in listed
         assert f"{run.id} has it in force" not in listed
         assert "• *Tell*" not in listed.partition(idle)[2]
-        assert listed.index("• *Shun*") < listed.index("*In force already, and what ends it*") < listed.index("• *Tell*")
+        heading = "*In force already, and what ends it*"
+        assert listed.index("• *Shun*") < listed.index(heading) < listed.index("• *Tell*")
         labels = [one["label"]["text"] for one in await env["anna"].searches(shown)]
         assert [label for label in labels if label.startswith("Undo · ")] == [f"Undo · Alert {alert.id}"]
         await env["anna"].command(SOC, f"/responder run tell {alert.id}")
