@@ -4,10 +4,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
-from bot.block_kit.elements import actions, button_element
+from bot.block_kit.elements import actions
 from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
     clean,
@@ -29,7 +29,7 @@ from bot.clearance import SHARED, Closing, RedactedView, Subject, artifact_title
 from bot.features.responders import views as responders
 from bot.features.runs.views import questions, runs, undo_state
 from bot.features.runs.views.runs import run_again_button
-from bot.message import Block, ButtonIds, Intent, Message
+from bot.message import Block, ButtonIds, Message
 from core.common.clock import MINUTE_MS
 from core.common.words import count, some_of
 from core.models import SEVERITY_NAMES, Action, Extension, OfferedResponder, Person, Policy
@@ -241,7 +241,7 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
     """The requests of one bulk that somebody may see, which are decided together."""
     action = waiting[0][0]
     extension = undo_state.later_end(action)
-    (review,) = bulk_buttons(action.bulk or "", extension, button)
+    (review,) = runs.bulk_buttons(action.bulk or "", extension, button)
     if extension is not None:
         ends = [end for run, _ in waiting if (end := undo_state.later_end(run)) is not None]
         what, needs = asks_to_keep(action, extension, len(waiting)), undo_state.needed(ends)
@@ -253,19 +253,6 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
     contained = [one for one in waiting if undo_state.contained(*one) and extension is None]
     warned = questions.warned(before, contained)
     return section(f"{asks}\n{runs.first_targets(waiting)} · {needs}{warned}", accessory=review)
-
-
-def bulk_buttons(bulk_id: str, extension: Extension | None, button: ButtonIds, *deeds: str) -> list[dict[str, Any]]:
-    """What opens all that one decision on a bulk is about, red where it keeps it with no end, and what ends that."""
-    keeps, request = extension is not None and extension.at is None, extension.request or "" if extension else ""
-    about, of, of_what = (bulk_id, request), request or bulk_id, "more time" if extension else "all"
-    label = "Keep with no end" if keeps else "Review more time" if extension else "Review"
-    style: Literal["danger", "primary"] = "danger" if keeps else "primary"
-    found = [button_element(label, ids.BULK_REVIEW, button(Intent("bulk_review", *about)), of=of, style=style)]
-    for deed in deeds:
-        intent = Intent(f"bulk_{deed.lower()}", *about)
-        found.append(button_element(f"{deed} {of_what}", ids.BULK_DENY, button(intent), of=deed + of))
-    return found
 
 
 def asks_to_keep(action: Action, extension: Extension, number: int) -> str:

@@ -179,11 +179,11 @@ def progress(
         note = _note(waiting if len(waiting) == bulk.awaiting else read)
         blocks.append(section(f"{asks}{by_when} {reminded}{note}{questions.warned(before, contained, on=which)}"))
         blocks += sections(first_of(rows, MOST_NAMED, bulk.awaiting)) if rows else []
-        decide = approvals.bulk_buttons(bulk.id, None, button, "Withdraw")
+        decide = runs.bulk_buttons(bulk.id, None, button, "Withdraw")
         blocks.append(actions(*(decide if is_for_requester else decide[:1])))
     for of_request in (later or {}).values():
         if ends := [one for one in of_request if one[2].outcome is None]:
-            decide = approvals.bulk_buttons(bulk.id, ends[0][2], button, "Deny", "Withdraw")
+            decide = runs.bulk_buttons(bulk.id, ends[0][2], button, "Deny", "Withdraw")
             needed = context(undo_state.needed([one[2] for one in ends]))
             blocks += [*_more_time_asked(ends, runs.MAX_TARGETS), needed, actions(*decide)]
     elements = _ends(bulk, button, has_again=is_for_requester)
@@ -317,13 +317,11 @@ def changed_all(
     verb: str, changed: Listed, waiting: int, refused: Sequence[tuple[_Run, str]], needs: str = ""
 ) -> Message:
     """On which targets runs of a bulk were `changed`, how many of these wait and for what, and why others were not."""
-    number, named = len(changed) - waiting, runs.distinct_targets(changed)
-    of_some = f"On {named}." if number and waiting else ""
-    on, on_waiting = [named if named and not of_some else count(one, "target") for one in (number, waiting)]
-    asked = f"Asked for on {on_waiting}{needs or ': it waits for approval.'}" if waiting else ""
-    done = f"{verb} on {on}." if number or not waiting else ""
+    number, on = len(changed) - waiting, f"On {runs.distinct_targets(changed)}." if changed else ""
+    asked = f"Asked for on {count(waiting, 'target')}{needs or ': it waits for approval.'}" if waiting else ""
+    done = f"{verb} on {count(number, 'target')}." if number or not waiting else ""
     why_not = [(questions.named(view, runs.targets(run, view)), view.inputs(why)) for (run, view), why in refused]
-    return questions.with_reasons(" ".join(filter(None, [done, asked, of_some])), "*Refused*", why_not)
+    return questions.with_reasons(" ".join(filter(None, [done, asked, on])), "*Refused*", why_not)
 
 
 def ended(bulk: BulkCounts, named: Listed = ()) -> Message:
@@ -477,7 +475,7 @@ def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | Non
     blocks = [*_more_time_asked(ends, MOST_NAMED), said]
     able = [run for run, view, end in ends if person and approvals.may_decide(run, person, view.subject, end)]
     if able and extension.outcome is None:
-        blocks.append(actions(*approvals.bulk_buttons(bulk.id, extension, button, "Deny")))
+        blocks.append(actions(*runs.bulk_buttons(bulk.id, extension, button, "Deny")))
     return Message(clip(text, MESSAGE_TEXT_LIMIT), tuple(blocks))
 
 
@@ -644,10 +642,10 @@ def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
 
 
 def _until(bulk: BulkCounts) -> str:
-    """` until 14:30`, or where the ends differ ` until 14:30 – 14:35`; mrkdwn."""
+    """` until 14:30`, or ` until 14:30 (the last until 14:35)`; mrkdwn."""
     first, last = slack_date(bulk.first_release_at or 0), slack_date(bulk.release_at or 0)
     is_one = (bulk.release_at or 0) // MINUTE_MS == (bulk.first_release_at or 0) // MINUTE_MS
-    return f" until {first}{'' if is_one else f' – {last}'}"
+    return f" until {first}{'' if is_one else f' (the last until {last})'}"
 
 
 # --- each of its objects --------------------------------------------------------------------------------------------
@@ -691,7 +689,7 @@ def details(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, bu
     if hidden := bulk.total - len(shown):
         blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
     others = pages(ids.BULK_DETAILS, Intent("bulk_details", bulk.id), start, PAGE, len(ordered), button)
-    withdraw = approvals.bulk_buttons(bulk.id, None, button, "Withdraw")[1:]
+    withdraw = runs.bulk_buttons(bulk.id, None, button, "Withdraw")[1:]
     if login == bulk.created_by:
         others += withdraw if bulk.awaiting else again_button(bulk, button)
     blocks += [actions(*others)] if others else []

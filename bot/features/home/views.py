@@ -223,7 +223,7 @@ def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds) -> 
     line = f"{sign}{head}\n{on}\n{by}{undo_state.more_time_by(of)} · {bulk.id}"
     has_more = len(said) > 1 or any("\n>" in one for one in said)  # than the head says, or why
     text = "\n".join([line, *(said if has_more else ()), *bulks.more_time_denied(listed)])
-    *_, withdraw = approvals.bulk_buttons(bulk.id, None, button, "Withdraw")
+    *_, withdraw = runs.bulk_buttons(bulk.id, None, button, "Withdraw")
     waits = action.created_by == person.login and all(map(runs.awaits_approval, of))
     return section(text, accessory=withdraw if waits else bulks.show_each(bulk, button, action.id))
 

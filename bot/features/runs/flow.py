@@ -247,9 +247,7 @@ async def started_message(context: Context, action: Action, view: RedactedView) 
     """Says that the action runs or has ended already, or who may approve it until when, with Withdraw."""
     run = runs.heading(action, view)
     if runs.awaits_approval(action):
-        able: Sequence[str] = ()
-        with suppress(ResponderBotError):  # it is asked for, even if core doesn't answer now
-            able = await subjects.deciders(context.core, action.id)
+        able = await _able(context, action)
         asked = partial(questions.asked, action, view, able)
         return await responses.with_buttons(context, f"asked:{action.id}", asked)
     if not runs.is_open(action):
@@ -260,20 +258,36 @@ async def started_message(context: Context, action: Action, view: RedactedView) 
     return notices.notice(f"Started {run}. {tells} how it goes.")
 
 
-async def start_several(context: Context, request: RunRequest, key: str) -> tuple[str, Message]:
+async def _able(context: Context, action: Action) -> Sequence[str]:
+    """Who may approve the run; nobody where core doesn't answer now, as it is asked for."""
+    with suppress(ResponderBotError):
+        return await subjects.deciders(context.core, action.id)
+    return ()
+
+
+async def start_several(
+    context: Context, request: RunRequest, key: str, responder: OfferedResponder, targets: Sequence[Target]
+) -> tuple[str, Message]:
     """Have core start the runs, once for each `key`. Returns what says so, and its title."""
     body = request.bulk_input()
     response = await until_answered(lambda: context.core.run_bulk(body, key), UNKNOWN)
     is_channel = bool(request.channel) and context.services.clearance(request.channel) not in (None, SHARED)
     destination = request.channel if is_channel else f"{context.team}:{context.user}"
-    first = next((entry.action for entry in response.actions if entry.action is not None), None)
-    if is_channel or first is None or not runs.awaits_approval(first):  # nobody is rung for their own request
+    views = {one.view.subject.id: one.view for one in targets}
+    started = [names.titled_by(entry.action, responder) for entry in response.actions if entry.action is not None]
+    clearance = own_clearance(context)
+    accepted = [(one, views.get(one.object_id) or RedactedView(Subject.of_action(one), clearance)) for one in started]
+    waiting = [one for one in accepted if runs.awaits_approval(one[0])]
+    if is_channel or not waiting:  # nobody is rung for their own request
         context.refresh_requests.append(RefreshRequest(bulk_key(response.id, destination)))
     for kind in (BULK, BULK_TOLD, BULK_UNDONE) if request.is_bulk else ():  # what tells of the bulk that it repeats
         found = await context.services.outbox.messages_named(f"{kind}:{request.again}:")
         context.refresh_requests.extend(RefreshRequest(one.key) for one in found)
-    title_ = started_title(first) if first is not None else CANNOT
-    return title_, questions.outcome(await masked(context, response))
+    listed = waiting or accepted
+    able = await _able(context, max(waiting, key=lambda one: one[1].subject.clearance)[0]) if waiting else ()
+    render = partial(questions.outcome, await masked(context, response), listed, able)
+    told = await responses.with_buttons(context, f"asked:{response.id}", render)
+    return started_title(listed[0][0]) if listed else CANNOT, told
 
 
 async def masked(

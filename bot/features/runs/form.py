@@ -250,7 +250,7 @@ async def _submitted(
     request = replace(request, responder_id=responder.id)
     if request.is_several:
         try:
-            title, message = await flow.start_several(context, request, context.idempotency_key)
+            title, message = await flow.start_several(context, request, context.idempotency_key, responder, targets)
         except ResponderBotError as error:
             return _core_error(modal, responder, error)
         return modals.update(modals.message_view(title, message))

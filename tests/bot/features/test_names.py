@@ -31,7 +31,7 @@ async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_t
         await env["ben"].command(SOC, f"/responder run isolate {alert.id} {other.id}")
         form = await env["ben"].sees(modal("*Will be refused on 1 target*"))
         await env["ben"].submits(form)
-        await env["ben"].reads("; 1 refused.")
+        await env["ben"].reads("*Refused on 1 target*")
         (asked,) = await env.client.actions("alert", other.id)
         await env["ben"].command(SOC, f"/responder audit {asked.bulk}")
         audit = text_of(await env["ben"].reads("Audit of"))

@@ -82,8 +82,13 @@ def confirm(
 
 def asked(action: Action, view: RedactedView, able: Sequence[str], button: ButtonIds) -> Message:
     """Says until when the run waits, and who is `able` to approve it; with Withdraw."""
-    text = f"{runs.heading(action, view)} {runs.state(action)}{undo_state.approval_by(able)}{runs.answer_by(action)}."
+    text = _waits(runs.heading(action, view), action, able)
     return Message(text, (section(text), actions(runs.end_button(action, view, button))))
+
+
+def _waits(what: str, action: Action, able: Sequence[str]) -> str:
+    """`*Isolate* on hostname LT-0901 needs 1 approval by ben, answer by 14:30.`: a run, or several alike; mrkdwn."""
+    return f"{what} {runs.state(action)}{undo_state.approval_by(able)}{runs.answer_by(action)}."
 
 
 @dataclass(frozen=True)
@@ -397,16 +402,21 @@ def reason_shown(reason: str) -> str:
     return in_own_time(foreign(defang_indicators(said(reason)), REASON_LIMIT)) or "no reason was given"
 
 
-def outcome(response: BulkAnswer) -> Message:
-    """How many runs wait for approval and until when, how many were started, how many refused, and why."""
-    accepted = [entry.action for entry in response.actions if entry.action is not None]
+def outcome(
+    response: BulkAnswer, listed: Sequence[tuple[Action, RedactedView]], able: Sequence[str], button: ButtonIds
+) -> Message:
+    """Says that the `listed` runs wait, as one alone does, or were started; on what others were refused, and why."""
+    text, more = "Nothing was asked for or started.", list[Block]()
+    if listed:
+        action, what = listed[0][0], f"*{runs.name(listed[0][0])}* on {runs.distinct_targets(listed)}"
+        waits = runs.awaits_approval(action)
+        text = _waits(what, action, able) if waits else f"Started {what}."
+        more = [actions(*runs.bulk_buttons(response.id, None, button, "Withdraw")[1:])] if waits else []
+    also = [(runs.distinct_targets([one]), undo_state.also_for(one[0].also_for)) for one in listed]
+    rows = [f"• {on}{others}" for on, others in also if others]
     refused = [(entry.object_id, why_not(entry)) for entry in response.actions if why_not(entry)]
-    waiting = [action for action in accepted if runs.awaits_approval(action)]
-    waits = f"wait{'s' if len(waiting) == 1 else ''} for approval{runs.answer_by(waiting[0])}" if waiting else ""
-    numbers = [(len(waiting), waits), (len(accepted) - len(waiting), "started"), (len(refused), "refused")]
-    text = "; ".join(f"{number} {what}" for number, what in numbers if number)
-    rows = [f"• {run.object_id}{undo_state.also_for(run.also_for)}" for run in accepted if run.also_for]
-    return with_reasons(f"{text}.", "*Refused*", refused, context("One message tells how it goes."), rows=rows)
+    head, tells = f"*Refused on {count(len(refused), 'target')}*", context("One message tells how it goes.")
+    return with_reasons(text, head, refused, *more, tells, rows=rows)
 
 
 def why_not(entry: BulkEntry) -> str:

@@ -74,7 +74,7 @@ async def test_what_another_request_refused_is_asked_for_again_as_things_are_now
         assert (form["title"]["text"], form["submit"]["text"]) == ("Isolate (2)", "Ask to isolate (2)")
         assert filled_in(form) == {"undo_after": "15 minutes", "note": "beacons"}
         await env["anna"].submits(form)
-        await env["anna"].sees(modal("Asked", "2 wait for approval"))
+        await env["anna"].sees(modal("Asked", "*Isolate* on hostname WS-1, hostname WS-2 needs 1 approval"))
         again = (await bot.bulk(asked.id)).retried_by
         assert again is not None
         await env["anna"].sees(updated(message, without=ids.BULK_RETRY))
@@ -119,7 +119,7 @@ async def test_what_was_undone_denied_or_withdrawn_is_asked_for_again_and_not_wh
         assert "hostname `WS-0`" not in text_of(form)
         assert filled_in(form) == {"undo_after": "15 minutes", "note": "beacons"}
         await env["anna"].submits(form)
-        await env["anna"].sees(modal("Asked", "3 wait for approval"))
+        await env["anna"].sees(modal("Asked", "*Isolate* on hostname WS-1, hostname WS-2, hostname WS-3 needs 1"))
         await env["anna"].sees(updated(told, without=ids.BULK_RETRY))
         await env["anna"].sees(direct_message(undone, without=ids.BULK_RETRY))
         waiting = [(await env.client.actions("alert", one.id))[0].status == "Waiting" for one in alerts]
@@ -140,7 +140,7 @@ async def test_of_two_people_who_ask_again_at_once_one_does(tmp_path: Path) -> N
             await env[name].presses("Run again", message)
             forms[name] = await env[name].sees(modal("*Fail* on *3 targets*", "Each is checked"))
         await asyncio.gather(*(env[name].submits(form) for name, form in forms.items()))
-        words = "3 started.", "This was asked for again already, as ~"
+        words = "Started *Fail* on ", "This was asked for again already, as ~"
         told = [await env[name].sees(lambda view: modal(words[0])(view) or modal(words[1])(view)) for name in forms]
         assert sorted(word in text_of(view) for view in told for word in words) == [False, False, True, True]
         assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [2, 2, 2]
@@ -167,7 +167,7 @@ async def test_what_one_may_not_see_any_more_is_left_out_and_the_rest_gets_the_i
         assert (held["reason"], held["minutes"], held["list"], held["tell"]) == ("beacons", "15", "outbound", ["owner"])
         assert held["note"] == "as in ~1"
         await env["anna"].submits(form, reason="still beacons")
-        await env["anna"].sees(modal("3 started."))
+        await env["anna"].sees(modal("Started *Drop traffic* on "))
         assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [1, 2, 2, 2]
         newest = (await env.client.actions("alert", alert_ids[3]))[0]
         assert json.loads(newest.parameters or "") == {**given, "reason": "still beacons", "everywhere": True}
@@ -183,7 +183,7 @@ async def test_of_fifty_each_is_named_and_acted_on_as_before(tmp_path: Path) -> 
         assert all(f"hostname `{one.artifacts[0].data}` · " in text_of(form) for one in found)
         assert "other-" not in text_of(form)
         await env["anna"].submits(form)
-        await env["anna"].sees(modal("50 started."))
+        await env["anna"].sees(modal("Started *Fail* on hostname WS-0, hostname WS-1, hostname WS-2 and 47 more."))
         for alert in found:
             on = [[one.data for one in run.target or ()] for run in await env.client.actions("alert", alert.id)]
             assert on == [[(alert.artifacts[0].data or "").lower()]] * 2
@@ -205,7 +205,7 @@ async def test_of_several_hosts_those_that_failed_are_asked_for_and_where_none_w
         assert "WS-3" not in text_of(form)
         assert "errors" in await env["anna"].submits(form)
         await env["anna"].submits(form, target=[unnamed.artifacts[1].id])
-        await env["anna"].sees(modal("2 started."))
+        await env["anna"].sees(modal("Started *Fail* on "))
         runs = [(await env.client.actions("alert", one.id))[0] for one in (twice, unnamed)]
         assert [sorted(one.data for one in run.target or ()) for run in runs] == [["ws-1", "ws-2"], ["ws-5"]]
 

@@ -55,7 +55,7 @@ async def test_a_refusal_does_not_name_what_one_may_not_see(tmp_path: Path) -> N
         alert_ids = [*await alerts(env, 1), *await alerts(env, 1, artifacts=hidden)]
         question = await asked(env, "anna", "tell", alert_ids)
         await env["anna"].presses("Tell (1)", question)
-        told = await env["anna"].sees(modal("1 started; 1 refused."))
+        told = await env["anna"].sees(modal("Started *Tell* on ", "*Refused on 1 target*"))
         await env["anna"].command(SOC, f"/responder list {alert_ids[1]}")
         listed = await env["anna"].sees(modal("Can't run ("))
         for view in (question, told, listed):
@@ -76,8 +76,12 @@ async def test_two_people_at_once_on_two_bots_run_it_once_on_each(tmp_path: Path
         presses = [env[name].presses("Ask to isolate (3)", question) for name, question in questions.items()]
         await asyncio.gather(*presses)
         told = [await env[name].sees(modal("One message tells")) for name in questions]
-        words = sorted(view["blocks"][0]["text"]["text"].partition("<")[0] for view in told)
-        assert words == ["3 refused.", "3 wait for approval, answer by "]
+        words = (
+            ("Nothing was asked for or started.", "*Refused on 3 targets*"),
+            ("needs 1 approval by ", "Withdraw all"),
+        )
+        said = [[all(word in text_of(view) for word in each) for each in words] for view in told]
+        assert sorted(said) == [[False, True], [True, False]]
         assert await ran(env, alert_ids) == [1, 1, 1]
         await env["anna"].sees(lambda view: len(bulk_messages(view)) == 2)
         await shown(env, "nothing was run, 3 refused")
@@ -91,7 +95,7 @@ async def test_core_that_loses_its_answers_or_is_away_runs_nothing_twice(tmp_pat
         question = await asked(env, "anna", "isolate", alert_ids)
         proxy.drop_responses("POST /api/connector/engine/action/_bulk", 2)
         await env["anna"].presses("Ask to isolate (2)", question)
-        await env["anna"].sees(modal("2 wait for approval, answer by "))
+        await env["anna"].sees(modal("*Isolate* on ", " needs 1 approval by "))
         message = await shown(env, "2 wait for approval")
         # A vote whose answer is lost is not repeated, and is told as that.
         await env["ben"].presses("Review", message)

@@ -54,7 +54,7 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
         assert "Nobody here" not in text
         for _ in range(2):  # a double click
             await env["anna"].presses("Tell (8)", question)
-        told = text_of(await env["anna"].sees(modal("8 started; 1 refused")))
+        told = text_of(await env["anna"].sees(modal("Started *Tell* on ", "and 5 more", "*Refused on 1 target*")))
         assert f"• 🟠 HIGH ET MALWARE Beacon to known C2 ({untagged}): " in told
         message = await shown(env, "8 of 9 succeeded, 1 refused")
         assert secret not in text_of(message)
@@ -91,7 +91,7 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         assert (form["title"]["text"], form["submit"]["text"]) == ("Fail (3)", "Fail (3)")
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
         assert "Each is checked by itself and starts at once, without approval; *Stop*" in text_of(form)
-        await env["anna"].reads("3 started.")
+        await env["anna"].reads("Started *Fail* on ")
         await env["anna"].sees(lambda view: len(bulk_messages(view, "0 of 3 succeeded, 3 failed")) == 2)
         earlier = await shown(env, "Asked for again as ~")
         assert earlier["ts"] == message["ts"]
@@ -122,7 +122,7 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         assert "*Runs on 2 of 3 targets*" in text_of(question)
         assert "More than its limit of 2/1h: the others are refused." in text_of(question)
         await env["anna"].presses("Report (2)", question)
-        told = text_of(await env["anna"].sees(modal("2 started; 1 refused")))
+        told = text_of(await env["anna"].sees(modal("Started *Report* on ", "*Refused on 1 target*")))
         message = await shown(env, "2 of 3 succeeded, 1 refused")
         assert "*Run again* works from <!date^" in text_of(message)
         await env["anna"].presses("Show each", message)
@@ -139,7 +139,7 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         # As if an hour had passed.
         stores.rows(env.folder / "core.db", "UPDATE action SET dispatched_at = dispatched_at - 3600000")
         await env["anna"].confirms("Run again", message)
-        await env["anna"].reads("1 started.")
+        await env["anna"].reads("Started *Report* on ")
         await shown(env, "1 of 1 succeeded")
         assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [1, 1, 1]
 
@@ -277,7 +277,7 @@ async def test_who_asked_for_a_bulk_withdraws_all_that_waits_of_it_while_somebod
         form = await env["anna"].confirms("Withdraw all 3", own)
         assert "*Withdraw Contain on 3 targets?*" in text_of(form)
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
-        await env["anna"].reads(f"Withdrawn on {alert_ids[0]} (")
+        await env["anna"].reads("Withdrawn on 3 targets.")
         await shown(env, "nothing was run, 3 withdrawn")
         await env["ben"].submits(read)
         await env["ben"].reads(f"Withdrawn by anna: {alert_ids[0]} (")
@@ -453,7 +453,7 @@ async def test_the_form_counts_what_a_limit_that_is_used_in_part_leaves(tmp_path
         question = await asked(env, "anna", "shun", others)
         assert "*Runs on 1 of 2 targets*" in text_of(question)
         await env["anna"].presses("Shun (1)", question)
-        await env["anna"].sees(modal("1 started; 1 refused"))
+        await env["anna"].sees(modal("Started *Shun* on ip ", "*Refused on 1 target*"))
 
 
 async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> None:
@@ -514,7 +514,9 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         await env.client.extend_measure(ran[0].id, last * 1000)
         await env["anna"].command(SOC, "/responder mine")
         left = [run.undo.at or 0 for run in ran[1:] if run.undo]
-        await env["anna"].sees(modal(f"3 in force until <!date^{min(left) // 1000}^", f" – <!date^{last}^"))
+        await env["anna"].sees(
+            modal(f"3 in force until <!date^{min(left) // 1000}^", f" (the last until <!date^{last}^")
+        )
         await shown(env, f"🔒 In force until <!date^{last}^")  # a line of its own
         await env["anna"].command(SOC, f"/responder active {action.bulk}")
         await env["anna"].sees(modal(f"*In force on {action.bulk}: 3 measures*"))
@@ -533,7 +535,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         assert "The settings allow" not in text_of(form)
         assert f'"until <!date^{left[0] // 1000 + 15 * 60}^' in text_of(form)
         await env["anna"].submits(form, longer="15")
-        refused = await env["anna"].sees(modal(f"More time on {alert_ids[0]} ("))
+        refused = await env["anna"].sees(modal("More time on 2 targets."))
         assert "Refused" not in text_of(refused)
         timed = [run.undo for one in alert_ids[:2] for run in await env.client.actions("alert", one) if run.undo]
         assert all(undo.changed and undo.at and undo.at > ends[-1] + 60_000 for undo in timed)
@@ -544,7 +546,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         assert all(f" ({one}) · in force until <!date^" in text_of(view) for one in alert_ids[:2])
         assert "🔓 *Tell* runs on each, and ends it there." in text_of(view)
         assert "anna hears of it." in text_of(view)
-        await env["ben"].reads(f"Undo started on {alert_ids[0]} (")
+        await env["ben"].reads("Undo started on 2 targets.")
         await shown(env, "3 undone by ")
         assert await env.client.measures() == []
 
@@ -570,7 +572,7 @@ async def test_who_asked_withdraws_all_on_the_message_and_nobody_else(tmp_path: 
         await env["ben"].presses("Show each", message)
         await env["ben"].sees(modal("needs 1 approval · for 1 hour", without="Withdraw all"))
         await env["anna"].presses("Show each", message)  # as from the App Home, where a bulk has no message
-        form = await env["anna"].confirms("Withdraw all", await env["anna"].sees(modal("Withdraw all")))
+        form = await env["anna"].confirms("Withdraw all", await env["anna"].sees(modal("Isolate (2)", "Withdraw all")))
         assert all(one in text_of(form) for one in alert_ids)
         assert "Withdraw all" not in text_of(await shown(env, "nothing was run, 2 withdrawn"))
 
@@ -756,11 +758,11 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
         await env.client.undo((await env.client.actions("alert", first))[0].id)
         in_force = text_of(await shown(env, "🔓 Undone by admin: ip 203[.]0[.]113[.]2."))
         assert "2 in force until <!date^" in in_force
-        assert f" – <!date^{later // 1000}^" in in_force
+        assert f" (the last until <!date^{later // 1000}^" in in_force
         assert f"🔒 In force until <!date^{later // 1000}^" in in_force
         assert "203[.]0[.]113[.]3" not in in_force
         await env["anna"].submits(again)
-        await env["anna"].reads("Undo started on ip 203[.]0[.]113[.]4.")
+        await env["anna"].reads("Undo started on 1 target.")
         await shown(env, "2 undone by anna and admin, <!date^")
         (left,) = await env.client.measures()
         assert left.root_id == red
@@ -773,7 +775,7 @@ async def test_undo_all_says_once_by_whom_the_end_of_all_was_moved(tmp_path: Pat
         await start(env, "anna", "shun", [(await alerts(env, 1, artifacts=ip))[0] for ip in ips])
         message = await shown(env, "2 in force until")
         await env["anna"].confirms("Extend all", message, longer="+15 minutes")
-        await env["anna"].reads("More time on ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1.")
+        await env["anna"].reads("More time on 2 targets.")
         await env["anna"].presses("Undo all", message)
         text = text_of(await env["anna"].sees(modal("Undo Shun (2)?")))
         assert text.count("moved from <!date^") == 1
@@ -813,7 +815,7 @@ async def test_undo_all_says_what_waits_for_approval(tmp_path: Path) -> None:
         message = await shown(env, "2 in force with no end")
         form = await env["anna"].confirms("Undo all", message)
         assert "🔓 *Tell* runs on each, after 1 approval, and ends it there." in text_of(form)
-        told = await env["anna"].reads("(ET MALWARE Beacon to known C2): it waits for approval.")
+        told = await env["anna"].reads("Asked for on 2 targets: it waits for approval.")
         assert "started" not in text_of(told)
         assert len(await env.client.measures()) == 2
 

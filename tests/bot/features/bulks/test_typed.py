@@ -26,7 +26,7 @@ async def test_a_bulk_is_approved_denied_and_withdrawn_by_command_as_by_its_butt
         assert all(one in text_of(review) for one in alert_ids)
         await env["ben"].close(review["id"])
         await env["anna"].command(SOC, f"/responder cancel {bulk_id}")
-        await env["anna"].submits(await env["anna"].sees(modal("Withdraw")))
+        await env["anna"].submits(await env["anna"].sees(modal("Withdraw 2 runs?")))
         await shown(env, "nothing was run, 2 withdrawn")
         await env["ben"].command(SOC, f"/responder approve {bulk_id}")
         await env["ben"].reads("Nothing of it waits any more.")

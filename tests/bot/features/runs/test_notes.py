@@ -84,7 +84,7 @@ async def test_several_runs_have_the_note_of_their_form(env: FeatureEnvironment)
     question = await env["anna"].sees(modal("Each is checked"))
     assert filled_in(question)["note"] == NOTE
     await env["anna"].submits(question, note=f"{NOTE}!")
-    await env["anna"].reads("2 started")
+    await env["anna"].reads("Started *Tell* on ")
     assert [(await env.client.actions("alert", one))[0].note for one in alert_ids] == [f"{NOTE}!"] * 2
 
 

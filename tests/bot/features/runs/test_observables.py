@@ -102,7 +102,7 @@ async def test_a_command_runs_on_several_observables_each_by_itself(env: Feature
     )
     form = await env["anna"].sees(modal(f"*Runs on 2 targets*\\n• 🟠 {SHOWN}", "ip `198[.]51[.]100[.]8`"))
     await env["anna"].submits(form)
-    await env["anna"].reads("2 started.")
+    await env["anna"].reads("Started *Block Address* on ip ")
     for artifact in alert.artifacts:
         assert (await newest_ended(env, artifact.id)).parameters == '{"minutes":5}'
 

@@ -77,8 +77,8 @@ def test_the_form_the_message_and_the_replies_fit() -> None:
     fine(bulks.ended_for(bulk(), [(samples.ended(), view) for view in VIEWS], not_run, "", "anna", button))
     fine(bulks.late(bulk()))
     entries = [BulkEntry(object_id=one, status=400, type="BadRequest", message=HOSTILE[:500] + one) for one in IDS]
-    fine(questions.outcome(BulkAnswer(id="~9", actions=entries)))
     done = [(samples.awaiting().model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
+    fine(questions.outcome(BulkAnswer(id="~9", actions=entries), done, [HOSTILE] * 9, button))
     decided = [BulkEntry(object_id=one.object_id, status=200, action=one) for one, _ in done]
     fine(bulks.decided(bulk(), BulkAnswer(id="~9", actions=[*entries, *decided]), "approved", done, ""))
 
@@ -112,7 +112,7 @@ def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
     differ = [(ended.model_copy(update={"undo": undo.model_copy(update={"at": NOW * n})}), VIEWS[n]) for n in (1, 2, 3)]
     told = bulks.progress(bulk(release_at=NOW * 3, first_release_at=NOW), differ, button=button)
     fine(told)
-    assert f" – <!date^{NOW * 3 // 1000}^" in json.dumps(told.blocks, ensure_ascii=False)
+    assert f" (the last until <!date^{NOW * 3 // 1000}^" in json.dumps(told.blocks)
 
 
 def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> None:
