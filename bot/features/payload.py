@@ -58,6 +58,11 @@ def view_of(context: Context) -> Mapping[str, Any]:
     return mapping(context.payload.get("view"))
 
 
+def metadata_text(context: Context) -> str:
+    """The `private_metadata` of the view of a click or submission; "" if there is none."""
+    return str(view_of(context).get("private_metadata") or "")
+
+
 def view_metadata(view: Mapping[str, Any]) -> Mapping[str, Any]:
     """The JSON object in a view's `private_metadata`; empty if there is none."""
     try:

@@ -55,8 +55,8 @@ def endpoints(cases: Cases) -> list[Endpoint]:
         query={"range": "`all`, or `from-to` such as 0-10"},
     )
     async def list_logs(request: Request) -> Response:
-        task = await cases.get_task(request.path["id"])
-        of_task = {"_parent": {"_type": "case_task", "_query": {"_id": task.id}}}
+        await cases.get_json("case_task", request.path["id"])  # which says if there is no such task
+        of_task = {"_parent": {"_type": "case_task", "_query": {"_id": request.path["id"]}}}
         search_input = SearchInput(query=of_task, range=request.query.get("range", "all"))
         result = await request.run_search(cases.search("case_task_log", search_input))
         return json_response(result.json, headers={"X-Total": str(result.total)})

@@ -9,7 +9,7 @@ from core.protection.blockable import DATA_TYPES
 from core.settings import OWN_ENGINE, CoreSettings
 
 AMBER, RED = 2, 3
-_BLOCK = "Put an address, a domain, a URL or a hash on the list that firewalls read, for some time"
+_BLOCK = "Have firewalls block an address, a domain, a URL or a hash for some time"
 _UNBLOCK = "Take an address, a domain, a URL or a hash off the list that firewalls read"
 
 Around = Callable[[Sequence[Parsed]], Awaitable[Mapping[Parsed, str]]]

@@ -112,6 +112,9 @@ class Tagged(StoredModel):
     field_levels: dict[str, Level] = Field(default_factory=dict, exclude_if=lambda levels: not levels)
     """Likewise of a custom field that only runs have set."""
 
+    def to_json(self) -> str:
+        return self.model_dump_json(by_alias=True)
+
 
 class Alert(Tagged):
     """An alert. Its JSON has the keys in this order."""
@@ -153,9 +156,6 @@ class Alert(Tagged):
     closed_by: str | None = Field(None, exclude_if=_is_absent)
     closed_at: Millis | None = Field(None, exclude_if=_is_absent)
     """Who made it `Ignored`, and when, while it is."""
-
-    def to_json(self) -> str:
-        return self.model_dump_json(by_alias=True)
 
 
 class OpenAlert(ApiModel):
@@ -205,9 +205,6 @@ class Case(Tagged):
     metrics: dict[str, Any] = Field(default_factory=dict)
     stats: dict[str, Any] = Field(default_factory=dict)
     permissions: list[str] = Field(default_factory=list)
-
-    def to_json(self) -> str:
-        return self.model_dump_json(by_alias=True)
 
 
 class ClosedObjects(ApiModel):

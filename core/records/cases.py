@@ -125,10 +125,6 @@ class Cases(Records):
 
         return await self._on(caller, "case_artifact", artifact_id, "change artifact", change)
 
-    async def get_task(self, task_id: str) -> Task:
-        """A task by its id. Raises ResponderBotError("not_found")."""
-        return Task.model_validate_json(await self.get_json("case_task", task_id))
-
     async def get_json(self, kind: Kind, text: str) -> str:
         """The JSON of what has this id, or of the case with this number. Raises ResponderBotError("not_found")."""
 

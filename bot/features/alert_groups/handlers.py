@@ -17,7 +17,7 @@ from bot.features.alerts.views.card import is_closed
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.cases import views as cases
-from bot.features.payload import view_of
+from bot.features.payload import metadata_text, view_of
 from bot.features.runs import choose
 from bot.features.runs.targets import MOST, find_targets
 from bot.features.runs.views.request import RunRequest
@@ -136,7 +136,7 @@ def _chosen(context: Context) -> str:
 async def on_close_all_view(context: Context) -> Json:
     """Close the alerts that were chosen, or all of the group, as far as this person may see them."""
     responses.require_permission(context, "manageAlert")
-    key = str(view_of(context).get("private_metadata") or "")
+    key = metadata_text(context)
     if not key.startswith("~") and await context.services.outbox.alert_groups.group(key) is None:
         raise ResponderBotError("not_found", _too_old(context))
     left = [alert.id for alert in await _alerts(context, key) if not is_closed(alert)]
@@ -158,7 +158,7 @@ async def _ask_to_reopen(context: Context, group: AlertGroup, _intent: Intent) -
 async def on_reopen_all_view(context: Context) -> Json:
     """Open all closed alerts of the group again, as far as this person may see them."""
     responses.require_permission(context, "manageAlert")
-    closed = await _closed(context, str(view_of(context).get("private_metadata") or ""))
+    closed = await _closed(context, metadata_text(context))
     for some in _parts([alert.id for alert in closed]):
         await context.core.reopen_alerts(some)
     return modals.update(modals.notice("Reopened", f"{count(len(closed), 'alert')} open again."))
@@ -193,7 +193,7 @@ async def on_case_several_button(context: Context) -> None:
 async def on_make_case_view(context: Context) -> Json:
     """Make a case of the worst alert unless there is one, and merge the others into it; all of a group, or one."""
     responses.require_permission(context, "manageCase")
-    into, _, key = str(view_of(context).get("private_metadata") or "").rpartition(">")
+    into, _, key = metadata_text(context).rpartition(">")
     case, alerts = await _for_case(context, key)
     case_id = into or (case.id if case else "")
     others = [alert.id for alert in alerts]
@@ -229,9 +229,9 @@ async def _ask_to_mute(context: Context, group: AlertGroup, _intent: Intent) -> 
 
 async def on_mute_view(context: Context) -> Json | None:
     """Mute the group."""
-    view, now = view_of(context), context.services.clock_ms()
-    hours, key = modals.values(view).get("mute", ""), str(view.get("private_metadata") or "")
-    await _mute(context, key, now + int(hours) * HOUR_MS if hours in ("1", "8") else until_morning(now))
+    now, hours = context.services.clock_ms(), modals.values(view_of(context)).get("mute", "")
+    until = now + int(hours) * HOUR_MS if hours in ("1", "8") else until_morning(now)
+    await _mute(context, metadata_text(context), until)
     return None
 
 

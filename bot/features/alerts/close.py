@@ -4,7 +4,7 @@ from bot.block_kit import ids, modals
 from bot.features import responses, subjects
 from bot.features.alerts.views import close as views
 from bot.features.base import Ack, Context, Entry, Feature, Json
-from bot.features.payload import view_of
+from bot.features.payload import metadata_text, view_of
 from bot.message import Intent
 
 
@@ -18,7 +18,7 @@ async def ask(context: Context, intent: Intent) -> None:
 
 async def on_close_view(context: Context) -> Json | None:
     """Close it. Core refuses whoever may not see it."""
-    alert_id = str(view_of(context).get("private_metadata") or "")
+    alert_id = metadata_text(context)
     await context.core.close_alerts([alert_id], reason(context))
     context.refresh(alert_id)
     return None

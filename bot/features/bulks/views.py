@@ -317,11 +317,13 @@ def changed_all(
     verb: str, changed: Listed, waiting: int, refused: Sequence[tuple[_Run, str]], needs: str = ""
 ) -> Message:
     """On which targets runs of a bulk were `changed`, how many of these wait and for what, and why others were not."""
-    number, on = len(changed) - waiting, f"On {runs.distinct_targets(changed)}." if changed else ""
-    asked = f"Asked for on {count(waiting, 'target')}{needs or ': it waits for approval.'}" if waiting else ""
-    done = f"{verb} on {count(number, 'target')}." if number or not waiting else ""
+    number, named = len(changed) - waiting, runs.distinct_targets(changed)
+    of_some = f"On {named}." if number and waiting else ""
+    on, on_waiting = [named if named and not of_some else count(one, "target") for one in (number, waiting)]
+    asked = f"Asked for on {on_waiting}{needs or ': it waits for approval.'}" if waiting else ""
+    done = f"{verb} on {on}." if number or not waiting else ""
     why_not = [(questions.named(view, runs.targets(run, view)), view.inputs(why)) for (run, view), why in refused]
-    return questions.with_reasons(" ".join(filter(None, [done, asked, on])), "*Refused*", why_not)
+    return questions.with_reasons(" ".join(filter(None, [done, asked, of_some])), "*Refused*", why_not)
 
 
 def ended(bulk: BulkCounts, named: Listed = ()) -> Message:
@@ -642,10 +644,10 @@ def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
 
 
 def _until(bulk: BulkCounts) -> str:
-    """` until 14:30`, or ` until 14:30 (the last until 14:35)`; mrkdwn."""
+    """` until 14:30`, or where the ends differ ` until 14:30 – 14:35`; mrkdwn."""
     first, last = slack_date(bulk.first_release_at or 0), slack_date(bulk.release_at or 0)
     is_one = (bulk.release_at or 0) // MINUTE_MS == (bulk.first_release_at or 0) // MINUTE_MS
-    return f" until {first}{'' if is_one else f' (the last until {last})'}"
+    return f" until {first}{'' if is_one else f' – {last}'}"
 
 
 # --- each of its objects --------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import find_ids, normalize
 from bot.features.home import views
 from bot.features.home.views import Home, HomeAlert, HomeAlerts, HomeRun
-from bot.features.payload import view_of
+from bot.features.payload import metadata_text, view_of
 from bot.features.retries import answered
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import heading
@@ -213,9 +213,8 @@ async def on_mark_ended_button(context: Context) -> None:
 
 async def on_mark_ended_view(context: Context) -> Json:
     """Mark it as ended. Core refuses whoever may not, and what is only starting or being undone."""
-    view = view_of(context)
-    action_id, _, part = str(view.get("private_metadata") or "").partition(" ")
-    reason = modals.values(view).get("reason", "").strip()
+    action_id, _, part = metadata_text(context).partition(" ")
+    reason = modals.values(view_of(context)).get("reason", "").strip()
     if not reason:
         return modals.errors({"reason": "Say how you know, for whoever reads it later."})
     await answered(context.core.end_measure(part or action_id, reason), UNKNOWN)

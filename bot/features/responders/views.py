@@ -71,7 +71,7 @@ def responder_list(
     by_artifact: Mapping[str, Sequence[str]],
     subject: Subject,
     in_force: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    held: ByArtifact = MappingProxyType({}),
+    ends: ByArtifact = MappingProxyType({}),
     *,
     clearance: int,
     button: ButtonIds,
@@ -82,9 +82,9 @@ def responder_list(
 ) -> Message:
     """What can run on an object, what on each artifact of an alert, and why the rest can't run.
 
-    `by_artifact` as in `responder_options`; `in_force` is what a responder would repeat or end, by name; `held` has
-    those that would end something on an artifact; `refused` is why this person can't run anything; `who` can open it if
-    this person can't; `channel` is where they asked.
+    `by_artifact` and `ends` as in `responder_options`; `in_force` is what a responder would repeat or end, by name;
+    `refused` is why this person can't run anything; `who` can open it if this person can't; `channel` is where they
+    asked.
     """
     view = RedactedView(subject, clearance)
     if not view.is_open:
@@ -94,14 +94,18 @@ def responder_list(
         others = [context(f"Others can run {some_of(for_others, MAX_LINES)}.")] if for_others else []
         return Message(refused, (object_line(view), section(foreign(refused, 500)), *others))
     can, cannot = split(offered)
-    on_artifacts, elsewhere = _on_artifacts(offered, by_artifact, held, view)
+    on_artifacts, elsewhere = _on_artifacts(offered, by_artifact, ends, view)
     cannot = [r for r in cannot if r.name not in elsewhere]
     text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(cannot)} can't" if cannot else "")
     blocks: list[Block] = [object_line(view)]
-    ending = {name for name in in_force if in_force[name]}.union(*held.values())
+    ending = set[str]().union(*ends.values())
     idle = [r for r in offered if _kind(r) == 2 and (r.can_run or r.name in elsewhere) and r.name not in ending]
-    now = [_can_line(r, view, in_force.get(r.name, ())) for r in can if r not in idle]
-    blocks += listed(f"*Can run ({len(now)})*", now)
+    already = [r for r in can if in_force.get(r.name) and (_kind(r) == 2 or _acts_on_one(r))]
+    now = [r for r in can if r not in idle and r not in already]
+    blocks += listed(f"*Can run ({len(now)})*", [_can_line(r, view, in_force.get(r.name, ())) for r in now])
+    repeated = {line for r in already if _kind(r) == 0 for line in in_force[r.name]}
+    left = {r.name: [line for line in in_force[r.name] if _kind(r) == 0 or line not in repeated] for r in already}
+    blocks += listed("*In force already, and what ends it*", [_can_line(r, view, left[r.name]) for r in already])
     if not offered:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
     why_not = [f"• *{names.shown(r)}*: {shown_reasons(r, view, 300)}" for r in cannot]
@@ -111,13 +115,13 @@ def responder_list(
     blocks += listed("*Nothing is known to be in force that these would end*", ends_nothing)
     if can or elsewhere:
         blocks.append(menu_block(view, button, channel))
-        if can and _kind(can[0]) == 0:
-            blocks.append(context(f"Or type {code(f'{command} run {names.example(can[0])} {subject.id}', 200)}."))
+        if now and _kind(now[0]) == 0:
+            blocks.append(context(f"Or type {code(f'{command} run {names.example(now[0])} {subject.id}', 200)}."))
     return Message(text, tuple(blocks))
 
 
 def _on_artifacts(
-    offered: Sequence[OfferedResponder], by_artifact: ByArtifact, held: ByArtifact, view: RedactedView
+    offered: Sequence[OfferedResponder], by_artifact: ByArtifact, ends: ByArtifact, view: RedactedView
 ) -> tuple[list[str], set[str]]:
     """A line for the artifacts that may be shown and that the same can act on, and the names of those responders.
 
@@ -130,7 +134,7 @@ def _on_artifacts(
         able = [r for r in sorted(offered, key=in_order) if r.name in runnable]
         elsewhere |= {r.name for r in able}
         named = foreign(clip_middle(view.text(artifact_title(artifact)), LINE_LIMIT), LINE_LIMIT)
-        titles = [names.shown(r) for r in able if _kind(r) != 2 or r.name in held.get(artifact.id, ())]
+        titles = [names.shown(r) for r in able if _kind(r) != 2 or r.name in ends.get(artifact.id, ())]
         on.setdefault(some_of(titles, MAX_TITLES), []).append(f"{named} ({artifact.id})")
     return [f"• {some_of(alike, MOST_ALIKE)}: {titles}" for titles, alike in on.items() if titles], elsewhere
 
@@ -145,8 +149,9 @@ def _can_line(responder: OfferedResponder, view: RedactedView, in_force: Sequenc
     about = about_option(responder, None if view.subject.kind == "case_artifact" else view, is_whole=True)
     parts = [f"• *{names.shown(responder)}*{f': {foreign(about, LINE_LIMIT)}' if about else ''}"]
     parts += [f"asks for {count(len(responder.parameters), 'input')}"] if responder.parameters else []
+    protected = responder.target.protected.values() if responder.target and _kind(responder) == 2 else ()
     told = [*filter(None, [said(responder.open_run or "")]), *(responder.reasons or ())]
-    told = [note for note in told if not in_force or LATER_COUNTS not in note]
+    told = [note for note in told if note not in protected and not (in_force and LATER_COUNTS in note)]
     notes = [view.text(with_names(reason, view, is_described=True)) for reason in told]
     lines = [" · ".join(parts), *in_force]
     return "\n    ◦ ".join([*lines, *(in_own_time(foreign(defang_indicators(note), 400)) for note in notes)])
@@ -252,18 +257,20 @@ def responder_options(
     view: RedactedView,
     typed: str,
     through: Sequence[OfferedResponder] = (),
+    ends: ByArtifact = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The entries of a menu, grouped by what they run on: the subject, then each artifact that may be shown.
 
     `by_artifact` has the names of the responders that can run on each artifact of an alert. All words of `typed` must
     be found in the responder's title, name or description, or in the target's type or data. `through` are those that
-    run on an artifact's alert and act on the artifact. Of the subject those that
-    can't run follow at the end, with the reasons. Slack takes 100 entries; the last of more says to type.
+    run on an artifact's alert and act on the artifact. `ends` has the names of those that would end something, by id
+    of the subject and of each artifact; others that undo are listed only where something is typed. Of the subject those
+    that can't run follow at the end, with the reasons. Slack takes 100 entries; the last of more says to type.
     """
     words = refanged(typed).casefold().split()
     groups = [
         replace(group, entries=[entry for entry in group.entries if all(word in entry[1] for word in words)])
-        for group in _groups(offered, by_artifact, view, words, through)
+        for group in _groups(offered, by_artifact, view, words, through, ends)
     ]
     left = sum(len(group.entries) for group in groups)
     room = MAX_OPTIONS if left <= MAX_OPTIONS else MAX_OPTIONS - 1
@@ -286,8 +293,13 @@ def _groups(
     view: RedactedView,
     words: Sequence[str],
     through: Sequence[OfferedResponder],
+    ends: ByArtifact,
 ) -> list[_Entries]:
     """`words` were typed: without them, what the subject's own entries act on isn't listed again for each artifact."""
+
+    def shown_on(object_id: str, responders: Iterable[OfferedResponder]) -> list[OfferedResponder]:
+        return [r for r in responders if words or _kind(r) != 2 or r.name in ends.get(object_id, ())]
+
     can, cannot = split(offered)
     subject = view.subject
     is_artifact = subject.kind == "case_artifact"
@@ -295,10 +307,10 @@ def _groups(
     label, own = clip_middle(name, URL_LIMIT), refanged(name).casefold()
     if is_artifact:  # as in the menu of its alert; whoever chooses one is led to the case
         can += [r for r in cannot if r.lacks == ["case"] and len(r.reasons or ()) == 1]
-    groups = _by_kind(label, _with(own, can), view=None if is_artifact else view)
+    groups = _by_kind(label, _with(own, shown_on(subject.id, can)), view=None if is_artifact else view)
     elsewhere = {r.name for r in can}
     through = [r for r in through if r.name not in elsewhere]
-    groups += _by_kind(label, _with(own, through), f"{subject.root_id}={subject.id}:")
+    groups += _by_kind(label, _with(own, shown_on(subject.id, through)), f"{subject.root_id}={subject.id}:")
     once = {(r.name, one.id) for r in can if r.target and not words for one in r.target.artifacts}
     shown = by_ioc(view.artifacts()) if by_artifact else []
     titles = [view.text(artifact_title(artifact)) for artifact in shown]
@@ -309,7 +321,7 @@ def _groups(
         elsewhere |= runnable
         target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
         responders = [_without_reasons(r) for r in offered if r.name in runnable and (r.name, artifact.id) not in once]
-        groups += _by_kind(heading, _with(target, responders), f"{artifact.id}:")
+        groups += _by_kind(heading, _with(target, shown_on(artifact.id, responders)), f"{artifact.id}:")
     if is_artifact:  # nobody who asks about an address needs to know why it can't take a domain
         of_alerts = [r for r in cannot if _kind(r) == 0 and is_for_alerts(r, subject)]
         cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
@@ -363,9 +375,12 @@ def about_option(responder: OfferedResponder, view: RedactedView | None = None, 
     on = named[0] if len(named) == 1 else choose if target is not None and target.required else ""
     case = "needs a case" if "case" in (responder.lacks or ()) else ""
     on = on if is_whole else clip_middle(on, URL_LIMIT if fitting and fitting[0].data_type == "url" else HEADING_LIMIT)
-    is_one = responder.target is not None and len(responder.target.artifacts) == 1
-    held = "🔒 contained already" if is_one and not is_whole and is_in_force(responder) else ""
+    held = "🔒 contained already" if _acts_on_one(responder) and not is_whole and is_in_force(responder) else ""
     return " · ".join(filter(None, [on, held, needs(responder, case), strip_markup(responder.description)]))
+
+
+def _acts_on_one(responder: OfferedResponder) -> bool:
+    return responder.target is not None and len(responder.target.artifacts) == 1
 
 
 def is_in_force(responder: OfferedResponder) -> bool:

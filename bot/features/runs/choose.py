@@ -11,7 +11,7 @@ from bot.clearance import RedactedView, Subject, refanged
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
-from bot.features.payload import view_of
+from bot.features.payload import metadata_text, view_of
 from bot.features.responders import views as responders
 from bot.features.runs.targets import MOST, Target, find_targets, offered_on, on_so_many, run_target, worst_first
 from bot.features.runs.views import run_form
@@ -24,7 +24,7 @@ GONE = "None of them is there any more for you to see. Nothing was run."
 
 def request_of(context: Context) -> RunRequest:
     """What the modal keeps of the request."""
-    return RunRequest.from_text(str(view_of(context).get("private_metadata") or ""))
+    return RunRequest.from_text(metadata_text(context))
 
 
 async def on_several_button(context: Context) -> None:

@@ -22,15 +22,15 @@ async def on_list_command(context: Context) -> None:
         offered = matching(name, offered)
         if not offered:
             raise none_called(name, targets.offered, subject.id, context.services.command, "list")
-    measures = await context.core.measures()
+    measures = await context.core.measures(target=subject.root_id)
     in_force = {
         one.name: [undo_state.already(found, view, "").rstrip() for found in ended_or_repeated(one, subject, measures)]
         for one in offered
     }
-    held = {one.id: undoing(one, measures) for one in view.artifacts()}
+    ends = undoing(view, offered, measures)
     refused = await why_not_run(context)
     who = await who_else_may_see(context, subject.tlp)
-    shown = partial(responder_list, offered, targets.by_artifact, subject, in_force, held, clearance=clearance)
+    shown = partial(responder_list, offered, targets.by_artifact, subject, in_force, ends, clearance=clearance)
     shown = partial(shown, command=context.services.command, refused=refused, who=who, channel=context.channel)
     await responses.show_with_buttons(
         context, "What can run", f"list:{subject.id}", lambda button: shown(button=button)

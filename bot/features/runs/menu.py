@@ -6,9 +6,9 @@ from bot.clearance import RedactedView
 from bot.features import subjects
 from bot.features.authorization import own_clearance, who_else_may_see, why_not_run
 from bot.features.base import Ack, Context, Entry, Feature, Json
-from bot.features.payload import view_of
 from bot.features.responders.views import acting_through, responder_options
-from bot.features.runs.views.request import RunRequest
+from bot.features.runs import choose
+from bot.features.runs.targets import undoing
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder
 
@@ -27,7 +27,7 @@ async def on_responder_options(context: Context) -> Json:
 
 async def on_start_options(context: Context) -> Json:
     """Options for the menu in the run modal; the metadata of the view says which object it is for."""
-    targets = RunRequest.from_text(str(view_of(context).get("private_metadata") or "")).targets
+    targets = choose.request_of(context).targets
     if not targets:
         return message_option("Choose an alert first.")
     return await _options(context, targets[0].object_id)
@@ -46,7 +46,9 @@ async def _options(context: Context, object_id: str) -> Json:
         root, offered = await subjects.offered(context.core, view.subject.root_id)
         through = acting_through(offered, object_id) if root.kind == "alert" else []
     typed = str(context.payload.get("value") or "")
-    return responder_options(targets.offered, targets.by_artifact, view, typed, through)
+    in_force = [] if typed else await context.core.measures(target=view.subject.root_id)
+    ends = undoing(view, targets.offered, in_force)
+    return responder_options(targets.offered, targets.by_artifact, view, typed, through, ends)
 
 
 FEATURE = Feature(

@@ -234,8 +234,16 @@ def ended_or_repeated(responder: OfferedResponder, subject: Subject, found: Iter
     return _undone_by(responder.name if policy.is_undo else policy.undo, on, found)
 
 
-def undoing(artifact: Artifact, found: Iterable[Measure]) -> set[str]:
-    """The names of the responders that undo what of all that is in force is on an observable."""
+def undoing(
+    view: RedactedView, offered: Iterable[OfferedResponder], found: Sequence[Measure]
+) -> Mapping[str, Collection[str]]:
+    """By id of an object and of its observables, the names of the responders that undo what is in force there."""
+    subject, on = view.subject, {artifact.id: _undoing(artifact, found) for artifact in view.artifacts()}
+    own = {one.name for one in offered if _undone_by(one.name, acts_on.by_object([run_target(subject)], one), found)}
+    return on | {subject.id: own | on.get(subject.id, set())}
+
+
+def _undoing(artifact: Artifact, found: Iterable[Measure]) -> set[str]:
     target = artifact.target
     on = {artifact.id, f"{target.kind} {target.value or artifact.label}" if target else ""}
     return {one.undo.responder for one in found if one.undo and on & {one.object_id, *_names(one.target or ())}}

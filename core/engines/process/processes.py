@@ -2,20 +2,22 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from core.common.process_identity import ProcessStat, boot_id, read_stat
 from core.engines.files import read_regular
 
 _STARTED_LIMIT_BYTES = 4096
-_PID_LIMIT = 2**22
-"""The kernel's own upper limit: every pid is smaller."""
+_Pid = Annotated[int, Field(gt=1, lt=2**22)]
+"""Not that of init; the kernel's own upper limit is above every pid."""
 
 _KILL_ROUNDS = 20
 """How often leftovers are searched for: processes may fork while they are killed."""
@@ -32,11 +34,11 @@ _CAUSES = {
 class StartRecord:
     """The content of `JOB/started`: which processes were started, and when."""
 
-    pid: int
+    pid: _Pid
     """Of the program, which leads a session and a process group."""
     pid_started: int
     """Clock ticks from boot to the start of the program; with pid and boot id they identify it."""
-    supervisor: int
+    supervisor: _Pid
     """Pid of the process that ends after the program and all its descendants: its end is that of the run."""
     supervisor_started: int
     """Clock ticks from boot to the start of the supervisor."""
@@ -60,20 +62,16 @@ class StartRecord:
             return None  # or there is no job folder
         return cls.parse(content)
 
-    @classmethod
-    def parse(cls, content: bytes) -> "StartRecord":
+    @staticmethod
+    def parse(content: bytes) -> "StartRecord":
         """Parse what the launcher writes. Raises ValueError when it is something else."""
         try:
-            facts = json.loads(content)
-            pid, pid_started, supervisor, supervisor_started = (
-                int(facts[name]) for name in ("pid", "pid_started", "supervisor", "supervisor_started")
-            )
-            boot = str(facts["boot"])
-        except (KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise ValueError(f"not what the launcher writes ({error})") from error
-        if not (1 < pid < _PID_LIMIT and 1 < supervisor < _PID_LIMIT):
-            raise ValueError("no process has such a pid")
-        return cls(pid, pid_started, supervisor, supervisor_started, boot)
+            return _RECORD.validate_json(content)
+        except ValidationError:
+            raise ValueError("not what the launcher writes") from None
+
+
+_RECORD = TypeAdapter(StartRecord)
 
 
 def pidfd_if_alive(record: StartRecord) -> int | None:

@@ -184,7 +184,9 @@ def test_a_menu_has_what_contains_first_and_says_what_needs_approval() -> None:
     isolate = samples.responder("Isolate_1_0", policy=Policy(approval=1, undo="Release_1_0"))
     release = samples.responder("Release_1_0", policy=Policy(is_undo=True))
     offered = [samples.responder("Lookup_1_0"), release, isolate]
-    groups = responders.responder_options(offered, {}, view, "")["option_groups"]
+    of_nothing = responders.responder_options(offered, {}, view, "")["option_groups"]
+    assert [group["label"]["text"] for group in of_nothing] == ["Contain · Alert ~12", "Alert ~12"]
+    groups = responders.responder_options(offered, {}, view, "", ends={"~12": ["Release_1_0"]})["option_groups"]
     assert [(g["label"]["text"], g["options"][0]["text"]["text"]) for g in groups] == [
         ("Contain · Alert ~12", "Isolate"),
         ("Alert ~12", "Lookup"),

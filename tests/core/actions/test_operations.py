@@ -18,6 +18,7 @@ from core.models import (
     CreateCaseInput,
     Kind,
     SearchInput,
+    Task,
 )
 from core.settings import ResponderSection
 from tests import stores
@@ -80,7 +81,7 @@ async def test_operations_change_what_they_say(tmp_path: Path) -> None:
         await objects.run("case_task_log", TAG_CASE, TASK, FIELD, CLOSE_TASK, LOG, ARTIFACT, ASSIGN, TAG_CASE)
         case, task = (
             Case.model_validate_json(await objects.cases.get_json("case", objects.ids["case"])),
-            await objects.cases.get_task(objects.ids["case_task"]),
+            Task.model_validate_json(await objects.cases.get_json("case_task", objects.ids["case_task"])),
         )
         await objects.run("case_artifact", TAG_ARTIFACT)
         artifact = Artifact.model_validate_json(

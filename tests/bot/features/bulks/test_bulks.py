@@ -277,7 +277,7 @@ async def test_who_asked_for_a_bulk_withdraws_all_that_waits_of_it_while_somebod
         form = await env["anna"].confirms("Withdraw all 3", own)
         assert "*Withdraw Contain on 3 targets?*" in text_of(form)
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
-        await env["anna"].reads("Withdrawn on 3 targets.")
+        await env["anna"].reads(f"Withdrawn on {alert_ids[0]} (")
         await shown(env, "nothing was run, 3 withdrawn")
         await env["ben"].submits(read)
         await env["ben"].reads(f"Withdrawn by anna: {alert_ids[0]} (")
@@ -514,9 +514,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         await env.client.extend_measure(ran[0].id, last * 1000)
         await env["anna"].command(SOC, "/responder mine")
         left = [run.undo.at or 0 for run in ran[1:] if run.undo]
-        await env["anna"].sees(
-            modal(f"3 in force until <!date^{min(left) // 1000}^", f" (the last until <!date^{last}^")
-        )
+        await env["anna"].sees(modal(f"3 in force until <!date^{min(left) // 1000}^", f" – <!date^{last}^"))
         await shown(env, f"🔒 In force until <!date^{last}^")  # a line of its own
         await env["anna"].command(SOC, f"/responder active {action.bulk}")
         await env["anna"].sees(modal(f"*In force on {action.bulk}: 3 measures*"))
@@ -535,7 +533,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         assert "The settings allow" not in text_of(form)
         assert f'"until <!date^{left[0] // 1000 + 15 * 60}^' in text_of(form)
         await env["anna"].submits(form, longer="15")
-        refused = await env["anna"].sees(modal("More time on 2 targets."))
+        refused = await env["anna"].sees(modal(f"More time on {alert_ids[0]} ("))
         assert "Refused" not in text_of(refused)
         timed = [run.undo for one in alert_ids[:2] for run in await env.client.actions("alert", one) if run.undo]
         assert all(undo.changed and undo.at and undo.at > ends[-1] + 60_000 for undo in timed)
@@ -546,7 +544,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         assert all(f" ({one}) · in force until <!date^" in text_of(view) for one in alert_ids[:2])
         assert "🔓 *Tell* runs on each, and ends it there." in text_of(view)
         assert "anna hears of it." in text_of(view)
-        await env["ben"].reads("Undo started on 2 targets.")
+        await env["ben"].reads(f"Undo started on {alert_ids[0]} (")
         await shown(env, "3 undone by ")
         assert await env.client.measures() == []
 
@@ -758,11 +756,11 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
         await env.client.undo((await env.client.actions("alert", first))[0].id)
         in_force = text_of(await shown(env, "🔓 Undone by admin: ip 203[.]0[.]113[.]2."))
         assert "2 in force until <!date^" in in_force
-        assert f" (the last until <!date^{later // 1000}^" in in_force
+        assert f" – <!date^{later // 1000}^" in in_force
         assert f"🔒 In force until <!date^{later // 1000}^" in in_force
         assert "203[.]0[.]113[.]3" not in in_force
         await env["anna"].submits(again)
-        await env["anna"].reads("Undo started on 1 target.")
+        await env["anna"].reads("Undo started on ip 203[.]0[.]113[.]4.")
         await shown(env, "2 undone by anna and admin, <!date^")
         (left,) = await env.client.measures()
         assert left.root_id == red
@@ -775,7 +773,7 @@ async def test_undo_all_says_once_by_whom_the_end_of_all_was_moved(tmp_path: Pat
         await start(env, "anna", "shun", [(await alerts(env, 1, artifacts=ip))[0] for ip in ips])
         message = await shown(env, "2 in force until")
         await env["anna"].confirms("Extend all", message, longer="+15 minutes")
-        await env["anna"].reads("More time on 2 targets.")
+        await env["anna"].reads("More time on ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1.")
         await env["anna"].presses("Undo all", message)
         text = text_of(await env["anna"].sees(modal("Undo Shun (2)?")))
         assert text.count("moved from <!date^") == 1
@@ -815,7 +813,7 @@ async def test_undo_all_says_what_waits_for_approval(tmp_path: Path) -> None:
         message = await shown(env, "2 in force with no end")
         form = await env["anna"].confirms("Undo all", message)
         assert "🔓 *Tell* runs on each, after 1 approval, and ends it there." in text_of(form)
-        told = await env["anna"].reads("Asked for on 2 targets: it waits for approval.")
+        told = await env["anna"].reads("(ET MALWARE Beacon to known C2): it waits for approval.")
         assert "started" not in text_of(told)
         assert len(await env.client.measures()) == 2
 

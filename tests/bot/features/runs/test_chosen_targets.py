@@ -99,17 +99,23 @@ async def test_what_is_in_force_is_said_in_the_list_and_marked_first_where_someb
         assert [group["label"]["text"] for group in menu] == ["Undo · hostname srv-dc01"]
         labels = [one["label"]["text"] for one in await env["anna"].searches(card, beside="`srv-dc01`")]
         assert len(labels) == len({*labels})
+        assert not [label for label in labels if label.startswith("Undo · ")]
         await env["anna"].command(SOC, f"/responder run shun {alert.id} target=10.20.1.50")
         await env["anna"].submits(await env["anna"].sees(modal("Starts at once")))
         run = await env.ended_run(alert)
         await env["anna"].command(SOC, f"/responder list {alert.id}")
         until = (run.undo.at or 0) // 1000 if run.undo else 0
         now = f"\\n    ◦ 🔒 `10[.]20[.]1[.]50` is contained already until <!date^{until}^"
-        listed = text_of(await env["anna"].sees(modal(now)))
+        shown = await env["anna"].sees(modal(now))
+        listed = text_of(shown)
         assert listed.partition(idle)[0].count(now) == 2  # of Shun, and of Tell, which ends it
         assert f" by anna, for {alert.id}." in listed
         assert f"{run.id} has it in force" not in listed
         assert "• *Tell*" not in listed.partition(idle)[2]
+        heading = "*In force already, and what ends it*"
+        assert listed.index("• *Shun*") < listed.index(heading) < listed.index("• *Tell*")
+        labels = [one["label"]["text"] for one in await env["anna"].searches(shown)]
+        assert [label for label in labels if label.startswith("Undo · ")] == [f"Undo · Alert {alert.id}"]
         await env["anna"].command(SOC, f"/responder run tell {alert.id}")
         form = await env["anna"].sees(modal("What should it act on?"))
         options = field_of(form, "target")["element"]["options"]

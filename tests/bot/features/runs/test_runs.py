@@ -52,7 +52,7 @@ async def test_list_is_in_the_order_of_the_menu_what_contains_first_and_on_which
         assert "• *Isolate*: 203[.]0[.]113[.]7 · needs 1 approval" in lines[: len(own[0]["options"])]
         idle = listed.partition("*Nothing is known to be in force that these would end*")[2].split("\\n")
         assert [line.split("*")[1] for line in idle if line[:1] == "•"] == ["Tell", "Unblock"]
-        runnable = [line.split("*")[1] for line in [*lines, *idle] if line[:1] == "•"]
+        runnable = [line.split("*")[1] for line in lines if line[:1] == "•"]
         assert runnable == [o["text"]["text"] for group in own for o in group["options"]]
         assert "ip 203[.]0[.]113[.]7 (~2): Block, Isolate, " in listed
 

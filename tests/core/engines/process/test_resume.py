@@ -127,6 +127,22 @@ async def test_a_program_that_was_lost_with_its_core_or_machine_is_told_as_such(
     assert report.message == f"The responder wrote no output/output.json ({how}; {advice}), and printed nothing."
 
 
+LAUNCHED = {"pid": 812, "pid_started": 90, "supervisor": 811, "supervisor_started": 89, "boot": "this"}
+
+
+@pytest.mark.parametrize("wrong", [{"pid": 1}, {"supervisor": 1}, {"pid": -5}, {"pid": 2**22}, {"boot": None}])
+def test_a_start_record_names_no_process_that_a_launcher_cannot_start(wrong: dict[str, object]) -> None:
+    assert StartRecord.parse(json.dumps(LAUNCHED).encode()) == StartRecord(812, 90, 811, 89, "this")
+    with pytest.raises(ValueError, match=r"^not what the launcher writes$"):
+        StartRecord.parse(json.dumps({**LAUNCHED, **wrong}).encode())
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"{}", b"[" * 4096, b'{"pid": 1e999}'])
+def test_a_start_record_that_is_none_is_refused(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^not what the launcher writes$"):
+        StartRecord.parse(content)
+
+
 async def ended(started: StartRecord, go: NamedPipe) -> None:
     watch = pidfd_if_alive(started)
     assert watch is not None
