@@ -280,13 +280,14 @@ def level(severity: int | None) -> str:
 
 def _asks_of_one(deed: str, before: str, by: str, why: str, view: RedactedView) -> str:
     closing = f"{_closed_by(view.subject.closed)}. " if view.subject.closed else ""
-    of = f"{runs.of_root(replace(view.subject, severity=0), view)}, asked by"
-    return asks_in_short(view.subject.severity, deed, f"{closing}{before}{of}", by, why)
+    of = f"{runs.of_root(replace(view.subject, severity=0), view)}, asked by {person_name(by)}"
+    return asks_in_short(view.subject.severity, deed, of, f"{closing}{before}", why)
 
 
-def asks_in_short(severity: int | None, deed: str, more: str, by: str, why: str) -> str:
-    """Severity, deed and targets come first, since a phone cuts the end; then what happened before, and who asks."""
-    return clip(f"{level(severity)}: {deed}? {more} {person_name(by)}{why}", MESSAGE_TEXT_LIMIT)
+def asks_in_short(severity: int | None, deed: str, asked: str, before: str, why: str) -> str:
+    """Severity, deed and targets come first, since a phone cuts the end; then who asks, and what happened before."""
+    happened = f". {before}".rstrip(". ") if before else ""
+    return clip(f"{level(severity)}: {deed}? {asked}{happened}{why}", MESSAGE_TEXT_LIMIT)
 
 
 def said_before(how: str, by: Sequence[str], on: str = "") -> str:

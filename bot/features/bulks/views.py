@@ -466,9 +466,8 @@ def more_time(bulk: BulkCounts, of_request: Sequence[_End], person: Person | Non
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
     keep = f"keep {_name(bulk)} on {count(len(ends), 'target')} {undo_state.longer(extension)}"
     if extension.outcome is None:
-        before = _decided_before(ends)
-        by, why = extension.asked_by, _note((), ends)
-        text = _asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, f"{before}Asked by", by, why)
+        asked, before = f"Asked by {person_name(extension.asked_by)}", _decided_before(ends)
+        text = _asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, asked, before, _note((), ends))
         said = context(undo_state.needed([one[2] for one in ends]))
     else:
         said = section(clip("\n".join(_later_decisions(ends)), questions.LINES_LIMIT))
@@ -548,15 +547,16 @@ def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> st
         return clip(f"Waits for approval: {_name(bulk)} on {_asked(bulk, on)}", MESSAGE_TEXT_LIMIT)
     before = _decided_before([(*one, one[0]) for one in waiting])
     contained = [(*one, [measure.created_by for measure in undo_state.contained(*one)]) for one in waiting]
-    before += f"{_before('contained', contained)}Asked {'again ' if bulk.retries else ''}by"
+    before += _before("contained", contained)
+    asked = f"Asked {'again ' if bulk.retries else ''}by {person_name(bulk.created_by)}"
     deed = f"{_name(bulk)} on {_targets(bulk, bulk.awaiting)}{undo_state.lasts(bulk.undo_after_minutes)}"
-    return _asks_in_short(bulk, waiting, bulk.awaiting, deed, before, bulk.created_by, _note(waiting))
+    return _asks_in_short(bulk, waiting, bulk.awaiting, deed, asked, before, _note(waiting))
 
 
-def _asks_in_short(bulk: BulkCounts, seen: Listed, total: int, deed: str, before: str, by: str, why: str) -> str:
+def _asks_in_short(bulk: BulkCounts, seen: Listed, total: int, deed: str, asked: str, before: str, why: str) -> str:
     on = f": {runs.distinct_targets(seen, total)}" if seen else ""
-    more = f"{approvals.closed_among(seen, is_on_phone=True)}{before}"
-    return approvals.asks_in_short(_severity(bulk, seen), f"{deed}{on}", more, by, why)
+    happened = f"{approvals.closed_among(seen, is_on_phone=True)}{before}"
+    return approvals.asks_in_short(_severity(bulk, seen), f"{deed}{on}", asked, happened, why)
 
 
 def _asked(bulk: BulkCounts, on: str = "", seen: Listed = ()) -> str:

@@ -279,7 +279,9 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         again = await env["anna"].sees(modal("How long", "🚫 *Denied before by ben, <!date^", "the &lt;owner&gt;."))
         await env["anna"].submits(again)
         deed = "HIGH: Isolate on ip 203[.]0[.]113[.]7 for 1 hour?"
-        assert await env["lea"].sees(on_phone(f"{deed} Denied before by ben. ET MALWARE"))
+        assert await env["lea"].sees(
+            on_phone(f"{deed} ET MALWARE Beacon to known C2 ({alert.id}), asked by anna. Denied before by ben")
+        )
         other = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "198.51.100.9"}])
         (waits, _) = await env.client.actions("alert", alert.id)
         async with CoreClient(env.core.url, env.service_key) as bot:
@@ -291,8 +293,8 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         was_denied = f"({alert.id})\\n    ↳ 🚫 *Denied 2 times, last by lea, <!date^"
         await env["anna"].submits(form)
         asks = "HIGH: Isolate on 2 targets for 1 hour: ip 203[.]0[.]113[.]7, ip 198[.]51[.]100[.]9?"
-        before = "Denied before by lea (ip 203[.]0[.]113[.]7)."
-        assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == f"{asks} {before} Asked by anna"
+        before = "Denied before by lea (ip 203[.]0[.]113[.]7)"
+        assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == f"{asks} Asked by anna. {before}"
         request = await env["ben"].sees(direct_message("*Isolate* on 2 targets"))
         await env["ben"].presses("Review", request)
         review = await env["ben"].sees(modal("asks for it on 2 targets"))
@@ -320,9 +322,9 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
             await bot.as_user("ben").approve(first.id)
             await env.ended_run(alert)
             second = await isolate(env, alert)
-            await env["ben"].sees(on_phone("Contained already by anna. ET MALWARE"))
+            await env["ben"].sees(on_phone("Contained already by anna"))
             await bot.as_user("ben").undo(first.id)
-            waits = await env["ben"].sees(direct_message("⚠️ *Tell* by ben ran on it <!date^", "Undone before by ben."))
+            waits = await env["ben"].sees(direct_message("⚠️ *Tell* by ben ran on it <!date^", "Undone before by ben"))
             assert "🔓" not in text_of(waits)  # which would say the same once more
             await bot.as_user("ben").approve(second.id)
             await env["anna"].sees(on_phone("ben approved", 2))
@@ -335,7 +337,7 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
         again = "🔓 *Undone 2 times, last by lea, <!date^"
         form = await env["anna"].sees(modal("How long", again))
         await env["anna"].submits(form)
-        await env["ben"].sees(on_phone("for 1 hour? Alert closed by anna. Undone before by lea. ET MALWARE"))
+        await env["ben"].sees(on_phone("asked by anna. Alert closed by anna. Undone before by lea"))
         waits = await env["ben"].sees(direct_message("asks · ", again))
         await env["ben"].presses("Approve", waits)
         await env["ben"].sees(modal(again, "1 approval"))
@@ -345,7 +347,7 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
         form = await env["anna"].sees(modal("*Isolate* on *2 targets*, after 1 approval\\n🔓 *1 undone before*", again))
         await env["anna"].submits(form)
         two = "HIGH: Isolate on 2 targets for 1 hour: ip 203[.]0[.]113[.]7, ip 198[.]51[.]100[.]9?"
-        push = f"{two} 1 of 2 is closed by now. Undone before by lea (ip 203[.]0[.]113[.]7). Asked by anna"
+        push = f"{two} Asked by anna. 1 of 2 is closed by now. Undone before by lea (ip 203[.]0[.]113[.]7)"
         assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == push
         await env["ben"].presses("Review", await env["ben"].sees(direct_message("*Isolate* on 2 targets", again)))
         review = await env["ben"].sees(modal("🔓 *1 undone before*: *1 of 2 ticked* at first"))
@@ -388,7 +390,7 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
         of = f"HIGH {alert.title} ({alert.id}), asked by anna"
         what = f"Isolate on ip 203[.]0[.]113[.]7 · {of}"
         deed = "HIGH: keep Isolate on ip 203[.]0[.]113[.]7 for 45 minutes longer?"
-        asks = f"{deed} Alert closed by anna. {of.removeprefix('HIGH ')}"  # the run closed it
+        asks = f"{deed} {of.removeprefix('HIGH ')}. Alert closed by anna"  # the run closed it
         assert await env["ben"].sees(on_phone("HIGH: keep")) == asks
         clock.ahead_ms = 8 * MINUTE_MS
         again = asks.replace("? ", "? 7 minutes left. ")
@@ -456,8 +458,7 @@ async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path
             await bot.as_user("lea").cancel(action.id, extension_id=extension.id)
             await env["lea"].sees(card_of(alert, before, "➖ *More time was withdrawn by lea*"))
             await bot.as_user("anna").extend_measure(action.id, None)  # what was only withdrawn hides no denial
-        deed = "HIGH: keep Isolate on ip 203[.]0[.]113[.]7 with no end?"
-        await env["ben"].sees(on_phone(f"{deed} Alert closed by anna. Denied before by ben. ET MALWARE"))
+        await env["ben"].sees(on_phone(f"({alert.id}), asked by anna. Alert closed by anna. Denied before by ben"))
         waits = await env["ben"].sees(card_of(alert, "*Keep with no end*", "*anna* asks", before))
         await env["ben"].presses("Keep with no end", waits)
         form = await env["ben"].sees(modal(before))
@@ -705,8 +706,8 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         hosts = [f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0)]  # the most severe first
         on, levels = ", ".join(hosts), ("🔴 CRITICAL", "🟠 HIGH", "🟠 HIGH", "🟡 MEDIUM")
         with_levels = ", ".join(f"{level} {host}" for level, host in zip(levels, hosts, strict=True))
-        by_anna = 'Asked by anna · "It beacons to &lt;them&gt;."'
-        push = f"CRITICAL: keep Isolate on 4 targets with no end: {on}? 4 of 4 are closed by now. {by_anna}"
+        why = '"It beacons to &lt;them&gt;."'
+        push = f"CRITICAL: keep Isolate on 4 targets with no end: {on}? Asked by anna. 4 of 4 are closed by now · {why}"
         for person in (ben, lea):
             assert await person.sees(on_phone("keep Isolate")) == push  # the runs have closed them
         asked = "⏳ *anna* asks to keep *with no end*: *Isolate* on 4 targets"
@@ -747,7 +748,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         form = await ask_to_extend("+15 minutes")
         assert text_of(form).count(was_denied) == 1
         await anna.sees(message_in(SOC, f"{was_denied}\\n⏳", "on 4 targets · ", "It beacons to &lt;them&gt;."))
-        before_again = f"4 of 4 are closed by now. Denied before by ben. {by_anna}"
+        before_again = f"Asked by anna. 4 of 4 are closed by now. Denied before by ben · {why}"
         asks = await lea.sees(on_phone("for 15 minutes longer"))
         assert asks == f"CRITICAL: keep Isolate on 4 targets for 15 minutes longer: {on}? {before_again}"
         await lea.sees(direct_message("*anna* asked to keep *with no end*", f"Denied by ben: {on}: one hour is"))
@@ -901,7 +902,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         for live in (single, in_thread):
             await ben.sees(updated(live, place, "the request before is over", without=ids.APPROVE))
         assert "Denied by ben" in text_of(await ben.sees(updated(denied)))
-        ask = "? 3 of 3 are closed by now. Denied before by ben (ip 203[.]0[.]113[.]1). Asked by anna"
+        ask = "? Asked by anna. 3 of 3 are closed by now. Denied before by ben (ip 203[.]0[.]113[.]1)"
         assert ask in await lea.sees(on_phone("CRITICAL: keep Isolate on 3 targets "))
         waits = await anna.sees(message_in(SOC, "⏳ *anna* asks to keep", was_denied))
         assert text_of(waits).count("🚫 *More") == 1
@@ -1154,7 +1155,7 @@ async def test_more_time_for_a_bulk_is_asked_for_again_at_half_and_names_nothing
             await bot.as_user("anna").extend_measures(dict.fromkeys(ids_), "the one of 203.0.113.1 beacons")
         on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]0"
         why = '"the one of 203[.]0[.]113[.]1 beacons"'
-        asks = f"CRITICAL: keep Isolate on 2 targets with no end: {on}? 2 of 2 are closed by now. Asked by anna · {why}"
+        asks = f"CRITICAL: keep Isolate on 2 targets with no end: {on}? Asked by anna. 2 of 2 are closed by now · {why}"
         assert await env["ben"].sees(on_phone("keep Isolate")) == asks
         clock.ahead_ms = 31 * MINUTE_MS
         again = await env["ben"].sees(on_phone(" minutes left."))

@@ -126,7 +126,7 @@ async def test_what_was_undone_denied_or_withdrawn_is_asked_for_again_and_not_wh
         assert waiting == [False, True, True, True]
         again = (await bot.bulk(asked.id)).retried_by
         assert again is not None
-        said = "Denied before by lea (hostname WS-2). Undone before by lea (hostname WS-1). Asked again by anna"
+        said = "Denied before by lea (hostname WS-2). Undone before by lea (hostname WS-1)"
         await env["ben"].sees(on_phone(said))
 
 

@@ -38,18 +38,19 @@ async def test_a_push_says_who_contains_a_target_already_and_why_it_is_asked_for
             one = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": second.id, "note": "It <beacons>."}
             single = await bot.as_user("lea").run(one)
             push = await env["ben"].sees(on_phone("lea"))
-            of = f'ET MALWARE Beacon to known C2 ({second.id}), asked by lea · "It &lt;beacons&gt;."'
+            held_by = "Contained already by anna"
+            of = f'ET MALWARE Beacon to known C2 ({second.id}), asked by lea. {held_by} · "It &lt;beacons&gt;."'
             asks = "HIGH: Isolate on ip 203[.]0[.]113[.]2 for 1 hour?"
-            assert push == f"{asks} Contained already by anna. {of}"
+            assert push == f"{asks} {of}"
             await bot.as_user("ben").deny(single.id, "It prints.")
             targets = [RunTarget(object_type="alert", object_id=one.id) for one in (first, second)]
             await bot.as_user("anna").run_bulk(
                 BulkInput(responder_id="Isolate_1_0", targets=targets, note="Ransomware spreads")
             )
         on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]2"
-        before = "Denied before by ben (ip 203[.]0[.]113[.]2). Contained already by anna (ip 203[.]0[.]113[.]2)."
+        before = "Denied before by ben (ip 203[.]0[.]113[.]2). Contained already by anna (ip 203[.]0[.]113[.]2)"
         push = await env["lea"].sees(on_phone("Isolate on 2 targets"))
-        assert push == f'HIGH: Isolate on 2 targets for 1 hour: {on}? {before} Asked by anna · "Ransomware spreads"'
+        assert push == f'HIGH: Isolate on 2 targets for 1 hour: {on}? Asked by anna. {before} · "Ransomware spreads"'
         asked = await env["lea"].sees(direct_message("2 wait for approval"))
         assert text_of(asked).count("Ransomware spreads") == 2  # on the phone, and in the message
         in_channel = text_of(await env["lea"].sees(message_in(SOC, "2 wait for approval")))
