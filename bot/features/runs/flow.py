@@ -110,7 +110,7 @@ async def question(
 ) -> Message:
     """What somebody confirms before a run. Its button holds the request with all inputs, so it works for an hour."""
     found = await ends_or_stays(context, request, responder, targets)
-    asked = partial(questions.confirm, request, responder, targets[0].view, in_force=found)
+    asked = partial(questions.confirm, request, responder, targets[0].view, in_force=found, login=context.person.login)
     return await responses.with_buttons(context, f"run:{context.idempotency_key}", asked, life_ms=QUESTION_MS)
 
 

@@ -173,6 +173,7 @@ async def _start_view(
         to_choose=asked,
         in_force=already,
         who=who,
+        login=context.person.login,
     )
 
 

@@ -50,7 +50,9 @@ async def form_view(
     found = await ends_or_stays(context, request, responder, targets)
     already = [one for one in found if running is None or one.id != running.id]
     may_review = await review(context, running) if running is not None else ()
-    return run_form.form_view(metadata, responder, view, form, running, choices, already, may_review)
+    return run_form.form_view(
+        metadata, responder, view, form, running, choices, already, may_review, context.person.login
+    )
 
 
 async def review(context: Context, running: Action) -> Sequence[Block]:

@@ -137,7 +137,7 @@ async def on_each(
     is_fewer = also or (not ready and len(refused) < len(targets))
     on = f"{count(len(ready or refused), 'target')} in {on.replace('target', 'alert')}" if is_fewer else on
     rows = [(questions.refused(rows, in_force, policy), why) for (_, why), rows in refused.items()]
-    return questions.OnEach(on, ready, rows, in_force, also)
+    return questions.OnEach(on, ready, rows, in_force, also, context.person.login)
 
 
 # --- what a run is to act on ----------------------------------------------------------------------------------------

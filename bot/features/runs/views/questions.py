@@ -60,15 +60,16 @@ def confirm(
     view: RedactedView,
     button: ButtonIds,
     in_force: Sequence[Measure | Action] = (),
+    login: str = "",
 ) -> Message:
-    """Asks to confirm a run: the object, the inputs, and what the responder's policy says of the effect.
+    """Asks `login` to confirm a run: the object, the inputs, and what the responder's policy says of the effect.
 
     `in_force` is what it would undo or repeat.
     """
     blocks: list[Block] = [
         *on_what(request, responder, view),
         *policy_words(responder.policy or Policy()),
-        *sections(in_force_lines(in_force, responder, view) or nothing_known(responder)),
+        *sections(in_force_lines(in_force, responder, view, login) or nothing_known(responder)),
         *_inputs(request, responder, view),
         *notes(responder, view),
         *effect(responder, request, in_force),
@@ -104,6 +105,8 @@ class OnEach:
     in_force: Mapping[str, Sequence[Measure | Action]] = field(default_factory=dict)
     also: Mapping[str, Sequence[RedactedView]] = field(default_factory=dict)
     """Others that the run on one of these covers."""
+    login: str = ""
+    """Who is asked."""
 
 
 def on_each(responder: OfferedResponder, each: OnEach, time: Sequence[Block]) -> list[Block]:
@@ -122,7 +125,10 @@ def on_each(responder: OfferedResponder, each: OnEach, time: Sequence[Block]) ->
     blocks: list[Block] = [section(about), *time]
     if each.ready:
         same = {view.subject.id: [view, *each.also.get(view.subject.id, ())] for view, _ in each.ready}
-        said = {one: in_force_lines(each.in_force.get(one, ()), responder, view_of_all(on)) for one, on in same.items()}
+        said = {
+            one: in_force_lines(each.in_force.get(one, ()), responder, view_of_all(on), each.login)
+            for one, on in same.items()
+        }
         also = {one: undo_state.also_for([view.subject.id for view in on[1:]])[2:] for one, on in same.items()}
         rows = {one: [runs.closed_line(same[one][0]), also[one], *lines] for one, lines in said.items()}
         of = "" if able == len(each.ready) else f"{able} of "
@@ -142,7 +148,9 @@ def able_now(responder: OfferedResponder, each: OnEach) -> int:
     return min([len(each.ready), *left])
 
 
-def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponder, view: RedactedView) -> list[str]:
+def in_force_lines(
+    found: Sequence[Measure | Action], responder: OfferedResponder, view: RedactedView, login: str
+) -> list[str]:
     """What the run would undo, whose it is, until when, who hears; what waits, was denied or undone, or is repeated."""
     lines, policy = [], responder.policy or Policy()
     for one in found:
@@ -158,7 +166,7 @@ def in_force_lines(found: Sequence[Measure | Action], responder: OfferedResponde
             left = f"🔒 {undo_state.whose(one, undo_state.targets(one, view))} stays in force."
             lines.append(undo_state.already(one, view) if policy.undo else left)
         else:
-            lines += undo_state.all_ended([one], view)
+            lines += undo_state.all_ended([one], view, login)
             if (longer := undo_state.later_end(one)) is not None:
                 lines.append(f"⏳ {person_name(longer.asked_by)} asks for more time. That request ends too.")
     return lines

@@ -46,8 +46,9 @@ def start_view(
     to_choose: Sequence[acts_on.Choice] = (),
     in_force: Sequence[Measure | Action] = (),
     who: str = "",
+    login: str = "",
 ) -> dict[str, Any]:
-    """Asks for the object, once it is known for the responder, and once that is known for its inputs.
+    """Asks `login` for the object, once it is known for the responder, and once that is known for its inputs.
 
     `choices` are options, if only these can be chosen; `in_force` is what a run would repeat; `who` can open the
     object if this person can't.
@@ -60,7 +61,7 @@ def start_view(
         blocks += _about(view, responder, who)
         if view.is_open and responder is not None:
             blocks += sections(acts_on.lines(request.targets[0], responder, view))
-            blocks += _asks(request, responder, view, form or inputs.Form(()), to_choose, in_force)
+            blocks += _asks(request, responder, view, form or inputs.Form(()), to_choose, in_force, login)
     elif not choices:
         blocks.append(actions(button_element("Run on several alerts", ids.SEVERAL_ALERTS)))
     return _modal(request, blocks, questions.deed(request, responder) if responder is not None else "Next", responder)
@@ -122,8 +123,9 @@ def form_view(
     to_choose: Sequence[acts_on.Choice] = (),
     in_force: Sequence[Measure | Action] = (),
     review: Sequence[Block] = (),
+    login: str = "",
 ) -> dict[str, Any]:
-    """Asks for the inputs, and what to act on of `to_choose`; to submit it confirms the run.
+    """Asks `login` for the inputs, and what to act on of `to_choose`; to submit it confirms the run.
 
     `running` is an open run of the responder beside which it would run, which `review` opens, `in_force` what it would
     repeat.
@@ -136,7 +138,7 @@ def form_view(
         rules, submit = responders.overridden(responder.refusals or (), view, is_described=True), "Ask to override"
         note = "The reason stays with the run, and another administrator has to approve it"
         blocks.append(section(f"🔴 *{names.shown(responder)} overrides:* {rules}. {note}."))
-    blocks += _asks(request, responder, view, form, to_choose, in_force)
+    blocks += _asks(request, responder, view, form, to_choose, in_force, login)
     return _modal(request, blocks, submit, responder)
 
 
@@ -191,13 +193,14 @@ def _asks(
     form: inputs.Form,
     to_choose: Sequence[acts_on.Choice],
     in_force: Sequence[Measure | Action],
+    login: str,
 ) -> list[Block]:
     """What the run does, and the fields. How long it lasts is above what it acts on, so that a phone shows it."""
     key, ended = inputs.key_of(responder), _ended(in_force, responder) if to_choose else ()
     return [
         *questions.policy_words(responder.policy or Policy()),
         *sections(undo_state.already(one, view, "").rstrip() for one in ended),
-        *sections(questions.in_force_lines(() if ended else in_force, responder, view)),
+        *sections(questions.in_force_lines(() if ended else in_force, responder, view, login)),
         *time_field(key, responder, request.undo_after_minutes),
         *questions.effect(responder, request, in_force, is_form=True),
         *acts_on.field(to_choose, key, ended),

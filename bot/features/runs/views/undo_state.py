@@ -311,7 +311,7 @@ def whose(run: MeasureRun, on: str = "") -> str:
     return f"{what} by {person_name(run.created_by)}{approved}, for {run.root_id}"
 
 
-def all_ended(measures: Sequence[Measure], view: RedactedView, login: str = "", own: str = "") -> list[str]:
+def all_ended(measures: Sequence[Measure], view: RedactedView, login: str, own: str = "") -> list[str]:
     """What ends when `login` releases these targets, a line for each run, and who hears of it; mrkdwn.
 
     The run with the id `own` is first, or else the one that ends last. Who hears of several is said once.
@@ -319,24 +319,19 @@ def all_ended(measures: Sequence[Measure], view: RedactedView, login: str = "", 
     lines = list[str]()
     each = [(*run, one) for one in measures for run in zip(one.actions[::-1], [one, *one.others[::-1]], strict=True)]
     for number, run, one in sorted(each, key=lambda one: one[0] != own):
-        verb, who = "⚠️ It also ends" if number != own and lines else "🔓 It ends", hear(run, login)
+        verb = "⚠️ It also ends" if number != own and lines else "🔓 It ends"
+        who = hears(run.created_by, run.approved_by, login)
         if who and run.state != "starting":
             lines = [line.removesuffix(f" {who}") for line in lines]
         lines.append(ended(run, targets(one, view), login, verb))
     return lines
 
 
-def ended(run: MeasureRun, on: str, login: str = "", verb: str = "⚠️ It also ends") -> str:
-    """What happens to a run when its target is released (by `login`), and who hears of it; mrkdwn."""
+def ended(run: MeasureRun, on: str, login: str, verb: str = "⚠️ It also ends") -> str:
+    """What happens to a run when `login` releases its target, and who hears of it; mrkdwn."""
     if run.state == "starting":
         return f"⚠️ {whose(run, on)}: afterwards nobody knows whether it is in force."
-    return f"{verb} {whose(run, on)}. {hear(run, login)}".rstrip()
-
-
-def hear(run: MeasureRun, login: str = "") -> str:
-    """`anna and ben hear of it.`; where `login`, who asked for the run, undoes it, that nobody does."""
-    told = hears(run.created_by, run.approved_by, login)
-    return told if login else f"{told[:-1]}, unless {person_name(run.created_by)} undoes it."
+    return f"{verb} {whose(run, on)}. {hears(run.created_by, run.approved_by, login)}".rstrip()
 
 
 def hears(asked_by: str, approved_by: Sequence[str], login: str) -> str:
