@@ -20,6 +20,7 @@ _LIKE_TARGET = re.compile(r"(?<!\S)(?!\S+_\d+_\d+(?!\S))\S*[\d.:@]\S*")  # names
 _ID_IN_LINK = re.compile(r"/(?:alert|case|log|task)s?/~?(\d{1,18})(?=[/?#;,.)]|$)")
 
 NOT_TAKEN = "Nothing was done"  # begins the sentence about what a verb doesn't take
+WHICH = "Which one?"  # begins that about what it lacks, the id of an alert or a run
 MAX_PARTS = 12  # of a name: words and numbers
 MAX_TYPED = 3  # of these parts, next to each other, that somebody types instead of the name
 
@@ -85,7 +86,7 @@ def wrong_usage(usage: str, rest: str, command: str) -> str:
     if "~run" in usage:
         how = f"`{command} pending` lists what waits, and `{command} mine` your runs, with their buttons"
     right = usage.partition(" [")[0].replace("NAME", name[:60] or "NAME")
-    return f"Which one? Type `{command} {right}`; {how}."
+    return f"{WHICH} Type `{command} {right}`; {how}."
 
 
 def instead_of_id(usage: str, rest: str) -> tuple[str, str]:

@@ -1,19 +1,23 @@
 """`/responder help`: what the caller may do, and what mistyped commands probably meant; and `/responder doctor`."""
 
+import asyncio
 from collections.abc import Sequence
 
 from bot.block_kit import ids, notices
 from bot.block_kit.notices import TASKS
-from bot.block_kit.text import code, foreign, plain_name, said
-from bot.clearance import tlp_name
-from bot.features.authorization import DIRECT_MESSAGE, who_gives_rights
+from bot.block_kit.subjects import SHORT_TITLE, headline
+from bot.block_kit.text import code, core_says, foreign, plain_name, said
+from bot.clearance import RedactedView, Subject, tlp_name
+from bot.features import subjects
+from bot.features.authorization import DIRECT_MESSAGE, own_clearance, who_gives_rights
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
-from bot.features.command_text import NOT_TAKEN, closest_match, wrong_usage
+from bot.features.command_text import NOT_TAKEN, WHICH, closest_match, wrong_usage
 from bot.features.responses import require_permission
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.models import Check, Person
 
+MOST_OFFERED = 3  # alerts, where a command names none
 HOW_TO_RUN = {
     "run NAME HOST": "on the open alert that has this host or address; if several have it, they are listed",
     "run NAME ~id HOST HOST": "on these hosts, addresses or other observables of an alert",
@@ -37,8 +41,6 @@ async def on_unknown_command(context: Context) -> Json:
         text = f"Unknown command. Did you mean {code(f'{command} {meant} {rest}'.strip(), 100)}?"
     elif rest and context.linked:
         go_on = f"To run a responder, type {code(f'{command} run {verb} {rest}', 100)}"
-        if verb.lower() in ("undo", "extend", "status"):
-            go_on = f"{code(f'{command} active {rest}', 100)} lists what is in force, with *Undo* and *Extend*"
         if verb.lower() == "close":
             go_on = "*Close* is in the ⋯ menu of an alert's card; a case is closed where it is worked on, not in Slack"
         text = f"{text} {go_on}."
@@ -51,7 +53,19 @@ async def on_mistyped_command(context: Context) -> Json:
     verb, _, rest = context.text.partition(" ")
     command = context.services.commands[verb.lower()]
     require_permission(context, command.permission)
-    return notices.acknowledgement(notices.error(wrong_usage(command.usage, rest, context.services.command)))
+    text = wrong_usage(command.usage, rest, context.services.command)
+    worst = await _worst_open(context) if text.startswith(WHICH) and "~id" in command.usage else []
+    return notices.acknowledgement(notices.notice("\n".join([core_says(text, 2800), *worst])))
+
+
+async def _worst_open(context: Context) -> list[str]:
+    """A line for each of the worst open alerts of this person and of nobody."""
+    core, clearance = context.core, own_clearance(context)
+    own, free = await asyncio.gather(core.open_alerts(context.person.login), core.open_alerts(""))
+    worst = sorted([*own, *free], key=lambda one: -one.severity)[:MOST_OFFERED]
+    found = await subjects.documents(core, [one.id for one in worst])
+    views = [RedactedView(one, clearance) for of in found if (one := Subject.in_document(of, of.id))]
+    return [f"• {headline(one, limit=SHORT_TITLE)['text']['text']} · {one.subject.id}" for one in views if one.is_open]
 
 
 def _help(context: Context) -> list[str]:

@@ -35,7 +35,6 @@ async def test_mistyped_command_is_answered_in_the_acknowledgement(tmp_path: Pat
                 ),
                 ("rnu Isolate Host ~30", 'Host ~30`? `/responder help` lists all commands.", "blocks"'),
                 ("close ~26", "*Close* is in the \\u22ef menu of an alert's card; a case is closed where"),
-                ("undo LT-0610", "`/responder active LT-0610` lists what is in force, with *Undo* and"),
                 ("isolate ~12 LT-1", "type `/responder run isolate ~12 LT-1`. `/responder help` lists"),
             )
         ):

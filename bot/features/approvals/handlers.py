@@ -157,7 +157,7 @@ async def _run(context: Context, action_id: str) -> tuple[Action, Subject]:
     except ResponderBotError as error:
         if error.code != "not_found":
             raise
-        hint = f"`{context.services.command} actions` and an alert's id lists its runs with their ids."
+        hint = f"If it is an alert, `{context.services.command} actions {action_id}` lists its runs with their ids."
         raise ResponderBotError("not_found", f"There is no run {action_id}. {hint}") from error
     return await subjects.of_action(context.core, action)
 

@@ -171,20 +171,32 @@ def _visible(listed: Sequence[HomeRun], person: Person) -> tuple[list[HomeRun], 
 
 async def on_active_command(context: Context) -> None:
     """List what is in force, on a target or of an alert, a case, a run or a bulk if one is typed."""
-    text, person = normalize(context.text), context.person
-    ids_ = find_ids(text)
+    typed, person = normalize(context.text), context.person
+    ids_ = find_ids(typed)
+    text = " ".join(ids_) or typed
     measures = await context.core.measures(target=",".join(ids_) or text)
+    ignored = [word for word in typed.split() if ids_ and not find_ids(word)]
     if not measures and text and not ids_:
-        every, part = await context.core.measures(), refanged(text).casefold()
-        measures = [one for one in every if any(part in on.data.casefold() for on in one.target or ())]
-        text = f"names that have {text}" if measures else text
+        every = await context.core.measures()
+        having = {word: _with_part(word, every) for word in typed.split()}
+        measures = [one for one in every if any(one.id in of for of in having.values())]
+        if measures:
+            text = f"names that have {' or '.join(word for word, of in having.items() if of)}"
+            ignored = [word for word, of in having.items() if not of]
     found = await runs_of(context, measures[: views.MAX_LISTED])
     if (ids_ or not text) and context.services.clearance(context.channel) != SHARED:  # of a target nobody hears more
         known = {run_id for one in measures for run_id in one.actions}
         above = [one for one in await context.services.core.measures(of=ids_) if known.isdisjoint(one.actions)]
         found += await runs_of(replace(context, core=context.services.core), above[: views.MAX_LISTED])
     active, about = partial(views.in_force_list, found, person, text, total=len(measures)), text[: views.TEXT_LIMIT]
+    active = partial(active, ignored=" ".join(ignored))
     await responses.show_with_buttons(context, "In force", f"active:{about}", lambda button: active(button=button))
+
+
+def _with_part(part: str, measures: Sequence[Measure]) -> set[str]:
+    """The ids of those that are on something with this in its name."""
+    plain = refanged(part).casefold()
+    return {one.id for one in measures if any(plain in on.data.casefold() for on in one.target or ())}
 
 
 async def runs_of(context: Context, measures: Sequence[Measure]) -> list[HomeRun]:
@@ -271,12 +283,15 @@ class FoundRuns:
         return sorted(able, key=views.urgency)
 
 
+_ACTIVE = Entry(on_active_command, modal_title="In force")
+
 FEATURE = Feature(
     commands={
         "pending": Command(Entry(on_pending_command, modal_title=PENDING), "pending", "what waits for approval"),
         "failed": Command(Entry(on_failed_command, modal_title=FAILED), "failed", "what failed in the last day"),
         "mine": Command(Entry(on_mine_command, modal_title=MINE), "mine", "what you started, and how it went"),
-        "active": Command(Entry(on_active_command, modal_title="In force"), "active [host]", "in force now, with Undo"),
+        "active": Command(_ACTIVE, "active [host]", "in force now, with Undo"),
+        **{verb: Command(_ACTIVE, f"{verb} [host]", "") for verb in ("undo", "extend", "status")},
     },
     actions={ids.MARK_ENDED: Entry(on_mark_ended_button, modal_title="Mark as ended")},
     views={ids.MARK_ENDED_VIEW: Entry(on_mark_ended_view, Ack.RESPONSE)},

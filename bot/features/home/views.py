@@ -9,6 +9,7 @@ from bot.block_kit import ids, modals
 from bot.block_kit.elements import actions, button_element, for_person
 from bot.block_kit.subjects import severities
 from bot.block_kit.text import (
+    code,
     context,
     foreign,
     person_name,
@@ -266,8 +267,13 @@ def _left_out(left_out: int, hidden: int, *, is_all: bool = True) -> list[Block]
 # --- what is in force -----------------------------------------------------------------------------------------------
 
 
-def in_force_list(shown: Sequence[HomeRun], person: Person, text: str, *, total: int, button: ButtonIds) -> Message:
-    """What is in force on what was typed, or on anything: the first of `total`, and how much is withheld."""
+def in_force_list(
+    shown: Sequence[HomeRun], person: Person, text: str, *, total: int, button: ButtonIds, ignored: str = ""
+) -> Message:
+    """What is in force on what was typed, or on anything: the first of `total`, and how much is withheld.
+
+    `ignored` is what else was typed.
+    """
     above = [run.subject.tlp for run in shown if not RedactedView(run.subject, person.clearance).is_open]
     shown = [run for run in shown if RedactedView(run.subject, person.clearance).is_open]
     hidden = f"\n{count(len(above), 'measure')}, {withheld(max(above))}." if above else ""
@@ -275,8 +281,9 @@ def in_force_list(shown: Sequence[HomeRun], person: Person, text: str, *, total:
     nothing = f"Nothing is in force{on}, as far as you may see, up to {tlp_name(person.clearance)}."
     head = f"In force{on}: {count(total, 'measure')}" if total else nothing
     title = section((f"*{head}*" if total else head) + hidden)
+    not_read = f"{code(ignored, TEXT_LIMIT)} was not understood, and nothing was changed."
     left = _rest(total - len(shown), "type a target to find it")
-    return Message(head, (title, *measures(shown, person, button), *left))
+    return Message(head, (title, *([context(not_read)] if ignored else []), *measures(shown, person, button), *left))
 
 
 def in_home(shown: Sequence[HomeRun], person: Person, *, total: int, button: ButtonIds) -> list[Block]:

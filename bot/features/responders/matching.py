@@ -1,6 +1,6 @@
 """The responders that a typed name may mean."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bot.block_kit import names
 from bot.features.command_text import closest_match, match_names
@@ -21,10 +21,10 @@ def closest(typed: str, offered: Sequence[OfferedResponder]) -> OfferedResponder
 
 
 def none_called(
-    typed: str, offered: Sequence[OfferedResponder], object_id: str, command: str, verb: str
+    typed: str, offered: Sequence[OfferedResponder], object_id: str, command: str, verb: str, on: Iterable[str] = ()
 ) -> ResponderBotError:
-    """Says that no responder is called so, and which was probably meant."""
-    meant = closest(typed, offered)
-    hint = f"Did you mean `{command} {verb} {names.example(meant)} {object_id}`? " if meant is not None else ""
+    """Says that no responder is called so, and which was probably meant, `on` these targets if some were named."""
+    meant, to = closest(typed, offered), " ".join([object_id, *on])
+    hint = f"Did you mean `{command} {verb} {names.example(meant)} {to}`? " if meant is not None else ""
     sentence = f"There is no responder {typed[:100]!r} for {object_id}. {hint}`{command} list {object_id}` lists all."
     return ResponderBotError("not_found", sentence)

@@ -52,7 +52,8 @@ async def on_run_command(context: Context) -> None:
             raise refusal
         responders, typed["target"] = _before_target(name, targets.offered)
         if not responders:
-            raise none_called(name, targets.offered, object_id, command, "run")
+            on = [each[0].data or each[0].id for each in named]
+            raise none_called(name, targets.offered, object_id, command, "run", on)
     subject, responder = targets.subject, responders[0]
     fits = {one.id for one in responder.target.artifacts} if responder.can_run and responder.target else set[str]()
     takes = any(responder.name in targets.by_artifact.get(one.id, ()) for each in named for one in each)

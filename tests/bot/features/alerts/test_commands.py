@@ -231,15 +231,6 @@ async def test_a_command_refuses_the_words_that_it_does_not_take(env: FeatureEnv
         await env["anna"].reads(f"doesn't take '{extra}'. Type `/responder {right}` alone.")
 
 
-async def test_who_types_undo_or_extend_reads_where_their_buttons_are(env: FeatureEnvironment) -> None:
-    for verb in ("undo", "Extend"):
-        await env["anna"].command(SOC, f"/responder {verb} ~46")
-        told = await env["anna"].reads(
-            f"`{verb}`. `/responder active ~46` lists what is in force, with *Undo* and *Extend*."
-        )
-        assert "run a responder" not in text_of(told)
-
-
 async def test_a_case_is_assigned_by_command(env: FeatureEnvironment) -> None:
     case = await env.client.create_case_from_alert((await env.create_alert()).id)
     await env["ben"].command(SOC, f"/responder assign {case.id}")
