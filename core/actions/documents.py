@@ -250,7 +250,7 @@ class _DocumentReader:
         case, in_case = self._artifacts_in_case(alert)
         by_levels: dict[tuple[str, int, int, int], list[str]] = {}
         for artifact in alert["artifacts"]:
-            target = targets.of_alert_artifact(alert, artifact, case if artifact["id"] in in_case else alert)
+            target = targets.of_artifact(artifact, case if artifact["id"] in in_case else alert)
             levels = target.tlp, target.pap
             key = target.data_type, *levels, target.clearance
             if key not in by_levels:

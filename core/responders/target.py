@@ -20,7 +20,6 @@ from core.models import (
     OBJECT_TYPES,
     TLP_NAMES,
     Action,
-    Alert,
     Kind,
     TargetArtifact,
     is_same_target,
@@ -512,24 +511,15 @@ def _of_row(reads: Reads, row: Row) -> Target:
 
 def _artifact(reads: Reads, object_id: int) -> Target:
     stored = artifacts.load(reads, object_id)
-    artifact, shown = stored.artifact, from_json(stored.artifact.to_json())
+    shown = from_json(stored.artifact.to_json())
     if stored.alert is None:
-        parent = load(reads, "case", stored.case_id)
-        shown["case"] = parent.json
-    else:
-        parent = _of_alert(stored.alert.model_copy(update={"artifacts": [artifact]}))  # a run on one gets no others
-        shown["alert"] = parent.json
-    number, tlp, data_type = artifact.number, artifact.tlp, artifact.data_type
-    return Target(artifacts.KIND, number, parent.root_id, tlp, parent.pap, shown, data_type, parent.tlp)
+        return of_artifact(shown, load(reads, "case", stored.case_id).json)
+    alert = stored.alert.model_copy(update={"artifacts": [stored.artifact]})  # a run on one gets no others
+    return of_artifact(shown, from_json(alert.to_json()))
 
 
-def of_alert_artifact(alert: Mapping[str, Any], artifact: Mapping[str, Any], root: Mapping[str, Any]) -> Target:
-    """An artifact that an alert's JSON shows, with the levels of `root`, the case or alert that it belongs to."""
-    number, tlp, pap = number_of(artifact["id"]), artifact["tlp"], root["pap"]
-    shown, data_type = {**artifact, "alert": alert}, artifact["dataType"]
-    return Target(artifacts.KIND, number, number_of(alert["id"]), tlp, pap, shown, data_type, root["tlp"])
-
-
-def _of_alert(alert: Alert) -> Target:
-    number = alert.number
-    return Target("alert", number, number, alert.tlp, alert.pap, from_json(alert.to_json()))
+def of_artifact(artifact: Mapping[str, Any], root: Mapping[str, Any]) -> Target:
+    """An artifact in the JSON that shows it; `root` is its case or, without one, its alert."""
+    number, root_id, tlp, pap = number_of(artifact["id"]), number_of(root["id"]), artifact["tlp"], root["pap"]
+    shown, data_type = {**artifact, root["_type"]: root}, artifact["dataType"]
+    return Target(artifacts.KIND, number, root_id, tlp, pap, shown, data_type, root["tlp"])

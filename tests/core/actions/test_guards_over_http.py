@@ -27,6 +27,7 @@ RULES: dict[str, dict[str, Any]] = {
     "Approved": {"approval": 1, "approve_by": ["chief"]},
     "Fragile": {"protect": False},
     "Plain": {},
+    "Grave": {"only_on": {"severity_at_least": 3}},
 }
 
 
@@ -114,6 +115,23 @@ async def test_a_protected_target_is_a_400_and_lists_say_so(core: RunningCore) -
     plain = next(item for item in document["responders"][alert["id"]] if item["name"] == "Plain_1_0")
     assert [refusal["rule"] for refusal in plain["refusals"]] == ["protect"]
     assert plain["verdict"] == "cannot_run"
+
+
+async def test_lists_judge_an_artifact_of_a_case_by_that_case_as_a_run_does(core: RunningCore) -> None:
+    alert = await new_alert(core, "grave", "198.51.100.8")
+    (artifact,) = (item["id"] for item in alert["artifacts"])
+
+    async def offered() -> bool:
+        page = (await core.send("GET", f"/api/document?ids={alert['id']}&include=responders")).json()
+        return "Grave_1_0" in page["documents"][0]["artifactResponders"][artifact]
+
+    await core.send("PATCH", f"/api/alert/{alert['id']}", {"severity": 3})
+    assert await offered()
+    case = (await core.send("POST", f"/api/alert/{alert['id']}/createCase")).json()
+    await core.send("PATCH", f"/api/case/{case['id']}", {"severity": 1})
+    assert not await offered()
+    answer = await core.send("POST", RUN, body_of("Grave", artifact, "case_artifact"))
+    assert (answer.status_code, answer.json()["rule"]) == (400, "only_on")
 
 
 async def test_who_approves_is_checked_and_shown(core: RunningCore) -> None:
