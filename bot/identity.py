@@ -73,8 +73,7 @@ class Identity:
         for (in_team, user), (cached_at, found) in self._cache.items():
             if in_team == team and isinstance(found, Person) and found.login == login and now - cached_at < CACHE_MS:
                 return user
-        ids = [slack_id.rpartition(":") for slack_id in (await self._core.slack_users(login)).slack_ids]
-        return next((user for in_team, _, user in sorted(ids, reverse=True) if in_team in ("", team)), "")
+        return next(iter((await self._core.slack_users(login)).in_team(team)), "")
 
     async def _look_up(self, team: str, user: str) -> Person | str:
         found = await self._found_or_ended(self._core.person_by_slack(team, user), "not_found")

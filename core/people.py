@@ -387,8 +387,8 @@ class People:
                     "exists", f"{login} is linked already; `responder-bot user unlink {login}` first."
                 )
             stored.link(tx, team, slack_user, login)
-            slack = f"{team}:{slack_user}".removeprefix(":")
-            trail.record(tx, now, "user.linked", by=COMMAND_LINE.login, object=login, texts={"slack": slack})
+            texts = {"slack": slack_id.strip()}
+            trail.record(tx, now, "user.linked", by=COMMAND_LINE.login, object=login, texts=texts)
             return login
 
         return await self._change(work)

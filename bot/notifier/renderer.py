@@ -277,8 +277,7 @@ class Renderer:
         logins = [login for login in _concerned(action, but=by) if (by_run, login) not in heard]
         heard.update((by_run, login) for login in logins)
         found = [await self._core.slack_users(login) for login in logins]
-        team = f"{self._access.team()}:"
-        told = [one.removeprefix(team) for user in found for one in user.slack_ids if one.startswith(team)]
+        told = [one for user in found for one in user.in_team(self._access.team())]
         render = partial(undos.measure_reply, action, subject, told)
         return await self._in_threads(f"measure:{action.id}", render, subject, timeline)
 
@@ -404,9 +403,8 @@ class Renderer:
         policy = timeline.document.policies.get(action.responder_name)
         if policy is not None and policy.ask:
             return list(dict.fromkeys(policy.ask))
-        slack_ids = [one for who in timeline.document.may_decide.get(action.id, ()) for one in who.slack_ids]
-        in_team = [one.rpartition(":")[2] for one in slack_ids if one.rpartition(":")[0] in ("", self._access.team())]
-        return list(dict.fromkeys(in_team))
+        may_decide = timeline.document.may_decide.get(action.id, ())
+        return list(dict.fromkeys(one for who in may_decide for one in who.in_team(self._access.team())))
 
     async def _able(
         self, asked: Iterable[str], action: Action, subject: Subject, extension: Extension | None = None

@@ -913,6 +913,11 @@ class SlackUsers(ApiModel):
     login: str
     slack_ids: list[str]
 
+    def in_team(self, team: str) -> list[str]:
+        """The users that they are in a team, first those of links with that team, then of links without any."""
+        by_team = sorted((slack_id.rpartition(":") for slack_id in self.slack_ids), reverse=True)
+        return [user for of, _, user in by_team if of in ("", team)]
+
 
 class Document(ApiModel):
     """An alert or a case with all that its card shows (core/docs/http-interface.md#documents).

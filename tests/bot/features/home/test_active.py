@@ -163,9 +163,14 @@ async def test_active_and_mine_begin_with_the_worst_and_name_each_alert_that_it_
         await env["anna"].sees(modal(also, without=", also for"))
 
 
-async def test_marking_as_ended_asks_for_a_reason_and_tells_the_thread_and_who_approved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("slack_id", ["T0LOCAL:U0BEN", "U0BEN"])
+async def test_marking_as_ended_asks_for_a_reason_and_tells_the_thread_and_who_approved(
+    tmp_path: Path, slack_id: str
+) -> None:
     rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "approval": 1}}
     async with feature_environment(tmp_path, rules) as env:
+        await env.core.core.people.unlink("ben")
+        await env.core.core.people.link("ben", slack_id)
         alert = await env.create_alert()
         card = await env["anna"].sees(card_of(alert))
         await block(env, alert.id)
