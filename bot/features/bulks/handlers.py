@@ -106,7 +106,7 @@ async def _review_view(
     if waiting and all(run.why_not_decide for run, *_ in waiting):
         why_not = why_not or waiting[0][0].why_not_decide
     why_not = why_not if waiting else views.no_longer_waits(listed, request)
-    if waiting and not request:
+    if waiting:
         responder = await subjects.responder(context.core, waiting[0][1].subject, bulk.responder_name)
     readable = [(run, view) for run, view, _ in waiting if approvals.sees_all(view.clearance, view.subject)]
     hidden = max((bulk.later_ends if request else bulk.awaiting) - len(readable), 0)

@@ -635,7 +635,7 @@ def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
     others = [
         *((runs.WORDS.get(outcome, outcome), number) for outcome, number in bulk.outcomes.items()),
         ("refused", bulk.refused),
-        (f"in force{'' if is_on_phone else _until(bulk)}", bulk.timed),
+        (f"in force{'' if is_on_phone else _until(bulk.first_release_at or 0, bulk.release_at or 0)}", bulk.timed),
         ("in force with no end", bulk.endless),
         (f"undone{by}{at}", bulk.undone - bulk.by_itself),
         ("ended on time", bulk.by_itself),
@@ -643,11 +643,11 @@ def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
     return ", ".join(filter(None, [*parts, *(f"{number} {what}" for what, number in others if number)]))
 
 
-def _until(bulk: BulkCounts) -> str:
+def _until(*ends_at: int) -> str:
     """` until 14:30`, or where the ends differ ` until 14:30 – 14:35`; mrkdwn."""
-    first, last = slack_date(bulk.first_release_at or 0), slack_date(bulk.release_at or 0)
-    is_one = (bulk.release_at or 0) // MINUTE_MS == (bulk.first_release_at or 0) // MINUTE_MS
-    return f" until {first}{'' if is_one else f' – {last}'}"
+    first, last = min(ends_at), max(ends_at)
+    is_one = first // MINUTE_MS == last // MINUTE_MS
+    return f" until {slack_date(first)}{'' if is_one else f' – {slack_date(last)}'}"
 
 
 # --- each of its objects --------------------------------------------------------------------------------------------
@@ -729,25 +729,31 @@ def review_view(
     of_ticked = names.in_view("No end" if ends and short == label else short, " (ticked)")  # Slack changes no button
     asks, *rows = _asks("", bulk, waiting, ends, now_ms) if waits else [f"*{_name(bulk)}*"]
     each, marks = rows, digests(dict(zip(ids_, rows, strict=True)))
+    now = [at for run, *_ in ends if run.undo is not None and (at := run.undo.at) is not None]
+    asks += f", now{_until(*now)}" if now and has_ticks else ""
     asks = asks if ends or bulk.title in title else f"*{_name(bulk)}?*\n{asks}"
     needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))
     contained = [one for one in waiting if undo_state.contained(*one) and not ends]
     ticked = f": *{total - len(not_ticked)} of {total} ticked* at first" if has_ticks else ""
     asks += questions.warned(before, contained, ticked) + _note(waiting, ends)
-    shown, below = [section(asks), *sections(rows)], list[Block]()
+    able = approvals.named_approvers(responder.policy if responder is not None else None)
+    who = [context(able)] if able else []
+    shown, below = [section(asks), *who, *sections(rows)], list[Block]()
     if has_ticks:
-        options, rows = _options(ids_, waiting, rows)
+        options, rows = _options(ids_, waiting, rows, [end for *_, end in ends])
         ticks = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, not_ticked)
-        shown, below = [section(asks), *ticks], sections(rows)
+        shown, below = [section(asks), *who, *ticks], sections(rows)
     said = [undo_state.ONLY_UNDO] if ends and ends[0][2].at is None else []
     if waits and not ends:
         lines = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
         starts = "" if why_not else approvals.starts(waits)
         said = [f"{starts} {undo_state.planned(*waiting, is_bulk=True)}".lstrip(), *lines]
-    below += [*approvals.effect(responder), *map(section, notices.parts("\n".join(said)) if said else ())]
+    below += [
+        *approvals.effect(None if ends else responder),
+        *map(section, notices.parts("\n".join(said)) if said else ()),
+    ]
     others = f"{count(hidden, 'more target')} that you may not see: somebody else decides." if hidden else ""
-    able = approvals.named_approvers(responder.policy if responder is not None else None)
-    below += map(context, filter(None, [others, able]))
+    below += [context(others)] if others else []
     deny = f"Withdraw all {total}" if why_not else "Deny the ticked" if total > 1 else "Deny"
     decide = button_element(deny, ids.BULK_DENY, button(Intent("bulk_deny", bulk.id, request)))
     more = [actions(decide)] if waits and (not why_not or deed == "Withdraw") else []
@@ -802,17 +808,24 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[_End], no
     return [f"{approvals.closed_among(waiting)}{asks}", *(_row(*one, REVIEW_TARGETS, now_ms) for one in waiting)]
 
 
-def _options(ids_: Sequence[str], waiting: Listed, rows: Sequence[str]) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """The options of these targets, with what their alerts say of them, and what of their rows has no room there."""
+def _options(
+    ids_: Sequence[str], waiting: Listed, rows: Sequence[str], ends: Sequence[Extension] = ()
+) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """The options of these targets, with what their alerts say of them, and what of their rows has no room there.
+
+    With `ends` each has its new end, as the question says when they end now.
+    """
+    says = [[undo_state.in_option(undo_state.until(end.at, end.asked_at))] for end in ends]
     options, left = list[tuple[str, str, str]](), list[str]()
     all_called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], OPTION_LIMIT)
-    for id_, one, row, name in zip(ids_, waiting, rows, all_called, strict=True):
-        warnings = approvals.warnings(*one)
+    own = ("    ↳ ⚠️", "    ↳ also for ", *(["    ↳ 🚫"] if ends else []))
+    says = says or [approvals.warnings(*one) for one in waiting]
+    for id_, one, row, name, warnings in zip(ids_, waiting, rows, all_called, says, strict=True):
         text, below, has_room = runs.in_option(*one, name, warnings)
         said = row.removeprefix(_target_line(*one, REVIEW_TARGETS)) if has_room else row
         says_all = warnings[: 1 if one[0].decided_before else 2]
         if has_room and any(what in below for what in says_all):
-            said = "".join(f"\n{line}" for line in said.splitlines() if line.startswith(("    ↳ ⚠️", "    ↳ also for ")))
+            said = "".join(f"\n{line}" for line in said.splitlines() if line.startswith(own))
         options.append((id_, text, below))
         called = f"• {runs.distinct_targets([one])} ({one[1].subject.root_id or one[1].subject.id})"
         left.append(f"{called}{said}" if has_room and said else said)

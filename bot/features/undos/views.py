@@ -126,7 +126,7 @@ def longer_view(
     field = undo_state.longer_field(policy, [at for at, _ in ends], now_ms)
     note = modals.text_field("note", "Note", hint="Everybody who sees the run reads this: no secrets.")
     note["element"]["max_length"] = NOTE_LIMIT
-    asks = [*field, note, *([context(needs)] if needs else [])]
+    asks = [*([context(needs)] if needs else []), *field, note]
     number = f" ({len(timed)})" if len(timed) > 1 else ""
     most = f"The settings allow no later end than {undo_state.minutes(policy.undo_after_minutes or 0)} from now."
     return modals.modal(

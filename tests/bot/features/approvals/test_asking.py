@@ -687,7 +687,8 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         async def ask_to_extend(longer: str) -> dict[str, Any]:
             form = await anna.confirms("Extend all", told, longer=longer, note="It beacons to <them>.")
             assert form["submit"]["text"] == "Ask to extend (4)"
-            assert "It needs 1 approval by ben or lea; until then each ends as it does now." in text_of(form)
+            needs = "It needs 1 approval by ben or lea; until then each ends as it does now."
+            assert needs in text_of(form).partition("How much longer")[0]
             asked = await anna.sees(
                 modal(
                     "ip 203[.]0[.]113[.]0. It needs 1 approval by ben or lea, answer by <!date",
@@ -727,7 +728,11 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await ben.presses("Keep with no end", request)
         review = await ben.sees(modal(" on 4 targets"))
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end?", "No end (ticked)")
-        assert text_of(review).count("; then *with no end*") == text_of(review).count("Then only *Undo* ends it.") * 4
+        text = text_of(review)
+        assert (text.count(") · with no end"), text.count("Then only *Undo* ends it.")) == (8, 1)  # each is ticked, too
+        by = text.index("Can be approved by: ben, lea.")
+        assert text.index(" on 4 targets, now until <!date^") < by < text.index("Decide only on the ticked")
+        assert "; then" not in text
         form = await ben.confirms("Deny the ticked", review, reason="one hour is <enough>.")
         assert (form["title"]["text"], form["submit"]["text"]) == ("Deny more time?", "Deny more time (4)")
         assert "If you deny it, each ends as it does now." in text_of(form)
@@ -760,7 +765,9 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep longer?", "Keep longer (ticked)")
         assert "🚫 *4 denied before*: *0 of 4 ticked* at first · " in text_of(review)
         assert filled_in(review)["decide"] == []
-        await lea.submits(review, decide=[f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0)])
+        await lea.submits(
+            review, decide=[f"ip 203[.]0[.]113[.]{number} · {alerts[0].title}" for number in (1, 2, 3, 0)]
+        )
         await lea.sees(modal(f"You approved more time for Isolate on {with_levels}."))
         await anna.sees(on_phone(f"More time approved by lea: {on}. That was to keep Isolate on 4 targets"))
         await all_sent(env.bot)
@@ -910,11 +917,13 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         request = await lea.sees(direct_message("then *with no end*", without="Show each"))
         await lea.presses("Keep with no end", request)
         review = await lea.sees(modal("Keep with no end?"))
-        await lea.fills_in(review, decide=[f"ip 203[.]0[.]113[.]{number}" for number in range(3)])
+        names = [f"ip 203[.]0[.]113[.]{number} · {alerts[1].title}" for number in range(3)]
+        await lea.fills_in(review, decide=names)
         await lea.presses("Deny the ticked", review)
         deny = await lea.sees(modal("Deny more time?"))
         for shown in (request, review, deny):
-            assert was_denied in text_of(shown).partition(f"({alerts[1].id}) · now")[2].partition("\\n•")[0]
+            end = "" if shown is review else " · now"
+            assert was_denied in text_of(shown).rpartition(f"({alerts[1].id}){end}")[2].partition("\\n•")[0]
             assert text_of(shown).count("🚫 *More") == 1
         await lea.presses("Withdraw more time", waits)
         await lea.reads("anna asked for it, and withdraws it. *Deny more time* decides against it.")
