@@ -382,7 +382,7 @@ def _counted(reads: Reads, rows: Sequence[Row]) -> dict[str, Any]:
     undo = json.loads(first["doc"]).get("undo") if first is not None else None
     waiting = next((row for row in rows if row["awaits"]), None)
     of_waiting = {name: waiting[name] for name in ("expires_at", "severity")} if waiting is not None else {}
-    sums = ("later_ends", "timed", "endless", "undone", "not_released")
+    sums = ("later_ends", "timed", "endless", "undoing", "undone", "not_released")
     return {
         "counts": counts,
         "outcomes": outcomes,

@@ -705,6 +705,8 @@ class BulkCounts(ApiModel):
     """When core undoes the first of them (ms)."""
     endless: int = 0
     """Actions that have left something in force with no end."""
+    undoing: int = 0
+    """Actions whose undo is under way, or waits for approval."""
     undone: int = 0
     """Actions whose effect was undone, or marked as ended."""
     undone_at: Millis | None = None

@@ -99,7 +99,7 @@ def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
     `bulk_id, status, outcome` (of those that did not succeed), `awaits` (1: for approval), `count`, `expires_at` (the
     first, ms), `later_ends` (how many extensions wait), `severity` (the highest), `first_id` of the actions; `timed`
     (how many core undoes), `release_at` and `first_release_at` (the last and the first, ms), `endless` (how many are in
-    force beside those), `undone`, `not_released` (their undo waits or failed).
+    force beside those), `undoing`, `undone`, `not_released` (their undo waits or failed).
     """
     return reads.rows(
         "SELECT bulk_id, status, outcome, awaits, count(*) AS count, min(expires_at) AS expires_at,"
@@ -108,7 +108,7 @@ def counts(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
         " max(CASE undo WHEN 'available' THEN due_at END) AS release_at,"
         " min(CASE undo WHEN 'available' THEN due_at END) AS first_release_at,"
         " count(CASE WHEN undo = 'available' AND due_at IS NULL THEN active END) AS endless,"
-        " count(CASE undo WHEN 'undone' THEN 1 END) AS undone,"
+        " count(CASE undo WHEN 'running' THEN 1 END) AS undoing, count(CASE undo WHEN 'undone' THEN 1 END) AS undone,"
         " count(CASE WHEN undo IN ('waiting', 'failed') THEN 1 END) AS not_released"
         " FROM (SELECT action.id, bulk_id, status, awaits_approval AS awaits, approval.expires_at,"
         " CASE status WHEN 'Failure' THEN coalesce(outcome, 'failed') WHEN 'Deleted' THEN 'cancelled' END AS outcome,"

@@ -624,7 +624,7 @@ def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
     succeeded, running = bulk.counts.get("Success", 0), under_way(bulk)
     waits = f"{bulk.awaiting} {'waits' if bulk.awaiting == 1 else 'wait'} for approval" if bulk.awaiting else ""
     parts = [waits, f"{running} under way" if running else ""]
-    are_said = 0 < bulk.timed + bulk.endless + bulk.undone == succeeded
+    are_said = 0 < bulk.timed + bulk.endless + bulk.undoing + bulk.undone == succeeded
     has_run = succeeded or not (open_runs(bulk) or {*bulk.outcomes} <= NOT_RUN)
     if has_run and not are_said:
         parts.append(f"{succeeded} of {bulk.total} succeeded")
@@ -637,6 +637,7 @@ def _result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
         ("refused", bulk.refused),
         (f"in force{'' if is_on_phone else _until(bulk.first_release_at or 0, bulk.release_at or 0)}", bulk.timed),
         ("in force with no end", bulk.endless),
+        ("being undone", bulk.undoing),
         (f"undone{by}{at}", bulk.undone - bulk.by_itself),
         ("ended on time", bulk.by_itself),
     ]

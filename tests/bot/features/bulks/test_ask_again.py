@@ -130,6 +130,20 @@ async def test_what_was_undone_denied_or_withdrawn_is_asked_for_again_and_not_wh
         await env["ben"].sees(on_phone(said))
 
 
+async def test_what_is_being_undone_is_counted_so_and_not_asked_for_again(tmp_path: Path) -> None:
+    rules: dict[str, dict[str, Any]] = {**HOSTS, "Tell": {"approval": 1}}
+    async with feature_environment(tmp_path, rules) as env, CoreClient(env.core.url, env.service_key) as bot:
+        alerts = [await hosts(env, f"WS-{number}") for number in range(2)]
+        asked = await ask(env, "anna", alerts)
+        message = await shown(env, "2 wait for approval")
+        await bot.as_user("ben").approve_bulk(asked.id)
+        await env["anna"].sees(updated(message, "*Isolate* on 2 targets: 2 in force until"))
+        undo = await bot.as_user("lea").undo(next(one.action.id for one in asked.actions if one.action))
+        assert undo.status == "Waiting"
+        waits = await env["anna"].sees(updated(message, "on 2 targets: 1 in force until ", ", 1 being undone"))
+        assert ids.BULK_RETRY not in text_of(waits)
+
+
 async def test_of_two_people_who_ask_again_at_once_one_does(tmp_path: Path) -> None:
     async with feature_environment(tmp_path) as env:
         alert_ids = await alerts(env, 3)
