@@ -18,6 +18,11 @@ from core.common.errors import ResponderBotError
 from core.models import Check, Person
 
 MOST_OFFERED = 3  # alerts, where a command names none
+GROUPS = {
+    "Decide": ("pending", "approve", "deny", "cancel"),
+    "Act": ("list", "run", "active", "assign", "case", "template"),
+    "Look": ("find", "alert", "mine", "actions", "failed", "audit", "doctor", "help"),
+}
 HOW_TO_RUN = {
     "run NAME HOST": "on the open alert that has this host or address; if several have it, they are listed",
     "run NAME ~id HOST HOST": "on these hosts, addresses or other observables of an alert",
@@ -71,11 +76,13 @@ async def _worst_open(context: Context) -> list[str]:
 def _help(context: Context) -> list[str]:
     """One line for each verb that this person may use; a line that is copied acts on nothing, as `~id` is no id."""
     person, command, verb = context.linked, context.services.command, context.text.lower()
-    allowed = [c for c in context.services.commands.values() if c.summary and _may_use(person, c)]
-    named = {c.usage: c.summary for c in allowed if c.usage.partition(" ")[0] == verb}
-    shown = {**named, **HOW_TO_RUN} if named and verb == "run" else named or {c.usage: c.summary for c in allowed}
-    lines = [f"• {code(f'{command} {usage}', 120)} {foreign(summary, 200)}" for usage, summary in shown.items()]
-    lines = [f"*What you can do with* {code(command, 40)}", *lines]
+    allowed = {name: c for name, c in context.services.commands.items() if c.summary and _may_use(person, c)}
+    groups, more = ({"": [verb]}, HOW_TO_RUN if verb == "run" else {}) if verb in allowed else (GROUPS, {})
+    lines = [f"*What you can do with* {code(command, 40)}"]
+    for group, verbs in groups.items():
+        shown = {**{c.usage: c.summary for one in verbs if (c := allowed.get(one))}, **more}
+        lines += [f"*{group}*"] if group and shown else []
+        lines += [f"• {code(f'{command} {usage}', 120)} {summary}" for usage, summary in shown.items()]
     if person is None:
         lines.append(notices.unlinked(context.user, context.team, context.ended).text)
     elif "manageAction" not in person.permissions:

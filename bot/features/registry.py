@@ -15,7 +15,7 @@ from bot.features.home import handlers as home
 from bot.features.runs import actions, choose, clicks, command, form, listing, menu
 from bot.features.undos import handlers as undos
 
-FEATURES: tuple[Feature, ...] = (  # in the order of `help`
+FEATURES: tuple[Feature, ...] = (
     form.FEATURE,
     find.FEATURE,
     details.FEATURE,

@@ -320,16 +320,15 @@ def _typed(on_run: Handler, on_bulk: Handler) -> Handler:
     return on_command
 
 
-DECIDES = "see what a run would do, and approve it; deny it, or cancel what you asked for or what runs, likewise"
 _APPROVE = Entry(_typed(on_run.on_approve, on_review), modal_title="Approve")
 _DENY = Entry(_typed(on_run.on_deny, on_deny_button), modal_title="Deny")
 _CANCEL = Entry(_typed(on_run.on_cancel, on_deny_button), Ack.WRITE)
 
 FEATURE = Feature(
     commands={
-        "approve": Command(_APPROVE, "approve ~run", DECIDES, "manageAction"),
-        "deny": Command(_DENY, "deny ~run", "", "manageAction"),
-        "cancel": Command(_CANCEL, "cancel ~run", "", "manageAction"),
+        "approve": Command(_APPROVE, "approve ~run", "read what would run, then approve it", "manageAction"),
+        "deny": Command(_DENY, "deny ~run", "say no, and why", "manageAction"),
+        "cancel": Command(_CANCEL, "cancel ~run", "withdraw what you asked for, or stop it", "manageAction"),
     },
     actions={
         ids.BULK_RETRY: Entry(on_retry, modal_title=RETRY_TITLE),

@@ -27,12 +27,12 @@ from bot.features.runs.views.runs import run_again_button
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
-from core.models import TLP_NAMES, Action, BulkCounts, Person
+from core.models import Action, BulkCounts, Person
 
 MAX_SHOWN = 8  # of each part
 MAX_REQUESTS = 3  # so that the worst alert is on a phone's first screen
 MAX_UNASSIGNED = 5
-NOBODY, RUNNING = "Nobody works on", "Waiting or running"
+NOBODY, RUNNING = "Assigned to nobody", "Waiting or running"
 MAX_LINES = 20  # each with a button
 MAX_OTHERS = 5  # so that a message has at most 50 blocks
 MAX_LISTED = 20  # with two blocks each, of the 50 of a message
@@ -94,10 +94,7 @@ def home_view(
     home: Home, person: Person, *, button: ButtonIds, in_force: Sequence[HomeRun] = (), total: int = 0
 ) -> dict[str, Any]:
     """The Home of a person, within their clearance; `in_force` are the first of `total` that anybody has."""
-    blocks: list[Block] = [
-        context(f"You see up to TLP:{TLP_NAMES[person.clearance].upper()}."),
-        *([context(home.replicas)] if home.replicas else []),
-    ]
+    blocks: list[Block] = [*([context(home.replicas)] if home.replicas else [])]
     storms = [f"🌩 *Storm in <#{channel}>*: {sentence}." for channel, sentence in home.storms[:MAX_SHOWN]]
     blocks += [section("\n".join(storms))] if storms else []
     if home.waiting:
@@ -118,10 +115,11 @@ def home_view(
         ("Your last runs", home.recent, ""),
     ):
         blocks += [{"type": "divider"}, *head(title, len(shown))] if shown else []
-        blocks += [run_block(run, person, button) for run in shown[:MAX_SHOWN]]
+        above = ["", *("" if run.others else _of(run, person) for run in shown)]
+        blocks += [run_block(run, person, button, under=of) for run, of in zip(shown[:MAX_SHOWN], above, strict=False)]
         blocks += _rest(len(shown) - MAX_SHOWN, listed)
         blocks += in_home(in_force, person, total=total, button=button) if title == RUNNING else []
-    blocks.append(actions(button_element("Help", ids.HELP)))
+    blocks += [context(f"You see up to {tlp_name(person.clearance)}."), actions(button_element("Help", ids.HELP))]
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": for_person(blocks, person)}
 
 
@@ -195,23 +193,28 @@ def _alert(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
     )
 
 
-def run_block(run: HomeRun, person: Person, button: ButtonIds, *, has_undo: bool = False) -> Block:
-    """A run's line with its object, and the button that applies: Stop, Cancel, or Run again; of several Show each.
+def _of(run: HomeRun, person: Person) -> str:
+    """What a run is on, as above its line."""
+    view = RedactedView(run.subject, person.clearance)
+    return f"{runs.sign(view)}{runs.of_root(run.subject, view, run.link)}"
 
-    `has_undo`: of what is in force Undo, which in a Home has a part of its own.
+
+def run_block(run: HomeRun, person: Person, button: ButtonIds, *, under: str = "", has_again: bool = True) -> Block:
+    """A run's line with its object, unless that is `under` the same, and the button that applies.
+
+    That is Stop, Cancel, or Run again; of several Show each.
     """
     view, action = RedactedView(run.subject, person.clearance), run.action
     extension = undo_state.later_end(action)
     is_own = person.login == (action.created_by if extension is None else extension.asked_by)
     if run.others and run.bulk is not None:
         return _bulk(run, run.bulk, person, button)
-    of = f"{runs.sign(view)}{runs.of_root(run.subject, view, run.link)}"
-    line = f"{of}\n{runs.run_line(action, view)}{runs.waiting_end(action, view)}"
+    of, line = _of(run, person), f"{runs.run_line(action, view)}{runs.waiting_end(action, view)}"
+    line = line if of == under else f"{of}\n{line}"
     if runs.is_open(action) or extension is not None:
         end = runs.end_button(action, view, button, extension) if is_own or person.profile == "org-admin" else None
         return section(line, accessory=end)
-    undo = undos.buttons(action, view, button)[-1:] if has_undo and undo_state.is_in_force(action) else []
-    return section(line, accessory=undo[0] if undo else run_again_button(action, view, button))
+    return section(line, accessory=run_again_button(action, view, button) if has_again else None)
 
 
 def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds) -> Block:
@@ -240,7 +243,10 @@ def run_list(
     for run in shown[:MAX_LINES]:
         may_ask = run.others and (person.login == run.action.created_by or person.profile == "org-admin")
         again = bulks.again_button(run.bulk, button) if may_ask and run.bulk is not None else []
-        blocks += [run_block(run, person, button, has_undo=True), *([actions(*again)] if again else [])]
+        is_in_force, view = undo_state.is_in_force(run.action), RedactedView(run.subject, person.clearance)
+        ends = undos.buttons(run.action, view, button) if is_in_force and not run.others else []
+        blocks.append(run_block(run, person, button, has_again=not ends))
+        blocks += [actions(*ends, *again)] if ends or again else []
     return Message(f"{title}: {len(shown)}", (*blocks, *_left_out(len(shown) - MAX_LINES, hidden, is_all=is_all)))
 
 

@@ -33,4 +33,4 @@ async def show(context: Context, object_id: str) -> None:
     await responses.show(context, f"What ran on {subject.id}", shown)
 
 
-FEATURE = Feature(commands={"actions": Command(Entry(on_actions_command), USAGE, "what ran on it, and how it went")})
+FEATURE = Feature(commands={"actions": Command(Entry(on_actions_command), USAGE, "what ran on it, with the ids")})

@@ -93,7 +93,7 @@ async def test_home_lists_own_alerts_cases_and_runs_and_what_nobody_works_on(env
     shown = text_of(home)
     assert "*Your alerts and cases* (2)" in shown
     assert "🟠 case HIGH Ransomware (" in shown
-    assert "*Nobody works on* (1)" in shown
+    assert "*Assigned to nobody* (1)" in shown
     assert "Not for anna" not in shown
     assert "🟠 HIGH <" in shown
     assert f"|{mine.title}> ({mine.id}) · " in shown
@@ -119,4 +119,4 @@ async def test_home_finds_an_approval_among_many_waiting_runs_and_stays_small(en
     assert "*Waiting for your approval* (13)" in shown
     assert "and 10 more: `/responder pending` lists all" in shown
     assert shown.index("Ransomware") < shown.index("Beacon 11") < shown.index("Beacon 10")
-    assert len(shown[: shown.index("*Nobody works on*")]) < 6000  # five sections: it fits a phone's screen
+    assert len(shown[: shown.index("*Assigned to nobody*")]) < 6000  # five sections: it fits a phone's screen

@@ -134,6 +134,7 @@ async def test_mine_says_until_when_a_run_is_in_force_and_undoes_it(env: Feature
     await env["anna"].command(SOC, "/responder mine")
     mine = await env["anna"].sees(modal("*Your runs* (1)"))
     assert "🔒 *Shun* on ip 203[.]0[.]113[.]7 in force until <!date^" in text_of(mine)
+    assert {"Extend", "Undo now"} <= {*labels_of(mine)}
     await env["anna"].confirms("Undo now", mine)
     await env["anna"].sees(card_of(alert, "*Tell* on ip 203[.]0[.]113[.]7 done"))
     await env["anna"].command(SOC, "/responder mine")

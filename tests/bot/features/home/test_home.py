@@ -17,7 +17,7 @@ async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -
         await anna.open_home()
         home = await anna.sees(app_home())
         shown = text_of(home)
-        assert "*Nobody works on* (76)" in shown
+        assert "*Assigned to nobody* (76)" in shown
         assert "Lemur" not in shown
         lines = [block["text"]["text"] for block in home["blocks"] if "Logon failed" in text_of({"blocks": block})]
         (line,) = lines

@@ -76,7 +76,12 @@ async def test_the_home_repeats_what_failed(env: FeatureEnvironment) -> None:
     home = await env["anna"].sees(app_home("said no"))
     await env["anna"].presses("Run again", home)
     await env["anna"].sees(lambda view: view.home and view.home["hash"] != home["hash"])
+    await env.ended_run(alert)
     assert len(await env.client.actions("alert", alert.id)) == 2
+    await env["anna"].open_home()
+    again = await env["anna"].sees(app_home("*Failed or expired in the last day* (2)", "You see up to TLP:AMBER."))
+    assert text_of(again).partition("*Failed or expired")[2].count(f"> ({alert.id})") == 1
+    assert "You see up to" in text_of({"blocks": again["blocks"][-2:]})
 
 
 async def test_a_bulk_counts_once_with_its_true_numbers_and_hides_nothing_older(tmp_path: Path) -> None:

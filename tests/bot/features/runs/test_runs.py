@@ -327,7 +327,9 @@ async def test_help_shows_permitted_commands_and_a_copied_line_acts_on_no_alert(
     await env["eve"].reads(CANNOT)
     await env["eve"].command(SOC, "/responder help")
     told = text_of(await env["eve"].sees(modal("What you can do with")))
-    assert "/responder list ~id" in told
+    act = told.index("\\n*Act*\\n• `/responder list ~id")
+    assert told.index("`/responder pending`") < act < told.index("\\n*Look*")
+    assert "/responder approve" not in told
     assert alert.id not in told
     assert "/responder run" not in told
     assert "/responder template" not in told
