@@ -159,9 +159,9 @@ async def test_sqlite_gives_the_space_of_contents_and_files_back(tmp_path: Path)
     async with outbox_environment(tmp_path) as env:
         env.clock.stop()
         empty = int(stores.rows(env.location, "PRAGMA page_count")[0][0])
-        for number in range(60):
+        for number in range(20):
             await alert(env, f"~{number}", file=("report.txt", "x" * 5_000))
-        await env.outbox.upsert(*(desired(f"long:{number}", "x" * 2_000) for number in range(200)))
+        await env.outbox.upsert(*(desired(f"long:{number}", "x" * 2_000) for number in range(60)))
         await all_sent(env)
         full = int(stores.rows(env.location, "PRAGMA page_count")[0][0])
         env.clock.advance(CONTENT_KEEP_MS + 1)

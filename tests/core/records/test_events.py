@@ -115,7 +115,7 @@ async def test_many_events_are_pruned_bit_by_bit(tmp_path: Path) -> None:
 
 async def test_the_first_event_never_looks_like_a_gap(tmp_path: Path) -> None:
     """If both bounds were read in two statements, an event between them would look like a pruned one."""
-    for number in range(40):
+    for number in range(10):
         async with opened(tmp_path / f"{number}.db") as here, opened(tmp_path / f"{number}.db") as there:
             writing = asyncio.ensure_future(change(there, 1))
             seen = (0, 0)
