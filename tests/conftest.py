@@ -8,14 +8,17 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, MutableMapping
 from contextlib import suppress
+from datetime import datetime
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import certifi
 import pytest
+import structlog
 import uvloop
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from _pytest.unraisableexception import gc_collect_iterations_key
@@ -50,6 +53,16 @@ if "SYSTEM_SSL_CERT_FILE" not in os.environ:  # workers inherit both variables
 
 # A test leaves little behind: looking through all that is imported for what it left takes a twentieth of the time.
 gc.set_threshold(50_000, 20, 50)
+
+
+def as_line(_logger: object, level: str, event: MutableMapping[str, Any]) -> str:
+    """A line of the log, as a test that fails shows it."""
+    trace = event.pop("exception", "")
+    return f"{datetime.now():%T.%f} {level} {event.pop('event')} {event} {trace}"  # noqa: DTZ005 - for a person here
+
+
+# Structlog's own, in columns, takes three times as long: a fiftieth of the time of tests of the bot.
+structlog.configure([structlog.contextvars.merge_contextvars, structlog.processors.format_exc_info, as_line])
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,7 @@ foreign_text = st.one_of(st.text(max_size=60), st.sampled_from([HOSTILE, "x" * 1
 levels = st.integers(0, 3)
 
 
+@cache  # making a strategy, as for each example, takes longer than drawing from it
 def _marked(mark: str) -> st.SearchStrategy[str]:
     return foreign_text.map(lambda text: f"{mark}{text}{mark}")
 
