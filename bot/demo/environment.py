@@ -184,7 +184,7 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
         pointer("See what can be done", "And why the rest can't.", f"list {first}", done=r"\*Can run \("),
         pointer("Try to block the victim", "Its address is protected.", run(BLOCK, f"{first} {VICTIM}"),
                 done=r"\*Block\* can't run on.{0,200} protected"),
-        pointer("Block an address", "Also on the card: Act on ip. The card says when the firewall has read it.",
+        pointer("Block an address", "Also in Run a responder, on the card, which says when the firewall has read it.",
                 run(BLOCK, f"{first} {C2}"), done=rf"\*Block\* on.{{0,200}} read by {FIREWALL}"),
         pointer("Run one", "It collects the addresses and domains.", run(EXTRACT, first),
                 done=r"\*Extract Indicators\* done"),

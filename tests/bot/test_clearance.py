@@ -263,7 +263,10 @@ def test_nothing_is_found_by_what_is_withheld(alert: Alert, clearance: int) -> N
 
 def test_a_card_above_the_clearance_shows_id_severity_and_that_details_are_withheld() -> None:
     card = alert_card(make.alert(tlp=3), [make.ended()], clearance=2, button=button)
-    assert card.blocks[0]["text"]["text"] == "🟠 *HIGH*  ~12 · details withheld (TLP:RED): press Details"
+    assert (
+        card.blocks[0]["text"]["text"]
+        == "🟠 *HIGH*  ~12 · details withheld (TLP:RED): whoever may see them presses Details"
+    )
     assert card.text == ("High alert ~12: A run done. · details withheld (TLP:RED)")
     assert "responder_menu" in dump(card)
 

@@ -73,7 +73,8 @@ async def _run_on_each(context: Context, command: Command, hosts: Sequence[str],
 
 async def _show(context: Context, text: str, alerts: Sequence[Alert], then: str = "") -> None:
     lines, more = await subjects.by_group(context, alerts[:MOST]), len(alerts) > MOST
-    found = partial(found_alerts, lines, text, then, clearance=own_clearance(context), channel=context.channel)
+    held = await context.core.measures()
+    found = partial(found_alerts, lines, text, then, held, clearance=own_clearance(context), channel=context.channel)
     about = f"find:{text[:200]}"
     await responses.show_with_buttons(context, "Alerts found", about, lambda button: found(button=button, more=more))
 

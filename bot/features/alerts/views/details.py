@@ -8,7 +8,7 @@ from bot.block_kit import ids, notices
 from bot.block_kit.elements import actions, button_element, listed, pages
 from bot.block_kit.subjects import SHORT_TITLE, SIGNS, by_ioc, headline, observable, severities, with_menu
 from bot.block_kit.text import code, context, defang_indicators, foreign, person_name, section, sections, slack_date
-from bot.clearance import RedactedView, Subject, artifact_title, withheld
+from bot.clearance import RedactedView, Subject, artifact_title, refanged, withheld
 from bot.features.alerts.views.card import STATUS_WORDS, owner_button, repeats, run_lines, status_line
 from bot.features.cases.views import case_button
 from bot.features.responders.views import menu_block, several_button
@@ -17,7 +17,7 @@ from bot.features.runs.views.undo_state import already
 from bot.message import Block, ButtonIds, Intent, Message
 from bot.storms import common
 from core.common.words import count
-from core.models import TLP_NAMES, Alert, Document, Measure
+from core.models import TLP_NAMES, Alert, Artifact, Document, Measure
 
 FOUND_TEXT_LIMIT = 500  # characters of what somebody looked for
 LINES_SHOWN = 15
@@ -70,11 +70,19 @@ def alert_in_full(
 
 
 def found_alerts(
-    lines: Lines, text: str, then: str = "", *, more: bool, clearance: int, button: ButtonIds, channel: str = ""
+    lines: Lines,
+    text: str,
+    then: str = "",
+    held: Sequence[Measure] = (),
+    *,
+    more: bool,
+    clearance: int,
+    button: ButtonIds,
+    channel: str = "",
 ) -> Message:
     """Alerts that somebody in `channel` looked for, the newest day first, by the key of their group or their id.
 
-    `then` is what to do with them, mrkdwn.
+    `then` is what to do with them, mrkdwn; `held` is all that is in force.
     """
     shown_text, total = code(text, 100), sum(map(len, lines.values()))
     if not lines:
@@ -85,7 +93,7 @@ def found_alerts(
         alert, numbers = together[0], Counter(alert.severity for alert in together)
         view, counts = RedactedView(Subject.alert(alert), clearance), [numbers[n] for n in (1, 2, 3, 4)]
         of_group = group_line(view, counts, key, alert.date, button)
-        blocks.append(of_group if len(together) > 1 else _found(alert, view, button))
+        blocks.append(of_group if len(together) > 1 else _found(alert, view, button, text, held))
     if total > 1:
         several = Intent("several_found", "", f"{channel} {text[:FOUND_TEXT_LIMIT]}")
         blocks.append(actions(several_button(several, button)))
@@ -93,10 +101,19 @@ def found_alerts(
     return Message(f"{number} with {shown_text}", tuple(blocks))
 
 
-def first_observables(view: RedactedView) -> list[str]:
-    """`ip 198[.]51[.]100[.]7`: the first that may be shown, IOCs first; mrkdwn."""
-    found = by_ioc(view.artifacts())[:NAMED]
-    return [foreign(view.text(artifact_title(one)), TITLE_LIMIT) for one in found]
+def first_observables(view: RedactedView, text: str = "", held: Sequence[Measure] = ()) -> list[str]:
+    """`ip 198[.]51[.]100[.]7`: the first that may be shown, those with words of a text first, then IOCs; mrkdwn.
+
+    Of what is `held`, in force, those that it is on have a lock.
+    """
+    words, on = refanged(text).casefold().split(), {(t.kind, t.data) for one in held for t in one.target or ()}
+    found = sorted(by_ioc(view.artifacts()), key=lambda one: not any(word in one.label.casefold() for word in words))
+
+    def shown(one: Artifact) -> str:
+        is_held = one.target is not None and (one.target.kind, one.target.value or one.label) in on
+        return f"{'🔒 ' if is_held else ''}{foreign(view.text(artifact_title(one)), TITLE_LIMIT)}"
+
+    return [shown(one) for one in found[:NAMED]]
 
 
 def group_line(view: RedactedView, counts: Sequence[int], key: str, at: int, button: ButtonIds) -> Block:
@@ -108,9 +125,9 @@ def group_line(view: RedactedView, counts: Sequence[int], key: str, at: int, but
     return section(f"{SIGNS[view.subject.severity]} {line}", accessory=show)
 
 
-def _found(alert: Alert, view: RedactedView, button: ButtonIds) -> Block:
+def _found(alert: Alert, view: RedactedView, button: ButtonIds, text: str, held: Sequence[Measure]) -> Block:
     facts = [alert.id, foreign(view.text(alert.source), 60), STATUS_WORDS[alert.status], slack_date(alert.date)]
-    line, about = " · ".join([*facts, *first_observables(view)]), f"{alert.id} {view.title()}"
+    line, about = " · ".join([*facts, *first_observables(view, text, held)]), f"{alert.id} {view.title()}"
     details = button_element("Details", ids.DETAILS, button(Intent("details", alert.id)), of=alert.id, about=about)
     return section(f"{headline(view, limit=SHORT_TITLE)['text']['text']}\n{line}", accessory=details)
 

@@ -195,15 +195,15 @@ def _asks(
     in_force: Sequence[Measure | Action],
     login: str,
 ) -> list[Block]:
-    """What the run does, and the fields. How long it lasts is above what it acts on, so that a phone shows it."""
+    """What the run acts on, what it does, and the fields."""
     key, ended = inputs.key_of(responder), _ended(in_force, responder) if to_choose else ()
     return [
-        *questions.policy_words(responder.policy or Policy()),
         *sections(undo_state.already(one, view, "").rstrip() for one in ended),
+        *acts_on.field(to_choose, key, ended),
+        *questions.policy_words(responder.policy or Policy()),
         *sections(questions.in_force_lines(() if ended else in_force, responder, view, login)),
         *time_field(key, responder, request.undo_after_minutes),
         *questions.effect(responder, request, in_force, is_form=True),
-        *acts_on.field(to_choose, key, ended),
         *questions.notes(responder, view, is_choosing=bool(to_choose) and len(request.targets) == 1),
         *inputs.fields(form, key),
         *why_field(request, responder),

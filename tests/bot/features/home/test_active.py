@@ -38,6 +38,11 @@ async def test_what_is_in_force_is_listed_and_found_by_its_target(env: FeatureEn
     assert "*Shun*" in text_of(shown)
     assert red.id not in text_of(shown)
     assert {"Undo now", "Extend"} <= {*labels_of(shown)}
+    many = [*other, *({"dataType": "ip", "data": f"203.0.113.{n}"} for n in (5, 6, 7))]
+    with_more = await env.create_alert(sourceRef="more", artifacts=many)
+    await env["anna"].command(SOC, "/responder find 203.0.113.7")
+    found = text_of(await env["anna"].sees(modal("*2 alerts* with")))
+    assert "🔒 ip 203[.]0[.]113[.]7" in found.partition(f"{with_more.id} · ")[2].partition(" · ip 198")[0]
     await env["anna"].command(SOC, "/responder active 203.0.113.99")
     await env["anna"].sees(modal("Nothing is in force on 203.0.113.99"))
     await env["anna"].command(SOC, "/responder active 203[.]0[.]113[.]7")

@@ -71,7 +71,7 @@ async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver
     await env["anna"].sees(reply_to(card, f"on hostname srv-dc01, for {alert.id}, started by anna"))
 
 
-async def test_how_long_and_what_happens_stand_above_boxes_that_say_where_each_is_from(env: FeatureEnvironment) -> None:
+async def test_what_it_acts_on_is_asked_first_with_where_each_is_from(env: FeatureEnvironment) -> None:
     found = [{"dataType": "ip", "data": data} for data in ("192.0.2.17", "192.0.2.1")]
     alert = await env.create_alert(title="Beacon from 192[.]0[.]2[.]17", artifacts=[*HOSTS[:1], *found])
     await env["anna"].command(SOC, f"/responder run shun {alert.id}")
@@ -83,7 +83,7 @@ async def test_how_long_and_what_happens_stand_above_boxes_that_say_where_each_i
         "ip",
     ]
     text = text_of(form)
-    assert text.index("How long") < text.index("Starts at once") < text.index("What should it act on?")
+    assert text.index("What should it act on?") < text.index("How long") < text.index("Starts at once")
 
 
 async def test_what_is_in_force_is_said_in_the_list_and_marked_first_where_somebody_ends_it(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_a_withheld_card_says_where_to_find_details_and_names_nobody() -> None:
     runs = [awaiting(number=41, parameters='{"a": "secret"}'), action(42, status="InProgress"), ended()]
     shown = card(*runs, tlp=3, assignee="ben@x", updated_by="cleo@x", updated_at=NOW)
     assert texts_of(shown) == [
-        "🟠 *HIGH*  ~12 · details withheld (TLP:RED): press Details",
+        "🟠 *HIGH*  ~12 · details withheld (TLP:RED): whoever may see them presses Details",
         "3 runs, 1 waiting for approval, 1 running",
     ]
     for word in ("anna", "ben", "cleo", "siem", "Positive", "secret"):
