@@ -316,14 +316,14 @@ def all_ended(measures: Sequence[Measure], view: RedactedView, login: str, own: 
 
     The run with the id `own` is first, or else the one that ends last. Who hears of several is said once.
     """
-    lines = list[str]()
     each = [(*run, one) for one in measures for run in zip(one.actions[::-1], [one, *one.others[::-1]], strict=True)]
-    for number, run, one in sorted(each, key=lambda one: one[0] != own):
-        verb = "⚠️ It also ends" if number != own and lines else "🔓 It ends"
-        who = hears(run.created_by, run.approved_by, login)
-        if who and run.state != "starting":
-            lines = [line.removesuffix(f" {who}") for line in lines]
-        lines.append(ended(run, targets(one, view), login, verb))
+    each.sort(key=lambda one: one[0] != own)
+    told = [hears(run.created_by, run.approved_by, login) for _, run, _ in each]
+    last = {told[at]: at for at, (_, run, _) in enumerate(each) if run.state != "starting"}
+    lines = list[str]()
+    for at, (number, run, one) in enumerate(each):
+        line = ended(run, targets(one, view), login, "⚠️ It also ends" if number != own and lines else "🔓 It ends")
+        lines.append(line if last.get(told[at]) == at else line.removesuffix(f" {told[at]}"))
     return lines
 
 
