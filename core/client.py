@@ -79,7 +79,7 @@ class CoreClient:
         """Number of an event at or after what this client changed last; None before it changed anything."""
         limits = httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=KEEPALIVE_S)
         transport = AiohttpTransport(verify=_tls(), limits=limits)
-        self._http = httpx.AsyncClient(base_url=self._url, transport=transport)
+        self._http = httpx.AsyncClient(transport=transport)
         self.on_named: Callable[[Json], Awaitable[None]] | None = None
         """Awaited with the names in a response, see `Named`, before it is returned."""
 
@@ -431,7 +431,7 @@ class CoreClient:
         timeout = httpx.Timeout(self._timeout_s, read=self._timeout_s + wait_s)
         try:
             response = await self._http.request(
-                method, path, content=content, params=params, headers=all_headers, timeout=timeout
+                method, f"{self._url}{path}", content=content, params=params, headers=all_headers, timeout=timeout
             )
         except httpx.TimeoutException as error:
             # The transport calls each connection that is refused or closed a timeout too; the cause tells them apart.
