@@ -8,7 +8,8 @@ from bot.block_kit.elements import to_read
 from bot.block_kit.text import mentions
 from bot.clearance import CLEAR, SHARED, RedactedView, Subject, side_by_side
 from bot.features.approvals import views as approvals
-from bot.features.bulks import views as bulks
+from bot.features.bulks.views import messages, more_time, states
+from bot.features.bulks.views.states import Listed, Refused
 from bot.notifier.asking import Asking
 from bot.notifier.isolation import isolated
 from bot.notifier.renderer import Renderer
@@ -96,7 +97,7 @@ class BulkMessages:
             keys |= {key: None for key in sorted(posted) if has_run or posted[key]}
         rendered = [message for key in keys for message in await self._messages(key, bulk, found)]
         is_own = found and all((run.outcome, run.ended_by) == ("cancelled", bulk.created_by) for run, _ in found)
-        is_news = not (bulks.open_runs(bulk) or is_own) and (was_asked or bool(bulk.outcomes or told_before))
+        is_news = not (states.open_runs(bulk) or is_own) and (was_asked or bool(bulk.outcomes or told_before))
         told = await self._told_in_part(bulk, found, told_before, asking if has_run else None)
         for kind, is_due in ((BULK_TOLD, is_news), (BULK_UNDONE, bulk.undone)):
             if is_due and (has_run or await self._outbox.messages_named(f"{kind}:{bulk.id}:")):
@@ -109,7 +110,7 @@ class BulkMessages:
         """Where requests for more time go that are new, or once they are over, and what says so in threads."""
         destinations, replies, known = list[str](), list[DesiredMessage](), set(map(_request, posted))
         channels = {_user(key): None for key in posted if not is_person(_user(key))}
-        for request, of_request in bulks.by_request(found).items():
+        for request, of_request in states.by_request(found).items():
             extensions = [extension for *_, extension in of_request]
             waiting = [one for one in extensions if one.outcome is None]
             if not waiting:
@@ -143,7 +144,7 @@ class BulkMessages:
         """The reply that says in a channel `who` is asked; it mentions without any who the channel mentions."""
         is_broadcast = not is_asked and await asking.may_ask(channel)
         who = mentions(self._access.mention(channel, 1)) if is_broadcast else who
-        content = bulks.ask(self._shown(bulk, channel), who, is_broadcast=is_broadcast, is_later_end=bool(request))
+        content = messages.ask(self._shown(bulk, channel), who, is_broadcast=is_broadcast, is_later_end=bool(request))
         key = f"{BULK}ask:{bulk.id}:{f'{request}:' if request else ''}{channel}"
         return DesiredMessage(key, channel, content, thread_of=bulk_key(bulk.id, channel))
 
@@ -182,9 +183,9 @@ class BulkMessages:
             key = f"{kind}:{bulk.id}:{team}:{user}"
             listed, refused = _seen(found, person.clearance)
             buttons = await self._outbox.buttons.prepare(user, key)
-            undone = bulks.undone_by(bulk, listed, login) if kind == BULK_UNDONE else ""
+            undone = messages.undone_by(bulk, listed, login) if kind == BULK_UNDONE else ""
             if undone or kind == BULK_TOLD:
-                content = bulks.ended_for(bulk, listed, refused, undone, login, buttons)
+                content = messages.ended_for(bulk, listed, refused, undone, login, buttons)
                 desired.append(_naming(DesiredMessage(key, user, content, buttons=buttons), bulk, listed, refused))
         return desired
 
@@ -196,28 +197,28 @@ class BulkMessages:
         There is one at the first approval, and one at the first denial unless that was told with it.
         """
         desired, team = list[DesiredMessage](), self._access.team()
-        for request in ("", *bulks.by_request(found)) if found else ():
-            listed = bulks.asked(found, request)
+        for request in ("", *states.by_request(found)) if found else ():
+            listed = states.asked(found, request)
             user = await self._renderer.slack_user(listed[0][2].asked_by if listed[0][2] else bulk.created_by)
             about = f"{BULK_TOLD}:{bulk.id}:{team}:{request or bulk.id}:"
             person = await self._renderer.recipient(team, user) if user else None
             if person is None:
                 continue
             keys = [key for key in posted if key.startswith(about)]
-            new = [how for how in bulks.decided_in_part(listed) if asking and not any(how in key for key in keys)]
+            new = [how for how in messages.decided_in_part(listed) if asking and not any(how in key for key in keys)]
             if new and asking and await asking.may_ask(user):
                 keys.append(f"{about}{'+'.join(new)}:{user}")
-            views = bulks.asked(_seen(found, person.clearance)[0], request)
+            views = states.asked(_seen(found, person.clearance)[0], request)
             for key in keys:
                 buttons = await self._outbox.buttons.prepare(user, key)
-                told = bulks.told_in_part(bulk, views, [how for how in bulks.DECISIONS if how in key], buttons)
+                told = messages.told_in_part(bulk, views, [how for how in states.DECISIONS if how in key], buttons)
                 message = DesiredMessage(key, user, told, buttons=buttons)
                 desired.append(_naming(message, bulk, [one[:2] for one in views]))
         return desired
 
     async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Found:
         """What its messages name, if they may; nothing where that can't be read."""
-        is_named = bulk.awaiting or bulk.later_ends or "denied" in bulk.outcomes or not bulks.open_runs(bulk)
+        is_named = bulk.awaiting or bulk.later_ends or "denied" in bulk.outcomes or not states.open_runs(bulk)
         is_named = is_named or any(map(_request, keys))
         return await isolated(self._read(bulk.id), bulk.id, otherwise=_Found()) if is_named else _Found()
 
@@ -260,7 +261,7 @@ class BulkMessages:
                     if (kind := key.partition(":")[0]) in (BULK_TOLD, BULK_UNDONE):
                         told = [*await self._told(kind, bulk, found), *await self._told_in_part(bulk, found, [key])]
                         desired += [one for one in told if one.key == key]
-                    elif not only_waiting or bulks.waiting(found, _request(key)):
+                    elif not only_waiting or states.waiting(found, _request(key)):
                         desired += await self._messages(key, bulk, found, by_person=by_person)
         return desired
 
@@ -268,7 +269,7 @@ class BulkMessages:
         self, key: str, bulk: BulkCounts, found: _Found, *, by_person: bool = False
     ) -> list[DesiredMessage]:
         """The message for one destination, and in a channel the replies in its thread."""
-        channel, request, is_open = _user(key), _request(key), bulks.open_runs(bulk) > 0
+        channel, request, is_open = _user(key), _request(key), states.open_runs(bulk) > 0
         person = await self._renderer.recipient(key.split(":")[2], channel) if is_person(channel) else None
         if (is_person(channel) and person is None) or (request and not found):
             return []
@@ -277,19 +278,19 @@ class BulkMessages:
         clearance = person.clearance if person else self._access.clearance_of(channel)
         views, refused = _seen(found, clearance)
         named = [(run, view) for run, view in views if approvals.sees_all(view.clearance, view.subject)]
-        later = bulks.by_request(views)
+        later = states.by_request(views)
         of_request = later.get(request, [])
         if request:
-            content = bulks.more_time(bulk, of_request, person, button=buttons)
+            content = more_time.request(bulk, of_request, person, button=buttons)
             views, refused = [one[:2] for one in of_request], []
         else:
             shown, said = self._shown(bulk, channel), await self._reminded(bulk, person)
-            content = bulks.progress(shown, named, refused, later, button=buttons, reader=person, reminded=said)
+            content = messages.progress(shown, named, refused, later, button=buttons, reader=person, reminded=said)
         if clearance == SHARED:
             content = replace(content, blocks=to_read(content.blocks))
         thread = "" if person or not request else bulk_key(bulk.id, channel)
         message = DesiredMessage(key, channel, content, thread, by_person=by_person, buttons=buttons)
-        message = replace(message, is_progress=bulks.under_way(bulk) > 0 and not request)
+        message = replace(message, is_progress=states.under_way(bulk) > 0 and not request)
         if ":again:" in key:
             decided = () if request else content.blocks[:1]
             times = [one.approval.expires_at for *_, one in of_request if not one.outcome]
@@ -299,14 +300,15 @@ class BulkMessages:
         if person is not None or request:
             return desired
         if not is_open and bulk.counts:
-            end = DesiredMessage(f"{END}:{bulk.id}:{channel}", channel, bulks.ended(bulk, named), thread_of=key)
+            end = DesiredMessage(f"{END}:{bulk.id}:{channel}", channel, messages.ended(bulk, named), thread_of=key)
             desired.append(_naming(end, bulk, views))
         if bulk.not_released or await self._outbox.messages_named(f"{BULK}late:{bulk.id}:"):
-            desired.append(DesiredMessage(f"{BULK}late:{bulk.id}:{channel}", channel, bulks.late(bulk), thread_of=key))
+            late = messages.late(bulk)
+            desired.append(DesiredMessage(f"{BULK}late:{bulk.id}:{channel}", channel, late, thread_of=key))
         return desired
 
 
-def _seen(found: _Found, clearance: int) -> tuple[bulks.Listed, bulks.Refused]:
+def _seen(found: _Found, clearance: int) -> tuple[Listed, Refused]:
     """Each with what this clearance may see of it, and of what was refused what that was to act on."""
     kinds = {artifact.data_type for run, _ in found for artifact in run.target or ()}
 
@@ -319,9 +321,7 @@ def _seen(found: _Found, clearance: int) -> tuple[bulks.Listed, bulks.Refused]:
     return seen[: len(found)], seen[len(found) :]
 
 
-def _naming(
-    message: DesiredMessage, bulk: BulkCounts, runs: bulks.Listed, refused: bulks.Refused = ()
-) -> DesiredMessage:
+def _naming(message: DesiredMessage, bulk: BulkCounts, runs: Listed, refused: Refused = ()) -> DesiredMessage:
     """The message, which belongs to its bulk if it names some of these runs or says why one was denied."""
     if not runs:
         return message

@@ -18,7 +18,7 @@ from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import case_card
 from bot.features.approvals import views as approvals
 from bot.features.audit import audit
-from bot.features.bulks import views as bulks
+from bot.features.bulks.views import ending, states
 from bot.features.cases import views as cases
 from bot.features.home import views as home
 from bot.features.responders import views as responders
@@ -161,7 +161,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     ]
     on = {"object_type": "alert", "object_id": alert.id, "target": [one.id for one in alert.artifacts]}
     refused = BulkTarget(**on, status=409, has_failed=True, message=" ".join(one.label for one in alert.artifacts))
-    texts += bulks.by_state([], [(refused, view)])
+    texts += states.by_state([], [(refused, view)])
     case, document, tasks = as_case(alert, [])
     raised = [one.model_copy(update={"tlp": max(one.tlp, alert.tlp)}) for one in alert.artifacts]
     bare = document.model_copy(update={"artifacts": [], "alert_artifacts": raised})
@@ -197,7 +197,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
             ),
             dump(approvals.later_end_request(undone(action), subject, clearance=clearance, button=button)),
             dump(approvals.not_approved(action, own, said(action), None, button)) if own.is_open else "",
-            dump(bulks.changed_all("Undone", [], 0, [((action, own), said(action))])) if own.is_open else "",
+            dump(ending.changed_all("Undone", [], 0, [((action, own), said(action))])) if own.is_open else "",
             dump(undos.undo_view(undone(action), own, Policy(), [], NOW, "ben")) if own.is_open else "",
             dump(undos.problem_reply(undone(action), subject, clearance=clearance, button=button)),
             dump(replies.end_reply(undone(action), subject, clearance=clearance, button=button)),

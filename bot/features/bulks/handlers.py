@@ -17,8 +17,9 @@ from bot.features.approvals import handlers as on_run
 from bot.features.approvals import views as approvals
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler, Json
-from bot.features.bulks import views
-from bot.features.bulks.views import Listed, ShownTarget
+from bot.features.bulks.views import details, ending, review, states
+from bot.features.bulks.views.details import ShownTarget
+from bot.features.bulks.views.states import Listed
 from bot.features.payload import view_metadata, view_of
 from bot.features.retries import answered, until_answered
 from bot.features.runs import flow, parameters
@@ -55,7 +56,7 @@ async def on_retry(context: Context) -> None:
     request = with_targets_again(request, found, before)
     on = on_so_many(len(again), sum(one.has_failed for one in bulk.targets))
     form = await parameters.form_view(context, request, responder, found, on=on)
-    form = {**form, "blocks": [views.ended_before(shown), *form["blocks"]]}
+    form = {**form, "blocks": [details.ended_before(shown), *form["blocks"]]}
     await responses.open_view(context, form, "Nothing was run; ask again.")
 
 
@@ -64,11 +65,11 @@ async def on_details(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     bulk = await context.core.bulk(intent.object_id)
     shown, start = await _shown(context, bulk.targets), int(intent.argument or 0)
-    if any(one.action is not None and one.action.outcome in views.NOT_RUN for one in shown):
+    if any(one.action is not None and one.action.outcome in states.NOT_RUN for one in shown):
         measures = await context.core.measures()
-        shown = [replace(one, in_force=views.still_in_force(one.action, measures)) for one in shown]
+        shown = [replace(one, in_force=details.still_in_force(one.action, measures)) for one in shown]
     about, title = f"bulk:{bulk.id}:{start}", names.in_view(bulk.title, f" ({bulk.total})")
-    render = partial(views.details, bulk, shown, start, context.person.login)
+    render = partial(details.message, bulk, shown, start, context.person.login)
     await responses.show_with_buttons(context, title, about, render)
 
 
@@ -89,34 +90,34 @@ async def _runs(context: Context, bulk: Bulk) -> Listed:
 
 def _request(context: Context, listed: Listed, request: str) -> str:
     """The request for more time that a button names, or that waits where a command finds nothing else; else ""."""
-    if "command" not in context.payload or views.waiting(listed):
+    if "command" not in context.payload or states.waiting(listed):
         return request
-    return next((one for one in views.by_request(listed) if views.waiting(listed, one)), "")
+    return next((one for one in states.by_request(listed) if states.waiting(listed, one)), "")
 
 
 async def _review_view(
     context: Context, bulk: Bulk, listed: Listed, request: str, read: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """What waits of it; with a `request` the later ends that this asks for."""
-    waiting, login, responder = views.waiting(listed, request), context.person.login, None
+    waiting, login, responder = states.waiting(listed, request), context.person.login, None
     deed, _ = _deed(context, bulk, waiting)
     why_not = "You asked for it, so somebody else decides." if deed == "Withdraw" else ""
     if waiting and all(approvals.has_voted(run, login, end) for run, _, end in waiting):
         why_not = why_not or "You have approved it; it needs somebody else's approval as well."
     if waiting and all(run.why_not_decide for run, *_ in waiting):
         why_not = why_not or waiting[0][0].why_not_decide
-    why_not = why_not if waiting else views.no_longer_waits(listed, request)
+    why_not = why_not if waiting else review.no_longer_waits(listed, request)
     if waiting:
         responder = await subjects.responder(context.core, waiting[0][1].subject, bulk.responder_name)
     readable = [(run, view) for run, view, _ in waiting if approvals.sees_all(view.clearance, view.subject)]
     hidden = max((bulk.later_ends if request else bulk.awaiting) - len(readable), 0)
     asked = (bulk, readable, hidden, why_not, responder, context.services.clock_ms())
-    over, marks = views.decided_since(listed, request, read or ()) if waiting else (), read and read.values()
-    render = partial(views.review_view, *asked, request=request, deed=deed, read=marks, over=over)
+    over, marks = review.decided_since(listed, request, read or ()) if waiting else (), read and read.values()
+    render = partial(review.review_view, *asked, request=request, deed=deed, read=marks, over=over)
     return await responses.with_buttons(context, f"bulk:{bulk.id}:review:{request}", render)
 
 
-def _deed(context: Context, bulk: Bulk, waiting: Sequence[views.Asked]) -> tuple[str, str]:
+def _deed(context: Context, bulk: Bulk, waiting: Sequence[states.Asked]) -> tuple[str, str]:
     """What this person can do against what waits, which who asked for it withdraws; and who did."""
     asked_by = next((end.asked_by for *_, end in waiting if end is not None), bulk.created_by)
     return "Withdraw" if context.person.login == asked_by else "Deny", asked_by
@@ -131,15 +132,15 @@ async def on_approve_view(context: Context) -> Json:
     if shown["private_metadata"] != submitted.get("private_metadata"):
         return modals.update(shown)
     if not (ticked := _ticked(submitted)):
-        return modals.errors({views.TICKED: "Tick at least one."})
+        return modals.errors({review.TICKED: "Tick at least one."})
     approved = await masked(context, await answered(context.core.approve_bulk(bulk.id, ticked)), listed)
     context.refresh(bulk.id)
-    return modals.update(modals.message_view("Done", views.decided(bulk, approved, "approved", listed, request)))
+    return modals.update(modals.message_view("Done", review.decided(bulk, approved, "approved", listed, request)))
 
 
 def _ticked(view: modals.View) -> list[str]:
     """Those of the runs of a modal that are ticked there; all, if it has no ticks."""
-    fields = [field for field in modals.labels(view) if field.startswith(views.TICKED)]
+    fields = [field for field in modals.labels(view) if field.startswith(review.TICKED)]
     ticked = [run_id for field in fields for run_id in modals.chosen(view, field)]
     return [run_id for run_id in view_metadata(view)["runs"] if run_id in ticked or not fields]
 
@@ -151,16 +152,16 @@ async def on_deny_button(context: Context) -> None:
     read, bulk = _ticked(view) if view_metadata(view) else None, await context.core.bulk(intent.object_id)
     listed = await _runs(context, bulk)
     request = _request(context, listed, intent.argument)
-    waiting = [one for one in views.waiting(listed, request) if read is None or (one[2] or one[0]).id in read]
+    waiting = [one for one in states.waiting(listed, request) if read is None or (one[2] or one[0]).id in read]
     if not waiting:
-        why = views.no_longer_waits(listed, request) if read != [] else "Nothing was ticked, so nothing was denied."
+        why = review.no_longer_waits(listed, request) if read != [] else "Nothing was ticked, so nothing was denied."
         await responses.respond(context, notices.notice(why), "Deny")
         return
     deed, asked_by = _deed(context, bulk, waiting)
     if intent.what in ("bulk_withdraw", "cancel") and deed != "Withdraw":
         instead = "*Deny more time* decides against it." if request else "*Review* has *Deny*."
         raise ResponderBotError("forbidden", f"{person_name(asked_by)} asked for it, and withdraws it. {instead}")
-    await context.show_modal(views.deny_view(bulk, [one[:2] for one in waiting], request, deed))
+    await context.show_modal(review.deny_view(bulk, [one[:2] for one in waiting], request, deed))
 
 
 async def on_deny_view(context: Context) -> Json:
@@ -169,10 +170,10 @@ async def on_deny_view(context: Context) -> Json:
     metadata, reason = view_metadata(view), modals.values(view).get("reason", "").strip()
     bulk = await context.core.bulk(str(metadata.get("id")))
     listed, request, read = await _runs(context, bulk), str(metadata.get("request") or ""), metadata.get("runs", [])
-    all_waiting, number = views.waiting(listed, request), bulk.later_ends if request else bulk.awaiting
+    all_waiting, number = states.waiting(listed, request), bulk.later_ends if request else bulk.awaiting
     waiting = [one for one in all_waiting if (one[2] or one[0]).id in read]
     if not waiting and len(all_waiting) == number:  # else core says why what they may not see is left
-        return modals.update(modals.message_view("Not done", notices.notice(views.no_longer_waits(listed, request))))
+        return modals.update(modals.message_view("Not done", notices.notice(review.no_longer_waits(listed, request))))
     if metadata.get("deed") == "Withdraw":
         ends, cancel = {run.id: end.id if end else "" for run, _, end in waiting}, context.core.cancel
         listed = [one[:2] for one in waiting]
@@ -180,7 +181,7 @@ async def on_deny_view(context: Context) -> Json:
         return modals.update(modals.message_view("Withdrawn", done))
     denied = await masked(context, await answered(context.core.deny_bulk(bulk.id, read, reason)), listed)
     context.refresh(bulk.id)
-    return modals.update(modals.message_view("Denied", views.decided(bulk, denied, "denied", listed, request)))
+    return modals.update(modals.message_view("Denied", review.decided(bulk, denied, "denied", listed, request)))
 
 
 async def on_undo_all(context: Context) -> None:
@@ -195,8 +196,8 @@ async def _undo_view(context: Context, bulk: Bulk, in_force: Listed, read: Mappi
     login, undone_by = context.person.login, in_force[0][0].undo.responder
     policy, _ = await subjects.policy_and_able(context.core, in_force[0][1].subject, undone_by)
     own, measures = [run.id for run, _ in in_force], await context.core.measures()
-    rows = views.in_force_rows(in_force, measures, own, login)
-    return views.undo_all_view(bulk, in_force, rows, policy, login, read and read.values())
+    rows = ending.in_force_rows(in_force, measures, own, login)
+    return ending.undo_all_view(bulk, in_force, rows, policy, login, read and read.values())
 
 
 async def on_undo_all_view(context: Context) -> Json:
@@ -205,8 +206,8 @@ async def on_undo_all_view(context: Context) -> Json:
     bulk, read = await context.core.bulk(str(metadata.get("id"))), mapping(metadata.get("runs"))
     in_force = await _in_force(context, bulk)
     left = [(run, view) for run, view in in_force if run.id in read]
-    rows = views.in_force_rows(left, await context.core.measures(), read, context.person.login)
-    if not left or not views.digests(rows).items() <= read.items():
+    rows = ending.in_force_rows(left, await context.core.measures(), read, context.person.login)
+    if not left or not states.digests(rows).items() <= read.items():
         return modals.update(await _undo_view(context, bulk, in_force, read))
 
     async def undo(action: Action) -> Action:
@@ -220,12 +221,12 @@ async def on_extend_all(context: Context) -> None:
     """Ask how much longer all of its runs are to last."""
     bulk, _ = await _opened(context, EXTEND_TITLE)
     in_force = await _in_force(context, bulk)
-    timed = views.with_an_end(in_force, await context.core.measures())
+    timed = ending.with_an_end(in_force, await context.core.measures())
     if not timed:
         await context.show_modal(modals.notice(EXTEND_TITLE, "Nothing of it that you may see ends by itself."))
         return
     policy, able = await subjects.policy_and_able(context.core, in_force[0][1].subject, bulk.responder_name)
-    await context.show_modal(views.extend_all_view(bulk, in_force, timed, policy, context.services.clock_ms(), able))
+    await context.show_modal(ending.extend_all_view(bulk, in_force, timed, policy, context.services.clock_ms(), able))
 
 
 async def on_extend_all_view(context: Context) -> Json:
@@ -236,7 +237,7 @@ async def on_extend_all_view(context: Context) -> Json:
         return modals.errors({"longer": "Choose how much longer."})
 
     bulk = await context.core.bulk(str(metadata.get("id")))
-    now, listed = context.services.clock_ms(), views.with_an_end(await _in_force(context, bulk))
+    now, listed = context.services.clock_ms(), ending.with_an_end(await _in_force(context, bulk))
     timed = {run.id: (run, view) for run, view in listed}
     ends = {
         id_: max(run.undo.at, now) + minutes * MINUTE_MS if minutes and run.undo is not None and run.undo.at else None
@@ -252,7 +253,7 @@ async def on_extend_all_view(context: Context) -> Json:
     context.refresh(bulk.id)
     _, able = await subjects.policy_and_able(context.core, timed[next(iter(ends))][1].subject, bulk.responder_name)
     needs = f". It needs {undo_state.needed(waiting, able)}" if waiting else ""
-    done = views.changed_all("More time", [timed[one.id] for one in changed], len(waiting), refused, needs)
+    done = ending.changed_all("More time", [timed[one.id] for one in changed], len(waiting), refused, needs)
     return modals.update(modals.message_view("Asked" if waiting else "Done", done))
 
 
@@ -288,7 +289,7 @@ async def _changed(
     await asyncio.gather(*(of(*one) for one in in_force))  # so that none has ended before all have begun
     context.refresh(bulk.id)
     waiting = sum(runs.awaits_approval(changed) for changed, _ in done)
-    return views.changed_all(verb, [one for _, one in done], waiting, refused)
+    return ending.changed_all(verb, [one for _, one in done], waiting, refused)
 
 
 async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownTarget]:

@@ -19,7 +19,7 @@ from bot.block_kit.text import (
 from bot.clearance import RedactedView, Subject, side_by_side, tlp_name, withheld
 from bot.features.alerts.views.details import group_line
 from bot.features.approvals import views as approvals
-from bot.features.bulks import views as bulks
+from bot.features.bulks.views import messages, states
 from bot.features.cases.views import case_button
 from bot.features.responders.views import several_button
 from bot.features.runs.views import runs, undo_state
@@ -220,16 +220,16 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, *, under: str = "
 def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds) -> Block:
     """The line of a bulk; this run of it and the others are listed. While they all wait, who asked withdraws them."""
     listed, action = _together(run, person), run.action
-    of, head, said = [run for run, _ in listed], bulks.head(bulk), bulks.by_state(listed)
+    of, head, said = [run for run, _ in listed], states.head(bulk), states.by_state(listed)
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date)}{runs.approved_by(*of)}"
     mark, on = runs.mark(*listed[0]), runs.first_targets(listed, bulk.total - bulk.refused)
     sign = "" if mark in "🔒🔓" else f"{mark} "  # which the head has where that is so of all
     line = f"{sign}{head}\n{on}\n{by}{undo_state.more_time_by(of)} · {bulk.id}"
     has_more = len(said) > 1 or any("\n>" in one for one in said)  # than the head says, or why
-    text = "\n".join([line, *(said if has_more else ()), *bulks.more_time_denied(listed)])
+    text = "\n".join([line, *(said if has_more else ()), *states.more_time_denied(listed)])
     *_, withdraw = runs.bulk_buttons(bulk.id, None, button, "Withdraw")
     waits = action.created_by == person.login and all(map(runs.awaits_approval, of))
-    return section(text, accessory=withdraw if waits else bulks.show_each(bulk, button, action.id))
+    return section(text, accessory=withdraw if waits else states.show_each(bulk, button, action.id))
 
 
 # --- lists of runs --------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def run_list(
     blocks: list[Block] = [*head(title, len(shown))]
     for run in shown[:MAX_LINES]:
         may_ask = run.others and (person.login == run.action.created_by or person.profile == "org-admin")
-        again = bulks.again_button(run.bulk, button) if may_ask and run.bulk is not None else []
+        again = messages.again_button(run.bulk, button) if may_ask and run.bulk is not None else []
         is_in_force, view = undo_state.is_in_force(run.action), RedactedView(run.subject, person.clearance)
         ends = undos.buttons(run.action, view, button) if is_in_force and not run.others else []
         blocks.append(run_block(run, person, button, has_again=not ends))

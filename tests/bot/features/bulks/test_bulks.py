@@ -8,7 +8,7 @@ from bot.app import running
 from bot.block_kit import ids
 from bot.block_kit.notices import CHANGED
 from bot.block_kit.text import DAY_AND_TIME, slack_date
-from bot.features.bulks import views as bulks
+from bot.features.bulks.views import messages
 from bot.features.runs.views import questions
 from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.slack_emulator import EmulatorView
@@ -890,11 +890,11 @@ def test_the_message_says_what_expired_and_when_a_rate_is_free_again() -> None:
         outcomes={"failed": 1, "expired": 2, "denied": 1, "cancelled": 1},
         free_at=1_800_000_000_000,
     )
-    text = text_of(bulks.progress(counts, button=lambda intent: "-").payload())
+    text = text_of(messages.progress(counts, button=lambda intent: "-").payload())
     assert "*Isolate* on 12 targets: 3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn" in text
     assert "*Ask again* works from <!date^1800000000^" in text
     ended = "3 of 12 succeeded, 1 failed, 2 not approved in time, 1 denied, 1 withdrawn, 4 refused"
-    assert bulks.ended(counts).text == f"*Isolate* on 12 targets: {ended} · asked by anna."
+    assert messages.ended(counts).text == f"*Isolate* on 12 targets: {ended} · asked by anna."
 
 
 async def test_the_receipt_names_the_target_that_goes_on_waiting(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from bot.block_kit import modals
 from bot.block_kit.notices import CHANGED
 from bot.clearance import RedactedView, Subject
 from bot.features.approvals.views import decision_on_all
-from bot.features.bulks import views as bulks
-from bot.features.bulks.views import ShownTarget
+from bot.features.bulks.views import details, ending, messages, review
+from bot.features.bulks.views.details import ShownTarget
 from bot.features.runs.views import inputs, questions, run_form, runs
 from bot.features.runs.views.questions import OnEach
 from bot.features.runs.views.request import RunRequest
@@ -66,21 +66,21 @@ def test_the_form_the_message_and_the_replies_fit() -> None:
     for ready in (EACH, EACH[:1], []):
         request, form = samples.request(*IDS), inputs.Form((), text=HOSTILE)
         fine_view(run_form.form_of_several(request, responder, form, OnEach("100 targets", ready, refused)))
-    fine(bulks.progress(bulk(), button=button))
-    fine(bulks.progress(bulk(awaiting=0, counts={}, first_release_at=1), button=button))
+    fine(messages.progress(bulk(), button=button))
+    fine(messages.progress(bulk(awaiting=0, counts={}, first_release_at=1), button=button))
     failed = [(samples.ended("Failure", f"{n} {HOSTILE}", n), view) for n, view in enumerate(VIEWS)]
-    fine(bulks.progress(bulk(awaiting=0, counts={}), failed, button=button))
-    fine(bulks.ended(bulk()))
+    fine(messages.progress(bulk(awaiting=0, counts={}), failed, button=button))
+    fine(messages.ended(bulk()))
     targets = [BulkTarget(object_type="alert", object_id=one, status=409, message=f"{one} {HOSTILE}") for one in IDS]
     not_run = [*zip(targets, VIEWS, strict=True)]
-    fine(bulks.progress(bulk(), failed, not_run, button=button))
-    fine(bulks.ended_for(bulk(), [(samples.ended(), view) for view in VIEWS], not_run, "", "anna", button))
-    fine(bulks.late(bulk()))
+    fine(messages.progress(bulk(), failed, not_run, button=button))
+    fine(messages.ended_for(bulk(), [(samples.ended(), view) for view in VIEWS], not_run, "", "anna", button))
+    fine(messages.late(bulk()))
     entries = [BulkEntry(object_id=one, status=400, type="BadRequest", message=HOSTILE[:500] + one) for one in IDS]
     done = [(samples.awaiting().model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
     fine(questions.outcome(BulkAnswer(id="~9", actions=entries), done, [HOSTILE] * 9, button))
     decided = [BulkEntry(object_id=one.object_id, status=200, action=one) for one, _ in done]
-    fine(bulks.decided(bulk(), BulkAnswer(id="~9", actions=[*entries, *decided]), "approved", done, ""))
+    fine(review.decided(bulk(), BulkAnswer(id="~9", actions=[*entries, *decided]), "approved", done, ""))
 
 
 def test_an_undo_by_somebody_else_is_told_once_none_is_on_its_way() -> None:
@@ -89,11 +89,11 @@ def test_an_undo_by_somebody_else_is_told_once_none_is_on_its_way() -> None:
     undone = samples.ended(undo=undo).model_copy(update={"measure": ended})
     running = samples.ended(undo=undo.model_copy(update={"status": "running"}))
     both = [(undone, VIEWS[0]), (undone, VIEWS[1])]
-    assert bulks.undone_by(bulk(undone=2), both, "anna").startswith("ben undid ")
-    assert bulks.undone_by(bulk(undone=2), both, "ben@soc.example") == ""
-    assert bulks.undone_by(bulk(undone=1), both, "anna") == ""  # counted before the second
-    assert bulks.undone_by(bulk(undone=1), [both[0], (running, VIEWS[1])], "anna") == ""
-    assert bulks.undone_by(bulk(undone=2, created_by="ben@soc.example"), both, "anna") == ""
+    assert messages.undone_by(bulk(undone=2), both, "anna").startswith("ben undid ")
+    assert messages.undone_by(bulk(undone=2), both, "ben@soc.example") == ""
+    assert messages.undone_by(bulk(undone=1), both, "anna") == ""  # counted before the second
+    assert messages.undone_by(bulk(undone=1), [both[0], (running, VIEWS[1])], "anna") == ""
+    assert messages.undone_by(bulk(undone=2, created_by="ben@soc.example"), both, "anna") == ""
 
 
 def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
@@ -105,12 +105,12 @@ def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
         ShownTarget(target, view, ended.model_copy(update={"id": f"~{n + 100}"}))
         for n, (target, view) in enumerate(zip(found.targets, VIEWS, strict=True))
     ]
-    pages = [bulks.details(found, shown, start_at, "anna", button=button) for start_at in (0, 40, 80)]
+    pages = [details.message(found, shown, start_at, "anna", button=button) for start_at in (0, 40, 80)]
     for page in pages:
         fine_view(modals.message_view("Run on several", page))
     assert all(sum(one in json.dumps(page.blocks) for page in pages) == 1 for one in IDS)
     differ = [(ended.model_copy(update={"undo": undo.model_copy(update={"at": NOW * n})}), VIEWS[n]) for n in (1, 2, 3)]
-    told = bulks.progress(bulk(release_at=NOW * 3, first_release_at=NOW), differ, button=button)
+    told = messages.progress(bulk(release_at=NOW * 3, first_release_at=NOW), differ, button=button)
     fine(told)
     assert f" – <!date^{NOW * 3 // 1000}^" in json.dumps(told.blocks, ensure_ascii=False)
 
@@ -121,7 +121,7 @@ def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> Non
     action = samples.awaiting(parameters=json.dumps({**given, "last": "x" * 7000 + " the end"}), target=hosts)
     shown = [(action.model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
     offered = samples.responder(policy=Policy(confirm=HOSTILE, approve_by=[HOSTILE]))
-    view = bulks.review_view(bulk(), shown, 0, "", offered, NOW, button=button, read={})
+    view = review.review_view(bulk(), shown, 0, "", offered, NOW, button=button, read={})
     fine_view(view)
     text = json.dumps(view)
     assert all(one in text for one in IDS)
@@ -129,7 +129,7 @@ def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> Non
     assert "the end" in text
     assert "bulk_deny" in text
     assert "submit" in view
-    fine(bulks.progress(bulk(), shown, button=button))
+    fine(messages.progress(bulk(), shown, button=button))
 
 
 def test_who_undoes_or_extends_a_hundred_reads_each_of_them() -> None:
@@ -139,8 +139,8 @@ def test_who_undoes_or_extends_a_hundred_reads_each_of_them() -> None:
     in_force = [(ended.model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
     policy = Policy(confirm=HOSTILE, approval=1, allow_permanent=True)
     for view in (
-        bulks.undo_all_view(bulk(), in_force, bulks.in_force_rows(in_force, (), (), ""), policy, "", {}),
-        bulks.extend_all_view(bulk(), in_force, in_force, policy, NOW),
+        ending.undo_all_view(bulk(), in_force, ending.in_force_rows(in_force, (), (), ""), policy, "", {}),
+        ending.extend_all_view(bulk(), in_force, in_force, policy, NOW),
     ):
         fine_view(view)
         new = 10 if CHANGED in json.dumps(view) else 0
@@ -168,12 +168,12 @@ def test_the_longest_input_and_both_ends_of_a_long_object_are_read_by_who_approv
     url = samples.alert(id="~1", artifacts=[samples.artifact(data_type="url", data=long, tlp=0)])
     on_url = samples.action(object_id=url.artifacts[0].id, object_type="Artifact")
     view = RedactedView(Subject.alert(url), 2).of(on_url)
-    review = bulks.review_view(bulk(), [(action, view)], 0, "", None, NOW, button=button)
-    fine_view(review)
-    assert "the end" in json.dumps(review)
-    assert json.dumps(review).count("1[.]1[.]1[.]1") == 1630
-    assert "portal" in json.dumps(review)
-    assert "the-end" in json.dumps(review)
+    shown = review.review_view(bulk(), [(action, view)], 0, "", None, NOW, button=button)
+    fine_view(shown)
+    assert "the end" in json.dumps(shown)
+    assert json.dumps(shown).count("1[.]1[.]1[.]1") == 1630
+    assert "portal" in json.dumps(shown)
+    assert "the-end" in json.dumps(shown)
 
 
 def test_the_form_for_a_hundred_objects_fits() -> None:
@@ -213,7 +213,7 @@ def test_many_reasons_of_denials_leave_room_for_what_was_not_undone() -> None:
 
     found = [(denied(number, one), view) for number, (one, view) in enumerate(zip(IDS, VIEWS, strict=True))]
     ended = bulk(outcomes={"denied": 100}, awaiting=0, counts={"Failure": 100})
-    shown = json.dumps(bulks.progress(ended, found, button=button).payload())
+    shown = json.dumps(messages.progress(ended, found, button=button).payload())
     assert "because of it" in shown
     assert "bulk_details" in shown
     assert "not undone" in shown

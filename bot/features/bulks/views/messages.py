@@ -1,0 +1,213 @@
+"""The messages of a bulk: in its channel and thread, and to who decides and who asked."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bot.block_kit import ids, notices
+from bot.block_kit.elements import actions, button_element
+from bot.block_kit.text import (
+    DAY_AND_TIME,
+    MESSAGE_TEXT_LIMIT,
+    clip,
+    context,
+    first_of,
+    people,
+    person_name,
+    section,
+    sections,
+    slack_date,
+)
+from bot.clearance import view_of_all
+from bot.features.approvals import views as approvals
+from bot.features.bulks.views import more_time, states
+from bot.features.bulks.views.states import Asked, End, Listed, Refused, Run
+from bot.features.runs.views import questions, runs, undo_state
+from bot.message import Block, ButtonIds, Intent, Message
+from core.common.words import count
+from core.models import Action, BulkCounts, Extension, Person
+
+
+def decided_in_part(listed: Sequence[tuple[Action, Any, Extension | None]]) -> list[str]:
+    """How somebody has decided on some of these while others wait: `Approved`, once all that has run, or `Denied`."""
+    decided = [(states.decision(run, end), end is None and runs.is_open(run)) for run, _, end in listed]
+    hows = states.DECISIONS if any(states.waits(run, end) for run, _, end in listed) else ()
+    return [how for how in hows if {is_open for by, is_open in decided if by.startswith(how)} == {False}]
+
+
+def told_in_part(bulk: BulkCounts, listed: Sequence[Asked], how: Sequence[str], button: ButtonIds) -> Message:
+    """Tells who asked who has decided so on which of these and why, and which still wait.
+
+    Once none does, and no run is under way, another message tells all that.
+    """
+    more, lasts = ("more time for ", "") if listed[0][2] else ("", undo_state.lasts(bulk.undo_after_minutes))
+    still = [(run, view) for run, view, end in listed if states.waits(run, end)]
+    if not still and (more or not states.open_runs(bulk)):
+        what = f"{more}{states.name(bulk)} on {count(len(listed), 'target')}"
+        return notices.notice(f"{' and '.join(how)} in part: {what}, see below.")
+    found = dict[tuple[str, str | None], list[Run]]()
+    for run, view, end in listed:
+        why = end.message if end else runs.reason(run)
+        found.setdefault((states.decision(run, end), why), []).append((run, view))
+    said = [
+        states.sentence(
+            states.on_phone(by, is_more_time=bool(more)),
+            f"{states.name(bulk)} on {states.seen_targets(on)}{lasts}",
+            states.quoted(why, view_of_all([view for _, view in on])),
+        ).rstrip(".")
+        for (by, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved"))
+        if by.startswith(tuple(how))
+    ]
+    waits = f"{states.seen_targets(still)} still {'waits' if len(still) == 1 else 'wait'}" if still else ""
+    told = notices.notice(f"{'; '.join(filter(None, [*said, waits]))}.")
+    if more or "Approved" not in how:
+        return told
+    by_how = [(run, view) for run, view, end in listed if states.decision(run, end).startswith(tuple(how))]
+    lines = [*states.by_state([one for one in by_how if approvals.sees_all(one[1].clearance, one[1].subject)]), waits]
+    ends = actions(*_ends(bulk, button, has_again=False), states.show_each(bulk, button))
+    shown = first_of([f"{states.head(bulk)}.", *filter(None, lines)], states.MOST_NAMED)
+    return Message(told.text, (*sections(shown), ends))
+
+
+def progress(
+    bulk: BulkCounts,
+    named: Listed = (),
+    refused: Refused = (),
+    later: Mapping[str, Sequence[End]] | None = None,
+    *,
+    button: ButtonIds,
+    reader: Person | None = None,
+    reminded: str = "",
+) -> Message:
+    """How far a bulk is. It says what became of each of `named` and `refused`, which its readers may see, and why.
+
+    `later` are the requests for more time that wait. `reader` is who gets it in a direct message, which names the rest,
+    too; of the one who asked for it nothing is asked.
+    """
+    is_own = reader is not None and reader.login == bulk.created_by
+    is_for_requester = is_own or reader is None
+    waiting = [one for one in named if runs.awaits_approval(one[0])]
+    read = waiting if reader is not None else ()
+    said = states.by_state([one for one in named if not runs.is_open(one[0])], refused)
+    undone = f"⚠️ *{bulk.not_released} not undone*. *Show each* says why." if bulk.not_released else ""
+    denied = states.more_time_denied([one for one in named if undo_state.later_end(one[0]) is None])  # else below
+    lines = [states.head(bulk), undone, *first_of([*said, *denied], states.MOST_NAMED)]
+    blocks: list[Block] = sections(filter(None, lines))
+    if bulk.awaiting:
+        by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
+        rows = [states.row(action, view, runs.MAX_TARGETS) for action, view in read]
+        on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else ". *Review* names each"
+        asks = f"{approvals.closed_among(waiting)}⏳ *{states.what_is_asked(bulk)}*{'' if rows else on}."
+        before = [approvals.decided_before(run)[0] for run, _ in waiting if not rows]
+        contained = [one for one in waiting if undo_state.contained(*one) and not rows]
+        which = f" ({runs.distinct_targets(contained)})" if 0 < len(contained) < bulk.awaiting else ""
+        note = states.quoted_note(waiting if len(waiting) == bulk.awaiting else read)
+        blocks.append(section(f"{asks}{by_when} {reminded}{note}{questions.warned(before, contained, on=which)}"))
+        blocks += sections(first_of(rows, states.MOST_NAMED, bulk.awaiting)) if rows else []
+        decide = runs.bulk_buttons(bulk.id, None, button, "Withdraw")
+        blocks.append(actions(*(decide if is_for_requester else decide[:1])))
+    for of_request in (later or {}).values():
+        if ends := [one for one in of_request if one[2].outcome is None]:
+            decide = runs.bulk_buttons(bulk.id, ends[0][2], button, "Deny", "Withdraw")
+            needed = context(undo_state.needed([one[2] for one in ends]))
+            blocks += [*more_time.asked(ends, runs.MAX_TARGETS), needed, actions(*decide)]
+    elements = _ends(bulk, button, has_again=is_for_requester)
+    if bulk.retried_by:
+        blocks.append(context(f"Asked for again as {bulk.retried_by}."))
+    elif is_for_requester and bulk.free_at is not None and not states.open_runs(bulk):
+        at = slack_date(bulk.free_at, DAY_AND_TIME)
+        blocks += [context(f"*{one['text']['text']}* works from {at}, when the rate is free.") for one in elements[-1:]]
+    push = _push(bulk, read, is_own=is_own) if bulk.awaiting else states.head(bulk, is_on_phone=True)
+    whose = context(f"{states.who_asked(bulk, named)} · {bulk.id}")
+    return Message(push, (*blocks, whose, actions(*elements, states.show_each(bulk, button))))
+
+
+def _ends(bulk: BulkCounts, button: ButtonIds, *, has_again: bool) -> list[dict[str, Any]]:
+    """Extend all of what ends by itself, Undo all of what can be undone; once it is over, what runs it again."""
+    can_undo = bulk.undo_after_minutes is not None and bulk.timed + bulk.endless + bulk.not_released
+    can_extend = bulk.timed > bulk.later_ends  # those that wait are decided in Review
+    found = [("Extend all", ids.BULK_EXTEND, can_extend), ("Undo all", ids.BULK_UNDO, can_undo)]
+    shown = [button_element(label, what, button(Intent(what, bulk.id))) for label, what, is_shown in found if is_shown]
+    return [*shown, *(again_button(bulk, button) if has_again else ())]
+
+
+def again_button(bulk: BulkCounts, button: ButtonIds) -> list[dict[str, Any]]:
+    """Once it is over, what asks again for what was not done, or was undone by somebody."""
+    has_failed = bool(bulk.refused or bulk.outcomes or bulk.undone_by)
+    was_asked = bulk.approved_by or bulk.outcomes.keys() & states.NOT_RUN or not bulk.counts
+    label, what = "Ask again" if was_asked else "Run again", button(Intent(ids.BULK_RETRY, bulk.id))
+    can_repeat = has_failed and not states.open_runs(bulk) and not bulk.retried_by
+    return [button_element(label, ids.BULK_RETRY, what, of=bulk.id)] if can_repeat else []
+
+
+def ended(bulk: BulkCounts, named: Listed = ()) -> Message:
+    """The one message in the thread, once all of its runs have ended."""
+    whose = f" · {states.who_asked(bulk, named)}."
+    return Message(f"{states.head(bulk, is_on_phone=True)}{whose}", (section(f"{states.head(bulk)}{whose}"),))
+
+
+def ended_for(
+    bulk: BulkCounts, listed: Listed, refused: Refused, undone: str, reader: str, button: ButtonIds
+) -> Message:
+    """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some; mrkdwn.
+
+    A `reader` who approved them hears only that, and asks for nothing again.
+    """
+    seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
+    found = states.each_state(seen, refused, is_on_phone=True)
+    asked = states.what_is_asked(bulk, states.how_many(bulk, bulk.total), seen)
+    what = f"{asked}: {states.result(bulk, is_on_phone=True)}"
+    text = f"{states.name(bulk)} on {what}."
+    if found:
+        (_, by, why, on), *others = found
+        is_all = not others and len(seen) == bulk.total
+        asked = states.what_is_asked(bulk, on, seen) if is_all else on
+        news = states.sentence(by, f"{states.name(bulk)} on {asked}", why)
+        rest = [f"In all, {what}.", *(states.sentence(by, on, why) for _, by, why, on in others)]
+        text = news if is_all else " ".join([news, *rest])
+        if is_all and "expired" in bulk.outcomes:
+            lasts = undo_state.lasts(bulk.undo_after_minutes)
+            text = f"Nobody answered: {states.name(bulk)} on {on}{lasts} was not run."
+    is_said = bulk.total in bulk.outcomes.values()  # by the text, which names no time then
+    by_state = first_of(states.by_state(seen, refused), states.MOST_NAMED)
+    lines = [text] if is_said else [f"{states.head(bulk)}.", *by_state]
+    buttons = actions(*_ends(bulk, button, has_again=reader == bulk.created_by), states.show_each(bulk, button))
+    return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (*sections(lines), buttons))
+
+
+def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
+    """Who else than `reader` and its requester undid which of these runs, once none is being undone; mrkdwn."""
+    undos = [action.undo.status for action, _ in listed if action.undo is not None]
+    is_over = "running" not in undos and undos.count("undone") <= bulk.undone  # else the next event tells it
+    ended = [one for one in listed if one[0].undone_by not in ("", reader, bulk.created_by)]
+    who = people(action.undone_by for action, _ in ended)
+    said = f"{who} undid {states.name(bulk)} on {runs.first_targets(ended)}"
+    return f"{clip(said, states.SAID_LIMIT)}." if ended and is_over else ""
+
+
+def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = False) -> Message:
+    """Mentions in the thread those who are asked to decide."""
+    name, review = states.name(bulk), "Its button" if is_later_end else "*Review*"
+    push = f"{approvals.level(bulk.severity)}: more time for {name}?" if is_later_end else _push(bulk)
+    what = f"More time for *{name}*" if is_later_end else f"*{name}* on {states.what_is_asked(bulk)}"
+    return Message(push, (section(f"{who} {what}. {review} above shows each.".strip()),), is_broadcast)
+
+
+def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> str:
+    """What a locked phone shows of a bulk that waits for approval."""
+    if is_own:
+        on = runs.distinct_targets(waiting, bulk.awaiting) if waiting else ""
+        return clip(f"Waits for approval: {states.name(bulk)} on {states.what_is_asked(bulk, on)}", MESSAGE_TEXT_LIMIT)
+    before = states.decided_before([(*one, one[0]) for one in waiting])
+    contained = [(*one, [measure.created_by for measure in undo_state.contained(*one)]) for one in waiting]
+    before += states.before("contained", contained)
+    asked = f"Asked {'again ' if bulk.retries else ''}by {person_name(bulk.created_by)}"
+    deed = f"{states.name(bulk)} on {states.how_many(bulk, bulk.awaiting)}{undo_state.lasts(bulk.undo_after_minutes)}"
+    return states.asks_in_short(bulk, waiting, bulk.awaiting, deed, asked, before, states.quoted_note(waiting))
+
+
+def late(bulk: BulkCounts) -> Message:
+    """Tells the thread that core could not undo some of its runs, or that it has done so since."""
+    if bulk.not_released:
+        what = f"{bulk.not_released} of {bulk.total} were to be undone and were not. They may still be in force."
+        return notices.notice(f"⚠️ *{states.name(bulk)}*: {what} *Show each* says why, and has *Undo now*.")
+    return notices.notice(f"*{states.name(bulk)}*: all that was to be undone is.")

@@ -1,0 +1,77 @@
+"""More time for several runs of a bulk: what asks for it, and how that was decided."""
+
+from collections.abc import Sequence
+
+from bot.block_kit import notices
+from bot.block_kit.elements import actions
+from bot.block_kit.text import MESSAGE_TEXT_LIMIT, clip, context, first_of, person_name, section, sections
+from bot.clearance import view_of_all
+from bot.features.approvals import views as approvals
+from bot.features.bulks.views import states
+from bot.features.bulks.views.states import End, Run
+from bot.features.runs.views import questions, runs, undo_state
+from bot.message import Block, ButtonIds, Message
+from core.common.words import count
+from core.models import BulkCounts, Person
+
+
+def request(bulk: BulkCounts, of_request: Sequence[End], person: Person | None, *, button: ButtonIds) -> Message:
+    """What asks `person` for more time for several runs of a bulk, or tells them or a thread how that was decided.
+
+    `of_request` are all of that request, each with what its readers may see.
+    """
+    bulk = bulk.model_copy(update={"severity": None})  # which is that of other runs, those that wait for approval
+    ends = [one for one in of_request if one[2].outcome is None] or of_request
+    if not ends:
+        return notices.notice(f"*{states.name(bulk)}*: more time was asked for again later.")
+    extension = ends[0][2]
+    seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
+    keep = f"keep {states.name(bulk)} on {count(len(ends), 'target')} {undo_state.longer(extension)}"
+    if extension.outcome is None:
+        by, before = f"Asked by {person_name(extension.asked_by)}", states.decided_before(ends)
+        why = states.quoted_note((), ends)
+        text = states.asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, by, before, why)
+        said = context(undo_state.needed([one[2] for one in ends]))
+    else:
+        said = section(clip("\n".join(decisions(ends)), questions.LINES_LIMIT))
+        decided = " ".join(decisions(ends, is_on_phone=True))
+        text = f"{decided} That was to {keep}{states.up_to(bulk, seen)}, asked by {person_name(extension.asked_by)}"
+    blocks = [*asked(ends, states.MOST_NAMED), said]
+    able = [run for run, view, end in ends if person and approvals.may_decide(run, person, view.subject, end)]
+    if able and extension.outcome is None:
+        blocks.append(actions(*runs.bulk_buttons(bulk.id, extension, button, "Deny")))
+    return Message(clip(text, MESSAGE_TEXT_LIMIT), tuple(blocks))
+
+
+def asked(ends: Sequence[End], most: int) -> list[Block]:
+    """Who asks for more time and why, and `most` of the targets that may be seen, until when each is to be kept."""
+    seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
+    asks, *rows = question_and_rows(ends, seen)
+    return sections([f"{asks}{states.quoted_note((), ends)}", *first_of(rows, most, len(ends))])
+
+
+def decisions(ends: Sequence[End], *, is_on_phone: bool = False) -> list[str]:
+    """Who decided on these requests for more time, on which and why, denials first; mrkdwn."""
+    found, of_all = dict[tuple[str, str], list[Run]](), view_of_all([view for _, view, _ in ends])
+    for run, view, end in sorted(ends, key=lambda one: one[2].outcome != "denied"):
+        by, why = approvals.later_end_decision(run, end), runs.why(end.message, of_all, approvals.REASON_LIMIT)
+        found.setdefault((states.on_phone(by, is_more_time=True) if is_on_phone else by, why), []).append((run, view))
+    return [f"{by}: {states.seen_targets(on)}{why}." for (by, why), on in found.items()]
+
+
+def question_and_rows(ends: Sequence[End], seen: Sequence[End]) -> list[str]:
+    """Who asks to keep what, and until when; each target that was `seen`, with its end now and then; mrkdwn."""
+    action, _, extension = ends[0]
+    is_asked = extension.outcome is None
+    closed = approvals.closed_among([one[:2] for one in ends]) if is_asked else ""
+    before = states.said_of_all([runs.denied_before(end, view) if is_asked else "" for _, view, end in ends])
+    rows = [f"{closed}{before}{approvals.asks_to_keep(action, extension, len(ends))}"]
+    for run, view, end in seen:
+        denied = "" if before or not is_asked else runs.denied_before(end, view)
+        then = f"; then *{undo_state.until(end.at, end.asked_at)}*" if is_asked else ""
+        decided = undo_state.end_decided(end)
+        now = f"its {decided}" if decided else f"now it {undo_state.ends(run)}"
+        now = f" · {now}" if undo_state.is_in_force(run) else undo_state.summary(run, view)
+        line = f"{states.target_line(run, view, states.REVIEW_TARGETS)}{now}{then}"
+        rows.append(questions.with_said(line, approvals.closed(view, end.asked_at), denied))
+    return rows

@@ -1,0 +1,186 @@
+"""What one decision on several runs of a bulk is about: the forms that approve and deny, and what came of it."""
+
+import json
+from collections.abc import Container, Sequence
+from typing import Any
+
+from bot.block_kit import ids, modals, names, notices
+from bot.block_kit.elements import actions, button_element
+from bot.block_kit.text import OPTION_LIMIT, clip, clip_apart, context, person_name, section, sections, slack_date
+from bot.clearance import view_of_all
+from bot.features.approvals import views as approvals
+from bot.features.bulks.views import more_time, states
+from bot.features.bulks.views.states import End, Listed
+from bot.features.runs.views import questions, runs, undo_state
+from bot.message import Block, ButtonIds, Intent, Message
+from core.common.words import count
+from core.models import BulkAnswer, BulkCounts, Extension, OfferedResponder
+
+INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
+TICKED = "decide"  # the fields of what somebody decides on
+TARGET_LIMIT = 1000  # characters
+
+
+def decided_since(listed: Listed, request: str, read: Container[str]) -> list[str]:
+    """Who has decided on those of these runs, or with a `request` of these later ends, that were read; mrkdwn."""
+    asked = states.by_request(listed).get(request, ())
+    ends = [one for one in asked if one[2].id in read and one[2].outcome is not None]
+    over = [one for one in listed if one[0].id in read and not runs.awaits_approval(one[0])]
+    return more_time.decisions(ends) if ends else states.in_lines(states.each_state(over))
+
+
+def no_longer_waits(listed: Listed, request: str = "") -> str:
+    """Who decided on these runs, or with a `request` on more time for them, or that nobody did in time; mrkdwn."""
+    ends = [one for one in states.by_request(listed).get(request, ()) if one[2].outcome is not None]
+    over = [] if request else [one for one in listed if not runs.awaits_approval(one[0])]
+    expired_at = max((run.end_date or 0 for run, _ in over if run.outcome == "expired"), default=0)
+    since = f", since {slack_date(expired_at)}" if expired_at else ""
+    said = more_time.decisions(ends) if ends else states.by_state(over)
+    return clip("\n".join([f"Nothing of it waits any more{since}.", *said]), questions.LINES_LIMIT)
+
+
+def review_view(
+    bulk: BulkCounts,
+    waiting: Listed,
+    hidden: int,
+    why_not: str,
+    responder: OfferedResponder | None,
+    now_ms: int,
+    button: ButtonIds,
+    *,
+    request: str = "",
+    deed: str = "Deny",
+    read: Container[str] | None = None,
+    over: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Asks to approve what waits of it: each object first, then how long it lasts, what it does and the inputs.
+
+    They decide on those that they tick. With a `request` to let it last longer, as that asks.
+    `hidden` others they may not see, and don't decide on; `why_not`: why they decide on none, where the `deed` of who
+    asked is *Withdraw*. The metadata has a digest of what is shown, and the runs, each with a mark of its row; `read`
+    has the marks that were read before, and `over` says what no longer waits of these runs.
+    """
+    waits, ends = [action for action, _ in waiting], states.by_request(waiting).get(request, [])
+    total, decided_on = len(waits), [end for *_, end in ends] or waits
+    ids_, before = [one.id for one in decided_on], [approvals.decided_before(one)[0] for one in decided_on]
+    not_ticked = [id_ for id_, how in zip(ids_, before, strict=True) if how]
+    label, has_ticks = undo_state.keep(ends[0][2]) if ends else bulk.title, total > 1 and not why_not
+    short = "Keep longer" if ends and ends[0][2].at is not None else label
+    title = names.in_view(label, "?") if total < 2 else names.in_view(short, f" ({total})?" if why_not else "?")
+    of_ticked = names.in_view("No end" if ends and short == label else short, " (ticked)")  # Slack changes no button
+    asks, *rows = _asks("", bulk, waiting, ends, now_ms) if waits else [f"*{states.name(bulk)}*"]
+    each, marks = rows, states.digests(dict(zip(ids_, rows, strict=True)))
+    now = [at for run, *_ in ends if run.undo is not None and (at := run.undo.at) is not None]
+    asks += f", now{states.until(*now)}" if now and has_ticks else ""
+    asks = asks if ends or bulk.title in title else f"*{states.name(bulk)}?*\n{asks}"
+    needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))
+    contained = [one for one in waiting if undo_state.contained(*one) and not ends]
+    ticked = f": *{total - len(not_ticked)} of {total} ticked* at first" if has_ticks else ""
+    asks += questions.warned(before, contained, ticked) + states.quoted_note(waiting, ends)
+    able = approvals.named_approvers(responder.policy if responder is not None else None)
+    who = [context(able)] if able else []
+    shown, below = [section(asks), *who, *sections(rows)], list[Block]()
+    if has_ticks:
+        options, rows = _options(ids_, waiting, rows, [end for *_, end in ends])
+        ticks = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, not_ticked)
+        shown, below = [section(asks), *who, *ticks], sections(rows)
+    said = [undo_state.ONLY_UNDO] if ends and ends[0][2].at is None else []
+    if waits and not ends:
+        lines = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
+        starts = "" if why_not else approvals.starts(waits)
+        said = [f"{starts} {undo_state.planned(*waiting, is_bulk=True)}".lstrip(), *lines]
+    below += [
+        *approvals.effect(None if ends else responder),
+        *map(section, notices.parts("\n".join(said)) if said else ()),
+    ]
+    others = f"{count(hidden, 'more target')} that you may not see: somebody else decides." if hidden else ""
+    below += [context(others)] if others else []
+    deny = f"Withdraw all {total}" if why_not else "Deny the ticked" if total > 1 else "Deny"
+    decide = button_element(deny, ids.BULK_DENY, button(Intent("bulk_deny", bulk.id, request)))
+    more = [actions(decide)] if waits and (not why_not or deed == "Withdraw") else []
+    about = {"id": bulk.id, "runs": marks, "request": request, "shown": approvals.digest([*shown, *below])}
+    head = section(f"{asks}\n{why_not}" if why_not else f"{asks} · {needs}")
+    blocks = [*notices.changed(each, read, over), head, *shown[1:], *more, *below]
+    submit = "" if why_not else of_ticked if has_ticks else names.in_view(label)
+    metadata = json.dumps(about, separators=(",", ":"))  # a hundred runs have room
+    return modals.modal(
+        title, blocks, callback_id=ids.BULK_APPROVE_VIEW, submit=submit, metadata=metadata, close="Not now"
+    )
+
+
+def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = "Deny") -> dict[str, Any]:
+    """Asks why these runs of it are denied, or that they last longer; who asked withdraws them without a reason."""
+    ends = states.by_request(waiting).get(request, [])
+    asked_by, ids_, what = bulk.created_by, [action.id for action, _ in waiting], count(len(waiting), "run")
+    title, submit = f"{deed} {what}?", f"{deed} {what}"
+    if ends:
+        asked_by, ids_ = ends[0][2].asked_by, [end.id for *_, end in ends]
+        title, submit = f"{deed} more time?", f"{deed} more time ({len(ends)})"
+    about = {"id": bulk.id, "runs": ids_, "request": request, "deed": deed}
+    question, *rows = _asks(f"{deed} ", bulk, waiting, ends)
+    asks = [section(question), *sections(rows)]
+    reader = asked_by if deed == "Deny" else ""
+    return approvals.deny_form(title, asks, reader, about, callback_id=ids.BULK_DENY_VIEW, submit=submit)
+
+
+def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[End], now_ms: int | None = None) -> list[str]:
+    """Who asks for what; each target, whether that is closed, and what is in force there already.
+
+    With `ends` what is in force, until when, and until when it is to be.
+    """
+    if ends:
+        stays = f"it {undo_state.ends(ends[0][0])}" if len(ends) == 1 else "each ends as it does now"
+        asks, *rows = more_time.question_and_rows(ends, ends)
+        return [f"{asks}{states.quoted_note((), ends)}\nIf you {verb.lower()}it, {stays}." if verb else asks, *rows]
+    on, lasts = f" on {states.how_many(bulk, len(waiting))}", undo_state.for_how_long(waiting[0][0]) if waiting else ""
+    by = f"*{person_name(bulk.created_by)}* asks{' again' if bulk.retries else ''}"
+    rest = bulk.awaiting - len(waiting)
+    stays = f" It goes on waiting for {count(rest, 'other')}." if rest > 0 else ""
+    then = f"\nIf you {verb.lower()}it, it will not run: nothing changes there.{stays}"
+    question = f"*{verb}{states.name(bulk)}{on}?*\n{by}{states.quoted_note(waiting)}{then}"
+    asks = f"{approvals.closed_among(waiting)}{question if verb else f'{by} for it{on}{lasts}'}"
+    return [asks, *(states.row(*one, states.REVIEW_TARGETS, now_ms) for one in waiting)]
+
+
+def _options(
+    ids_: Sequence[str], waiting: Listed, rows: Sequence[str], ends: Sequence[Extension] = ()
+) -> tuple[list[tuple[str, str, str]], list[str]]:
+    """The options of these targets, with what their alerts say of them, and what of their rows has no room there.
+
+    With `ends` each has its new end, as the question says when they end now.
+    """
+    says = [[undo_state.in_option(undo_state.until(end.at, end.asked_at))] for end in ends]
+    options, left = list[tuple[str, str, str]](), list[str]()
+    all_called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], OPTION_LIMIT)
+    own = ("    ↳ ⚠️", "    ↳ also for ", *(["    ↳ 🚫"] if ends else []))
+    says = says or [approvals.warnings(*one) for one in waiting]
+    for id_, one, row, name, warnings in zip(ids_, waiting, rows, all_called, says, strict=True):
+        text, below, has_room = runs.in_option(*one, name, warnings)
+        said = row.removeprefix(states.target_line(*one, states.REVIEW_TARGETS)) if has_room else row
+        says_all = warnings[: 1 if one[0].decided_before else 2]
+        if has_room and any(what in below for what in says_all):
+            said = "".join(f"\n{line}" for line in said.splitlines() if line.startswith(own))
+        options.append((id_, text, below))
+        called = f"• {runs.distinct_targets([one])} ({one[1].subject.root_id or one[1].subject.id})"
+        left.append(f"{called}{said}" if has_room and said else said)
+    return options, [*filter(None, left)]
+
+
+def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, request: str) -> Message:
+    """What became of a decision on all of these, or with a `request` on their later ends."""
+    refused = [(entry.object_id, questions.why_not(entry)) for entry in response.actions if questions.why_not(entry)]
+    done = {one.action.id: one.action for one in response.actions if one.action and not questions.why_not(one)}
+    seen = [(done[run.id], view) for run, view in shown if run.id in done]
+    ends = [(run, view, run.extensions[0]) for run, view in seen if request]
+    what = "more time for" if request else f"{count(len(done), 'run')}:"
+    on = runs.first_targets(seen, most=states.MOST_NAMED) or count(len(done), "target")
+    text = f"You {verb} {what} {states.name(bulk)} on {on}."
+    waits = undo_state.later_end if request else runs.awaits_approval
+    waiting = sum(bool(waits(action)) for action in done.values())
+    text += f" Still wait for approval: {waiting}." if waiting else ""
+    if done and verb == "approved" and not request:
+        undo = "" if bulk.undo_after_minutes is None else " *Undo all* will be on its message."
+        starts = " It starts now." if len(done) == 1 else " They start now."
+        text += f"{'' if waiting else starts}{undo}"
+    rows = more_time.question_and_rows(ends, ends)[1:] if ends else ()
+    return questions.with_reasons(text, "*Not decided*", refused, rows=rows)

@@ -1,0 +1,289 @@
+"""What a bulk is and what became of its runs, in words: its name and counts, and each state with its targets."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from bot.block_kit import ids, names, notices
+from bot.block_kit.elements import button_element
+from bot.block_kit.text import foreign, person_name, slack_date
+from bot.clearance import RedactedView, artifact_title, view_of_all
+from bot.features.approvals import views as approvals
+from bot.features.runs.views import questions, runs, undo_state
+from bot.message import ButtonIds, Intent
+from core.common.clock import MINUTE_MS
+from core.common.words import count, some_of
+from core.models import OPEN_STATUSES, SEVERITY_NAMES, Action, BulkCounts, BulkTarget, Extension
+from core.models.inputs import NOTE_LIMIT
+
+DECISIONS = "Denied", "Approved"
+NOT_RUN = {"denied", "expired", "cancelled"}  # how runs that wait for approval end without it
+MOST_NAMED = 10  # objects in the direct message to who decides
+SAID_LIMIT = questions.LINES_LIMIT // 2  # characters
+REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
+Run = tuple[Action, RedactedView]
+Listed = Sequence[Run]
+"""Runs of a bulk, each with what one person may see of what it is on."""
+Refused = Sequence[tuple[BulkTarget, RedactedView]]
+"""Its targets that core refused, likewise."""
+Asked = tuple[Action, RedactedView, Extension | None]
+"""Such a run, or more time for it."""
+End = tuple[Action, RedactedView, Extension]
+"""More time for such a run."""
+
+T = TypeVar("T")
+
+
+def by_request(listed: Iterable[tuple[Action, T]]) -> dict[str, list[tuple[Action, T, Extension]]]:
+    """Those for which more time is, or was, asked for at once with others, by that request."""
+    found = dict[str, list[tuple[Action, T, Extension]]]()
+    for action, of_action in listed:
+        for one in action.extensions:
+            if one.request:
+                found.setdefault(one.request, []).append((action, of_action, one))
+    return found
+
+
+def asked(listed: Iterable[tuple[Action, T]], request: str) -> Sequence[tuple[Action, T, Extension | None]]:
+    """Those of these runs for which this request asks for more time; without one all."""
+    return by_request(listed).get(request, ()) if request else [(run, of_run, None) for run, of_run in listed]
+
+
+def waiting(listed: Iterable[tuple[Action, T]], request: str = "") -> list[tuple[Action, T, Extension | None]]:
+    """Those that wait for approval, or whose later end does for which this request asks."""
+    return [one for one in asked(listed, request) if waits(one[0], one[2])]
+
+
+def waits(action: Action, extension: Extension | None) -> bool:
+    return extension.outcome is None if extension else runs.awaits_approval(action)
+
+
+def decision(action: Action, extension: Extension | None) -> str:
+    return approvals.later_end_decision(action, extension) if extension else _outcome(action)
+
+
+def more_time_denied(listed: Listed) -> list[str]:
+    """Who denied or withdrew more time, for which of these targets, and why; mrkdwn."""
+    found = dict[str, list[Run]]()
+    for run, view in listed:
+        found.setdefault(runs.more_time_denied(run, view), []).append((run, view))
+    return [questions.with_said(f"• {runs.distinct_targets(on)}", said) for said, on in found.items() if said]
+
+
+def show_each(bulk: BulkCounts, button: ButtonIds, of: str = "") -> dict[str, Any]:
+    return button_element("Show each", ids.BULK_DETAILS, button(Intent("bulk_details", bulk.id)), of=of)
+
+
+def digests(rows: Mapping[str, str]) -> dict[str, str]:
+    """Tells by run whether the same was read of it."""
+    return {run_id: notices.mark_of(row) for run_id, row in rows.items()}
+
+
+def sentence(by: str, on: str, why: str) -> str:
+    return f"{by}: {on}{why and f' · {why}'}".rstrip(".") + "."
+
+
+def quoted(reason: str | None, view: RedactedView) -> str:
+    return runs.quoted((reason or "").rstrip("."), approvals.REASON_LIMIT, view)
+
+
+def by_state(listed: Listed, refused: Refused = ()) -> list[str]:
+    """`🔒 Approved by lea, in force until 9:31: hostname LT-0901.`: each state, with its targets; mrkdwn."""
+    states = each_state(listed, refused)
+    return ["\n>".join(filter(None, [f"{mark} {now}: {on}.", why])) for mark, now, why, on in states]
+
+
+def in_lines(states: Iterable[Sequence[str]]) -> list[str]:
+    """`🚫 Denied by ben: hostname LT-0901 · "known tool"`: each state in a line; mrkdwn."""
+    return [f"{mark} {now}: {on}" + (f' · "{why}"' if why else "") for mark, now, why, on in states]
+
+
+def each_state(
+    listed: Listed, refused: Refused = (), *, is_on_phone: bool = False, has_times: bool = False
+) -> list[tuple[str, ...]]:
+    """The mark and words of each state that these runs are in, why, and their targets; mrkdwn.
+
+    What was denied or failed comes first, then what ends first; ends that read alike are one. Last what was `refused`.
+    A phone formats no time, and shows first what failed, then what was decided last. `has_times`: also when each ended.
+    """
+    found, first, end = dict[tuple[str, str, str], list[int]](), ("denied", "failed"), 0
+    ended = [(runs.state_of(run) in first, undo_state.ends_at(run), n) for n, (run, _) in enumerate(listed)]
+    newest = sorted(ended, key=lambda one: (listed[one[2]][0].outcome != "failed", -(listed[one[2]][0].end_date or 0)))
+    for is_first, at, n in newest if is_on_phone else sorted(ended, key=lambda one: (not one[0], one[1] or 0)):
+        action, view = listed[n]
+        now, why = _outcome(action), runs.result_text(action, view, approvals.REASON_LIMIT) if is_first else ""
+        if is_on_phone and action.outcome == "denied":
+            now, why = on_phone(now), quoted(runs.reason(action), view)
+        end = at if at and at // MINUTE_MS > end // MINUTE_MS else end
+        until = "" if at is None or is_on_phone else f" until {slack_date(end)}" if at else " with no end"
+        until += f", {slack_date(_ended_at(action))}" if has_times else ""
+        found.setdefault((runs.mark(action, view), f"{now}{until}", why), []).append(n)
+    states = [(*state, runs.distinct_targets([listed[n] for n in sorted(on)])) for state, on in found.items()]
+    why_not = dict[str, list[str]]()
+    for target, view in refused:
+        if approvals.sees_all(view.clearance, view.subject):
+            why = questions.reason_shown(view.inputs(target.message or ""))
+            why_not.setdefault(why, []).append(named_target(target, view) or runs.on_what(view.subject, view))
+    return [*states, *(("🚫", "Refused", why, some_of(on, runs.MAX_TARGETS)) for why, on in why_not.items())]
+
+
+def _ended_at(action: Action) -> int:
+    """The minute (ms) in which an ended run was undone, or else ended."""
+    undone_at = action.measure.ended_at if action.measure is not None else None
+    return (undone_at or action.end_date or 0) // MINUTE_MS * MINUTE_MS
+
+
+def named_target(target: BulkTarget, view: RedactedView) -> str:
+    """`hostname LT-0301`: what a target without a run names; mrkdwn."""
+    named = [one for one in view.artifacts() if {one.id, one.data}.intersection(target.target)]
+    return some_of([foreign(artifact_title(one), runs.TARGET_LIMIT) for one in named], runs.MAX_TARGETS)
+
+
+def _outcome(action: Action) -> str:
+    """`Approved by ben, in force`, `Approved by ben, failed`, `Undone by mia`, `Not approved in time`."""
+    now = undo_state.in_short(action) or runs.state(action)
+    if action.approval is None or runs.missing_approvals(action):
+        return f"{now[0].upper()}{now[1:]}"
+    return f"{approvals.decision(action).rstrip('.')}, {now}"
+
+
+def on_phone(decided: str, *, is_more_time: bool = False) -> str:
+    """`Denied by lea, not run`, or `More time denied by lea, it ends as before`, which formats no time; mrkdwn."""
+    then = (", it ends as before" if is_more_time else ", not run") if decided.startswith("Denied") else ""
+    is_named = is_more_time and decided.startswith((*DECISIONS, "Withdrawn"))
+    return f"More time {decided[0].lower()}{decided[1:]}{then}" if is_named else f"{decided}{then}"
+
+
+def decided_before(asked: Sequence[tuple[Action, RedactedView, Action | Extension]]) -> str:
+    """Who denied or undid before what is asked for, and on which; mrkdwn."""
+    found = [(run, view, *approvals.decided_before(of)) for run, view, of in asked]
+    of_how = {how: [(run, view, by if so == how else ()) for run, view, so, by in found] for how in runs.DECIDED}
+    return "".join(before(how, each) for how, each in of_how.items())
+
+
+def before(how: str, asked: Sequence[tuple[Action, RedactedView, Sequence[str]]]) -> str:
+    """Who decided so before against what is asked for, or contains its target, and on which unless on all; mrkdwn."""
+    found = [one for one in asked if one[2]]
+    which = f" ({seen_targets([one[:2] for one in found])})" if len(found) < len(asked) else ""
+    return approvals.said_before(how, [one for *_, by in found for one in by], which)
+
+
+def said_of_all(texts: Sequence[str]) -> str:
+    """What was said of each, if all of them show the same of it."""
+    return texts[0] if len(set(texts)) == 1 else ""
+
+
+def asks_in_short(bulk: BulkCounts, seen: Listed, total: int, deed: str, asked: str, before: str, why: str) -> str:
+    on = f": {runs.distinct_targets(seen, total)}" if seen else ""
+    happened = f"{approvals.closed_among(seen, is_on_phone=True)}{before}"
+    return approvals.asks_in_short(_severity(bulk, seen), f"{deed}{on}", asked, happened, why)
+
+
+def what_is_asked(bulk: BulkCounts, on: str = "", seen: Listed = ()) -> str:
+    """`4 targets for 1 hour · up to CRITICAL`, or those that it is `on`."""
+    return f"{on or how_many(bulk, bulk.awaiting)}{undo_state.lasts(bulk.undo_after_minutes)}{up_to(bulk, seen)}"
+
+
+def up_to(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> str:
+    severity, is_one = _severity(bulk, seen), max(len(seen), bulk.awaiting or bulk.total) == 1
+    return f" · {'' if is_one else 'up to '}{SEVERITY_NAMES[severity].upper()}" if severity else ""
+
+
+def seen_targets(listed: Listed) -> str:
+    """The targets of those of these runs that may be seen, or else how many they are; mrkdwn."""
+    seen = [one for one in listed if approvals.sees_all(one[1].clearance, one[1].subject)]
+    return runs.distinct_targets(seen, len(listed)) if seen else count(len(listed), "target")
+
+
+def _severity(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> int:
+    return bulk.severity or max((view.subject.severity for _, view, *_ in seen), default=0)
+
+
+def name(bulk: BulkCounts) -> str:
+    return foreign(bulk.title, names.NAME_LIMIT)
+
+
+def head(bulk: BulkCounts, *, is_on_phone: bool = False) -> str:
+    sign = {bulk.timed + bulk.endless: "🔒 ", bulk.undone: "🔓 "}.get(bulk.total, "")  # only where that is so of all
+    return f"{sign}*{name(bulk)}* on {how_many(bulk, bulk.total)}: {result(bulk, is_on_phone=is_on_phone)}"
+
+
+def how_many(bulk: BulkCounts, number: int) -> str:
+    """`4 targets`, or of all of a bulk `4 targets in 6 alerts`, where several alerts have the same."""
+    alerts = f" in {count(bulk.objects, 'alert')}" if number == bulk.total < bulk.objects else ""
+    return f"{count(number, 'target')}{alerts}"
+
+
+def who_asked(bulk: BulkCounts, named: Listed) -> str:
+    """`asked by anna · "third wave", approved by lea and ben, more time by mia`; mrkdwn.
+
+    What waits for approval says itself why it is asked for; nobody reads that who may not see all of them.
+    """
+    note = quoted_note(named) if not bulk.awaiting and len(named) == bulk.total - bulk.refused else ""
+    approved = f", approved by {_people(bulk.approved_by)}" if bulk.approved_by else ""
+    return f"asked by {person_name(bulk.created_by)}{note}{approved}{undo_state.more_time_by(run for run, _ in named)}"
+
+
+def _people(logins: Sequence[str]) -> str:
+    return foreign(notices.either(logins, "and"), names.NAME_LIMIT)
+
+
+def result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
+    """`4 wait for approval, 2 refused`, `3 under way, 12 of 25 succeeded, 1 failed`, `3 in force until 14:30`.
+
+    That they have succeeded goes without saying where the rest says more of each. A phone formats no time.
+    """
+    succeeded, running = bulk.counts.get("Success", 0), under_way(bulk)
+    waits = f"{bulk.awaiting} {'waits' if bulk.awaiting == 1 else 'wait'} for approval" if bulk.awaiting else ""
+    parts = [waits, f"{running} under way" if running else ""]
+    are_said = 0 < bulk.timed + bulk.endless + bulk.undoing + bulk.undone == succeeded
+    has_run = succeeded or not (open_runs(bulk) or {*bulk.outcomes} <= NOT_RUN)
+    if has_run and not are_said:
+        parts.append(f"{succeeded} of {bulk.total} succeeded")
+    elif not open_runs(bulk) and not succeeded:
+        parts.append("nothing was run")
+    at = "" if bulk.undone_at is None or is_on_phone else f", {slack_date(bulk.undone_at)}"
+    by = f" by {_people(bulk.undone_by)}" if bulk.undone_by else ""
+    others = [
+        *((runs.WORDS.get(outcome, outcome), number) for outcome, number in bulk.outcomes.items()),
+        ("refused", bulk.refused),
+        (f"in force{'' if is_on_phone else until(bulk.first_release_at or 0, bulk.release_at or 0)}", bulk.timed),
+        ("in force with no end", bulk.endless),
+        ("being undone", bulk.undoing),
+        (f"undone{by}{at}", bulk.undone - bulk.by_itself),
+        ("ended on time", bulk.by_itself),
+    ]
+    return ", ".join(filter(None, [*parts, *(f"{number} {what}" for what, number in others if number)]))
+
+
+def until(*ends_at: int) -> str:
+    """` until 14:30`, or where the ends differ ` until 14:30 – 14:35`; mrkdwn."""
+    first, last = min(ends_at), max(ends_at)
+    is_one = first // MINUTE_MS == last // MINUTE_MS
+    return f" until {slack_date(first)}{'' if is_one else f' – {slack_date(last)}'}"
+
+
+def quoted_note(waiting: Listed, ends: Sequence[End] = ()) -> str:
+    """` · "ransomware"`: why these runs are asked for, or the `ends` of theirs, where it is the same of all; mrkdwn."""
+    if ends:
+        why = said_of_all([runs.quoted(end.note or "", NOTE_LIMIT, view) for _, view, end in ends])
+        return f" · {why}" if why else ""
+    return approvals.note(waiting[0][0], view_of_all([view for _, view in waiting])) if waiting else ""
+
+
+def row(action: Action, view: RedactedView, most: int, now_ms: int | None = None) -> str:
+    said = approvals.happened(action, view), *approvals.already(action, view, now_ms)
+    return questions.with_said(target_line(action, view, most), undo_state.also_for(action.also_for)[2:], *said)
+
+
+def target_line(action: Action, view: RedactedView, most: int) -> str:
+    acts_on = ", ".join(runs.target_lines(action.target or (), view, most))
+    return f"• {questions.named(view, acts_on or approvals.observables_in_short(action, view))}"
+
+
+def open_runs(bulk: BulkCounts) -> int:
+    """How many of its runs have not ended."""
+    return sum(bulk.counts.get(status, 0) for status in OPEN_STATUSES)
+
+
+def under_way(bulk: BulkCounts) -> int:
+    return open_runs(bulk) - bulk.awaiting
