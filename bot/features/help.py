@@ -7,9 +7,9 @@ from bot.block_kit import ids, notices
 from bot.block_kit.notices import TASKS
 from bot.block_kit.subjects import SHORT_TITLE, headline
 from bot.block_kit.text import code, core_says, foreign, plain_name, said
-from bot.clearance import RedactedView, Subject, tlp_name
+from bot.clearance import tlp_name
 from bot.features import subjects
-from bot.features.authorization import DIRECT_MESSAGE, own_clearance, who_gives_rights
+from bot.features.authorization import DIRECT_MESSAGE, who_gives_rights
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import NOT_TAKEN, WHICH, closest_match, wrong_usage
 from bot.features.responses import require_permission
@@ -65,12 +65,11 @@ async def on_mistyped_command(context: Context) -> Json:
 
 async def _worst_open(context: Context) -> list[str]:
     """A line for each of the worst open alerts of this person and of nobody."""
-    core, clearance = context.core, own_clearance(context)
+    core = context.core
     own, free = await asyncio.gather(core.open_alerts(context.person.login), core.open_alerts(""))
     worst = sorted([*own, *free], key=lambda one: -one.severity)[:MOST_OFFERED]
-    found = await subjects.documents(core, [one.id for one in worst])
-    views = [RedactedView(one, clearance) for of in found if (one := Subject.in_document(of, of.id))]
-    return [f"• {headline(one, limit=SHORT_TITLE)['text']['text']} · {one.subject.id}" for one in views if one.is_open]
+    found = await subjects.visible_of(context, [one.id for one in worst])
+    return [f"• {headline(view, limit=SHORT_TITLE)['text']['text']} · {view.subject.id}" for view in found]
 
 
 def _help(context: Context) -> list[str]:

@@ -61,6 +61,13 @@ async def with_document(core: CoreClient, object_id: str, *, responders: bool = 
     raise ResponderBotError("not_found", NOTHING.format(object_id))
 
 
+async def visible_of(context: Context, ids: Sequence[str]) -> list[RedactedView]:
+    """Those of these alerts and cases that this person may see, in this order."""
+    found = {one.id: Subject.in_document(one, one.id) for one in await documents(context.core, ids)}
+    read = [RedactedView(one, own_clearance(context)) for one in map(found.get, ids) if one is not None]
+    return [view for view in read if view.is_open]
+
+
 async def documents(core: CoreClient, ids: Iterable[str], *, responders: bool = False) -> list[Document]:
     """Those of any number of objects and actions."""
     pages = core.documents_in_pages(ids, responders=responders)

@@ -13,7 +13,7 @@ from core.common.clock import now_ms
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.environment import feature_environment
 from tests.bot.outbox.harness import until_read
-from tests.bot.people import app_home, card_of, ephemeral, menu_block, text_of
+from tests.bot.people import card_of, ephemeral, menu_block, text_of
 from tests.bot.running import SOC, another, running_bot
 
 
@@ -56,8 +56,6 @@ async def test_replicas_resolve_each_others_buttons_and_post_nothing_twice(tmp_p
         await env["lea"].command(SOC, "/responder doctor")
         own = f"{socket.gethostname()} (process {os.getpid()})"
         await env["lea"].sees(ephemeral(f"✓ *replicas*: {own} sends; {own} stands by"))
-        await env["anna"].open_home()
-        await env["anna"].sees(app_home(f"Of the bots, {own} sends; {own} stands by."))
         assert await env.client.actions("alert", alert.id) == []
 
 

@@ -8,7 +8,6 @@ from bot.block_kit import ids, modals
 from bot.block_kit.text import code, sections
 from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
-from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.cases import views
 from bot.features.command_text import closest_match, match_names, split_name_and_id
@@ -78,10 +77,7 @@ async def _ask_into(context: Context, view: RedactedView, case_id: str) -> None:
 
 async def _open_cases(context: Context) -> list[RedactedView]:
     """The newest open cases that this person may see."""
-    newest = [case.id for case in await context.core.open_cases()]
-    found = {one.id: Subject.in_document(one, one.id) for one in await subjects.documents(context.core, newest)}
-    read = [RedactedView(one, own_clearance(context)) for one in map(found.get, newest) if one is not None]
-    return [view for view in read if view.is_open]
+    return await subjects.visible_of(context, [case.id for case in await context.core.open_cases()])
 
 
 async def on_template_button(context: Context) -> None:

@@ -22,7 +22,6 @@ from bot.features.payload import metadata_text, view_of
 from bot.features.retries import answered
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import heading
-from bot.outbox.replicas import summary
 from core.client import ListedState
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
@@ -84,10 +83,8 @@ async def _home(context: Context, person: Person) -> Home:
     shown = [views.by_bulk(sorted(map(runs_found.run, part), key=views.urgency)) for part in in_order[1:]]
     found = await context.services.outbox.storms()
     storms = [(storm.channel, storm_sentence(storm, slack_date(storm.since))) for storm in found]
-    replicas = await context.services.outbox.replicas.all()
-    which = f"Of the bots, {summary(replicas)}." if len(replicas) > 1 else ""
     running, failed_runs, recent = shown
-    return Home(to_approve, alerts, unassigned, running, failed_runs, recent, storms, which)
+    return Home(to_approve, alerts, unassigned, running, failed_runs, recent, storms)
 
 
 async def _own(context: Context, login: str) -> HomeAlerts:

@@ -87,16 +87,14 @@ class Home:
     failed: Sequence[HomeRun] = ()
     recent: Sequence[HomeRun] = ()
     storms: Sequence[tuple[str, str]] = ()  # channels with more new alerts than Slack takes, and a sentence on each
-    replicas: str = ""  # which bot sends, where there are several
 
 
 def home_view(
     home: Home, person: Person, *, button: ButtonIds, in_force: Sequence[HomeRun] = (), total: int = 0
 ) -> dict[str, Any]:
     """The Home of a person, within their clearance; `in_force` are the first of `total` that anybody has."""
-    blocks: list[Block] = [*([context(home.replicas)] if home.replicas else [])]
     storms = [f"🌩 *Storm in <#{channel}>*: {sentence}." for channel, sentence in home.storms[:MAX_SHOWN]]
-    blocks += [section("\n".join(storms))] if storms else []
+    blocks: list[Block] = [section("\n".join(storms))] if storms else []
     if home.waiting:
         blocks += head("Waiting for your approval", len(home.waiting))
         blocks += [request(run, person, button) for run in home.waiting[:MAX_REQUESTS]]

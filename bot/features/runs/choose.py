@@ -82,9 +82,8 @@ async def _alert_options(context: Context, channel: str, typed: str) -> list[dic
 
 async def _options(context: Context, alert_ids: Sequence[str]) -> list[dict[str, Any]]:
     """Those of these alerts that the person may see."""
-    targets = (await find_targets(context, alert_ids, responders=False)).values() if alert_ids else ()
-    subjects_ = [target.view.subject for target in targets if target.view.subject.kind == "alert"]
-    return [run_form.object_option(subject, own_clearance(context)) for subject in subjects_]
+    found = [view for view in await subjects.visible_of(context, alert_ids) if view.subject.kind == "alert"]
+    return [run_form.object_option(view.subject, view.clearance) for view in found]
 
 
 async def _observables(context: Context, object_id: str) -> list[RedactedView]:
