@@ -230,7 +230,7 @@ def _core_tables(receiver: str, port: int) -> Mapping[str, Any]:
             MAIL: {"config": NO_MAIL},
             BLOCK: {"rate": ["1/1h"]},
             ISOLATE: {
-                "confirm": "Takes the host off the network until its time is over, or somebody puts it back.",
+                "confirm": "Takes the host off the network.",
                 "approval": 1,
                 "undo": RELEASE,
                 "undo_after_minutes": 60,

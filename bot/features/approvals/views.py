@@ -129,15 +129,15 @@ def _file_name(action: Action) -> str:
 def _asked(
     action: Action, view: RedactedView, now_ms: int, *, link: str = "", who: str = "", follows: str = ""
 ) -> list[Block]:
-    """The question, who asks and why, the targets with what the alert says of each, and what `follows`.
+    """The question, what happened to it before, who asks and why, the targets, and what `follows`.
 
     Without it, while it waits, what follows once it is approved, and what that changes of what is in force already.
     """
     then = [undo_state.planned((action, view)), *already(action, view, now_ms)] if runs.awaits_approval(action) else []
-    asks = f"{who} {_warned(action, view)}*{question(action, view)}*".strip()
+    asks = f"{who} {_override(action)}*{question(action, view)}*".strip()
     by = f"*{person_name(action.created_by)}* asks · {runs.sign(view)}{runs.of_root(view.subject, view, link)}"
     about = [*_targets(action, view), *_may_act_on(action, view), *inputs(action, view)]
-    lines = [asks, f"{by}{note(action, view)}", *about, *([follows] if follows else then)]
+    lines = [asks, *_warned(action, view), f"{by}{note(action, view)}", *about, *([follows] if follows else then)]
     return [*sections(lines), *override_blocks(action, view)]
 
 
@@ -186,10 +186,14 @@ def note(action: Action, view: RedactedView) -> str:
     return f" · {quoted}" if quoted else ""
 
 
-def _warned(action: Action, view: RedactedView) -> str:
-    """What whoever decides reads before the question; that this overrides a rule last."""
-    override = "🔴 *Override*: " if action.override is not None else ""
-    return f"{happened(action, view)}{override}" if runs.awaits_approval(action) else ""
+def _override(action: Action) -> str:
+    """What whoever decides reads before the question."""
+    return "🔴 *Override*: " if action.override is not None and runs.awaits_approval(action) else ""
+
+
+def _warned(action: Action, view: RedactedView) -> list[str]:
+    """What they read directly below it."""
+    return happened(action, view).splitlines() if runs.awaits_approval(action) else []
 
 
 def happened(action: Action, view: RedactedView) -> str:
@@ -231,10 +235,10 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link:
     review = runs.review_button(action, button, extension)
     if extension is not None:
         return section(f"{later_end(action, extension, view)}\n{undo_state.needed([extension])}", accessory=review)
-    asks = f"{_warned(action, view)}{runs.sign(view)}*{question(action, view)}* · {person_name(action.created_by)}"
+    asks = f"{runs.sign(view)}{_override(action)}*{question(action, view)}* · {person_name(action.created_by)}"
     on = f"{runs.of_root(view.subject, view, link)} · {decision(action)}"
     held = [undo_state.already_in_short(one, is_named=True) for one in undo_state.contained(action, view)]
-    return section("\n".join([asks, on, *held]), accessory=review)
+    return section("\n".join([asks, *_warned(action, view), on, *held]), accessory=review)
 
 
 def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonIds) -> Block:
@@ -414,7 +418,8 @@ def approve_view(
     else:
         policy = responder.policy if responder is not None else None
         shown = [*_asked(action, view, now_ms), *effect(responder)]
-        needs = [starts([action]), decision(action), named_approvers(policy), _can_also_read(action, view)]
+        until = f"; {runs.answer_by(action).removeprefix(', ')}{runs.approved_by(action)}"
+        needs = [starts([action], until), named_approvers(policy), _can_also_read(action, view)]
     deny = runs.decision_buttons(action, button, extension)[1]
     of = extension.id if extension is not None else ""
     lines = [line for block in shown if "text" in block for line in block["text"]["text"].splitlines()]
@@ -439,13 +444,14 @@ def effect(responder: OfferedResponder | None) -> list[Block]:
     return [context(said)] if said else []
 
 
-def starts(actions: Sequence[Action]) -> str:
-    """What happens once this person has approved it, or each of these."""
-    each, more = "each" if len(actions) > 1 else "it", {runs.missing_approvals(action) - 1 for action in actions}
+def starts(actions: Sequence[Action], until: str = ".") -> str:
+    """What happens once this person has approved it, or each of these, and `until` when they can."""
+    is_one, more = len(actions) == 1, {runs.missing_approvals(action) - 1 for action in actions}
     if more != {0}:
-        return f"After yours {each} needs {count(max(more), 'more approval')}." if len(more) == 1 else ""
+        needs = f"{'it' if is_one else 'each'} needs {count(max(more), 'more approval')}"
+        return f"After yours {needs}{until}" if len(more) == 1 else ""
     whose = "you approve" if actions[0].override is None else "an administrator approves"
-    return f"{each.capitalize()} starts as soon as {whose} it."
+    return f"{'Starts' if is_one else 'Each starts'} as soon as {whose} it{until}"
 
 
 def approved(action: Action, view: RedactedView, link: str) -> Message:

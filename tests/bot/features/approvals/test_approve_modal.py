@@ -57,12 +57,12 @@ def test_an_approval_names_deed_target_duration_requester_note_effect_and_way_ba
         ' (~12) · \\"It beacons\\"\\nhostname `SRV-DC01` · host inside\\n'
         "Ends by itself (Release Host); *Undo now* ends it earlier.",
         "Takes the host off the network.",
-        "It starts as soon as you approve it.",
-        "1 approval, answer by",
+        "Starts as soon as you approve it; answer by <!date^",
         "Can be approved by: lea.",
     ):
         assert words in text, words
     assert text.count("15 minutes") == 1
+    assert "1 approval" not in text
     gets_it = asked(isolation(artifacts=[HOST]))
     assert "can also read" not in text_of(gets_it)
     two = text_of(asked(isolation(artifacts=[HOST, ADDRESS])))
@@ -77,17 +77,17 @@ def test_an_approval_says_what_is_overridden_and_why_and_how_many_are_missing() 
     for words in (
         "*Against the rules*: 203.0.113.2 is protected",
         ">It spreads",
-        "needs 2 more approvals",
+        "After yours it needs 2 more approvals; answer by <!date^",
     ):
         assert words in shown
-    assert "It starts as soon" not in shown
+    assert "tarts as soon" not in shown
 
 
 def test_an_override_waits_for_an_org_admin_whoever_else_has_approved_it() -> None:
     override = Override(reason="It spreads", overrides=[])
     waits = isolation(override=override, agreed=("ben", "eve"), needed=2)
     assert awaits_approval(waits)
-    assert "It starts as soon as an administrator approves it." in text_of(asked(waits))
+    assert "Starts as soon as an administrator approves it; answer by" in text_of(asked(waits))
     assert "it needs 1 more approval" in approved(waits, RedactedView(Subject.alert(alert()), 2), "").text
     done = isolation(override=override.model_copy(update={"approved_by": "lea"}), agreed=("ben", "lea"), needed=2)
     assert not awaits_approval(done)

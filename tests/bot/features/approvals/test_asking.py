@@ -340,7 +340,7 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
         await env["ben"].sees(on_phone("asked by anna. Alert closed by anna. Undone before by lea"))
         waits = await env["ben"].sees(direct_message("asks · ", again))
         await env["ben"].presses("Approve", waits)
-        await env["ben"].sees(modal(again, "1 approval"))
+        await env["ben"].sees(modal(again, "Starts as soon as you approve it"))
         await env["anna"].confirms("Withdraw", await env["anna"].sees(card_of(alert, "⏳ *Isolate*")))
         other = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "198.51.100.9"}])
         await env["anna"].command(SOC, f"/responder run isolate {alert.id} {other.id}")

@@ -1,4 +1,4 @@
-"""Whoever decides reads first that the alert was closed, also in what was shown before it was."""
+"""Whoever decides reads below the question that the alert was closed, also in what was shown before it was."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,8 +19,8 @@ CLOSED = "⚠️ *Alert closed by anna, <!date^"
 WHY = 'since this was asked*: \\"A scanner at 203[.]0[.]113[.]9\\"\\n'
 
 
-def first_line(shown_: Mapping[str, Any]) -> str:
-    return str(shown_["blocks"][0]["text"]["text"]).partition("\n")[0]
+def first_lines(shown_: Mapping[str, Any]) -> list[str]:
+    return str(shown_["blocks"][0]["text"]["text"]).splitlines()[:2]
 
 
 async def close(env: FeatureEnvironment, *alert_ids: str, why: str = "A scanner at 203.0.113.9") -> None:
@@ -29,7 +29,7 @@ async def close(env: FeatureEnvironment, *alert_ids: str, why: str = "A scanner 
         await bot.as_user("anna").close_alerts(alert_ids, why)
 
 
-async def test_who_decides_reads_first_that_the_alert_was_closed_since_this_was_asked(tmp_path: Path) -> None:
+async def test_who_decides_reads_below_the_question_that_the_alert_was_closed_since(tmp_path: Path) -> None:
     clock = ManualClock()
     async with asking(tmp_path, clock_ms=clock) as env:
         alert = await env.create_alert(tlp=2)
@@ -44,8 +44,9 @@ async def test_who_decides_reads_first_that_the_alert_was_closed_since_this_was_
         now = await env["ben"].sees(direct_message(CLOSED))
         in_channel = await env["ben"].sees(reply_to(card, CLOSED))
         assert (now["ts"], in_channel["ts"]) == (told["ts"], request["ts"])
-        assert first_line(now).startswith(CLOSED)
-        assert first_line(in_channel).startswith(f"ben, lea: {CLOSED}")
+        asks, closed = first_lines(now)
+        assert (asks, closed.startswith(CLOSED)) == ("*Isolate on ip 203[.]0[.]113[.]7 for 1 hour?*", True)
+        assert first_lines(in_channel) == [f"ben, lea: {asks}", closed]
         assert all(WHY in text_of(one) for one in (now, in_channel))
         assert "anna" not in str(env["ben"].live_view.thread(OPEN, elsewhere["ts"]))
         await env["ben"].submits(form)
@@ -59,7 +60,7 @@ async def test_who_decides_reads_first_that_the_alert_was_closed_since_this_was_
 
         await env["ben"].command(SOC, "/responder pending")
         listed = await env["ben"].reads(CLOSED)
-        assert first_line({"blocks": listed["blocks"][1:]}).startswith(CLOSED)
+        assert first_lines({"blocks": listed["blocks"][1:]}) == [f"🟠 {asks} · anna", closed]
         await env["ben"].open_home()
         await env["ben"].sees(app_home(CLOSED))
         clock.ahead_ms = 31 * MINUTE_MS
@@ -92,8 +93,8 @@ async def test_a_later_end_is_shown_again_to_who_decides_once_its_alert_is_reope
             await close(env, alert.id, why="")
             await bot.as_user("anna").extend_measure(action.id, at + 45 * MINUTE_MS)
         wanted = await env["ben"].sees(reply_to(card, "*Keep until <!date"))
-        assert first_line(wanted).endswith(", before this was asked*")
-        assert CLOSED in first_line(wanted)
+        assert first_lines(wanted)[0].endswith(", before this was asked*")
+        assert CLOSED in first_lines(wanted)[0]
         await env["lea"].sees(on_phone("for 45 minutes longer? ET MALWARE"))
         await env["ben"].presses("Approve", wanted)
         form = await env["ben"].sees(modal(CLOSED))
@@ -138,7 +139,7 @@ async def test_a_case_that_was_closed_says_so_too(tmp_path: Path) -> None:
         closed = {"status": "Resolved", "summary": "A drill"}
         await env.client.request("PATCH", f"/api/case/{case.id}", closed)
         now = await env["ben"].sees(direct_message('since this was asked*: \\"A drill\\"\\n'))
-        assert (now["ts"], first_line(now).startswith("⚠️ *Case closed, <!date^")) == (told["ts"], True)
+        assert (now["ts"], first_lines(now)[1].startswith("⚠️ *Case closed, <!date^")) == (told["ts"], True)
         await env.client.request("PATCH", f"/api/case/{case.id}", {"status": "Open"})
         await env["ben"].sees(lambda view: not direct_message("Case closed")(view))
 
@@ -151,7 +152,7 @@ async def test_who_asks_for_a_run_reads_before_that_the_alert_is_closed(tmp_path
         await close(env, closed, why="")
         await env["ben"].command(SOC, f"/responder run isolate {closed}")
         form = await env["ben"].sees(modal("How long"))
-        assert first_line(form).startswith(who)
+        assert first_lines(form)[0].startswith(who)
         await env["ben"].close(form["id"])
 
         await env["ben"].command(SOC, f"/responder run isolate {still_open} {closed}")

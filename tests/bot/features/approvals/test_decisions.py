@@ -106,10 +106,10 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     other = await env["ben"].sees(reply_to(card, "*Quarantine on"))
     assert "🚫" not in text_of(other)
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-    again = await env["ben"].sees(reply_to(card, "🚫 *Denied before by ben, <!date^"))
-    assert "*: It is the &lt;backup&gt; server\\n*Isolate on" in text_of(again)
+    again = await env["ben"].sees(reply_to(card, "?*\\n🚫 *Denied before by ben, <!date^"))
     await env["ben"].presses("Approve", again)
-    await env["ben"].sees(modal("It is the &lt;backup&gt; server"))
+    for shown in (again, await env["ben"].sees(modal("Isolate?"))):
+        assert "*: It is the &lt;backup&gt; server\\n*anna* asks · " in text_of(shown)  # the question is above it
 
     await env["anna"].open_home()
     home = text_of(await env["anna"].sees(app_home("You see up to TLP:AMBER.")))
