@@ -454,23 +454,13 @@ def _of_only_on(section: ResponderSection, target: Target) -> Iterator[Refusal]:
         return
     if rule.data_types and not applies(rule.data_types, target.kind, target.data_type):
         yield _refusal("only_on", f"it runs on {listed(rule.data_types)} only", lift)
-    if rule.tags and not {tag.casefold() for tag in rule.tags} & {tag.casefold() for tag in _tags(target)}:
+    tags = {tag.casefold() for doc in target.with_parents() for tag in doc.get("tags") or ()}
+    if rule.tags and not {tag.casefold() for tag in rule.tags} & tags:
         yield _refusal("only_on", f"it runs only on what is tagged {' or '.join(rule.tags)}", lift)
-    severity = next((doc["severity"] for doc in _with_parents(target) if "severity" in doc), 0)
+    severity = next((doc["severity"] for doc in target.with_parents() if "severity" in doc), 0)
     if severity < rule.severity_at_least:
         word = SEVERITY_NAMES[rule.severity_at_least]
         yield _refusal("only_on", f"it runs from severity {word} on", lift)
-
-
-def _with_parents(target: Target) -> Iterator[Mapping[str, Any]]:
-    doc: Any = target.json
-    while isinstance(doc, Mapping):
-        yield doc
-        doc = next((doc[key] for key in ("case_task", "case", "alert") if isinstance(doc.get(key), Mapping)), None)
-
-
-def _tags(target: Target) -> list[str]:
-    return [tag for doc in _with_parents(target) for tag in doc.get("tags") or ()]
 
 
 def why_protected(artifact_id: str, refusals: Iterable[Refusal]) -> str:

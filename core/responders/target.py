@@ -6,7 +6,7 @@ A run stores its target when it is requested, and gets that and nothing else
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -84,6 +84,13 @@ class Target:
     @property
     def object_type(self) -> str:
         return OBJECT_TYPES[self.kind]
+
+    def with_parents(self) -> Iterator[Mapping[str, Any]]:
+        """Its JSON, then that of each object that it is in; of the case of an imported alert only the id is known."""
+        doc: Any = self.json
+        while isinstance(doc, Mapping):
+            yield doc
+            doc = next((doc[key] for key in ("case_task", "case", "alert") if isinstance(doc.get(key), Mapping)), None)
 
 
 class TargetOfRun(NamedTuple):
@@ -478,12 +485,10 @@ def _removed(now: Target, asked: Target) -> str:
 
 def _refuse_deleted(target: Target) -> None:
     """Refuse a deleted object, and what belongs to it; it can only be read and opened again."""
-    doc: Any = target.json
-    while isinstance(doc, Mapping):  # an imported alert has only the id of its case, and can still be acted on
+    for doc in target.with_parents():  # an alert in a deleted case can still be acted on
         if doc.get("status") == "Deleted":
             what = OBJECT_TYPES[doc["_type"]]
             raise ResponderBotError("not_found", f"{what} {doc['id']} is deleted; open it again to run a responder.")
-        doc = doc.get("case_task") or doc.get("case")
 
 
 def existing(reads: Reads, kind: Kind, object_id: int | None) -> int:
