@@ -946,8 +946,7 @@ def _prune(open_both: OpenBoth, args: argparse.Namespace) -> None:
 
     async def work() -> None:
         async with open_both(args) as opened:
-            if await opened.database.read(backup.made_at) is not None:
-                raise ResponderBotError("conflict", "This database is a restored backup; start core with it first.")
+            await opened.database.read(backup.require_live)
             retention = Retention.of(settings, opened.database, now_ms)
             of_core = await (retention.preview() if args.dry_run else retention.prune())
             _print_table(_counted(of_core, await opened.prune(retention.closed, args.dry_run)))
@@ -1046,8 +1045,7 @@ async def _erase(
     from core.store.database import backup
 
     async with _eraser(open_both, args) as (eraser, bot):
-        if await eraser.database.read(backup.made_at) is not None:
-            raise ResponderBotError("conflict", "This database is a restored backup; start core with it first.")
+        await eraser.database.read(backup.require_live)
         erasure = await find(eraser)
         messages = await bot.find(erasure.names, erasure.messages)
         rows = _counted(+erasure.counts, +bot.counts)

@@ -115,11 +115,8 @@ def unlink(tx: Transaction, login: str) -> int:
 
 
 def links(reads: Reads) -> list[Row]:
-    """`login, team, slack_user, disabled, clearance` of all linked users; a team that isn't known yet is `""`."""
-    return reads.rows(
-        'SELECT login, team, slack_user, disabled, clearance FROM slack_link JOIN "user" USING (login)'
-        " ORDER BY team, slack_user"
-    )
+    """`login, team, slack_user` of all links; a team that isn't known yet is `""`."""
+    return reads.rows("SELECT login, team, slack_user FROM slack_link ORDER BY team, slack_user")
 
 
 def links_of(reads: Reads, login: str) -> list[Row]:

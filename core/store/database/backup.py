@@ -179,6 +179,12 @@ def made_at(reads: Reads) -> int | None:
     return reads.value("SELECT min(made_at) AS at FROM backup")
 
 
+def require_live(reads: Reads) -> None:
+    """Raises ResponderBotError("conflict") for a restored backup."""
+    if made_at(reads) is not None:
+        raise ResponderBotError("conflict", "This database is a restored backup; start core with it first.")
+
+
 def mark(tx: Transaction, now: int) -> None:
     """Mark these tables as a backup, unless they are: made when their last event was, as a dump holds no time."""
     tx.run(
