@@ -33,10 +33,8 @@ async def on_several_button(context: Context) -> None:
     responses.require_permission(context, "manageAction")
     channel, _, text = intent.argument.partition(" ")
     request, of, options = RunRequest(channel=channel), "Open alerts", list[dict[str, Any]]()
-    clearance = own_clearance(context)
     if intent.what == "several_found":
-        alerts, of = await subjects.search(context.core, text, clearance, MOST), "Alerts found"
-        options = [run_form.object_option(Subject.alert(alert), clearance) for alert in alerts]
+        options, of = await _found(context, text, MOST), "Alerts found"
     elif intent.what == "several_of_group":
         worst = await context.services.outbox.alert_groups.members(intent.object_id, 0, MOST)
         options, of = await _options(context, [member.root_id for member in worst]), "Alerts of this group"
@@ -70,14 +68,19 @@ async def on_target_options(context: Context) -> Json:
 
 
 async def _alert_options(context: Context, channel: str, typed: str) -> list[dict[str, Any]]:
-    clearance = own_clearance(context)
     if not typed.strip():
         newest = await context.services.outbox.alerts_in(channel, MAX_OPTIONS) if channel else ()
         ids_ = newest or [alert.id for alert in (await context.core.open_alerts(""))[:MAX_OPTIONS]]
         if options := await _options(context, ids_):
             return options
-    matches = await subjects.search(context.core, typed, clearance, MAX_OPTIONS)
-    return [run_form.object_option(Subject.alert(alert), clearance) for alert in matches]
+    return await _found(context, typed, MAX_OPTIONS)
+
+
+async def _found(context: Context, text: str, most: int) -> list[dict[str, Any]]:
+    """The alerts that show this text to the person."""
+    clearance = own_clearance(context)
+    alerts = await subjects.search(context.core, text, clearance, most)
+    return [run_form.object_option(Subject.alert(alert), clearance) for alert in alerts]
 
 
 async def _options(context: Context, alert_ids: Sequence[str]) -> list[dict[str, Any]]:
