@@ -53,7 +53,7 @@ from core.audit.refusals import Refusals
 from core.audit.settings import record_settings
 from core.authorization import full_login
 from core.common import systemd
-from core.common.clock import Clock, as_time, now_ms
+from core.common.clock import DAY_MS, Clock, as_time, now_ms
 from core.common.database import Database, Reads
 from core.common.database.location import Location, files_of
 from core.common.database.schema import Opening
@@ -67,7 +67,7 @@ from core.engines.base import Catalogue, Engine
 from core.engines.confinement import Confinement, exposed, unavailable
 from core.engines.definitions import BUNDLED
 from core.hosts.host_list import HostList
-from core.hosts.hosts import Host, Hosts
+from core.hosts.hosts import CLOCKS_DIFFER_MS, Host, Hosts
 from core.models import Check
 from core.people import NOTE_EVERY_S, People
 from core.protection import Blockable, Parsed, ProtectedTargets, look_of
@@ -89,10 +89,9 @@ from core.store.database.opening import open_database
 
 HEALTH_TIMEOUT_S = 2.0  # probes give up after some seconds
 PRUNE_EVERY_S = 3_600.0
-CLOCKS_DIFFER_MS = 60_000  # what the clocks of hosts may differ by
 EVENTS_LOOKED_AT = 1_000  # the newest, which a clock that was wrong may have made
 RUNS_NAMED = 10
-LOST_HOST_MS = 24 * 3_600_000  # how long a lost host is reported
+LOST_HOST_MS = DAY_MS  # how long a lost host is reported
 
 Open = Callable[[Location, Opening], Database]
 

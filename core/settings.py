@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from core.common.accounts import access_problem
+from core.common.clock import duration_ms
 from core.common.database.location import files_of
 from core.common.private_files import mode_problem
 from core.common.settings_file import (
@@ -143,10 +144,6 @@ Duration = Annotated[
 ]
 
 
-def duration_ms(text: str) -> int:
-    return int(text[:-1]) * _UNIT_MS[text[-1]]
-
-
 @dataclass(frozen=True)
 class Rate:
     """At most `runs` in any period of `ms`."""
@@ -161,9 +158,6 @@ class Rate:
         """The rate of a text that `Rates` accepts."""
         runs, _, period = text.partition("/")
         return Rate(int(runs), duration_ms(period), text)
-
-
-_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class OnlyOnSection(SettingsSection):

@@ -16,14 +16,12 @@ from bot.outbox import state
 from bot.outbox.store import Stores
 from core.common.clock import DAY_MS, Clock
 from core.common.database import Reads, Row, Transaction
-from core.common.database.shrinking import shrink
+from core.common.database.shrinking import PAUSE_S, STEP_S, shrink
 from core.common.errors import ResponderBotError
-from core.models import ClosedObjects
+from core.models import MAX_IDS, ClosedObjects
 
 CONTENT_KEEP_MS = 30 * DAY_MS  # of a message that Slack shows; one that changes is rendered anyway
-STEP_S = 0.008  # of the writer's time; the commit comes on top
-PAUSE_S = 0.05  # after each step, for all others
-AT_ONCE = 200  # core takes no more ids at once
+AT_ONCE = MAX_IDS  # as core takes no more
 
 _PARTS = {
     "file": "file WHERE message_key IN ({keys})",

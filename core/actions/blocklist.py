@@ -10,7 +10,7 @@ from ipaddress import ip_network
 
 from core.actions import in_force
 from core.authorization import COMMAND_LINE, Caller, full_login
-from core.common.clock import HOUR_MS, Clock, as_time
+from core.common.clock import HOUR_MS, Clock, as_time, duration_ms
 from core.common.database import Database, Reads, Transaction
 from core.common.errors import ResponderBotError, bad_request
 from core.common.words import some_of
@@ -18,7 +18,7 @@ from core.models import TargetArtifact
 from core.protection import ListName, MalformedError, Parsed, parse
 from core.protection.blockable import DATA_TYPES, LIST_OF, hint
 from core.records import block_readers
-from core.settings import CoreSettings, ReaderSection, duration_ms
+from core.settings import CoreSettings, ReaderSection
 from core.store import blocklist as stored
 from core.store import in_force as stored_in_force
 

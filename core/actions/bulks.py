@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, TypeVar
 import structlog
 
 from core.actions.approvals import Approvals, Choice
-from core.actions.in_force import FOR_EVER
 from core.actions.lifecycle import Lifecycle
 from core.actions.parameters import secret_names
 from core.actions.parts import Parts, Service
 from core.actions.runs import CheckedRun, Runs
 from core.audit import trail
 from core.authorization import Caller
+from core.common.clock import FOR_EVER
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ERRORS, Code, ResponderBotError
 from core.models import (

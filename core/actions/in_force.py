@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 from core.audit import trail
 from core.authorization import Caller
-from core.common.clock import MINUTE_MS, time_text
+from core.common.clock import FOR_EVER, HOUR_MS, MINUTE_MS, time_text
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.models import (
+    CAN_UNDO,
     Action,
     EndChange,
     Extension,
@@ -37,14 +38,12 @@ from core.store import approvals, due, events, objects
 from core.store import in_force as stored
 from core.store.approvals import StoredApproval
 
-FOR_EVER = 2**62
 OBJECT = "object"  # the kind of a target that nobody knows, so that it may be anything in its object
-CAN_UNDO = ("available", "waiting", "failed", "replaced")
 _URGENCY = ("waiting", "failed", "available", "running", "replaced", "undone", None)
 """Of several targets the action shows the first of these states."""
 MOST_EARLIER = 3  # of its extensions that an action keeps beside the newest
 RETRY_MS = MINUTE_MS  # until core tries a refused undo again; grows with its delay up to LAST_RETRY_MS
-LAST_RETRY_MS = 60 * MINUTE_MS
+LAST_RETRY_MS = HOUR_MS
 
 Known = tuple[Action, int, Set[str]]
 """A run, its root, and the digests of what it is to act on."""

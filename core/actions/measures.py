@@ -12,6 +12,7 @@ from core.actions.lifecycle import find, note
 from core.actions.parts import Parts, Service
 from core.actions.undos import Undos
 from core.authorization import Caller
+from core.common.clock import FOR_EVER
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError, bad_request
 from core.models import OBJECT_TYPES, Action, Measure, MeasureRun, UndoInput, number_of, parse_id
@@ -85,7 +86,7 @@ class Measures(Service):
 
             def rank(one: tuple[Sequence[_Seen], Measure]) -> tuple[int, int]:
                 worst = max(severities.get(each.row["root_id"]) or 0 for each in one[0])
-                return -worst, one[1].until or in_force.FOR_EVER
+                return -worst, one[1].until or FOR_EVER
 
             return [measure for _, measure in sorted(found, key=rank)[:LIMIT]]
 

@@ -13,6 +13,7 @@ from core.actions.service import LIST_LIMIT, Actions
 from core.actions.undos import Undos
 from core.api.http import search as search_api
 from core.api.http.endpoint import (
+    MAX_WAIT_S,
     Endpoint,
     Request,
     Routes,
@@ -27,7 +28,6 @@ from core.records.search import EVERYTHING, parse_range
 from core.responders import target as targets
 
 BASE = "/api/connector/engine/action"
-MAX_WAIT_S = 60
 _RANGE = {
     "range": f"`all`, or `from-to` such as 0-100, newest first. An answer has at most {LIST_LIMIT}; X-Total and"
     " Link say what is left. Long lists shorten reports"
@@ -128,7 +128,7 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         query={"wait": f"seconds to wait for its next change, at most {MAX_WAIT_S}"},
     )
     async def get(request: Request) -> Response:
-        wait_s = wait_seconds(request, "wait", MAX_WAIT_S)
+        wait_s = wait_seconds(request)
         return json_response(await request.unless_left(actions.wait(request.path["id"], wait_s)))
 
     @route("DELETE /{id}", "Cancel an action", purpose="cancel action", **_CHANGES)

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from starlette.responses import Response
 
 from core.actions.documents import Documents
-from core.api.http.endpoint import Endpoint, Request, Routes, json_response, wait_seconds
+from core.api.http.endpoint import MAX_WAIT_S, Endpoint, Request, Routes, json_response, wait_seconds
 from core.common.clock import Clock
 from core.common.errors import ResponderBotError
 from core.models import MAX_IDS, DocumentList, EventPage
 from core.records.events import Feed
 
-MAX_WAIT_S = 60
 MAX_GATHER_S = 0.1
 
 
@@ -36,7 +35,7 @@ def endpoints(feed: Feed, documents: Documents, clock: Clock, set_lag: Callable[
     async def page(request: Request) -> Response:
         after, with_documents = _after(request.query.get("after")), _included(request, "documents")
         database = request.query.get("database", "")
-        wait_s, gather_s = wait_seconds(request, "wait", MAX_WAIT_S), wait_seconds(request, "gather", MAX_GATHER_S)
+        wait_s, gather_s = wait_seconds(request), wait_seconds(request, "gather", MAX_GATHER_S)
         events = await request.unless_left(feed.page(after, wait_s, database, gather_s=gather_s))
         set_lag((clock() - events.events[0].at) / 1000 if events.events else 0.0)
         if with_documents:

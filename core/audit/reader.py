@@ -11,12 +11,12 @@ from core.authorization import Caller
 from core.common.clock import Clock
 from core.common.database import Database, Reads, Transaction
 from core.common.errors import ResponderBotError
-from core.models import TLP_NAMES, AuditRow, parse_id
+from core.models import RED, AuditRow, parse_id
 
 MAX_ROWS = 1_000
 LOOK_BACK = 100
 """How many rows are looked at for one that the caller may see."""
-_OF_GONE = TLP_NAMES.index("red")
+_OF_GONE = RED
 
 LevelOf = Callable[[Reads, int], int | None]
 """The clearance that it takes to see an object or a run; None for what is gone."""

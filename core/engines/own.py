@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from core.engines.base import Catalogue, Engine, Job, OnProgress, Report, Responder
+from core.models import AMBER, RED
 from core.protection import BLOCK, UNBLOCK, Blockable, Parsed
 from core.protection.blockable import DATA_TYPES
 from core.settings import OWN_ENGINE, CoreSettings
 
-AMBER, RED = 2, 3
 _BLOCK = "Have firewalls block an address, a domain, a URL or a hash for some time"
 _UNBLOCK = "Take an address, a domain, a URL or a hash off the list that firewalls read"
 

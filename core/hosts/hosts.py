@@ -21,7 +21,7 @@ LEASE_MS = 15_000  # as long as the restart of a database may take: what runs on
 STOPPED_LEASE_MS = 60_000  # the same for a core that was stopped while programs ran, since it is about to start again
 AHEAD_MS = 10_000  # a clock of another host that is further ahead is reported
 BEHIND_MS = AHEAD_MS + LEASE_MS  # the same if it is behind; a renewal may have been a while ago
-CLOCKS_DIFFER_MS = 60_000
+CLOCKS_DIFFER_MS = 60_000  # what the clocks of hosts may differ by
 LEASE_LEFT_MS = LEASE_MS // 2  # with less than this left, the lease is renewed before anything is dispatched
 
 log = structlog.get_logger()

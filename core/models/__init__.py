@@ -4,6 +4,8 @@
 """
 
 from core.models.base import (
+    AMBER,
+    CAN_UNDO,
     GROUP_NAME,
     KINDS,
     MAX_IDS,
@@ -13,6 +15,7 @@ from core.models.base import (
     PROFILES,
     PROGRAM_PROFILES,
     RAISED_ALERT,
+    RED,
     SEVERITY_NAMES,
     TLP_NAMES,
     ActionStatus,

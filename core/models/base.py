@@ -24,6 +24,8 @@ ActionStatus = Literal["Waiting", "InProgress", "Success", "Failure", "Deleted"]
 Outcome = Literal["succeeded", "failed", "denied", "expired", "cancelled", "stopped"]
 """How an action ended; `cancelled` before it was dispatched, `stopped` after."""
 OPEN_STATUSES: tuple[ActionStatus, ...] = ("Waiting", "InProgress")
+CAN_UNDO = ("available", "waiting", "failed", "replaced")
+"""The states of an undo in which somebody may ask for it."""
 
 Permission = Literal[
     "manageAction",
@@ -53,6 +55,7 @@ PROGRAM_PROFILES: tuple[Profile, ...] = ("service", "source", "reader")
 """Profiles of programs: they can't be linked to Slack, and nobody can act on their behalf."""
 
 TLP_NAMES = ("clear", "green", "amber", "red")
+AMBER, RED = TLP_NAMES.index("amber"), TLP_NAMES.index("red")
 SEVERITY_NAMES = ("", "low", "medium", "high", "critical")
 
 

@@ -14,6 +14,7 @@ from core.common.database import Database, Reads, Row, Search, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import MAX_ARTIFACTS, MAX_BULK_VALUES, AlertStatus
 from core.models import (
+    RED,
     Alert,
     AlertInput,
     AlertUpdate,
@@ -344,7 +345,7 @@ def _put_into(tx: Transaction, caller: Caller, case: Case, alert: Alert, now: in
 
 def _hidden(reads: Reads, caller: Caller, alert: Alert) -> dict[tuple[str, ...], Artifact]:
     """The artifacts of an alert that the caller may neither see nor change, by their identity."""
-    if caller.sees_up_to == clearance.RED:
+    if caller.sees_up_to == RED:
         return {}
     in_case, tlp_of_case = set[int](), 0
     if alert.case is not None:

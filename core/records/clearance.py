@@ -9,11 +9,9 @@ from contextlib import suppress
 
 from core.authorization import Caller
 from core.common.database import Reads, Row
-from core.models import TLP_NAMES, parse_id
+from core.models import RED, parse_id
 from core.records import artifacts
 from core.store import actions, bulks, objects
-
-RED = TLP_NAMES.index("red")
 
 
 def require(reads: Reads, caller: Caller, number: int, what: str) -> None:

@@ -18,6 +18,7 @@ from core.engines.base import Catalogue, Engine, Responder, Skipped, name_of, ti
 from core.hosts.hosts import Host
 from core.models import (
     OBJECT_TYPES,
+    RED,
     TLP_NAMES,
     InputTitle,
     Kind,
@@ -367,7 +368,7 @@ class Registry:
         open_runs: Mapping[str, str],
         why_not: str = "",
         rules: RulesFor | None = None,
-        clearance: int = targets.RED,
+        clearance: int = RED,
         recent_runs: Mapping[str, int] | None = None,
         lookalikes: Callable[[str, Sequence[TargetArtifact], int], Sequence[str]] = lambda *_: (),
     ) -> list[OfferedResponder]:
@@ -432,7 +433,7 @@ class Registry:
         )
 
     def _refusals(
-        self, merged: MergedResponder, target: Target, rules: RulesFor | None, clearance: int = targets.RED
+        self, merged: MergedResponder, target: Target, rules: RulesFor | None, clearance: int = RED
     ) -> list[Refusal]:
         """The rules that block a run whatever it may choose to act on."""
         if unfit := self._unfit(merged, target, clearance):

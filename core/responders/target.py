@@ -18,6 +18,7 @@ from core.common.words import some_of
 from core.models import (
     KINDS,
     OBJECT_TYPES,
+    RED,
     TLP_NAMES,
     Action,
     Kind,
@@ -47,7 +48,6 @@ CORRECT = "correct the observable"
 CHOOSE = "choose another target"
 HIDDEN = "an observable that you may not see can't be a target"
 
-RED = TLP_NAMES.index("red")
 _PARENTS: Mapping[Kind, Kind] = {"case_task": "case", "case_task_log": "case_task"}
 
 

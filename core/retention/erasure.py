@@ -16,7 +16,7 @@ from core.audit import store as audit
 from core.audit import trail
 from core.audit.verify import ForgedError, verify
 from core.authorization import COMMAND_LINE, current_permissions
-from core.common.clock import Clock
+from core.common.clock import FOR_EVER, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.database.transfer import Table, matching
 from core.common.errors import ResponderBotError
@@ -24,7 +24,7 @@ from core.common.words import some_of
 from core.models import number_of, parse_id
 from core.people import People
 from core.retention import store as stored
-from core.retention.pruning import FOR_EVER, ROOTS, Retention
+from core.retention.pruning import ROOTS, Retention
 from core.store import attachments, objects
 from core.store import people as stored_people
 from core.store import retention as stored_items

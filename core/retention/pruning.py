@@ -14,9 +14,9 @@ from itertools import takewhile
 
 from core.audit import store as audit
 from core.audit import trail
-from core.common.clock import DAY_MS, Clock
+from core.common.clock import DAY_MS, FOR_EVER, Clock
 from core.common.database import Database, Reads, Row, Transaction
-from core.common.database.shrinking import shrink
+from core.common.database.shrinking import PAUSE_S, STEP_S, shrink
 from core.common.settings_file import RetentionSection
 from core.models import ClosedObjects, parse_ids
 from core.records.writes import record_event
@@ -27,10 +27,7 @@ from core.store import attachments, events
 from core.store import retention as stored
 from core.store.database import backup
 
-STEP_S = 0.008  # of the writer's time; the commit comes on top
-PAUSE_S = 0.05  # after each step, for all others
 AT_ONCE = 200  # rows that are looked up together
-FOR_EVER = 2**62
 ROOTS: tuple[stored.Root, ...] = ("case", "alert")
 
 Position = tuple[int, int]

@@ -11,14 +11,13 @@ from email.utils import parsedate_to_datetime
 from html import unescape
 from typing import Any, Literal
 
-from core.common.decoding import TooManyValues, decode_json, has_more_values
+from core.common.decoding import VALUES_LIMIT, TooManyValues, decode_json, has_more_values
 
 MAX_ALERTS = 200  # of one body
 MAX_NESTED, MAX_PARTS, MAX_HEADER_LINES = 20, 100, 5_000  # of one e-mail
 HEADER_LIMIT_CHARS = 4_096
 PARAMETERS_LIMIT_CHARS = 500
 TEXT_LIMIT_BYTES = 256 * 1024  # of a part of an e-mail
-VALUES_LIMIT = 30_000
 
 Reason = Literal["format", "values", "each", "title", "alerts"]
 

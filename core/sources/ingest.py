@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 import structlog
 
 from core.authorization import Caller, current_caller, full_login
-from core.common.clock import HOUR_MS, MINUTE_MS, Clock, boot_ms, time_text
+from core.common.clock import HOUR_MS, MINUTE_MS, Clock, boot_ms, duration_ms, time_text
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import AuthenticationError, ResponderBotError
 from core.common.tasks import repeat
 from core.models import AlertInput, ApiModel, ArtifactsInput
-from core.settings import Rate, ResponderSection, SourceSection, duration_ms
+from core.settings import Rate, ResponderSection, SourceSection
 from core.sources import preset, repeats
 from core.sources.mapping import BodyMap, Reading, Unreadable
 from core.sources.senders import Limiter, Signature

@@ -14,7 +14,7 @@ from bot.features.base import Context
 from bot.features.responders.views import reasons
 from bot.features.runs.views import acts_on, questions, runs
 from bot.features.runs.views.request import RunRequest
-from core.common.clock import MINUTE_MS
+from core.common.clock import duration_ms
 from core.common.errors import ResponderBotError
 from core.common.words import count, some_of
 from core.models import (
@@ -34,7 +34,6 @@ MOST_NAMED = 10  # artifacts in a sentence
 MOST_WAITING = 500
 MOST_LEFT = 3  # of what is in force, and of what waits
 RECENT = 50  # runs
-UNIT_MS = {"s": 1_000, "m": MINUTE_MS, "h": 60 * MINUTE_MS, "d": 1_440 * MINUTE_MS}  # of a rate such as 1/1h
 SEARCH = "/api/connector/engine/action/_search"
 T = TypeVar("T", bound=Measure | Action)
 ActedOn = Mapping[str, Sequence[TargetArtifact]]
@@ -318,7 +317,7 @@ async def used_by(context: Context, responder: OfferedResponder) -> str:
     """
     free_at = [one.until for one in responder.refusals or () if one.rule == "rate" and one.until is not None]
     rates = (responder.policy or Policy()).rate or ()
-    began = {at - int(rate.partition("/")[2][:-1]) * UNIT_MS[rate[-1]]: rate for at in free_at for rate in rates}
+    began = {at - duration_ms(rate.partition("/")[2]): rate for at in free_at for rate in rates}
     query = {"responderName": responder.name}
     newest = await context.core.search(Action, SEARCH, query, f"0-{RECENT}", ["-createdAt"]) if began else []
     first = next((one for one in newest if one.dispatched_at in began), None)

@@ -23,10 +23,9 @@ from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
-from core.models import Action, Measure, Policy, Undo
+from core.models import CAN_UNDO, Action, Measure, Policy, Undo
 from core.models.inputs import NOTE_LIMIT
 
-CAN_UNDO = ("available", "waiting", "failed", "replaced")
 MOST_ENDED = 40  # runs on the same targets, which end together
 PROBLEMS_SHOWN = 5  # of the targets of one run
 

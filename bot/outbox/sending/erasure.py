@@ -10,7 +10,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.outbox import alert_groups, state
 from bot.outbox.errors import classify
 from bot.outbox.models import LAST_ALERT, is_person
-from bot.outbox.retention import PAUSE_S, STEP_S
 from bot.outbox.sending.uploads import DELETE_FILE, NO_FILE
 from bot.outbox.store import STORES, Stores
 from core.common.database import Row, Transaction
@@ -98,7 +97,7 @@ class Erasure:
             else:
                 await self._store.transaction(lambda tx, key=message["key"]: _forget(tx, key))  # type: ignore[misc]
         for store in {self._store, self._stores.inbox}:
-            await shrink(store, STEP_S, PAUSE_S)
+            await shrink(store)
             await store.overwrite_deleted()
         return list(dict.fromkeys(problems))
 

@@ -21,6 +21,7 @@ from core.common.tasks import cancel_and_wait
 from core.models import ApiModel, Input, Permission, Profile
 
 JSON_TYPE = "application/json"
+MAX_WAIT_S = 60  # for what has not happened yet
 ANONYMOUS = Caller("", frozenset(), "", "read-only", 0)
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
@@ -215,7 +216,7 @@ def changing(change: Callable[..., Awaitable[ApiModel]], status: int = 200) -> H
     return handle
 
 
-def wait_seconds(request: Request, name: str, maximum: float) -> float:
+def wait_seconds(request: Request, name: str = "wait", maximum: float = MAX_WAIT_S) -> float:
     """The query parameter `name` as seconds to wait, at most `maximum`. Raises ResponderBotError("bad_request")."""
     text = request.query.get(name, "0")
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text, re.ASCII):

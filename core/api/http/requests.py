@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from core.api.http import forms
 from core.api.http.endpoint import Endpoint, Request
 from core.api.http.errors import field_errors
-from core.common.decoding import has_more_values
+from core.common.decoding import VALUES_LIMIT, has_more_values
 from core.common.errors import AuthenticationError, ResponderBotError, bad_request
 from core.common.listener import BODY_TIMEOUT_S, read_body
 from core.field_types import INT_LIMIT, ErrorCount
@@ -28,7 +28,6 @@ QUERY_LIMIT_BYTES = 8_192
 HEADERS_LIMIT_BYTES = 32_768
 PATH_LIMIT_BYTES = 2_048
 QUERY_LIMIT_FIELDS = 64
-VALUES_LIMIT = 30_000  # decoding and validating as many takes 10 to 20 ms of the event loop
 AT_ONCE_S = 0.1  # after a slower body the caller is authenticated again
 
 _MAYBE_HUGE_NUMBER = re.compile(rb"[0-9]{19}|[0-9][eE]\+?[0-9]{2}")

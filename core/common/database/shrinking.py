@@ -5,8 +5,12 @@ import time
 
 from core.common.database.base import Database, Transaction
 
+# Of all that deletes in steps.
+STEP_S = 0.008  # of the writer's time; the commit comes on top
+PAUSE_S = 0.05  # after each step, for all others
 
-async def shrink(database: Database, step_s: float, pause_s: float) -> None:
+
+async def shrink(database: Database, step_s: float = STEP_S, pause_s: float = PAUSE_S) -> None:
     """Give back all free pages, in steps of that length for the writer, with a pause after each."""
     is_done = database.dialect != "sqlite"
     while not is_done:

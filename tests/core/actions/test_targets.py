@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from core.common.errors import ResponderBotError
 from core.engines.base import Responder
-from core.models import Action, ArtifactTarget, BulkInput, OfferedResponder, TargetArtifact, UndoInput, parse_id
+from core.models import RED, Action, ArtifactTarget, BulkInput, OfferedResponder, TargetArtifact, UndoInput, parse_id
 from core.responders import target as targets
 from core.responders.guards import RulesFor
-from core.responders.target import RED, Target, TargetTypes, acting_on, fitting
+from core.responders.target import Target, TargetTypes, acting_on, fitting
 from core.settings import ResponderSection
 from tests.core.actions.every_kind import objects_of_every_kind
 from tests.core.actions.harness import ANNA, BEN, Harness, next_run, open_harness, run_input
