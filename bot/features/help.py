@@ -65,8 +65,7 @@ async def on_mistyped_command(context: Context) -> Json:
 
 async def _worst_open(context: Context) -> list[str]:
     """A line for each of the worst open alerts of this person and of nobody."""
-    core = context.core
-    own, free = await asyncio.gather(core.open_alerts(context.person.login), core.open_alerts(""))
+    own, free = await asyncio.gather(context.core.open_alerts(context.person.login), context.core.open_alerts(""))
     worst = sorted([*own, *free], key=lambda one: -one.severity)[:MOST_OFFERED]
     found = await subjects.visible_of(context, [one.id for one in worst])
     return [f"• {headline(view, limit=SHORT_TITLE)['text']['text']} · {view.subject.id}" for view in found]

@@ -280,15 +280,14 @@ class FoundRuns:
         return sorted(able, key=views.urgency)
 
 
-_ACTIVE = Entry(on_active_command, modal_title="In force")
-
 FEATURE = Feature(
     commands={
         "pending": Command(Entry(on_pending_command, modal_title=PENDING), "pending", "what waits, with *Review*"),
         "failed": Command(Entry(on_failed_command, modal_title=FAILED), "failed", "what failed in the last day"),
         "mine": Command(Entry(on_mine_command, modal_title=MINE), "mine", "what you started, and how it went"),
-        "active": Command(_ACTIVE, "active [host]", "what is in force, with *Undo* and *Extend*"),
-        **{verb: Command(_ACTIVE, f"{verb} [host]", "") for verb in ("undo", "extend", "status")},
+        "active": Command(
+            Entry(on_active_command, modal_title="In force"), "active [host]", "in force now, with *Undo* and *Extend*"
+        ),
     },
     actions={ids.MARK_ENDED: Entry(on_mark_ended_button, modal_title="Mark as ended")},
     views={ids.MARK_ENDED_VIEW: Entry(on_mark_ended_view, Ack.RESPONSE)},

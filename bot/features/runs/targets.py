@@ -11,7 +11,7 @@ from bot.clearance import RedactedView, Subject
 from bot.features import subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Context
-from bot.features.responders.views import reasons
+from bot.features.responders.views import ByArtifact, reasons
 from bot.features.runs.views import acts_on, questions, runs
 from bot.features.runs.views.request import RunRequest
 from core.common.clock import duration_ms
@@ -233,9 +233,7 @@ def ended_or_repeated(responder: OfferedResponder, subject: Subject, found: Iter
     return _undone_by(responder.name if policy.is_undo else policy.undo, on, found)
 
 
-def undoing(
-    view: RedactedView, offered: Iterable[OfferedResponder], found: Sequence[Measure]
-) -> Mapping[str, Collection[str]]:
+def undoing(view: RedactedView, offered: Iterable[OfferedResponder], found: Sequence[Measure]) -> ByArtifact:
     """By id of an object and of its observables, the names of the responders that undo what is in force there."""
     subject, on = view.subject, {artifact.id: _undoing(artifact, found) for artifact in view.artifacts()}
     own = {one.name for one in offered if _undone_by(one.name, acts_on.by_object([run_target(subject)], one), found)}
