@@ -145,7 +145,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
             )
         ),
         dump(questions.confirm(request, offered[0], view, button=button)),
-        dump(details.found_alerts({alert.id: [alert]}, "x", more=True, clearance=clearance, button=button)),
+        dump(details.found_alerts({alert.id: [alert]}, "x", "", (), more=True, clearance=clearance, button=button)),
         dump(cases.becomes_case(view)),
         dump(run_form.start_view(request, None, clearance=clearance, choices=choices)),
         dump(run_form.start_view(request, subject, clearance=clearance)),

@@ -326,7 +326,7 @@ def test_the_run_modal_fits(alert: Alert, responder: OfferedResponder, clearance
     fine_view(
         run_form.start_view(request, subject, clearance=clearance, choices=[run_form.object_option(subject, clearance)])
     )
-    found = details.found_alerts({alert.id: [alert]}, typed, more=True, clearance=clearance, button=button)
+    found = details.found_alerts({alert.id: [alert]}, typed, "", (), more=True, clearance=clearance, button=button)
     fine_view(modals.message_view("Alerts found", found))
     listed = responders.responder_list(
         [responder], {}, subject, clearance=clearance, button=button, command="/responder"

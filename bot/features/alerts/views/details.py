@@ -23,6 +23,7 @@ FOUND_TEXT_LIMIT = 500  # characters of what somebody looked for
 LINES_SHOWN = 15
 TITLE_LIMIT = 200
 Lines = Mapping[str, Sequence[Alert]]  # by the key of their group, or their id
+Held = Sequence[Measure]  # what is in force
 NAMED = 2  # observables of each alert of several, and what is in force on those of one
 
 
@@ -38,7 +39,7 @@ def alert_in_full(
     note: str = "",
     start: int = 0,
     channel: str = "",
-    held: Sequence[Measure] = (),
+    held: Held = (),
 ) -> Message:
     """An alert in full for the person who asked in `channel`; nothing above their clearance.
 
@@ -70,15 +71,7 @@ def alert_in_full(
 
 
 def found_alerts(
-    lines: Lines,
-    text: str,
-    then: str = "",
-    held: Sequence[Measure] = (),
-    *,
-    more: bool,
-    clearance: int,
-    button: ButtonIds,
-    channel: str = "",
+    lines: Lines, text: str, then: str, held: Held, *, more: bool, clearance: int, button: ButtonIds, channel: str = ""
 ) -> Message:
     """Alerts that somebody in `channel` looked for, the newest day first, by the key of their group or their id.
 
@@ -101,7 +94,7 @@ def found_alerts(
     return Message(f"{number} with {shown_text}", tuple(blocks))
 
 
-def first_observables(view: RedactedView, text: str = "", held: Sequence[Measure] = ()) -> list[str]:
+def first_observables(view: RedactedView, text: str = "", held: Held = ()) -> list[str]:
     """`ip 198[.]51[.]100[.]7`: the first that may be shown, those with words of a text first, then IOCs; mrkdwn.
 
     Of what is `held`, in force, those that it is on have a lock.
@@ -125,7 +118,7 @@ def group_line(view: RedactedView, counts: Sequence[int], key: str, at: int, but
     return section(f"{SIGNS[view.subject.severity]} {line}", accessory=show)
 
 
-def _found(alert: Alert, view: RedactedView, button: ButtonIds, text: str, held: Sequence[Measure]) -> Block:
+def _found(alert: Alert, view: RedactedView, button: ButtonIds, text: str, held: Held) -> Block:
     facts = [alert.id, foreign(view.text(alert.source), 60), STATUS_WORDS[alert.status], slack_date(alert.date)]
     line, about = " · ".join([*facts, *first_observables(view, text, held)]), f"{alert.id} {view.title()}"
     details = button_element("Details", ids.DETAILS, button(Intent("details", alert.id)), of=alert.id, about=about)

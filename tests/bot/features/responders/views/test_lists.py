@@ -51,7 +51,7 @@ def test_a_menu_shows_the_host_of_a_url_in_full_or_its_end(host_name: str, is_wh
 def test_details_and_found_alerts_say_what_became_of_an_alert_as_its_card_does() -> None:
     def shown(about: Alert) -> list[str]:
         facts = texts_of(alert_in_full(about, document(about), clearance=2, button=button))[2]
-        found = texts_of(found_alerts({about.id: [about]}, "x", more=False, clearance=2, button=button))[1]
+        found = texts_of(found_alerts({about.id: [about]}, "x", "", (), more=False, clearance=2, button=button))[1]
         return [facts.split("\n")[2], found.split(" · ")[2]]
 
     assert shown(alert(assignee="ben@soc.example")) == ["• Status: new · assigned to *ben*", "new"]
