@@ -172,10 +172,16 @@ class BulkMessages:
         return approvals.reminded(logins, is_answered=bulk.awaiting < sum(bulk.counts.values()))
 
     async def _told(self, kind: str, bulk: BulkCounts, found: _Found) -> list[DesiredMessage]:
-        """The direct message to whoever asked for a bulk, once it is over; of undos, to who approved it, too."""
+        """The direct message to whoever asked for a bulk, once it is over.
+
+        Of undos also to who approved it, of failures to who approved what failed last.
+        """
         found, team, desired = found or await self._read(bulk.id), self._access.team(), list[DesiredMessage]()
-        approvals_ = [run.approval for run, _ in found if run.approval is not None and kind == BULK_UNDONE]
-        for login in dict.fromkeys([bulk.created_by, *(login for one in approvals_ for login in one.approved_by)]):
+        logins = [bulk.created_by]
+        for run, _ in found:
+            approved_by = run.approval.approved_by if run.approval is not None else []
+            logins += approved_by if kind == BULK_UNDONE else approved_by[-1:] if run.outcome == "failed" else []
+        for login in dict.fromkeys(logins):
             user = await self._renderer.slack_user(login)
             person = await self._renderer.recipient(team, user) if user else None
             if person is None:

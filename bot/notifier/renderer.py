@@ -248,7 +248,7 @@ class Renderer:
             by = timeline.action(by_id)
             if by is not None and together[0].id == action.id:
                 undone = [(one, timeline.target(one)) for one in together]
-                render = partial(replies.undone, undone, by.created_by, link=link)
+                render = partial(replies.undone, undone, by.created_by, login, link=link)
                 desired += await self._to_requester(f"undone:{action.id}", login, "", render, timeline)
         return desired
 
@@ -460,7 +460,8 @@ class Renderer:
         can_decide = person is not None and approvals.may_decide(action, person, subject, extension)
         render = partial(self._request_render(action, extension, timeline), can_decide=can_decide)
         if extension is None:
-            render = partial(render, link=await self._link(timeline.root_id), voter=person.login if person else "")
+            voter = person.login if person is not None and "manageAction" in person.permissions else ""
+            render = partial(render, link=await self._link(timeline.root_id), voter=voter)
         view = RedactedView(subject, person.clearance if person else 0)
         direct = replace(await self.message(key, view, key.split(":")[3], render), root_id=timeline.root_id)
         return await self.in_short(direct, key.removesuffix(AGAIN), at) if key.endswith(AGAIN) else direct
@@ -480,13 +481,19 @@ class Renderer:
         return replace(again, message=reminder if asks else decided, buttons=None)
 
     async def _told(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
-        """The direct message to whoever asked for a run: how it was decided, that it failed, or who ended it."""
+        """The direct message to whoever asked for a run: how it was decided, that it failed, or who ended it.
+
+        That it failed also to who approved it last, or what it was to undo.
+        """
         state, by_others = runs.state_of(action), action.ended_by not in (None, action.created_by)
         is_own = state in ("cancelled", "stopped") and not by_others
         if is_own or not (action.approval is not None or state == "failed" or by_others):
             return []
         render = partial(replies.told, action, subject, link=await self._link(timeline.root_id))
-        return await self._to_requester(f"told:{action.id}", action.created_by, "", render, timeline)
+        approval = (timeline.action(action.undoes or "") or action).approval if state == "failed" else None
+        last, key = approval.approved_by[-1:] if approval is not None else [], f"told:{action.id}"
+        logins = dict.fromkeys([action.created_by, *last])
+        return [one for login in logins for one in await self._to_requester(key, login, "", render, timeline)]
 
     async def _to_requester(
         self, prefix: str, login: str, suffix: str, render: Render, timeline: Timeline

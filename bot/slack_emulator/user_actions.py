@@ -142,7 +142,7 @@ class UserActions:
 
     def direct(self, user_id: str, other_id: str) -> Json:
         """Open the direct message channel with another user."""
-        self._person(user_id)
+        self.person(user_id)
         self._user(other_id)
         channel = self._team.open_dm(user_id, other_id)
         if other_id == self._team.bot_user_id:
@@ -175,7 +175,7 @@ class UserActions:
 
     def origin(self, user_id: str, channel_id: str | None, ts: str | None, view_id: str | None) -> InteractionOrigin:
         """The message or view that a user interacts with."""
-        self._person(user_id)
+        self.person(user_id)
         if view_id is not None:
             view = self._views.find(user_id, view_id)
             if view is None:
@@ -358,7 +358,7 @@ class UserActions:
 
     def open_home(self, user_id: str) -> Json:
         """Open the app's Home tab."""
-        self._person(user_id)
+        self.person(user_id)
         if not self._manifest.has_home:
             raise PageError("no_home", "The manifest switches the Home tab off.")
         home = self._views.home(user_id)
@@ -371,7 +371,7 @@ class UserActions:
 
     async def shortcut(self, user_id: str, callback_id: str, channel_id: str | None, ts: str | None) -> Json:
         """Run a global shortcut, or a message shortcut if `ts` is given."""
-        self._person(user_id)
+        self.person(user_id)
         kind = "global" if ts is None else "message"
         if not self._manifest.has_shortcut(callback_id, kind):
             raise PageError("no_such_shortcut", f"The manifest has no {kind} shortcut {callback_id!r}.", status=404)
@@ -407,24 +407,20 @@ class UserActions:
         event = {"type": "notice", "channel": None if channel is None else channel.id, "text": text}
         self._team.feed.publish(event, to={user_id})
 
-    def require_person(self, user_id: str) -> None:
-        """Raise PageError unless this id belongs to a person."""
-        self._person(user_id)
-
     def _user(self, user_id: str) -> User:
         user = self._team.users.get(user_id)
         if user is None:
             raise PageError("user_not_found", f"No user has the id {user_id!r}.", status=404)
         return user
 
-    def _person(self, user_id: str) -> User:
-        """A user other than the bot."""
+    def person(self, user_id: str) -> User:
+        """A user other than the bot. Raises PageError for the bot, and for nobody's id."""
         if user_id == self._team.bot_user_id:
             raise PageError("not_a_person", "The bot acts through its token only. Choose a person.")
         return self._user(user_id)
 
     def _user_and_channel(self, user_id: str, channel_id: str) -> tuple[User, Channel]:
-        user = self._person(user_id)
+        user = self.person(user_id)
         channel = self._team.channels.get(channel_id)
         if channel is None or not channel.is_visible_to(user_id):
             raise PageError("channel_not_found", f"{user.name} can't see a channel {channel_id!r}.", status=404)

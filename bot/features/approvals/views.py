@@ -29,6 +29,7 @@ from bot.clearance import SHARED, Closing, RedactedView, Subject, artifact_title
 from bot.features.responders import views as responders
 from bot.features.runs.views import questions, runs, undo_state
 from bot.features.runs.views.runs import run_again_button
+from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Message
 from core.common.clock import MINUTE_MS
 from core.common.words import count, some_of
@@ -503,30 +504,30 @@ def later_end_request(
     if extension is None or not view.is_open:
         text = f"An extension of a run on {subject.id}: {withheld(subject.tlp)}"
         return Message(text, (section(text),), is_broadcast)
-    by, what = person_name(extension.asked_by), f"{run_on(action, view)} · {runs.of_root(subject, view)}"
+    by, run, root = person_name(extension.asked_by), run_on(action, view), runs.of_root(subject, view)
     if is_replaced:
-        text = f"{by} asked for another end of {what}; the request before is over."
+        text = f"{by} asked for another end of {run} · {root}; the request before is over."
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),), is_broadcast)
-    what += f", asked by {by}"
     longer, approvers = undo_state.longer(extension), people(extension.approval.approved_by)
     if undo_state.later_end(action) is None:
         kept = undo_state.until(extension.at, extension.asked_at)
         asked = f"*{by}* asked to keep *{kept}*: {runs.heading(action, view)}"
         decided = later_end_decision(action, extension)
-        then = {"approved": f", kept {longer}", "lapsed": ""}.get(extension.outcome or "", f", not kept {longer}")
-        end = f" Its {end}." if (end := undo_state.end_decided(extension)) else ""
+        then = {"approved": f" {longer}", "lapsed": ""}.get(extension.outcome or "", " ends as it was to")
+        news = decided if extension.outcome in ("expired", "lapsed") else f"More time {decided[0].lower()}{decided[1:]}"
+        end = f" {end[0].upper()}{end[1:]}." if (end := undo_state.end_decided(extension)) else ""
         if end and undo_state.is_undone(action):
-            end += f"\n{runs.mark(action, view)} {undo_state.undone(action)}"
+            end = f"\n{runs.mark(action, view)} {undo_state.undone(action)}"
         shown = section(f"{decided}{runs.why(extension.message, view, REASON_LIMIT)}.{end}")
-        if quoted := runs.quoted(extension.message or "", WHY_LIMIT, view):
-            what += f" · {quoted}"
-        return Message(clip(f"{decided}{then}: {what}", MESSAGE_TEXT_LIMIT), (shown, context(asked)), is_broadcast)
+        quoted = runs.quoted(extension.message or "", WHY_LIMIT, view)
+        text = " · ".join(filter(None, [f"{news}: {run}{then}", root, quoted]))
+        return Message(clip(text, MESSAGE_TEXT_LIMIT), (shown, context(asked)), is_broadcast)
     needs = f"{undo_state.needed([extension])}{f' Approved by {approvers}.' if approvers else ''}"
     asks = f"{who} {later_end(action, extension, view)}".strip()
     blocks: list[Block] = [*sections([asks, *_targets(action, view)]), context(needs)]
     blocks += [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
     why = runs.quoted(extension.note or "", NOTE_LIMIT, view)
-    deed, before = f"keep {run_on(action, view)} {longer}", said_before(*decided_before(extension))
+    deed, before = f"keep {run} {longer}", said_before(*decided_before(extension))
     text = _asks_of_one(deed, before, extension.asked_by, why and f" · {why}", view)
     return Message(text, tuple(blocks), is_broadcast)
 
@@ -584,7 +585,8 @@ def approval_request(
     """What is asked for and until when; with buttons while it is open.
 
     Core decides who may approve: anybody with manageAction but the requester. `who` is mentioned. In a direct message
-    it has buttons for as long as `voter` can decide, and nothing once they may not see all of it.
+    it has buttons for as long as `voter` can decide, and what became of a run that they approved, with what undoes it;
+    nothing once they may not see all of it.
     """
     view = RedactedView(subject, clearance)
     waits = runs.awaits_approval(action)
@@ -599,9 +601,25 @@ def approval_request(
     if runs.can_be_approved(action, view) and not has_voted(action, voter or ""):
         decide = actions(*runs.decision_buttons(action, button))
         blocks.append(decide if can_decide else context("You can't decide on it any more."))
-    elif has_voted(action, voter or "") and undo_state.is_undone(action):
-        blocks.append(context(f"{runs.mark(action, view)} {undo_state.undone(action)}"))
+    elif has_voted(action, voter or "") and not runs.missing_approvals(action):
+        blocks += _became(action, view, button)
     return Message(push_text(action, view), tuple(blocks), is_broadcast)
+
+def _became(action: Action, view: RedactedView, button: ButtonIds) -> list[Block]:
+    """Whether an approved run runs, is in force or failed, and why, with what undoes it."""
+    left = "" if runs.is_open(action) else left_by(action, view)
+    state = "" if left and action.outcome == "succeeded" else runs.state(action, view)
+    why = f": {runs.result_text(action, view)}" if action.outcome == "failed" else ""
+    said, buttons = f"{state}{left}{why}".removeprefix(", "), undos.buttons(action, view, button)
+    return [context(f"{runs.mark(action, view)} {said}"), *([actions(*buttons)] if buttons else [])]
+
+
+def left_by(action: Action, view: RedactedView, *, is_on_phone: bool = False) -> str:
+    """`, in force until 14:30` of what has ended, or `, not in force` of what failed; "" if it left nothing; mrkdwn."""
+    now = undo_state.in_short(action) if is_on_phone else undo_state.summary(action, view).removeprefix(" · ")
+    now = now or ("not in force" if action.outcome == "failed" and action.undo is not None else "")
+    return f", {now}" if now else ""
+
 
 
 def not_approved(

@@ -101,7 +101,7 @@ def test_replies_of_any_action_fit(action: Action, alert: Alert, clearance: int)
     subject = Subject.alert(alert)
     fine(replies.end_reply(action, subject, clearance=clearance, button=button))
     fine(replies.told(action, subject, clearance=clearance, button=button))
-    fine(replies.undone([(action, subject)] * 2, samples.HOSTILE, clearance=clearance, button=button))
+    fine(replies.undone([(action, subject)] * 2, samples.HOSTILE, "anna", clearance=clearance, button=button))
     fine(approvals.approval_request(action, subject, clearance=clearance, button=button, now_ms=NOW))
 
 

@@ -38,7 +38,7 @@ def text_of(kind: str, clearance: int) -> str:
         "told": replies.told(FAILED, subject, **seen),
         "late": undos.problem_reply(DONE.model_copy(update={"undo": WAITING}), subject, **seen),
         "marked as ended": undos.measure_reply(DONE.model_copy(update={"measure": LEFT}), subject, [], **seen),
-        "undone": replies.undone([(DONE, subject)], "lea@soc.example", **seen),
+        "undone": replies.undone([(DONE, subject)], "lea@soc.example", "anna@soc.example", **seen),
     }
     return messages[kind].text
 
@@ -53,7 +53,7 @@ def text_of(kind: str, clearance: int) -> str:
         ("end", "done"),
         ("failure", "anna can run it again."),
         ("denial", "denied"),
-        ("told", "failed"),
+        ("told", "Failed: "),
         ("undone", "lea undid"),
         ("late", "was to end by now and is still in force: Release can't run: it is not configured."),
         ("marked as ended", "was marked as ended by *lea*"),

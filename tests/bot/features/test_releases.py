@@ -111,7 +111,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         until = (await env.ended_run(second)).undo
         both = f", also for {second.id} until <!date^{(until.at or 0) // 1000}^{{time}}|" if until is not None else ""
         await env["anna"].sees(card_of(first, both))
-        told = await env["lea"].sees(direct_message("ben approved: ", "in force until", "Undo now"))
+        told = await env["lea"].sees(direct_message("Approved by ben: ", "in force until", "Undo now"))
         assert until is not None
         of_lea = f"*Isolate* on `203[.]0[.]113[.]7` until <!date^{(until.at or 0) // 1000}^{{time}}|"
 
@@ -129,7 +129,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         for button in ("Extend", "Undo now"):
             await env["eve"].presses(button, card)
             await env["eve"].reads("You can't run responders.")
-        receipt = await env["anna"].sees(direct_message("ben approved: ", first, "Undo now"))
+        receipt = await env["anna"].sees(direct_message("Approved by ben: ", first, "Undo now"))
         question = text_of(await env["anna"].confirms("Undo now", card))
         assert f"⚠️ It also ends {of_lea}" in question
         assert f", also for {second.id} until" not in question

@@ -16,7 +16,6 @@ from bot.block_kit.text import (
     escape,
     first_of,
     foreign,
-    people,
     person_name,
     section,
 )
@@ -160,47 +159,52 @@ def told(
     button: ButtonIds,
     link: str = "",
 ) -> Message:
-    """The direct message to whoever asked for a run, at its end: who decided, how it went, and what they can do."""
+    """The direct message to whoever asked for a run, at its end: who decided, how it went, and what they can do.
+
+    Likewise to who approved it last, if it failed.
+    """
     view = RedactedView(subject, clearance)
     if not view.is_open:
         return notice(_headline(action, view))
-    deed = approvals.deed_on(action, view)
+    deed, decided = approvals.deed_on(action, view), approvals.decision(action).rstrip(".")
     state, by = runs.state_of(action), person_name(action.ended_by or "")
-    approvers = people(action.approval.approved_by) if action.approval is not None else ""
-    heads = {
-        "expired": f"Nobody answered: *{deed}* was not run.",
-        "denied": f"Denied by {by}: *{deed}* was not run.",
-        "cancelled": f"Withdrawn by {by}: *{deed}* was not run.",
-        "stopped": f"Stopped by {by}: *{deed}*.",
-        "failed": f"{f'{approvers} approved: ' if approvers else ''}*{deed}* failed.",
-    }
-    now = undo_state.summary(action, view).removeprefix(" · ") or "done"
-    head = heads.get(state, f"{approvers} approved: *{deed}*, {now}.")
+    ended = {
+        "expired": f"Nobody answered: *{deed}* was not run",
+        "cancelled": f"Withdrawn by {by}: *{deed}* was not run",
+        "stopped": f"Stopped by {by}: *{deed}*",
+        "failed": f"Failed: *{deed}*",
+    }.get(state, f"{decided}: *{deed}* was not run")
+    now, short = approvals.left_by(action, view), approvals.left_by(action, view, is_on_phone=True)
+    approved = runs.approved_by(action) if state == "failed" else ""
+    head, push = f"{ended}{now}{approved}.", f"{ended}{short}{approved}."
+    if state == "succeeded":
+        head, push = f"{decided}: *{deed}*{now or ', done'}.", f"{decided}{short or ', done'}: {deed}."
     if (result := runs.result_text(action, view, 1000)) and state in ("denied", "cancelled", "failed"):
         head += f"\n>{result}".replace("\n", "\n>").replace("\n>>", "\n>")
     again = run_again_button(action, view, button, is_own=True)
-    buttons = [again] if again else undos.buttons(action, view, button)
+    buttons = [*([again] if again else []), *undos.buttons(action, view, button)]
     blocks = [section(head), context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")]
-    now = "in force" if undo_state.is_in_force(action) else "done"
-    push = heads.get(state, f"{approvers} approved: {deed}, {now}.").replace("*", "")
     why = f' · "{runs.result_text(action, view)}"' if state in ("denied", "failed") and result else ""
-    text = clip(f"{push} {runs.of_root(subject, view)}{why}", MESSAGE_TEXT_LIMIT)
+    text = clip(f"{push.replace('*', '')} {runs.of_root(subject, view)}{why}", MESSAGE_TEXT_LIMIT)
     return Message(text, (*blocks, *([actions(*buttons)] if buttons else [])))
 
 
 def undone(
-    together: Sequence[tuple[Action, Subject]], by: str, *, clearance: int, button: ButtonIds, link: str = ""
+    together: Sequence[tuple[Action, Subject]], by: str, to: str, *, clearance: int, button: ButtonIds, link: str = ""
 ) -> Message:
-    """The direct message to whoever asked for or approved runs that somebody else (`by`, a login) undid at once."""
+    """The direct message `to` whoever asked for or approved runs that somebody else (`by`) undid at once; logins."""
     (action, subject), who = together[0], person_name(by)
     view = RedactedView(subject, clearance)
     if not view.is_open:
         return notice(f"A run on {action.object_id} was undone, {withheld(subject.tlp)}")
     seen = [(one, RedactedView(its, clearance)) for one, its in together]
     deeds = list(dict.fromkeys(f"*{runs.name(one)}{runs.on_target(one, its)}*" for one, its in seen if its.is_open))
-    said, on = f"{who} undid {' and '.join(deeds)}", context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")
-    text = clip(f"{said.replace('*', '')} ({runs.of_root(subject, view)}).", MESSAGE_TEXT_LIMIT)
-    return Message(text, (section(f"{said}. Nothing of it is in force any more."), on))
+    asked_by = {end.asked_by for one, _ in together for end in one.extensions[:1] if end.outcome == "lapsed"}
+    more = "; your request for more time is over too" if to in asked_by else ""
+    said, on = f"{who} undid {' and '.join(deeds)}{more}", runs.of_root(subject, view)
+    text = clip(f"{said.replace('*', '')} ({on}).", MESSAGE_TEXT_LIMIT)
+    about = context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")
+    return Message(text, (section(f"{said}. Nothing of it is in force any more."), about))
 
 
 def lost(view: RedactedView, by: str) -> Message:

@@ -150,7 +150,7 @@ def ended_for(
 ) -> Message:
     """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some; mrkdwn.
 
-    A `reader` who approved them hears only that, and asks for nothing again.
+    A `reader` who approved them hears only that, or that some failed, and asks for nothing again.
     """
     seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
     found = states.each_state(seen, refused, is_on_phone=True)

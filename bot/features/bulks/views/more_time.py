@@ -69,8 +69,7 @@ def question_and_rows(ends: Sequence[End], seen: Sequence[End]) -> list[str]:
     for run, view, end in seen:
         denied = "" if before or not is_asked else runs.denied_before(end, view)
         then = f"; then *{undo_state.until(end.at, end.asked_at)}*" if is_asked else ""
-        decided = undo_state.end_decided(end)
-        now = f"its {decided}" if decided else f"now it {undo_state.ends(run)}"
+        now = undo_state.end_decided(end) or f"now it {undo_state.ends(run)}"
         now = f" · {now}" if undo_state.is_in_force(run) else undo_state.summary(run, view)
         line = f"{states.target_line(run, view, states.REVIEW_TARGETS)}{now}{then}"
         rows.append(questions.with_said(line, approvals.closed(view, end.asked_at), denied))

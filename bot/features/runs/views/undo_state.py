@@ -93,7 +93,7 @@ def in_short(action: Action) -> str:
     otherwise = "in force; nothing undoes it" if is_in_force(action) else ""
     now = IN_SHORT.get(action.undo.status or "", "") if action.undo is not None else otherwise
     is_unknown = action.measure is not None and action.measure.state == "unknown"
-    return f"maybe {now}" if now == "in force" and is_unknown else now
+    return f"maybe {now}" if now.startswith("in force") and is_unknown else now
 
 
 def ends_at(action: Action) -> int | None:
@@ -441,8 +441,8 @@ def ends(action: Action) -> str:
 
 
 def end_decided(extension: Extension) -> str:
-    """`end became today 15:44`, or `stayed`: what the decision on a later end did, whatever came since; "" for none."""
+    """`its end became today 15:44`, or `it still ends`: what the decision on a later end did; "" for none."""
     if extension.outcome == "approved":
-        return f"end became {slack_date(extension.at)}" if extension.at is not None else "end was taken away"
+        return f"its end became {slack_date(extension.at)}" if extension.at is not None else "its end was taken away"
     stayed = extension.before is not None and extension.outcome not in (None, "lapsed")
-    return f"end stayed {slack_date(extension.before or 0)}" if stayed else ""
+    return f"it still ends {slack_date(extension.before or 0)}" if stayed else ""

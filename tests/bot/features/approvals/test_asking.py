@@ -27,7 +27,7 @@ from tests import stores
 from tests.bot import samples
 from tests.bot.features.approvals.asking import ISOLATE, asking, bulk_of, expire, isolate
 from tests.bot.features.bulks.bulk import shown as bulk_shown
-from tests.bot.features.environment import CLEAR, FeatureEnvironment
+from tests.bot.features.environment import CLEAR, FAILED, FeatureEnvironment
 from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.people import (
     app_home,
@@ -71,10 +71,12 @@ async def test_one_containment_with_undo_rings_each_approver_once_and_who_asked_
         request = await env["ben"].sees(direct_message("asks · "))
         await env["lea"].sees(direct_message("asks · "))
         await env["ben"].confirms("Approve", request)
-        told = await env["anna"].sees(on_phone("approved"))
-        assert told.startswith("ben approved: Isolate on ip 203[.]0[.]113[.]7 for 1 hour, in force.")
-        shown = await env["anna"].sees(direct_message("ben approved:"))
+        told = await env["anna"].sees(on_phone("Approved"))
+        assert told.startswith("Approved by ben, in force: Isolate on ip 203[.]0[.]113[.]7 for 1 hour. HIGH ")
+        shown = await env["anna"].sees(direct_message("Approved by ben:"))
         assert "in force until" in text_of(shown)
+        of_ben = await env["ben"].sees(updated(request, "Approved by ben.", "🔒 in force until <!date^"))
+        assert "Undo now" in labels_of(of_ben)  # where the order was given
         await all_sent(env.bot)
         await env["ben"].sees(reply_to(card, "*Isolate* done"))
         async with CoreClient(env.core.url, env.service_key) as bot:
@@ -83,6 +85,9 @@ async def test_one_containment_with_undo_rings_each_approver_once_and_who_asked_
         await env["ben"].sees(reply_to(card, "*Tell* done"))
         ended = await env["ben"].sees(reply_to(card, "🔓 *Isolate* on ip 203[.]0[.]113[.]7, for ", ": undone by ben, "))
         assert "Undone" not in text_of(ended)
+        await all_sent(env.bot)
+        undone = await env["ben"].sees(updated(request, "🔓 undone by ben, <!date^", without="in force"))
+        assert "Undo now" not in labels_of(undone)
         await all_sent(env.bot)
         assert calls(env) == {"post": 4, "edit": 5, "direct post": 4, "direct edit": 4}
         assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [2, 1, 1]
@@ -327,7 +332,7 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
             waits = await env["ben"].sees(direct_message("⚠️ *Tell* by ben ran on it <!date^", "Undone before by ben"))
             assert "🔓" not in text_of(waits)  # which would say the same once more
             await bot.as_user("ben").approve(second.id)
-            await env["anna"].sees(on_phone("ben approved", 2))
+            await env["anna"].sees(on_phone("Approved by ben", 2))
             await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
             form = await env["anna"].sees(modal("How long", "is contained already"))
             assert "🔓" not in text_of(form)  # while it is in force again
@@ -384,19 +389,19 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
         action = await isolate(env, alert, minutes=15)
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve(action.id)
-            await env["anna"].sees(on_phone("ben approved"))
+            await env["anna"].sees(on_phone("Approved by ben"))
             at = (await env.ended_run(alert)).undo.at or 0  # type: ignore[union-attr]  # it can be undone
             await bot.as_user("anna").extend_measure(action.id, at + 45 * MINUTE_MS)
-        of = f"HIGH {alert.title} ({alert.id}), asked by anna"
-        what = f"Isolate on ip 203[.]0[.]113[.]7 · {of}"
+        of = f"{alert.title} ({alert.id})"
         deed = "HIGH: keep Isolate on ip 203[.]0[.]113[.]7 for 45 minutes longer?"
-        asks = f"{deed} {of.removeprefix('HIGH ')}. Alert closed by anna"  # the run closed it
+        asks = f"{deed} {of}, asked by anna. Alert closed by anna"  # the run closed it
         assert await env["ben"].sees(on_phone("HIGH: keep")) == asks
         clock.ahead_ms = 8 * MINUTE_MS
         again = asks.replace("? ", "? 7 minutes left. ")
         await env["ben"].sees(on_phone(again))
         await expire(env)
-        await env["anna"].sees(on_phone(f"Nobody answered in time, not kept for 45 minutes longer: {what}"))
+        ends = "Nobody answered in time: Isolate on ip 203[.]0[.]113[.]7 ends as it was to"
+        assert await env["anna"].sees(on_phone("Nobody answered in time")) == f"{ends} · HIGH {of}"
         await all_sent(env.bot)
         assert len([text for text in env["ben"].phone if "keep" in text]) == 2
         assert not [text for name in ("anna", "ben", "lea") for text in env[name].phone if "<!date" in text]
@@ -428,11 +433,11 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         form = await env["ben"].confirms("Deny", request, reason="one hour is <enough>.")
         assert "and everybody who sees the request" in text_of(form)
         await env["ben"].sees(modal("You denied more time for", f"It ends <!date^{at // 1000}^"))
-        told = await env["anna"].sees(on_phone("Denied by ben"))
-        kept = "not kept with no end: Isolate on ip 203[.]0[.]113[.]7"
+        told = await env["anna"].sees(on_phone("denied by ben"))
+        ends = "More time denied by ben: Isolate on ip 203[.]0[.]113[.]7 ends as it was to"
         why = "one hour is &lt;enough&gt;"
-        assert told == f'Denied by ben, {kept} · HIGH {alert.title} ({alert.id}), asked by anna · "{why}."'
-        said = f"Denied by ben: {why}. Its end stayed <!date^{at // 1000}^"
+        assert told == f'{ends} · HIGH {alert.title} ({alert.id}) · "{why}."'
+        said = f"Denied by ben: {why}. It still ends <!date^{at // 1000}^"
         assert said in text_of(await env["anna"].sees(direct_message(said)))
         assert said in text_of(await env["lea"].sees(reply_to(card, said)))
         await env["lea"].sees(card_of(alert, f"🚫 *More time was denied by ben*: {why}"))
@@ -482,7 +487,7 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
         await env["anna"].reads("You withdrew the request for more time")
         await env["ben"].submits(read)
         await env["ben"].reads("This extension no longer waits for approval; nothing was changed.")
-        said = f"Withdrawn by anna. Its end stayed <!date^{at // 1000}^"
+        said = f"Withdrawn by anna. It still ends <!date^{at // 1000}^"
         await env["ben"].sees(direct_message(said))
         await env["lea"].sees(reply_to(card, said))
         shown = await env["lea"].sees(card_of(alert, "➖ *More time was withdrawn by anna*"))
@@ -491,7 +496,7 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
         assert not [text for text in env["anna"].phone if "Withdrawn" in text]
         assert (await env.client.action(action.id)).undo.at == at  # type: ignore[union-attr]
         await env["lea"].confirms("Undo now", shown)  # which says nothing of that end any more
-        await env["ben"].sees(direct_message(said, "🔓 undone by lea, <!date^"))
+        await env["ben"].sees(direct_message("Withdrawn by anna.\\n🔓 undone by lea, <!date^", without="still ends"))
 
 
 async def test_who_is_asked_for_more_time_reads_who_undid_it_before(tmp_path: Path) -> None:
@@ -501,6 +506,9 @@ async def test_who_is_asked_for_more_time_reads_who_undid_it_before(tmp_path: Pa
         await env["lea"].confirms("Undo now", await env["lea"].sees(card_of(alert, "*Keep with no end*")))
         await env["ben"].sees(updated(request, "lea undid it before that was approved"))
         await env["lea"].sees(reply_to(card, "lea undid it before that was approved"))
+        undid = "lea undid Isolate on ip 203[.]0[.]113[.]7"
+        assert (await env["ben"].sees(on_phone("undid"))).startswith(f"{undid} (HIGH ")
+        assert f"{undid}; your request for more time is over too (HIGH " in await env["anna"].sees(on_phone("undid"))
 
 
 async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reason(tmp_path: Path) -> None:
@@ -515,7 +523,7 @@ async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reaso
             await env[name].command(SOC, f"/responder cancel {action.id}")
             forms.append(await env[name].sees(modal("Withdraw more time?", "*anna* asks")))
         await env["lea"].submits(forms[1], reason="The host is <clean>")
-        why = "Withdrawn by lea: The host is &lt;clean&gt;. Its end stayed"
+        why = "Withdrawn by lea: The host is &lt;clean&gt;. It still ends"
         await env["anna"].sees(direct_message(why))
         await env["ben"].sees(reply_to(card, why))
         await env["anna"].submits(forms[0])
@@ -539,12 +547,58 @@ async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_the
             await bot.as_user("anna").run({**body, "responderId": "Fail_1_0"})
         shown = text_of(await env["anna"].sees(direct_message("Denied by ben: *Isolate on ip")))
         assert "a lab host" in shown
-        assert "The firewall said no." in text_of(await env["anna"].sees(direct_message("*Fail* failed")))
-        assert (await env["anna"].sees(on_phone("Fail failed. "))).endswith(f' ({alert.id}) · "The firewall said no."')
+        assert "The firewall said no." in text_of(await env["anna"].sees(direct_message("Failed: *Fail*")))
+        assert (await env["anna"].sees(on_phone("Failed: Fail. "))).endswith(f' ({alert.id}) · "The firewall said no."')
         await env["anna"].sees(direct_message("Withdrawn by lea"))
         await env["anna"].sees(card_of(alert, "*Tell*"))
         await all_sent(env.bot)
         assert len(env["anna"].phone) == 3
+
+
+async def test_who_approved_what_fails_is_rung_once_as_is_who_asked_and_reads_it_where_they_approved(
+    tmp_path: Path,
+) -> None:
+    async with asking(tmp_path, {**ISOLATE, "approval": 2}, reports={"Isolate": FAILED}) as env:
+        action = await isolate(env, await env.create_alert())
+        requests = {name: await env[name].sees(direct_message("asks · ")) for name in ("lea", "ben")}
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            for name in requests:
+                await bot.as_user(name).approve(action.id)
+        deed = "Isolate on ip 203[.]0[.]113[.]7 for 1 hour, not in force · approved by lea, ben"
+        for name in ("anna", "ben"):
+            push = await env[name].sees(on_phone("Failed: "))
+            assert push.startswith(f"Failed: {deed}. HIGH ")
+            assert push.endswith('"The firewall said no."')
+        for name, request in requests.items():
+            await env[name].sees(updated(request, "❌ failed, not in force: The firewall said no."))
+        bulk, _ = await bulk_of(env, "anna", [4, 3, 2])
+        for name in requests:
+            await env[name].sees(on_phone("Isolate on 3 targets"))
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            for name in requests:
+                await bot.as_user(name).approve_bulk(bulk.id, [one.action.id for one in bulk.actions if one.action])
+        for name in ("anna", "ben"):
+            await env[name].sees(on_phone("Approved by lea, ben, failed: Isolate on ip 203[.]0[.]113[.]0, "))
+        await all_sent(env.bot)
+        failed = {name: [text for text in env[name].phone if "ailed" in text] for name in ("anna", "ben", "lea")}
+        assert [len(texts) for texts in failed.values()] == [2, 2, 0]
+
+
+async def test_who_approved_what_is_not_released_is_rung_as_is_who_asked(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "undo": "Fail_1_0"}) as env:
+        action = await isolate(env, await env.create_alert())
+        request = await env["ben"].sees(direct_message("asks · "))
+        await env["ben"].confirms("Approve", request)
+        waits = await env["ben"].sees(updated(request, "🔒 in force until"))
+        await env["lea"].sees(direct_message("Approved by ben."))
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("anna").undo(action.id)
+        for name in ("anna", "ben"):
+            await env[name].sees(on_phone("Failed: Fail on ip 203[.]0[.]113[.]7. HIGH "))
+        await env["ben"].sees(updated(waits, "🔒 maybe still in force: ", "Undo now"))
+        await all_sent(env.bot)
+        failed = [[text for text in env[name].phone if "Failed" in text] for name in ("anna", "ben", "lea")]
+        assert [len(texts) for texts in failed] == [1, 1, 0]
 
 
 async def test_who_can_t_decide_any_more_reads_it_in_the_message(tmp_path: Path) -> None:
@@ -1008,7 +1062,7 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         form = await env["ben"].confirms("Deny", review, reason="Not this one")
         assert f"If you deny it, it ends <!date^{undo.at // 1000}^" in text_of(form)
         denied = await env["ben"].reads("You denied more time for Isolate on 🟠 HIGH ip 203[.]0[.]113[.]1.")
-        assert f" · its end stayed <!date^{undo.at // 1000}^" in text_of(denied)
+        assert f" · it still ends <!date^{undo.at // 1000}^" in text_of(denied)
 
         await env.client.request("PATCH", f"/api/alert/{alerts[0].id}", {"tlp": 3})
         await env["anna"].sees(updated(in_channel, ">: ip 203[.]0[.]113[.]1.", without="113[.]0"))
@@ -1069,7 +1123,7 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             assert waits.extension is not None
             await bot.as_user("ben").approve(ids_[1], extension_id=waits.extension.id)
             await env["eve"].sees(message_in(SOC, "3 in force with no end"))
-            told = await env["anna"].sees(updated(told, f"({alerts[1].id}) · its end stayed <!date"))
+            told = await env["anna"].sees(updated(told, f"({alerts[1].id}) · it still ends <!date"))
             for run in ids_[:2]:
                 await bot.as_user("lea").undo(run)
         ended = [f"({alert.id}) · undone by lea" for alert in alerts[:2]]

@@ -34,7 +34,7 @@ async def test_a_push_says_who_contains_a_target_already_and_why_it_is_asked_for
         held = await isolate(env, other)
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve(held.id)
-            await env["anna"].sees(on_phone("ben approved"))
+            await env["anna"].sees(on_phone("Approved by ben"))
             one = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": second.id, "note": "It <beacons>."}
             single = await bot.as_user("lea").run(one)
             push = await env["ben"].sees(on_phone("lea"))
@@ -265,7 +265,7 @@ async def test_a_box_of_review_says_what_has_room_of_a_denial_and_a_containment_
         async with CoreClient(env.core.url, env.service_key) as bot:
             for other, minutes in ((for_soon, 30), (for_late, 2000)):
                 await bot.as_user("ben").approve((await isolate(env, other, minutes=minutes)).id)
-                await env["anna"].sees(on_phone("ben approved", 1 if other is for_soon else 2))
+                await env["anna"].sees(on_phone("Approved by ben", 1 if other is for_soon else 2))
             for denied in (soon, late):
                 await bot.as_user("ben").deny((await isolate(env, denied)).id, "It prints.")
             targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in (soon, late)]
