@@ -411,9 +411,8 @@ def approve_view(
     deed = runs.title(action) if extension is None else undo_state.keep(extension)
     label, title = names.in_view(deed), names.in_view(deed, "?")
     if extension is not None:
-        who = f"*{person_name(action.created_by)}* asked for it{runs.approved_by(action)}."
-        then = f"{undo_state.ONLY_UNDO} " if extension.at is None else ""
-        follows = f"{who} {then}If you deny more time, it {undo_state.ends(action)}."
+        who = f"In force, asked for by {person_name(action.created_by)}{runs.approved_by(action)}."
+        follows = f"{who} {undo_state.ONLY_UNDO}" if extension.at is None else who
         shown = sections([later_end(action, extension, view), *_targets(action, view), follows])
         needs = [undo_state.needed([extension])]
     else:
@@ -605,6 +604,7 @@ def approval_request(
         blocks += _became(action, view, button)
     return Message(push_text(action, view), tuple(blocks), is_broadcast)
 
+
 def _became(action: Action, view: RedactedView, button: ButtonIds) -> list[Block]:
     """Whether an approved run runs, is in force or failed, and why, with what undoes it."""
     left = "" if runs.is_open(action) else left_by(action, view)
@@ -619,7 +619,6 @@ def left_by(action: Action, view: RedactedView, *, is_on_phone: bool = False) ->
     now = undo_state.in_short(action) if is_on_phone else undo_state.summary(action, view).removeprefix(" · ")
     now = now or ("not in force" if action.outcome == "failed" and action.undo is not None else "")
     return f", {now}" if now else ""
-
 
 
 def not_approved(

@@ -102,7 +102,7 @@ async def on_extend_view(context: Context) -> Json:
 FEATURE = Feature(
     actions={
         ids.UNDO: Entry(on_undo_button, modal_title="Undo"),
-        ids.EXTEND: Entry(on_extend_button, modal_title="How much longer?"),
+        ids.EXTEND: Entry(on_extend_button, modal_title="Extend"),
     },
     views={
         ids.UNDO_VIEW: Entry(on_undo_view, Ack.RESPONSE),

@@ -75,12 +75,13 @@ def undo_view(
     """
     title = undo_state.title(action.undo) if action.undo is not None else ""
     ends = undo_state.all_ended(measures, view, login, action.id)
+    if [(one.actions, one.state) for one in measures] == [([action.id], "in_force")]:
+        ends = [undo_state.ended_alone(measures[0], login, now_ms)]
     on = runs.on_object(action, view, runs.on_what(view.subject, view))
     needs = f", after {count(policy.approval, 'approval')}" if policy.approval else ""
     deed, waits = section(f"🔓 *{foreign(title, NAME_LIMIT)}*{on}{needs}"), runs.waiting_end(action, view).strip()
     lines = [
         *first_of(ends or [f"It ends:\n{runs.in_force_line(action, view)}"], MOST_ENDED),
-        undo_state.by_itself(measures, now_ms),
         f"{waits} That request ends too." if undo_state.later_end(action) is not None else "",
     ]
     digest = hashlib.sha256(" ".join(sorted(n for one in measures for n in one.actions)).encode()).hexdigest()
@@ -104,7 +105,7 @@ def extend_view(
     at = action.undo.at if action.undo is not None and action.undo.at is not None else now_ms
     who = f"*{person_name(action.created_by)}* asked for it. It {undo_state.ends(action)}."
     about = section(f"{runs.heading(action, view)}. {who}{runs.waiting_end(action, view)}")
-    shown = longer_view("How much longer?", [about], [action], policy, now_ms, able)
+    shown = longer_view("Extend", [about], [action], policy, now_ms, able)
     metadata = json.dumps({"id": part or action.id, "at": max(at, now_ms)})
     return {**shown, "callback_id": ids.EXTEND_VIEW, "private_metadata": metadata}
 
@@ -118,8 +119,8 @@ def longer_view(
     is_all, needs = bool(limits) and all(until is not None and at >= until for at, until in ends), ""
     if limits:
         begins = "It needs" if is_all else f"Beyond {slack_date(min(limits))} it needs"
-        then = f"it {undo_state.ends(timed[0])}" if len(timed) == 1 else "each ends as it does now"
-        needs = f"{begins} {count(policy.approval or 1, 'approval')}{undo_state.approval_by(able)}; until then {then}."
+        needed = f"{count(policy.approval or 1, 'approval')}{undo_state.approval_by(able)}"
+        needs = f"{begins} {needed}; until then {'it' if len(timed) == 1 else 'each'} ends as it does now."
     if any(map(undo_state.later_end, timed)):
         needs += " It takes the place of the request that waits."
     field = undo_state.longer_field(policy, [at for at, _ in ends], now_ms)

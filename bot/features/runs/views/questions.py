@@ -212,9 +212,9 @@ def approvals_needed(request: RunRequest, responder: OfferedResponder) -> int:
 def _lasts(policy: Policy, minutes: int | None, unless: str) -> str:
     """How long what a run does lasts, as it is requested; "" for a run that undoes something."""
     if not policy.undo:
-        if policy.sends_to is not None:
-            return "" if policy.sends_to else undo_state.NOTHING_LEFT  # where it sends to says it
-        return "" if policy.is_undo else "No button ends it earlier." if policy.contains else "No button undoes it."
+        if policy.sends_to is not None or policy.is_undo:  # where it sends to says it, or what it ends
+            return "" if policy.sends_to or policy.is_undo else undo_state.NOTHING_LEFT
+        return "No button ends it earlier." if policy.contains else "No button undoes it."
     minutes = policy.undo_after_minutes if minutes is None else minutes
     until = f"ends after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody undoes it"
     return f"It {until}, by {_undo_name(policy)}{unless if minutes else ''}."
@@ -257,7 +257,7 @@ def effect(
     """
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
-    if policy.sends_to == [] and not number and (policy.confirm or not is_several):
+    if policy.sends_to == [] and not policy.is_undo and not number and (policy.confirm or not is_several):
         return [] if is_form else [context(undo_state.NOTHING_LEFT)]  # it only reads, or closes
     by = ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
     starts, withdraw, undo = "Starts", "*Withdraw* is on the card", "Undo now"

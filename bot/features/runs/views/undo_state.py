@@ -27,7 +27,7 @@ TARGET_LIMIT = 600  # which has room for the longest host name
 MAX_PEOPLE = 5
 MOST_ASKED = 3
 MOST_ALSO = 10  # alerts
-NOTHING_LEFT = "It leaves nothing in force."
+NOTHING_LEFT = "It puts nothing in force."
 
 
 def is_in_force(action: Action) -> bool:
@@ -304,11 +304,14 @@ def until(at: int | None, since_ms: int) -> str:
 
 def whose(run: MeasureRun, on: str = "") -> str:
     """``*Isolate Host* on `LT-0198` until 15:31 by lea, approved by ben, for ~18``; mrkdwn."""
-    approved = f", approved by {some_of([*map(person_name, run.approved_by)], MAX_PEOPLE)}" if run.approved_by else ""
     ends = until(run.until, run.since)
     lasts = {"starting": ", which is starting,", "unknown": f" maybe {ends}"}.get(run.state, f" {ends}")
-    what = f"*{foreign(run.title, NAME_LIMIT)}*{f' on {on}' if on else ''}{lasts}"
-    return f"{what} by {person_name(run.created_by)}{approved}, for {run.root_id}"
+    return f"*{foreign(run.title, NAME_LIMIT)}*{f' on {on}' if on else ''}{lasts} {_by(run)}, for {run.root_id}"
+
+
+def _by(run: MeasureRun) -> str:
+    approved = f", approved by {some_of([*map(person_name, run.approved_by)], MAX_PEOPLE)}" if run.approved_by else ""
+    return f"by {person_name(run.created_by)}{approved}"
 
 
 def all_ended(measures: Sequence[Measure], view: RedactedView, login: str, own: str = "") -> list[str]:
@@ -325,6 +328,14 @@ def all_ended(measures: Sequence[Measure], view: RedactedView, login: str, own: 
         line = ended(run, targets(one, view), login, "⚠️ It also ends" if number != own and lines else "🔓 It ends")
         lines.append(line if last.get(told[at]) == at else line.removesuffix(f" {told[at]}"))
     return lines
+
+
+def ended_alone(run: MeasureRun, login: str, now_ms: int) -> str:
+    """Likewise of the only run, whose target and alert are named above it, and when it would end by itself; mrkdwn."""
+    who, at = hears(run.created_by, run.approved_by, login), run.until
+    ends = f"end {slack_date(at)}, {time_left(at, now_ms)} from now" if at is not None else "never end"
+    by_itself = f"By itself it would {ends}." if at is None or at > now_ms else ""
+    return f"It ends *{foreign(run.title, NAME_LIMIT)}* {_by(run)}. {who}\n{by_itself}".rstrip()
 
 
 def ended(run: MeasureRun, on: str, login: str, verb: str = "⚠️ It also ends") -> str:
@@ -423,15 +434,6 @@ def needed(asked: Sequence[Extension], able: Sequence[str] = ()) -> str:
 def approval_by(able: Sequence[str]) -> str:
     """` by ben or lea`; "" where nobody knows; mrkdwn."""
     return f" by {foreign(notices.either(able), 200)}" if able else ""
-
-
-def by_itself(measures: Sequence[Measure], now_ms: int) -> str:
-    """`By itself it would end today 15:31, 57 minutes from now.`; "" where that is over."""
-    ends_at = [one.until for one in measures]
-    last = max((at for at in ends_at if at is not None), default=now_ms)
-    if None in ends_at:
-        return "By itself it would never end."
-    return f"By itself it would end {slack_date(last)}, {time_left(last, now_ms)} from now." if last > now_ms else ""
 
 
 def ends(action: Action) -> str:

@@ -268,7 +268,7 @@ async def test_what_only_tells_says_where_and_acts_on_nothing(tmp_path: Path) ->
         alert, card = await env.alert_and_card("anna", artifacts=HOSTS[:3])
         await env["anna"].command(SOC, f'/responder run "Close As False Positive" {alert.id}')
         form = await env["anna"].sees(modal("Reopen in its menu"))
-        assert not re.search("observable|It leaves|No button|Stop", text_of(form))
+        assert not re.search("observable|It puts|No button|Stop", text_of(form))
         assert [*filled_in(form)] == ["reason"]  # and no note, which would ask the same
         await env["anna"].command(SOC, f"/responder run webhook {alert.id}")
         question = await env["anna"].sees(modal("Opens a ticket."))
@@ -276,12 +276,12 @@ async def test_what_only_tells_says_where_and_acts_on_nothing(tmp_path: Path) ->
         assert got in text_of(question)
         sent = "Opens a ticket.\\nIt sends what it gets to `tickets.example`, and nothing calls that back."
         assert f">{sent}" in text_of(question)
-        assert not re.search("No button|It leaves|k3y|8443|services|s3cret", text_of(question))
+        assert not re.search("No button|It puts|k3y|8443|services|s3cret", text_of(question))
         await env["anna"].presses("Ask to send to tickets.example", question)
         request = await env["ben"].sees(reply_to(card, "asks · "))
         approval = text_of(await env["ben"].confirms("Approve", request))
         assert "It gets 3 observables:" in approval
-        assert "It leaves nothing in force." in approval
+        assert "It puts nothing in force." in approval
         assert sent in approval
 
 
