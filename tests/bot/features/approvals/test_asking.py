@@ -27,7 +27,7 @@ from tests import stores
 from tests.bot import samples
 from tests.bot.features.approvals.asking import ISOLATE, asking, bulk_of, expire, isolate
 from tests.bot.features.bulks.bulk import shown as bulk_shown
-from tests.bot.features.environment import CLEAR, FAILED, FeatureEnvironment
+from tests.bot.features.environment import CLEAR, FAILED, FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import ManualClock, all_sent
 from tests.bot.people import (
     app_home,
@@ -582,6 +582,22 @@ async def test_who_approved_what_fails_is_rung_once_as_is_who_asked_and_reads_it
         await all_sent(env.bot)
         failed = {name: [text for text in env[name].phone if "ailed" in text] for name in ("anna", "ben", "lea")}
         assert [len(texts) for texts in failed.values()] == [2, 2, 0]
+
+
+async def test_who_approved_or_asked_for_what_was_stopped_reads_that_nobody_knows_its_effect(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Wait": {**ISOLATE, "approval": 1}}) as env:
+        alert = await env.create_alert()
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            body = {"responderId": "Wait_1_0", "objectType": "alert", "objectId": alert.id}
+            action = await bot.as_user("anna").run(body)
+            request = await env["ben"].sees(direct_message("asks · "))
+            await bot.as_user("ben").approve(action.id)
+            await env["ben"].sees(updated(request, "Approved by ben.", "🔄 running"))
+            await bot.as_user("lea").cancel(action.id)
+        unknown = "maybe in force until <!date^"
+        await env["ben"].sees(updated(request, f"🔒 stopped by lea, {unknown}", "nobody knows whether", "Undo now"))
+        told = await env["anna"].sees(direct_message("Stopped by lea: *Wait on ip", unknown, "Undo now"))
+        assert told["text"].startswith("Stopped by lea: Wait on ip 203[.]0[.]113[.]7 for 1 hour, maybe in force. HIGH ")
 
 
 async def test_who_approved_what_is_not_released_is_rung_as_is_who_asked(tmp_path: Path) -> None:
