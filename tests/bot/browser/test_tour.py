@@ -86,7 +86,7 @@ STEPS: dict[str, Step] = {
     "Need a second person": press("Ask to isolate host"),
     "See what Ben's phone showed": phone("HIGH: Isolate Host"),
     "Approve it as Ben": at_home(press("Isolate Host")),
-    "See what Anna's phone showed": phone("approved"),
+    "See what Anna's phone showed": phone("Approved"),
     "Ask for more time": on_card("Extend: Isolate Host", longer),
     "End it early": on_card("Undo now: Isolate Host", press("Release Host")),
     "Run on several": press("Extract Indicators (2)"),
