@@ -130,7 +130,8 @@ def mrkdwn(text: str) -> dict[str, Any]:
 
 
 def section(text: str, **more: Any) -> dict[str, Any]:
-    return {"type": "section", "text": mrkdwn(text), **more}
+    """A section; `more` of it may be None, such as a button that isn't there."""
+    return {"type": "section", "text": mrkdwn(text), **{key: part for key, part in more.items() if part is not None}}
 
 
 def sections(lines: Iterable[str]) -> list[Mapping[str, Any]]:

@@ -82,7 +82,7 @@ def _title(alert: Alert, view: RedactedView, newest: Sequence[Action], button: B
     """The severity and the title, and below it the status and who works on it; of a closed alert with its menu."""
     text = f"{headline(view)['text']['text']}\n{status_line(alert, view, newest)}"
     if is_folded(alert):
-        return {**section(text), "accessory": _overflow(alert, button)}
+        return section(text, accessory=_overflow(alert, button))
     return section(f"{text} · {_facts(alert, view)}")
 
 
@@ -329,28 +329,29 @@ def _runs(
         if (extension := undo_state.later_end(action)) is not None:
             undo_buttons[:0] = runs.waiting_buttons(action, view, button, extension)
         if len(undo_buttons) == 1:
-            return [{**section(text), "block_id": block_id, "accessory": undo_buttons[0]}]
-        return [{**section(text), "block_id": block_id}, actions(*undo_buttons)]
+            return [section(text, block_id=block_id, accessory=undo_buttons[0])]
+        return [section(text, block_id=block_id), actions(*undo_buttons)]
     if not runs.is_open(action):
         is_asked_together = action.bulk and runs.was_not_started(action)  # and again on the message of all
         again = runs.run_again_button(action, view, button) if can_repeat and not is_asked_together else None
         if again is None:
             return [{**context(text), "block_id": block_id}]
-        return [{**section(text), "block_id": block_id, "accessory": again}]
+        return [section(text, block_id=block_id, accessory=again)]
     if not runs.can_be_approved(action, view):
-        return [{**section(text), "block_id": block_id, "accessory": runs.end_button(action, view, button)}]
-    return [{**section(text), "block_id": block_id}, actions(*runs.waiting_buttons(action, view, button))]
+        return [section(text, block_id=block_id, accessory=runs.end_button(action, view, button))]
+    return [section(text, block_id=block_id), actions(*runs.waiting_buttons(action, view, button))]
 
 
 def _in_force(action: Action, part: str, view: RedactedView, button: ButtonIds) -> list[Block]:
     """What a run has in force on one of several targets."""
-    line = {**section(runs.in_force_line(action, view)), "block_id": f"run:{action.id}{part}"}
+    line = runs.in_force_line(action, view)
     shown_buttons = undos.buttons(action, view, button, part=part)
     extension = action.undo.extension if action.undo is not None else None
     if extension is not None and extension.targets[:1] == [part]:
-        line["text"] = section(f"{line['text']['text']}{runs.waiting_end(action, view)}")["text"]
+        line += runs.waiting_end(action, view)
         shown_buttons[:0] = [] if extension.outcome else runs.waiting_buttons(action, view, button, extension)
-    return [line, actions(*shown_buttons)] if shown_buttons else [line]
+    blocks: list[Block] = [section(line, block_id=f"run:{action.id}{part}")]
+    return [*blocks, actions(*shown_buttons)] if shown_buttons else blocks
 
 
 def _push_notification(view: RedactedView, newest: Sequence[Action]) -> str:

@@ -43,6 +43,10 @@ async def test_pending_is_decided_in_the_list_and_shows_what_waits_for_others(en
     own = text_of(await env["ben"].sees(modal("*Waiting for others* (1)")))
     assert ids.APPROVE not in own
     assert ids.WITHDRAW in own
+    await env["eve"].command(SOC, "/responder pending")
+    read = text_of(await env["eve"].sees(modal("*Waiting for others* (1)")))
+    assert ids.WITHDRAW not in read
+    assert alert.id in read
     await env["anna"].command(SOC, "/responder pending")
     shown = await env["anna"].sees(modal("*Waiting for your approval* (1)"))
     await env["anna"].confirms("Review", shown)
