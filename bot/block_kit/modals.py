@@ -3,8 +3,8 @@
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from bot.block_kit import ids
-from bot.block_kit.text import VIEW_TITLE_LIMIT, clip, core_says, mrkdwn, plain, section
+from bot.block_kit import ids, notices
+from bot.block_kit.text import VIEW_TITLE_LIMIT, clip, mrkdwn, plain, section
 from bot.message import Block, Message
 from core.common.decoding import mapping
 
@@ -50,7 +50,7 @@ def working() -> dict[str, Any]:
 def message_view(title: str, message: Message) -> dict[str, Any]:
     """A message as a modal, which has a button to close it: one in the message to dismiss it is left out."""
     blocks = [shown for block in message.blocks or [section(message.text)] if (shown := _without_dismiss(block))]
-    close = "Close" if len(blocks) == len(message.blocks) and blocks == list(message.blocks) else "Cancel"
+    close = "Close" if blocks == list(message.blocks) else "Cancel"
     return modal(title, blocks, callback_id=ids.NOTICE_VIEW, close=close)
 
 
@@ -73,7 +73,7 @@ def errors(problems: Mapping[str, str]) -> dict[str, Any]:
 
 def problem(sentence: str) -> dict[str, Any]:
     """The acknowledgement of an error that belongs to no field."""
-    return update(notice("Not done", core_says(sentence, 2800, lines=True) or "That did not work."))
+    return update(message_view("Not done", notices.error(sentence)))
 
 
 # --- fields ---------------------------------------------------------------------------------------------------------

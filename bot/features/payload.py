@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bot.block_kit import ids
+from bot.block_kit.modals import option_value
 from bot.features.base import Context
 from core.common.decoding import mapping
 
@@ -21,7 +22,7 @@ def clicked_element(payload: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def selected_value(context: Context) -> str:
     """The value of the selected option, or ""."""
-    return str(mapping(clicked_element(context.payload).get("selected_option")).get("value") or "")
+    return option_value(clicked_element(context.payload).get("selected_option"))
 
 
 def button_token(context: Context) -> str:

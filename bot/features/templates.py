@@ -1,5 +1,6 @@
 """`/responder template`: the modal that creates a case template, and what is submitted with it."""
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -158,7 +159,7 @@ def _date(text: str) -> int:
 
 def _float(text: str) -> float:
     number = float(text)
-    if number != number or number in (float("inf"), float("-inf")):
+    if not math.isfinite(number):
         raise ValueError("not in JSON")
     return number
 

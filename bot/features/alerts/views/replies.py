@@ -111,9 +111,8 @@ def _result(action: Action, report: ReportView, view: RedactedView) -> list[Bloc
 
 
 def _labels(report: ReportView) -> list[Block]:
-    shown = [code(label, 80) for label in report.labels[:MAX_LABELS]]
-    left = len(report.labels) - len(shown)
-    return [context(" ".join(shown) + (f" and {left} more" if left > 0 else ""))] if shown else []
+    shown = first_of([code(label, 80) for label in report.labels], MAX_LABELS)
+    return [context(" ".join(shown))] if shown else []
 
 
 def _changes(report: ReportView) -> list[Block]:
