@@ -31,7 +31,7 @@ _APP_REFUSED = {
     "team_access_not_granted", "two_factor_setup_required", "team_added_to_org",
 }  # fmt: skip
 _UNKNOWN = {"internal_error", "fatal_error", "request_timeout"}
-_NOT_SENT = {"service_unavailable", "ratelimited", "rate_limited", "message_limit_exceeded"}
+_NOT_SENT = {"service_unavailable", "message_limit_exceeded"}
 
 SENTENCES = {
     "not_in_channel": "The bot is not in channel {channel}; invite it there with /invite.",

@@ -24,14 +24,14 @@ async def posts_of(
     method = "conversations.replies" if message.root_ts else "conversations.history"
     request: dict[str, Any] = {
         "channel": channel,
-        "ts": message.root_ts,
+        "ts": message.root_ts or None,
         "include_all_metadata": True,
         "limit": 200,
         "oldest": str(from_ms // 1000 - CLOCK_SKEW_S),
         "latest": str(to_ms // 1000 + 2 * CLOCK_SKEW_S),
     }
     for _ in range(MAX_PAGES):
-        response = await slack.api_call(method, http_verb="GET", params=query_params(request))
+        response = await slack.api_call(method, http_verb="GET", params=request)
         for candidate in response.get("messages") or []:
             if _post_id(candidate) == message.post_id:
                 yield str(candidate["ts"])
@@ -45,9 +45,3 @@ def _post_id(message: dict[str, Any]) -> str:
     if metadata.get("event_type") != EVENT_TYPE:
         return ""
     return str((metadata.get("event_payload") or {}).get("key", ""))
-
-
-def query_params(request: dict[str, Any]) -> dict[str, str]:
-    """Arguments of a GET as Slack takes them; empty ones are left out."""
-    texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in request.items()}
-    return {key: text for key, text in texts.items() if request[key]}

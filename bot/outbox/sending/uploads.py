@@ -7,7 +7,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.outbox.errors import classify
 from bot.outbox.models import MessageRecord
 from bot.outbox.sending import files
-from bot.outbox.sending.lookup import query_params
 from core.common.database import Database
 
 UPLOAD_FILE = "files.completeUploadExternal"  # the last call, which stands for all three in rate limits and errors
@@ -75,7 +74,7 @@ class Uploads:
         response = await self._slack.api_call(
             "conversations.replies",
             http_verb="GET",
-            params=query_params({**thread, "oldest": message.ts, "limit": 200}),
+            params={**thread, "oldest": message.ts, "limit": 200},
         )
         files = [file for reply in response.get("messages") or [] for file in reply.get("files") or []]
         return any(file.get("id") == message.file_id and file.get("mode") != "tombstone" for file in files)
