@@ -86,9 +86,9 @@ def withheld_from(clearance: object, who: str = "") -> str:
 
 
 def either(logins: Sequence[str], word: str = "or") -> str:
-    """`ann`, `ann or ben`, `ann, ben, cleo or others`: people to ask; foreign text, not escaped."""
-    names = list(map(plain_name, logins))
-    names[MAX_PEOPLE:] = ["others"] if len(names) > MAX_PEOPLE else []
+    """`ann`, `ann or ben`, `ann, ben, cleo or others`: people to ask, by name; foreign text, not escaped."""
+    names = sorted(map(plain_name, logins[:MAX_PEOPLE]), key=str.casefold)
+    names += ["others"] if len(logins) > MAX_PEOPLE else []
     return f" {word} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 

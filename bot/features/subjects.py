@@ -140,10 +140,13 @@ async def policy_and_able(core: CoreClient, subject: Subject, name: str) -> tupl
     return of_responder, (found.approvers if found is not None else None) or of_responder.approve_by or ()
 
 
-async def deciders(core: CoreClient, action_id: str) -> Sequence[str]:
-    """Who may decide on a run that waits: logins."""
-    found = await documents(core, [action_id])
-    return [one.login for document in found for one in document.may_decide.get(action_id, ())]
+async def deciders(core: CoreClient, action: Action) -> tuple[Sequence[str], bool]:
+    """Who may decide on a run that waits: logins, and whether it is these who are notified."""
+    found, able, others = await documents(core, [action.id]), list[str](), list[str]()
+    for document in found:
+        able += [one.login for one in document.may_decide.get(action.id, ())]
+        others += document.policies.get(action.responder_name, Policy()).ask or ()
+    return able, bool(able) and not others
 
 
 async def visible_run(context: Context, action_id: str) -> tuple[Action, RedactedView]:

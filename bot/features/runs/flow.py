@@ -247,8 +247,7 @@ async def started_message(context: Context, action: Action, view: RedactedView) 
     """Says that the action runs or has ended already, or who may approve it until when, with Withdraw."""
     run = runs.heading(action, view)
     if runs.awaits_approval(action):
-        able = await _able(context, action)
-        asked = partial(questions.asked, action, view, able)
+        asked = partial(questions.asked, action, view, await _able(context, action))
         return await responses.with_buttons(context, f"asked:{action.id}", asked)
     if not runs.is_open(action):
         return notices.notice(f"{run} {runs.state(action)}.")
@@ -258,11 +257,11 @@ async def started_message(context: Context, action: Action, view: RedactedView) 
     return notices.notice(f"Started {run}. {tells} how it goes.")
 
 
-async def _able(context: Context, action: Action) -> Sequence[str]:
-    """Who may approve the run; nobody where core doesn't answer now, as it is asked for."""
+async def _able(context: Context, action: Action) -> tuple[Sequence[str], bool]:
+    """Who may approve the run, and whether they are notified; nobody where core doesn't answer now."""
     with suppress(ResponderBotError):
-        return await subjects.deciders(context.core, action.id)
-    return ()
+        return await subjects.deciders(context.core, action)
+    return (), False
 
 
 async def start_several(
@@ -284,7 +283,7 @@ async def start_several(
         found = await context.services.outbox.messages_named(f"{kind}:{request.again}:")
         context.refresh_requests.extend(RefreshRequest(one.key) for one in found)
     listed = waiting or accepted
-    able = await _able(context, max(waiting, key=lambda one: one[1].subject.clearance)[0]) if waiting else ()
+    able = await _able(context, max(waiting, key=lambda one: one[1].subject.clearance)[0]) if waiting else ((), False)
     render = partial(questions.outcome, await masked(context, response), listed, able)
     told = await responses.with_buttons(context, f"asked:{response.id}", render)
     return started_title(listed[0][0]) if listed else CANNOT, told

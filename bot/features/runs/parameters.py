@@ -57,7 +57,7 @@ async def form_view(
 
 async def review(context: Context, running: Action) -> Sequence[Block]:
     """The button that opens a run that waits, for somebody who may decide on it."""
-    if context.person.login not in await subjects.deciders(context.core, running.id):
+    if context.person.login not in (await subjects.deciders(context.core, running))[0]:
         return ()
     render = partial(runs.review_button, running)
     return [actions(await responses.with_buttons(context, f"review:{running.id}", render))]

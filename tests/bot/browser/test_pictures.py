@@ -64,7 +64,7 @@ async def test_an_alert_with_an_isolated_host_and_its_thread(flows: FlowEnvironm
     _, title = await flows.alert()
     shown = await card(ben, title)
     await choose(anna, await card(anna, title), "isolate")
-    await modal(anna, "Starts after 1 approval").get_by_role("button", name="Ask to isolate host").click()
+    await modal(anna, "one of them approves").get_by_role("button", name="Ask to isolate host").click()
     await shown.get_by_role("button", name="Approve").click()
     await modal(ben, "for 1 hour?").get_by_role("button", name="Isolate Host").click()
     await expect(shown).to_contain_text("is in force until", timeout=RUN_ENDS_MS)
@@ -122,8 +122,8 @@ class Phone:
 async def isolate(page: Page, alert_ids: Sequence[str]) -> None:
     """Ask to isolate the hosts of these alerts."""
     await command(page, f"/responder run Isolate Host {' '.join(alert_ids)}")
-    await modal(page, "after 1 approval").get_by_role("button", name="Ask to isolate host").click()
-    await expect(modal(page, "after 1 approval")).to_be_hidden()
+    await modal(page, "one of them approves").get_by_role("button", name="Ask to isolate host").click()
+    await expect(modal(page, "one of them approves")).to_be_hidden()
     await leave_modal(page)
 
 

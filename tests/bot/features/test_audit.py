@@ -50,7 +50,7 @@ async def test_a_run_is_called_what_it_was_on_and_not_by_its_number(tmp_path: Pa
     ) as env:
         alert = await env.create_alert(artifacts=[{"dataType": "hostname", "data": "LT-0500"}])
         await env["anna"].command(SOC, f'/responder run isolate {alert.id} note="It beacons"')
-        await env["anna"].presses("Ask to isolate", await env["anna"].sees(modal("Starts after 1 approval")))
+        await env["anna"].presses("Ask to isolate", await env["anna"].sees(modal("one of them approves")))
         await env["anna"].sees(card_of(alert, "needs 1 approval"))
         (run,) = await env.client.actions("alert", alert.id)
         await env["ben"].command(SOC, f"/responder approve {run.id}")

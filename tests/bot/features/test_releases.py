@@ -28,7 +28,10 @@ async def isolated(env: FeatureEnvironment) -> tuple[dict[str, Any], str]:
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
     form = await env["anna"].sees(modal("How long"))
-    assert "Starts after 1 approval by lea or ben; until then *Withdraw* is on the card. With a time" in text_of(form)
+    assert (
+        "Notifies ben and lea; one of them approves. You can withdraw it until then. Ends by itself (Tell), or with "
+        "*Undo now*."
+    ) in text_of(form)
     await env["anna"].submits(form)
     request = await env["ben"].sees(reply_to(card, "asks · "))
     await env["ben"].confirms("Approve", request)
@@ -283,17 +286,17 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         both = await env["lea"].sees(modal(already))
         row, unless = (
             f"({second.id})\\n    ↳ {already}",
-            "nds by itself (Tell), unless it is contained longer already; ",
+            "Ends by itself (Tell), unless it is contained longer already",
         )
         assert "*Runs on 2 targets*" in text_of(both)
         assert row in text_of(both)
-        assert f"With a time, it e{unless}*Undo all* ends it earlier." in text_of(both)
+        assert f"{unless}, or with *Undo all*." in text_of(both)
         await env["lea"].submits(both, undo_after="15 minutes")
         by = f" by anna, for {measure.root_id}. "
         message = await env["ben"].sees(direct_message("*Isolate* on 2 targets", row, f"{by}Of both, the later end"))
         tick = f"🟠 HIGH ({second.id}) · 🔒 contained until <!date^{(measure.until or 0) // 1000}^{{time}}|?> by anna"
         review = await reviewed(env, "ben", message, f'"{tick}"')
-        assert f"E{unless}*Undo all* ends it earlier." in text_of(review)
+        assert f"{unless}; *Undo all* ends it earlier." in text_of(review)
         assert "• " not in text_of(review)  # each is named once
         await env["ben"].close(review["id"])
         await env["lea"].confirms("Withdraw all", await env["lea"].sees(message_in(SOC, "2 wait")))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
-from bot.block_kit import ids, names
+from bot.block_kit import ids, names, notices
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import object_line
@@ -38,6 +38,8 @@ from core.models import Action, BulkAnswer, BulkEntry, Measure, OfferedResponder
 
 Named = Sequence[tuple[RedactedView, str]]
 """Objects of runs, each with what the run on it acts on; mrkdwn."""
+Able = tuple[Sequence[str], bool]
+"""Who may approve a run, and whether it is these who are notified."""
 
 DEED_LIMIT = 60  # characters of a button
 INPUT_LIMIT = 300  # characters of one, whose author typed it
@@ -81,15 +83,25 @@ def confirm(
     return Message(f"Run {names.shown(responder)} on {_target(view)}?", tuple(blocks))
 
 
-def asked(action: Action, view: RedactedView, able: Sequence[str], button: ButtonIds) -> Message:
-    """Says until when the run waits, and who is `able` to approve it; with Withdraw."""
-    text = _waits(runs.heading(action, view), action, able)
-    return Message(text, (section(text), actions(runs.end_button(action, view, button))))
+def asked(action: Action, view: RedactedView, able: Able, button: ButtonIds) -> Message:
+    """Says that the run waits, who may approve it, and until when; with Withdraw."""
+    text = _waits(f"*{runs.name(action)}*{runs.on_target(action, view) or f' on {_target(view)}'}", "it", action, able)
+    shown = section(f"{text}\nYou get a message when it is decided.")
+    return Message(text, (shown, actions(runs.end_button(action, view, button))))
 
 
-def _waits(what: str, action: Action, able: Sequence[str]) -> str:
-    """`*Isolate* on hostname LT-0901 needs 1 approval by ben, answer by 14:30.`: a run, or several alike; mrkdwn."""
-    return f"{what} {runs.state(action)}{undo_state.approval_by(able)}{runs.answer_by(action)}."
+def _waits(what: str, each: str, action: Action, able: Able) -> str:
+    """`*Isolate* on ip 203[.]0[.]113[.]7 for 1 hour waits ...`, and below who may approve it, by when; mrkdwn."""
+    logins, is_notified = able
+    needs = f"{each} {runs.state(action)}{'' if is_notified else undo_state.approval_by(logins)}"
+    who = f"{_named_people(logins)} {'is' if len(logins) == 1 else 'are'} notified; {needs}" if is_notified else ""
+    head = f"{what}{undo_state.for_how_long(action)} waits for approval; nothing has run yet."
+    return f"{head}\n{who or needs[:1].upper() + needs[1:]}{runs.answer_by(action)}."
+
+
+def _named_people(logins: Sequence[str]) -> str:
+    """`ann, ben and cleo`; mrkdwn."""
+    return foreign(notices.either(logins, "and"), 200)
 
 
 @dataclass(frozen=True)
@@ -225,13 +237,18 @@ def _undo_name(policy: Policy) -> str:
 
 
 def on_what(request: RunRequest, responder: OfferedResponder, view: RedactedView) -> list[Block]:
-    """What the run acts on, once, with what is said of it, and the object that it is for."""
-    lines = acts_on.lines(request.targets[0], responder, view)
+    """The question with what the run acts on, where that is known, and the object that it is for."""
+    lines, chosen = acts_on.lines(request.targets[0], responder, view), acts_on.chosen(request.targets[0], responder)
     if view.subject.kind == "case_artifact" and not lines:
         lines = [foreign(runs.target(view), runs.TARGET_LIMIT)]
-    is_whole = responder.target is None and view.subject.kind != "case_artifact"
-    shown = [subject_line(view), *lines] if is_whole else [*lines, subject_line(view)]
-    return [*sections(filter(None, [runs.closed_line(view), *shown]))]
+    elif responder.target is None or not lines:
+        return [*sections(filter(None, [runs.closed_line(view), subject_line(view), *lines]))]
+    on, said = count(len(chosen), "target"), ""
+    if len(lines) == 1:
+        on = (runs.target_lines([one.model_copy(update={"message": None}) for one in chosen], view) or lines)[0]
+        said, lines = lines[0].removeprefix(on), []
+    asks = f"*{names.shown(responder)} on {on}?*{said}"
+    return [*sections(filter(None, [asks, runs.closed_line(view), *lines, subject_line(view)]))]
 
 
 def subject_line(view: RedactedView) -> str:
@@ -259,20 +276,23 @@ def effect(
     number = approvals_needed(request, responder)
     if policy.sends_to == [] and not policy.is_undo and not number and (policy.confirm or not is_several):
         return [] if is_form else [context(undo_state.NOTHING_LEFT)]  # it only reads, or closes
-    by = ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
-    starts, withdraw, undo = "Starts", "*Withdraw* is on the card", "Undo now"
-    if is_several:
-        starts, withdraw, undo = "Each is checked by itself and starts", "*Withdraw all* is on the message", "Undo all"
+    is_override = request.override_reason is not None
+    by = ", one of them of another administrator" if is_override and number > 1 else ""
+    checked, it, undo = ("Each is checked by itself. ", "each", "Undo all") if is_several else ("", "it", "Undo now")
     stop = "" if policy.sends_to else f"; *Stop* is on {'each' if is_several else 'the'} card while it runs"
-    begins = f"{starts} at once, without approval{stop}."
+    begins = f"Starts at once, without approval{stop}."
     if number:
-        able = undo_state.approval_by(responder.approvers or policy.approve_by or ())
-        begins = f"{starts} after {count(number, 'approval')}{able}{by}; until then {withdraw}."
+        able = responder.approvers or policy.approve_by or ()
+        begins = f"Starts after {count(number, 'approval')}{undo_state.approval_by(able)}{by}."
+        if responder.approvers and not policy.ask and not is_override:
+            whose = "one of them approves" if number == 1 < len(able) else f"it needs {count(number, 'approval')}"
+            begins = f"Notifies {_named_people(able)}; {whose}."
+        begins += f" You can withdraw {it} until then."
     unless = undo_state.unless_longer(in_force)
     lasts = _lasts(policy, request.undo_after_minutes, unless)
     if is_form and responder.is_timed:
-        lasts = f"With a time, it ends by itself ({_undo_name(policy)}){unless}; *{undo}* ends it earlier."
-    return [context(f"{begins} {lasts}".rstrip())]
+        lasts = f"Ends by itself ({_undo_name(policy)}){unless}, or with *{undo}*."
+    return [context(f"{checked}{begins} {lasts}".rstrip())]
 
 
 def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool = False) -> list[Block]:
@@ -411,14 +431,14 @@ def reason_shown(reason: str) -> str:
 
 
 def outcome(
-    response: BulkAnswer, listed: Sequence[tuple[Action, RedactedView]], able: Sequence[str], button: ButtonIds
+    response: BulkAnswer, listed: Sequence[tuple[Action, RedactedView]], able: Able, button: ButtonIds
 ) -> Message:
     """Says that the `listed` runs wait, as one alone does, or were started; on what others were refused, and why."""
     text, more = "Nothing was asked for or started.", list[Block]()
     if listed:
         action, what = listed[0][0], f"*{runs.name(listed[0][0])}* on {runs.distinct_targets(listed)}"
         waits = runs.awaits_approval(action)
-        text = _waits(what, action, able) if waits else f"Started {what}."
+        text = _waits(what, "each" if len(listed) > 1 else "it", action, able) if waits else f"Started {what}."
         more = [actions(*runs.bulk_buttons(response.id, None, button, "Withdraw")[1:])] if waits else []
     also = [(runs.distinct_targets([one]), undo_state.also_for(one[0].also_for)) for one in listed]
     rows = [f"• {on}{others}" for on, others in also if others]

@@ -214,10 +214,10 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         await anna.presses("Run on all", card)
         asked = await anna.sees(modal("6 of 7 alerts, those that you may see"))
         await choose_responder(anna, asked, "Isolate")
-        question = await anna.sees(modal("and starts after 1 approval"))
+        question = await anna.sees(modal("one of them approves"))
         assert (question["title"]["text"], question["close"]["text"]) == ("Isolate (5)", "Cancel")
         await anna.presses("Ask to isolate (5)", question)
-        told = await anna.sees(modal("*Isolate* on ~", " and 2 more needs 1 approval by ", "Withdraw all"))
+        told = await anna.sees(modal("*Isolate* on ~", " and 2 more waits for approval", "Withdraw all"))
         assert f" ({alert_ids[0]}): " in str(told)
         await anna.sees(message_in(SOC, "5 wait for approval"))  # once for all
         assert find_card(await anna.messages(SOC), alert_ids[4]) is None

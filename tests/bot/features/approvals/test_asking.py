@@ -264,7 +264,7 @@ async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: 
         assert form["submit"]["text"] == "Ask to isolate"
         assert filled_in(form) == {"undo_after": "15 minutes", "note": "It beacons."}
         assert "🟠 *HIGH*" in text_of(form)
-        assert "Starts after 1 approval" in text_of(form)
+        assert "Notifies ben and lea; one of them approves." in text_of(form)
         assert await env["ben"].sees(on_phone("HIGH: Isolate on ip 203[.]0[.]113[.]7 for 15 minutes?", 2))
         asked = await env["anna"].sees(updated(card, "⏳ *Isolate*", without="Ask again"))
         assert "⌛ *Isolate*" in text_of(asked)
@@ -688,7 +688,7 @@ async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_an
         question = await env["anna"].sees(modal("Isolate"))
         await env["anna"].presses("Ask to isolate (2)", question)
         on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1"
-        receipt = await env["anna"].sees(modal(f"*Isolate* on {on} needs 1 approval by "))
+        receipt = await env["anna"].sees(modal(f"*Isolate* on {on} for 1 hour waits for", "\\nEach needs 1 approval by ben or lea, answer"))
         await env["anna"].presses("Withdraw all", receipt)
         await env["anna"].close((await env["anna"].sees(modal("*Withdraw Isolate on 2 targets?*")))["id"])
         await env["ben"].sees(on_phone("Isolate on 2 targets"))
@@ -1270,12 +1270,10 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         before = form["blocks"][0]["elements"][0]["text"]
         assert (before.partition(", <!date^")[0], before.partition(">: ")[2]) == ("⌛ Not approved in time", on)
         assert form["title"]["text"] == "Isolate (2)"
-        assert "Each is checked by itself and starts after 1 approval by ben; until then *Withdraw all*" in text_of(
-            form
-        )
+        assert "Notifies ben; it needs 1 approval. You can withdraw each until then." in text_of(form)
         assert form["submit"]["text"] == "Ask to isolate (2)"
         await env["anna"].submits(form)
-        await env["anna"].sees(modal("Asked", f"*Isolate* on {on} needs 1 approval by ben, ", without="Started"))
+        await env["anna"].sees(modal("Asked", f"*Isolate* on {on} for 1 hour waits for approval", "ben is notified;", without="Started"))
         await bulk_shown(env, "2 wait for approval")
         await bulk_shown(env, "Asked for again as ~")
         again = await env["ben"].sees(on_phone("Asked again by anna"))

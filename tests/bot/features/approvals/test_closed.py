@@ -152,7 +152,8 @@ async def test_who_asks_for_a_run_reads_before_that_the_alert_is_closed(tmp_path
         await close(env, closed, why="")
         await env["ben"].command(SOC, f"/responder run isolate {closed}")
         form = await env["ben"].sees(modal("How long"))
-        assert first_lines(form)[0].startswith(who)
+        asks, closed_by = first_lines(form)
+        assert (asks, closed_by.startswith(who)) == ("*Isolate on ip `203[.]0[.]113[.]0`?*", True)
         await env["ben"].close(form["id"])
 
         await env["ben"].command(SOC, f"/responder run isolate {still_open} {closed}")

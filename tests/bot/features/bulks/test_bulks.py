@@ -90,7 +90,7 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         form = await env["anna"].confirms("Run again", message)
         assert (form["title"]["text"], form["submit"]["text"]) == ("Fail (3)", "Fail (3)")
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
-        assert "Each is checked by itself and starts at once, without approval; *Stop*" in text_of(form)
+        assert "Each is checked by itself. Starts at once, without approval; *Stop*" in text_of(form)
         await env["anna"].reads("Started *Fail* on ")
         await env["anna"].sees(lambda view: len(bulk_messages(view, "0 of 3 succeeded, 3 failed")) == 2)
         earlier = await shown(env, "Asked for again as ~")
@@ -503,7 +503,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         alert_ids = await alerts(env, 3)
         cards = [await env["anna"].sees(card_of(one)) for one in alert_ids]
         question = await asked(env, "anna", "shun", alert_ids)
-        assert "With a time, it ends by itself (Tell); *Undo all* ends it earlier." in text_of(question)
+        assert "Ends by itself (Tell), or with *Undo all*." in text_of(question)
         await env["anna"].presses("Shun (3)", question)
         message = await shown(env, "3 in force until")
         ran = [run for one in alert_ids for run in await env.client.actions("alert", one)]
@@ -866,7 +866,7 @@ async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: P
         ]
         question = await asked(env, "anna", "isolate", [high, critical])
         assert "*Runs on 2 targets*\\n" + "\\n".join(lines) in text_of(question)
-        assert "and starts after 1 approval by " in text_of(question)
+        assert "; one of them approves. You can withdraw each until then." in text_of(question)
         await env["anna"].presses("Ask to isolate (2)", question)
         message = await shown(env, "2 wait for approval")
         view = await reviewed(env, "ben", message, " on 2 targets")

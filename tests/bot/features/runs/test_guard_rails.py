@@ -36,7 +36,7 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run shun {alert.id}")
     form = await env["anna"].sees(modal("How long"))
-    assert "With a time, it ends by itself (Tell); *Undo now* ends it earlier." in text_of(form)
+    assert "Ends by itself (Tell), or with *Undo now*." in text_of(form)
     assert options_of(form, "undo_after") == ["15 minutes", "30 minutes", "1 hour"]
     assert filled_in(form)["undo_after"] == "1 hour"
     await env["anna"].submits(form, undo_after="15 minutes")
@@ -183,7 +183,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
         assert (ids.BREAK_GLASS in text_of(refused)) == (name == "lea")
     await env["lea"].presses("Override ...", refused)
     form = await env["lea"].sees(modal("🔴 *Report overrides:*"))
-    assert "Starts after 1 approval by admin;" in text_of(form)  # the one that an override needs
+    assert "Starts after 1 approval by admin. You can" in text_of(form)  # the one that an override needs
     assert (form["title"]["text"], form["submit"]["text"]) == ("Override: Report", "Ask to override")
     for why in ("", "It spreads. " * 100):
         assert (await env["lea"].submits(form, override=why))["errors"]
