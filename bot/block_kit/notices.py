@@ -12,6 +12,7 @@ from bot.block_kit.text import (
     core_says,
     escape,
     first_of,
+    foreign,
     plain_name,
     said,
     section,
@@ -90,6 +91,11 @@ def either(logins: Sequence[str], word: str = "or") -> str:
     names = sorted(map(plain_name, logins[:MAX_PEOPLE]), key=str.casefold)
     names += ["others"] if len(logins) > MAX_PEOPLE else []
     return f" {word} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def all_of(logins: Sequence[str]) -> str:
+    """`ann, ben, cleo and others`: likewise; mrkdwn."""
+    return foreign(either(logins, "and"), 200)
 
 
 def acknowledgement(message: Message) -> dict[str, Any]:

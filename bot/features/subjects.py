@@ -142,11 +142,10 @@ async def policy_and_able(core: CoreClient, subject: Subject, name: str) -> tupl
 
 async def deciders(core: CoreClient, action: Action) -> tuple[Sequence[str], bool]:
     """Who may decide on a run that waits: logins, and whether it is these who are notified."""
-    found, able, others = await documents(core, [action.id]), list[str](), list[str]()
-    for document in found:
-        able += [one.login for one in document.may_decide.get(action.id, ())]
-        others += document.policies.get(action.responder_name, Policy()).ask or ()
-    return able, bool(able) and not others
+    found = await documents(core, [action.id])
+    able = [one.login for document in found for one in document.may_decide.get(action.id, ())]
+    others = [document.policies.get(action.responder_name, Policy()).ask for document in found]
+    return able, bool(able) and not any(others)
 
 
 async def visible_run(context: Context, action_id: str) -> tuple[Action, RedactedView]:

@@ -64,7 +64,7 @@ def input_lines(action: Action, view: RedactedView, limit: int) -> list[str]:
     """Likewise, each with at most `limit` characters."""
     if action.parameters is None:
         return ["Inputs: not recorded"]
-    return [f"• {line}" for line in runs.input_lines(action.model_copy(update={"note": None}), view, limit)]
+    return [f"• {line}" for line in runs.input_lines(action, view, limit)]
 
 
 def _may_act_on(action: Action, view: RedactedView) -> list[str]:
@@ -182,9 +182,8 @@ def question(action: Action, view: RedactedView) -> str:
 
 
 def note(action: Action, view: RedactedView) -> str:
-    """Why it is asked for, as a quotation; that of an override is shown with what it overrides."""
-    quoted = runs.quoted(action.note or "", NOTE_LIMIT, view) if action.override is None else ""
-    return f" · {quoted}" if quoted else ""
+    """Why it is asked for, as a quotation; mrkdwn."""
+    return runs.noted(action, view, NOTE_LIMIT, " · ")
 
 
 def _override(action: Action) -> str:
@@ -314,7 +313,7 @@ def reminder(asks: str, answer_by: int, now_ms: int, first: str = "", who: str =
 
 def reminded(logins: Sequence[str], *, is_answered: bool) -> str:
     """`Nobody has answered yet; lea and ben were reminded.`, once they were; mrkdwn."""
-    were = f"{foreign(notices.either(logins, 'and'), 200)} {'was' if len(logins) == 1 else 'were'} reminded."
+    were = f"{notices.all_of(logins)} {'was' if len(logins) == 1 else 'were'} reminded."
     return "" if not logins else were if is_answered else f"Nobody has answered yet; {were}"
 
 

@@ -91,7 +91,7 @@ async def test_a_run_on_a_withheld_host_is_not_taken_for_one_on_the_host_that_it
         await env["anna"].submits(await env["anna"].sees(modal("SECRET-DC-01", "our DC")))
         request = await env["ben"].sees(reply_to(card, "asks · "))
         await env["ben"].confirms("Approve", request)
-        await env["ben"].sees(reply_to(card, "*Isolate* done on hostname SECRET-DC-01", "Note: our DC"))
+        await env["ben"].sees(reply_to(card, "*Isolate* done on hostname SECRET-DC-01", 'Note: \\"our DC\\"'))
         await env["ben"].sees(card_of(alert, "*Isolate* on hostname SECRET-DC-01 is in force until"))
         await all_sent(env.bot)
         seen = await env["uma"].sees(card_of(alert, channel=OPEN))

@@ -140,7 +140,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         assert f"for {first}. ben is not notified; the message of that request shows it." in question
         assert f"by lea, approved by ben, for {second.id}. lea and ben hear of it." in question
         assert question.index("🔓 It ends") < question.index("It also ends")
-        for alert_id, words in ((first, "🔓 *Tell*"), (second.id, UNDONE)):
+        for alert_id, words in ((first, "undone by anna"), (second.id, UNDONE)):
             shown = await env["lea"].sees(card_of(alert_id, words))
             assert "in force" not in text_of(shown)
             assert "Isolate on ip 203[.]0[.]113[.]7 done" not in text_of(shown)
@@ -174,7 +174,7 @@ async def test_a_target_that_two_runs_for_one_alert_contain_is_one_row_of_its_ca
         form = await env["lea"].confirms("Undo now", card)
         assert "🔓 It ends *Isolate*" in text_of(form)
         assert "⚠️ It also ends *Isolate*" in text_of(form)
-        await env["lea"].sees(card_of(first, "🔓 *Tell*", without="in force"))
+        await env["lea"].sees(card_of(first, "🔓 *Isolate*", without="in force"))
         assert await env.client.measures() == []
 
 
@@ -240,7 +240,7 @@ async def test_of_a_containment_that_is_only_starting_nobody_knows_after_the_und
         question = text_of(await env["anna"].confirms("Undo now", card))
         starting = f"⚠️ *Wait* on `203[.]0[.]113[.]7`, which is starting, by admin, for {second.id}"
         assert f"{starting}: afterwards nobody knows whether it is in force." in question
-        await env["anna"].sees(card_of(first, "🔓 *Tell*"))
+        await env["anna"].sees(card_of(first, "🔓 *Isolate*"))
         await env.release_responder()
         await env["anna"].sees(card_of(second, "is maybe in force until"))
 
@@ -302,7 +302,7 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         await env["lea"].confirms("Withdraw all", await env["lea"].sees(message_in(SOC, "2 wait")))
         await env["lea"].sees(message_in(SOC, "nothing was run, 2 withdrawn"))
         await env["lea"].command(SOC, f"/responder run isolate {second.id}")
-        form = await env["lea"].sees(modal("How long", already, f"it e{unless}*Undo now*", without="Runs on"))
+        form = await env["lea"].sees(modal("How long", already, f"{unless}, or with *Undo now*", without="Runs on"))
         assert f" by anna, for {measure.root_id}. Of both, the later end counts." in text_of(form)
         assert "UTC;" not in text_of(form)
         await env["lea"].submits(form, undo_after="15 minutes")
@@ -310,7 +310,7 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         request = await env["ben"].sees(reply_to(card, "asks · "))
         for asked in (request, await env["ben"].sees(direct_message("asks · ", second.id))):
             assert already in text_of(asked)
-            assert f"E{unless}*Undo now*" in text_of(asked)
+            assert f"{unless}; *Undo now*" in text_of(asked)
             assert changes_nothing in text_of(asked)
         elsewhere = await env["ben"].sees(card_of(second, channel=OPEN))
         (in_open,) = [m for m in env["ben"].live_view.thread(OPEN, elsewhere["ts"]) if "asks · " in text_of(m)]

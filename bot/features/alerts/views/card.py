@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Hashable, Sequence
-from itertools import chain, filterfalse
+from itertools import chain
 from typing import Any
 
 from bot.block_kit import ids
@@ -224,13 +224,16 @@ def run_lines(
     """
     targets = {action.id: view_of(action) for action in newest}
     shown = [action for action in newest if targets[action.id].is_open]
-    lines = [*([action] for action in filter(runs.is_open, shown)), *_ended(list(filterfalse(runs.is_open, shown)))]
+    undone_by = {action.undo.action_id for action in shown if action.undo is not None and undo_state.is_undone(action)}
+    ended = [action for action in shown if not runs.is_open(action) and action.id not in undone_by]
+    lines = [*([action] for action in filter(runs.is_open, shown)), *_ended(ended)]
     waiting, in_force, running, over = ([line for line in lines if _place(line[0]) == place] for place in range(4))
     last = {_ends_with(line[0]): line for line in sorted(in_force, key=lambda line: _until(line[0]))}
     in_force = [_named(line, in_force) for line in in_force if line in last.values()]
     if is_folded:  # the line of facts counts the others
         success = next((group for group in over if runs.state_of(group[0]) == "succeeded"), None)
         over = [] if in_force else [group for n, group in enumerate(over) if n == 0 or group is success]
+    over = sorted(over, key=_matters_less)
     earlier, unread = list(chain(*over[MAX_ENDED:])), max(total - len(newest), 0)
     groups = [*waiting, *in_force, *running, *over[:MAX_ENDED]]
     urgent = len(waiting) + len(in_force)
@@ -254,6 +257,11 @@ def run_lines(
     if hidden:
         blocks[1].append(context(runs.hidden_line(hidden, targets)))
     return blocks
+
+
+def _matters_less(line: Sequence[Action]) -> bool:
+    """Whether these ended runs are below others: what was withdrawn, or was done several times."""
+    return runs.state_of(line[0]) == "cancelled" or (len(line) > 1 and runs.state_of(line[0]) == "succeeded")
 
 
 def _place(action: Action) -> int:

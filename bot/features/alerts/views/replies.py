@@ -28,6 +28,7 @@ from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Message
 from core.common.words import count
 from core.models import SEVERITY_NAMES, Action, Log
+from core.models.inputs import NOTE_LIMIT
 
 MAX_REPORT_LINES = 24  # less than a screen, without a file
 FIRST_REPORT_LINES = 8  # of a longer one
@@ -94,7 +95,8 @@ def _headline(action: Action, view: RedactedView) -> str:
 
 def _context(action: Action, view: RedactedView) -> list[Block]:
     """What was given to the run, and who approved it."""
-    parts = runs.input_lines(action, view, runs.INPUT_LIMIT)[: runs.MAX_INPUTS]
+    note = [f"Note{why}"] if (why := runs.noted(action, view, NOTE_LIMIT)) else []
+    parts = [*note, *runs.input_lines(action, view, runs.INPUT_LIMIT)][: runs.MAX_INPUTS]
     shown = f"{' · '.join(parts)}{runs.approved_by(action)}".removeprefix(" · ")
     return [context(shown)] if shown else []
 

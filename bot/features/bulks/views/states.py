@@ -219,12 +219,8 @@ def who_asked(bulk: BulkCounts, named: Listed) -> str:
     What waits for approval says itself why it is asked for; nobody reads that who may not see all of them.
     """
     note = quoted_note(named) if not bulk.awaiting and len(named) == bulk.total - bulk.refused else ""
-    approved = f", approved by {_people(bulk.approved_by)}" if bulk.approved_by else ""
+    approved = f", approved by {notices.all_of(bulk.approved_by)}" if bulk.approved_by else ""
     return f"asked by {person_name(bulk.created_by)}{note}{approved}{undo_state.more_time_by(run for run, _ in named)}"
-
-
-def _people(logins: Sequence[str]) -> str:
-    return foreign(notices.either(logins, "and"), names.NAME_LIMIT)
 
 
 def result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
@@ -242,7 +238,7 @@ def result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
     elif not open_runs(bulk) and not succeeded:
         parts.append("nothing was run")
     at = "" if bulk.undone_at is None or is_on_phone else f", {slack_date(bulk.undone_at)}"
-    by = f" by {_people(bulk.undone_by)}" if bulk.undone_by else ""
+    by = f" by {notices.all_of(bulk.undone_by)}" if bulk.undone_by else ""
     others = [
         *((runs.WORDS.get(outcome, outcome), number) for outcome, number in bulk.outcomes.items()),
         ("refused", bulk.refused),

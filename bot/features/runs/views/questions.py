@@ -85,23 +85,18 @@ def confirm(
 
 def asked(action: Action, view: RedactedView, able: Able, button: ButtonIds) -> Message:
     """Says that the run waits, who may approve it, and until when; with Withdraw."""
-    text = _waits(f"*{runs.name(action)}*{runs.on_target(action, view) or f' on {_target(view)}'}", "it", action, able)
-    shown = section(f"{text}\nYou get a message when it is decided.")
-    return Message(text, (shown, actions(runs.end_button(action, view, button))))
+    text = _waits(f"*{runs.name(action)}*{runs.on_target(action, view) or f' on {_target(view)}'}", action, able)
+    then = section(f"{text}\nYou get a message when it is decided.")
+    return Message(text, (then, actions(runs.end_button(action, view, button))))
 
 
-def _waits(what: str, each: str, action: Action, able: Able) -> str:
+def _waits(what: str, action: Action, able: Able) -> str:
     """`*Isolate* on ip 203[.]0[.]113[.]7 for 1 hour waits ...`, and below who may approve it, by when; mrkdwn."""
     logins, is_notified = able
-    needs = f"{each} {runs.state(action)}{'' if is_notified else undo_state.approval_by(logins)}"
-    who = f"{_named_people(logins)} {'is' if len(logins) == 1 else 'are'} notified; {needs}" if is_notified else ""
-    head = f"{what}{undo_state.for_how_long(action)} waits for approval; nothing has run yet."
-    return f"{head}\n{who or needs[:1].upper() + needs[1:]}{runs.answer_by(action)}."
-
-
-def _named_people(logins: Sequence[str]) -> str:
-    """`ann, ben and cleo`; mrkdwn."""
-    return foreign(notices.either(logins, "and"), 200)
+    needs = count(runs.missing_approvals(action), "approval")
+    who = f"{notices.all_of(logins)} {'is' if len(logins) == 1 else 'are'} notified; {needs}"
+    below = f"{who if is_notified else needs + undo_state.approval_by(logins)}{runs.answer_by(action)}"
+    return f"{what}{undo_state.for_how_long(action)} waits for approval; nothing has run yet.\n{below}."
 
 
 @dataclass(frozen=True)
@@ -276,17 +271,16 @@ def effect(
     number = approvals_needed(request, responder)
     if policy.sends_to == [] and not policy.is_undo and not number and (policy.confirm or not is_several):
         return [] if is_form else [context(undo_state.NOTHING_LEFT)]  # it only reads, or closes
-    is_override = request.override_reason is not None
-    by = ", one of them of another administrator" if is_override and number > 1 else ""
+    by = ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
     checked, it, undo = ("Each is checked by itself. ", "each", "Undo all") if is_several else ("", "it", "Undo now")
     stop = "" if policy.sends_to else f"; *Stop* is on {'each' if is_several else 'the'} card while it runs"
     begins = f"Starts at once, without approval{stop}."
     if number:
         able = responder.approvers or policy.approve_by or ()
         begins = f"Starts after {count(number, 'approval')}{undo_state.approval_by(able)}{by}."
-        if responder.approvers and not policy.ask and not is_override:
+        if responder.approvers and not policy.ask and request.override_reason is None:
             whose = "one of them approves" if number == 1 < len(able) else f"it needs {count(number, 'approval')}"
-            begins = f"Notifies {_named_people(able)}; {whose}."
+            begins = f"Notifies {notices.all_of(able)}; {whose}."
         begins += f" You can withdraw {it} until then."
     unless = undo_state.unless_longer(in_force)
     lasts = _lasts(policy, request.undo_after_minutes, unless)
@@ -438,7 +432,7 @@ def outcome(
     if listed:
         action, what = listed[0][0], f"*{runs.name(listed[0][0])}* on {runs.distinct_targets(listed)}"
         waits = runs.awaits_approval(action)
-        text = _waits(what, "each" if len(listed) > 1 else "it", action, able) if waits else f"Started {what}."
+        text = _waits(what, action, able) if waits else f"Started {what}."
         more = [actions(*runs.bulk_buttons(response.id, None, button, "Withdraw")[1:])] if waits else []
     also = [(runs.distinct_targets([one]), undo_state.also_for(one[0].also_for)) for one in listed]
     rows = [f"• {on}{others}" for on, others in also if others]

@@ -467,14 +467,14 @@ def run_line(action: Action, view: RedactedView) -> str:
     at = slack_date(action.start_date)
     if not view.is_open:
         return f"{mark(action, view)} A run: {state(action, view)} · {at} · {withheld(view.subject.tlp)}"
-    values = inputs_in_brackets(action, view)
     lasts = undo_state.for_how_long(action) if awaits_approval(action) else ""
-    what = f"{mark(action, view)} *{name(action)}*{on_target(action, view)}{lasts}{values}"
+    asked = f"{_by_whom(action)}, {at}{noted(action, view)}"
+    what = f"{mark(action, view)} *{name(action)}*{on_target(action, view)}{lasts}{inputs_in_brackets(action, view)}"
     if undo_state.is_undone(action):
-        return f"{what} · {_by_whom(action)}, {at}{approved_by(action)}{undo_state.summary(action, view)}"
+        return f"{what} · {asked}{approved_by(action)}{undo_state.summary(action, view)}"
     now = undo_state.in_force(action, view) if undo_state.is_in_force(action) else state(action)
     when = f", {slack_date(action.end_date)}" if action.ended_by and action.end_date is not None else ""
-    return f"{what} {now}{when}{answer_by(action)} · {_by_whom(action)}, {at}{_tail(action, view)}"
+    return f"{what} {now}{when}{answer_by(action)} · {asked}{_tail(action, view)}"
 
 
 def answer_by(action: Action) -> str:
@@ -485,14 +485,17 @@ def answer_by(action: Action) -> str:
 
 
 def in_force_line(action: Action, view: RedactedView) -> str:
-    """Of a run that is in force: until when, on what, who started and who approved it, and what it said."""
+    """Of a run that is in force: until when, on what, who started and who approved it, and what it said.
+
+    Of a Block who has read it takes the place of what it said.
+    """
     is_stuck = action.undo is not None and action.undo.status in ("waiting", "failed")
     mark = "⚠️" if is_stuck else "🔒"
     since = slack_date(action.measure.since if action.measure is not None else action.start_date)
-    by = f"since {since}, asked for by {person_name(action.created_by)}"
-    values = inputs_in_brackets(action, view)
+    by = f"since {since}, asked for by {person_name(action.created_by)}{noted(action, view)}{approved_by(action)}"
     head = f"{mark} *{name(action)}*{on_target(action, view)} is {undo_state.in_force(action, view)}"
-    return f"{head}\n{by}{approved_by(action)}{values}{_outcome(action, view)}{override_text(action, view)}"
+    result = "" if action.readers else _outcome(action, view)
+    return f"{head}\n{by}{inputs_in_brackets(action, view)}{result}{override_text(action, view)}"
 
 
 def approved_by(*actions: Action) -> str:
@@ -618,18 +621,22 @@ def _masked(value: Any, view: RedactedView) -> Any:
     return value
 
 
-def input_lines(action: Action, view: RedactedView, limit: int, *, note_limit: int = NOTE_LIMIT) -> list[str]:
-    """The note and `minutes: 60`, one for each input, with at most `limit` characters of each value; mrkdwn."""
-    if (given_inputs(action) or _has_note(action)) and not view.shows_inputs:
+def input_lines(action: Action, view: RedactedView, limit: int) -> list[str]:
+    """`minutes: 60`, one for each input, with at most `limit` characters of each value; mrkdwn."""
+    if given_inputs(action) and not view.shows_inputs:
         return [f"inputs: {text}"] if (text := view.inputs("")) else []
-    noted = 1 if _has_note(action) else 0
-    titled = inputs(action, view)
-    return [*_lines(titled[:noted], note_limit), *_lines(titled[noted:], limit)]
+    return _lines(_titled(given_inputs(action), action.inputs, view), limit)
 
 
 def _has_note(action: Action) -> bool:
     """Whether a note is shown beside the inputs; that of an override stands beside what it overrides."""
     return bool(action.note) and action.override is None
+
+
+def noted(action: Action, view: RedactedView, limit: int = INPUT_LIMIT, between: str = ": ") -> str:
+    """`: "it beacons"`, behind who asked; "" without a note, that of an override is shown with what it overrides."""
+    note = quoted(action.note or "", limit, view) if _has_note(action) else ""
+    return f"{between}{note}" if note else ""
 
 
 def parameter_lines(
@@ -648,7 +655,7 @@ def _lines(titled: Sequence[tuple[str, str]], limit: int) -> list[str]:
 
 def inputs_in_brackets(action: Action, view: RedactedView) -> str:
     """` (minutes: 60, reason: lateral movement)` for a run's line; "" without inputs."""
-    lines = input_lines(action, view, INPUT_LIMIT, note_limit=INPUT_LIMIT)
+    lines = input_lines(action, view, INPUT_LIMIT)
     return f" ({some_of(lines, MAX_INPUTS)})" if lines else ""
 
 

@@ -112,7 +112,7 @@ def lasts(after_minutes: int | None) -> str:
     return "" if after_minutes is None else f" for {minutes(after_minutes)}" if after_minutes else " with no end"
 
 
-def planned(*asked: tuple[Action, RedactedView], in_short: bool = False, is_bulk: bool = False) -> str:
+def planned(*asked: tuple[Action, RedactedView], is_bulk: bool = False) -> str:
     """How long what a run does, or each of several, will last, and how it is taken back; mrkdwn."""
     action, undo = asked[0][0], asked[0][0].undo
     if action.undoes:
@@ -122,8 +122,6 @@ def planned(*asked: tuple[Action, RedactedView], in_short: bool = False, is_bulk
     by = foreign(title(undo), NAME_LIMIT)
     if undo.installed is False:
         return f"No button ends it before {by} is installed."
-    if in_short:
-        return f"Ends after {minutes(undo.after_minutes)}." if undo.after_minutes else "Lasts until somebody undoes it."
     if undo.after_minutes:
         unless = unless_longer(one for of in asked for one in in_force_already(*of))
         return f"Ends by itself ({by}){unless}; *{'Undo all' if is_bulk else 'Undo now'}* ends it earlier."

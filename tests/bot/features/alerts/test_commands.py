@@ -128,7 +128,7 @@ async def test_runs_are_denied_and_cancelled_by_command(env: FeatureEnvironment)
         ("anna", "cancel", "Withdraw", "You withdrew"),
     ):
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
-        await env["anna"].reads("needs 1 approval")
+        await env["anna"].reads("waits for approval; nothing has run yet.")
         newest = (await env.client.actions("alert", alert.id))[0]
         await env[who].command(SOC, f"/responder {verb} {newest.id}")
         await env[who].submits(await env[who].sees(modal(f"{label} Isolate?")))
@@ -160,7 +160,7 @@ async def test_a_run_on_an_observable_of_an_alert_is_decided_by_command(env: Fea
 async def test_decisions_on_what_one_may_not_see_are_refused_calmly(env: FeatureEnvironment) -> None:
     alert = await env.create_alert(tlp=3)
     await env["ben"].command(SOC, f"/responder run isolate {alert.id}")
-    await env["ben"].reads("needs 1 approval")
+    await env["ben"].reads("waits for approval; nothing has run yet.")
     (action,) = await env.client.actions("alert", alert.id)
     for verb in ("approve", "deny"):
         await env["anna"].command(SOC, f"/responder {verb} {action.id}")

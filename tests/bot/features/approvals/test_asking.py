@@ -688,7 +688,9 @@ async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_an
         question = await env["anna"].sees(modal("Isolate"))
         await env["anna"].presses("Ask to isolate (2)", question)
         on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1"
-        receipt = await env["anna"].sees(modal(f"*Isolate* on {on} for 1 hour waits for", "\\nEach needs 1 approval by ben or lea, answer"))
+        receipt = await env["anna"].sees(
+            modal(f"*Isolate* on {on} for 1 hour waits for", "\\n1 approval by ben or lea, answer")
+        )
         await env["anna"].presses("Withdraw all", receipt)
         await env["anna"].close((await env["anna"].sees(modal("*Withdraw Isolate on 2 targets?*")))["id"])
         await env["ben"].sees(on_phone("Isolate on 2 targets"))
@@ -1273,7 +1275,9 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         assert "Notifies ben; it needs 1 approval. You can withdraw each until then." in text_of(form)
         assert form["submit"]["text"] == "Ask to isolate (2)"
         await env["anna"].submits(form)
-        await env["anna"].sees(modal("Asked", f"*Isolate* on {on} for 1 hour waits for approval", "ben is notified;", without="Started"))
+        await env["anna"].sees(
+            modal("Asked", f"*Isolate* on {on} for 1 hour waits for approval", "ben is notified;", without="Started")
+        )
         await bulk_shown(env, "2 wait for approval")
         await bulk_shown(env, "Asked for again as ~")
         again = await env["ben"].sees(on_phone("Asked again by anna"))

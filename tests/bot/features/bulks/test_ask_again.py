@@ -74,7 +74,9 @@ async def test_what_another_request_refused_is_asked_for_again_as_things_are_now
         assert (form["title"]["text"], form["submit"]["text"]) == ("Isolate (2)", "Ask to isolate (2)")
         assert filled_in(form) == {"undo_after": "15 minutes", "note": "beacons"}
         await env["anna"].submits(form)
-        await env["anna"].sees(modal("Asked", "*Isolate* on hostname WS-1, hostname WS-2 for 1 hour waits for approval"))
+        await env["anna"].sees(
+            modal("Asked", "*Isolate* on hostname WS-1, hostname WS-2 for 15 minutes waits for approval")
+        )
         again = (await bot.bulk(asked.id)).retried_by
         assert again is not None
         await env["anna"].sees(updated(message, without=ids.BULK_RETRY))
@@ -119,7 +121,9 @@ async def test_what_was_undone_denied_or_withdrawn_is_asked_for_again_and_not_wh
         assert "hostname `WS-0`" not in text_of(form)
         assert filled_in(form) == {"undo_after": "15 minutes", "note": "beacons"}
         await env["anna"].submits(form)
-        await env["anna"].sees(modal("Asked", "*Isolate* on hostname WS-1, hostname WS-2, hostname WS-3 for 1 hour waits"))
+        await env["anna"].sees(
+            modal("Asked", "*Isolate* on hostname WS-1, hostname WS-2, hostname WS-3 for 15 minutes waits")
+        )
         await env["anna"].sees(updated(told, without=ids.BULK_RETRY))
         await env["anna"].sees(direct_message(undone, without=ids.BULK_RETRY))
         waiting = [(await env.client.actions("alert", one.id))[0].status == "Waiting" for one in alerts]

@@ -78,7 +78,7 @@ async def test_two_people_at_once_on_two_bots_run_it_once_on_each(tmp_path: Path
         told = [await env[name].sees(modal("One message tells")) for name in questions]
         words = (
             ("Nothing was asked for or started.", "*Refused on 3 targets*"),
-            ("needs 1 approval, answer by ", "Withdraw all"),
+            ("; 1 approval, answer by ", "Withdraw all"),
         )
         said = [[all(word in text_of(view) for word in each) for each in words] for view in told]
         assert sorted(said) == [[False, True], [True, False]]
@@ -95,7 +95,7 @@ async def test_core_that_loses_its_answers_or_is_away_runs_nothing_twice(tmp_pat
         question = await asked(env, "anna", "isolate", alert_ids)
         proxy.drop_responses("POST /api/connector/engine/action/_bulk", 2)
         await env["anna"].presses("Ask to isolate (2)", question)
-        await env["anna"].sees(modal("*Isolate* on ", " needs 1 approval, answer by "))
+        await env["anna"].sees(modal("*Isolate* on ", "; 1 approval, answer by "))
         message = await shown(env, "2 wait for approval")
         # A vote whose answer is lost is not repeated, and is told as that.
         await env["ben"].presses("Review", message)

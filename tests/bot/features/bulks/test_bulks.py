@@ -761,7 +761,7 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
         assert "203[.]0[.]113[.]3" not in in_force
         await env["anna"].submits(again)
         await env["anna"].reads("Undo started on ip 203[.]0[.]113[.]4.")
-        await shown(env, "2 undone by anna and admin, <!date^")
+        await shown(env, "2 undone by admin and anna, <!date^")
         (left,) = await env.client.measures()
         assert left.root_id == red
 

@@ -29,7 +29,7 @@ async def test_one_host_of_three_alerts_is_one_target_for_who_asks_decides_and_u
         assert text.count("203[.]0[.]113[.]4`") == 1
         assert form["submit"]["text"].endswith("(2)")
         await env["anna"].submits(form)
-        told = text_of(await env["anna"].reads("needs 1 approval, answer by "))
+        told = text_of(await env["anna"].reads("notified; 1 approval, answer by "))
         assert f"• ip 203[.]0[.]113[.]4, also for {medium}, {third}" in told
         assert "Refused" not in told
 

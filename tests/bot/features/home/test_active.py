@@ -107,7 +107,7 @@ async def test_the_home_says_once_what_is_in_force_and_undo_ends_it(env: Feature
     assert (text_of(home).count("*Shun*"), "Your last runs" in text_of(home)) == (1, False)
     await env["anna"].confirms("Undo now", home)
     await env["anna"].sees(app_home(without=ids.UNDO))
-    await env["anna"].sees(card_of(alert, "*Tell* on ip 203[.]0[.]113[.]7 done"))
+    await env["anna"].sees(card_of(alert, "🔓 *Shun* on ip 203[.]0[.]113[.]7"))
     assert await env.client.measures() == []
     await env["anna"].open_home()
     await env["anna"].sees(app_home(without="*In force*"))
@@ -126,7 +126,7 @@ async def test_what_two_responders_hold_and_one_undo_ends_is_one_row_with_both_n
         await env["anna"].command(SOC, "/responder active")
         assert row in text_of(await env["anna"].sees(modal("*In force: 1 measure*")))
         await env["anna"].confirms("Undo now", card)
-        await env["anna"].sees(card_of(alert, "*Tell* on ip 203[.]0[.]113[.]7 done", without="is in force"))
+        await env["anna"].sees(card_of(alert, "🔓 *Shun* on ip 203[.]0[.]113[.]7", without="is in force"))
         assert await env.client.measures() == []
 
 
@@ -141,7 +141,7 @@ async def test_mine_says_until_when_a_run_is_in_force_and_undoes_it(env: Feature
     assert "🔒 *Shun* on ip 203[.]0[.]113[.]7 in force until <!date^" in text_of(mine)
     assert {"Extend", "Undo now"} <= {*labels_of(mine)}
     await env["anna"].confirms("Undo now", mine)
-    await env["anna"].sees(card_of(alert, "*Tell* on ip 203[.]0[.]113[.]7 done"))
+    await env["anna"].sees(card_of(alert, "🔓 *Shun* on ip 203[.]0[.]113[.]7"))
     await env["anna"].command(SOC, "/responder mine")
     assert ids.UNDO not in text_of(await env["anna"].sees(modal("undone by anna, <!date^")))
 

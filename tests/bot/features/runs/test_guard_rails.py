@@ -82,7 +82,7 @@ async def test_undo_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) -
         action = await env.ended_run(alert)
         proxy.drop_responses(f"POST /api/connector/engine/action/{action.id}/undo")
         await env["anna"].confirms("Undo", card)
-        await env["anna"].sees(card_of(alert, "*Tell* done"))
+        await env["anna"].sees(card_of(alert, "🔓 *Shun*"))
         await until(lambda: not stores.clicks(env.folder / "core.db", "SELECT 1 FROM inbox WHERE done_at = 0"))
         assert "Nothing was run" not in str([*env["anna"].live_view.modals, *env["anna"].live_view.ephemerals(SOC)])
         assert len([one for one in await env.client.actions("alert", alert.id) if one.undoes]) == 1
@@ -100,7 +100,7 @@ async def test_release_asks_what_is_meant_only_while_a_run_is_in_force(env: Feat
     await env["ben"].command(SOC, f"/responder release {alert.id}")
     of_another = await env["ben"].reads("Nothing was changed: *Undo* ends what is in force")
     await env["ben"].confirms("Undo now", of_another)
-    await env["ben"].sees(card_of(alert, "*Tell* done"))
+    await env["ben"].sees(card_of(alert, "🔓 *Shun*"))
     await env["anna"].presses("Unassign", question)
     await env["anna"].reads(f"Nobody works on {alert.id} now.")
     assert (await env.client.alert(alert.id)).assignee is None
@@ -188,7 +188,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     for why in ("", "It spreads. " * 100):
         assert (await env["lea"].submits(form, override=why))["errors"]
     await env["lea"].submits(form, override="The beacon <!channel> spreads")
-    await env["lea"].sees(modal("Asked", "needs 1 approval, answer by", '"Withdraw"'))
+    await env["lea"].sees(modal("Asked", "1 approval, answer by", '"Withdraw"'))
     asked = await env["ben"].sees(reply_to(card, "*Against the rules*: the limit of 1 run in 1 hour is reached"))
     assert "The beacon &lt;!channel&gt; spreads" in text_of(asked)
     assert "HIGH: OVERRIDE: Report with no end? " in asked["text"]

@@ -1,6 +1,7 @@
 """The note of a run: why, as somebody says in a command or a form; on the card, in the thread, to who approves."""
 
 import json
+import re
 
 from tests.bot.features.bulks.bulk import alerts
 from tests.bot.features.environment import FeatureEnvironment
@@ -14,8 +15,11 @@ SHOWN = "Note: Seen &lt;twice&gt; &amp; told Ben"
 async def test_the_note_of_a_command_is_on_the_card_in_the_thread_and_in_run_again(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f'/responder run fail {alert.id} note="{NOTE}"')
-    await env["ben"].sees(card_of(alert, SHOWN))
-    failed = await env["ben"].sees(reply_to(card, SHOWN))
+    quoted = f'\\"{SHOWN.removeprefix("Note: ")}\\"'
+    assert re.search(
+        f"failed · by anna, <[^>]*>: {re.escape(quoted)}", text_of(await env["ben"].sees(card_of(alert, quoted)))
+    )
+    failed = await env["ben"].sees(reply_to(card, f"Note: {quoted}"))
     first = await env.ended_run(alert)
     assert (first.note, first.parameters) == (NOTE, "{}")
     await env["ben"].presses("Run again", failed)

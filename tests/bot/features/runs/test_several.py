@@ -81,7 +81,7 @@ async def test_what_only_reads_says_for_several_what_it_does_and_that_each_start
         await env["anna"].command(SOC, f"/responder run stall {' '.join(ids)}")
         form = text_of(await env["anna"].sees(modal("*Stall* on *2 targets*")))
         assert ">Watches what a file does." in form
-        assert "starts at once, without approval; *Stop* is on each card while it runs. It puts nothing" in form
+        assert "Starts at once, without approval; *Stop* is on each card while it runs. It puts nothing" in form
 
 
 async def test_several_alerts_of_the_channel_are_chosen_and_their_inputs_given_once(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ async def test_what_the_alert_says_of_a_target_stays_once_the_alert_is_a_case(en
     alert, card = await env.alert_and_card("anna", artifacts=[inside])
     await env["anna"].command(SOC, f"/responder run contain {alert.id}")
     form = await env["anna"].sees(modal("LT-0198"))
-    assert "hostname `LT-0198` · Host inside" in text_of(form)
+    assert "*Contain on hostname `LT-0198`?* · Host inside\\n🟠 " in text_of(form)
     await env["anna"].presses("Ask to contain", form)
     request = await env["ben"].sees(reply_to(card, "asks · "))
     await env.client.create_case_from_alert(alert.id)

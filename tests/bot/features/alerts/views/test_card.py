@@ -8,7 +8,7 @@ from bot.block_kit.subjects import safe_link
 from bot.block_kit.text import person_name
 from bot.features.alerts.views.card import alert_card
 from bot.message import Intent
-from core.models import Action, Approval, Undo
+from core.models import Action, Approval, Reader, Undo
 from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, card, ended, intents_in, texts_of
 
 
@@ -78,6 +78,43 @@ def test_a_later_run_hides_no_earlier_finding() -> None:
         shown = texts_of(card(found, later, **more))
         assert [line for line in shown if line.startswith("✅ *Lookup* done")], shown
         assert [line for line in shown if line.startswith("🛑 *Lookup* stopped by lea")], shown
+
+
+def test_what_was_denied_or_failed_is_above_what_was_withdrawn_or_done_several_times() -> None:
+    denied = ended_as("denied", ended_by="lea@x", number=50)
+    failed = ended("Failure", "No route.", 51, responder_name="Mail_1_0")
+    withdrawn = ended_as("cancelled", ended_by="anna@x", number=60, responder_name="Shun_1_0")
+    often = [ended(number=70 + n, responder_name="Lookup_1_0") for n in range(2)]
+    shown = texts_of(card(denied, failed, withdrawn, *often))[2:]
+    assert [line[:1] for line in shown[:3]] == ["❌", "🚫", "✅"]
+    assert shown[3].startswith("1 earlier run: ")
+
+
+def test_what_undid_a_run_has_no_line_beside_that_run() -> None:
+    undo = Undo(responder="Release_1_0", status="undone", action_id="~61")
+    isolated = ended(number=60, responder_name="Isolate_1_0").model_copy(update={"undo": undo, "undone_by": "lea@x"})
+    release = ended(number=61, responder_name="Release_1_0").model_copy(update={"id": "~61", "undoes": isolated.id})
+    shown = texts_of(card(release, isolated))[2:]
+    assert len(shown) == 1
+    assert shown[0].startswith("🔓 *Isolate* · by anna, ")
+    assert "Release" not in str(shown)
+    assert "🔓 *Release* done" in str(texts_of(card(release)))  # what it undid is of another alert
+
+
+def test_a_note_is_said_behind_who_asked_and_a_block_says_who_read_it_instead_of_a_result() -> None:
+    asked = awaiting(note="It beacons", parameters='{"minutes": 60}')
+    line = texts_of(card(asked))[1]
+    assert line.startswith("⏳ *Close False Positive* (minutes: 60) needs 1 approval, answer by ")
+    assert '|2025-11-21 01:59 UTC>: "It beacons"' in line
+    assert line.count("It beacons") == 1
+    approval = Approval(needed=1, approved_by=["lea@x"], expires_at=NOW)
+    undo = Undo(responder="Unblock_1_0", status="available", at=NOW + 3_600_000)
+    block = ended(message="203.0.113.1 was put on the block list.", approval=approval)
+    block = block.model_copy(update={"note": "It beacons", "undo": undo})
+    read = [Reader(name="edge-fw", at=NOW)]
+    plain, by = (str(texts_of(card(block.model_copy(update={"readers": one})))) for one in (None, read))
+    assert ', asked for by anna: "It beacons" · approved by lea' in plain
+    assert ("put on the block list" in plain, "put on the block list" in by) == (True, False)
 
 
 def ended_as(outcome: str, status: str = "Failure", **more: Any) -> Action:
