@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -58,7 +59,7 @@ class GroupContent:
     first_at: int
     last_at: int
     muted_until: int
-    severities: tuple[int, int, int, int]  # counts from low to critical
+    severities: Counter[int]  # how many alerts there are of each
     worst: Sequence[tuple[int, str, str]]  # severity, title and id of the first that are open
     sampled: int  # how many of the newest alerts the following is about; each with the most frequent first
     titles: Sequence[tuple[str, int]]
@@ -75,7 +76,7 @@ class GroupContent:
 
     @property
     def severity(self) -> int:
-        return max((n + 1 for n in range(4) if self.severities[n]), default=1)
+        return max((n for n, number in self.severities.items() if number), default=1)
 
 
 @dataclass(frozen=True)

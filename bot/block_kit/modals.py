@@ -41,10 +41,7 @@ def loading(title: str) -> dict[str, Any]:
 
 def working() -> dict[str, Any]:
     """Shown while a submission takes long; it is updated later."""
-    return notice(
-        "Still working",
-        "Still working on it. This view will say what became of it; if you close it, only the card does.",
-    )
+    return notice("Still working", "This view will say what became of it; if you close it, only the card does.")
 
 
 def message_view(title: str, message: Message) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """How alerts and observables look wherever they are shown: headline, the menu of what can run on them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -38,9 +39,9 @@ def object_line(view: RedactedView) -> Block:
     return section(f"{OBJECT_TYPES[subject.kind]} {subject.id} · {foreign(view.title(), TITLE_LIMIT)}")
 
 
-def severities(counts: Sequence[int]) -> str:
-    """`2 critical, 14 high`: how many there are of each, counted from low to critical."""
-    return ", ".join(f"{counts[n]:,} {SEVERITY_NAMES[n + 1]}" for n in (3, 2, 1, 0) if counts[n])
+def severities(counts: Counter[int]) -> str:
+    """`2 critical, 14 high`: how many there are of each severity."""
+    return ", ".join(f"{counts[n]:,} {SEVERITY_NAMES[n]}" for n in (4, 3, 2, 1) if counts[n])
 
 
 def safe_link(link: str) -> str:

@@ -12,6 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
 from bot.app.transports import EVENTS_PATH, web_client
+from bot.clearance import tlp_name
 from bot.doctor import examples
 from bot.features.help import core_checks
 from bot.identity import Identity, confirmed_email
@@ -20,7 +21,7 @@ from bot.settings import BotSettings
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
 from core.common.words import count
-from core.models import TLP_NAMES, Check
+from core.models import Check
 
 MAX_CLOCK_SKEW_MS = 60_000  # Slack's signatures are valid for 5 minutes
 MAX_MEMBERS = 100  # people of a channel that are looked up
@@ -238,7 +239,7 @@ async def _people_checks(
         less = [user for user in members.get(channel.id, ()) if linked.get(user, channel.clearance) < channel.clearance]
         if less:
             cure = "`user clearance` raises theirs, a lower `clearance` of the channel shows less"
-            who = f"{count(len(less), 'member')} may see less than TLP:{TLP_NAMES[channel.clearance].upper()}"
+            who = f"{count(len(less), 'member')} may see less than {tlp_name(channel.clearance)}"
             name = f"members of {channels.names[channel.id]}"
             checks.append(Check(name, False, f"{who}, which it shows: {cure}"))
     return checks

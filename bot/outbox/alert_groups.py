@@ -223,7 +223,7 @@ class AlertGroups:
         return GroupContent(
             **{name: getattr(group, name) for name in ("key", "is_digest", "last_at", "muted_until", "muted_by")},
             **{name: row[name] for name in ("count", "cards", "closed", "first_at")},
-            severities=(row["s1"], row["s2"], row["s3"], row["s4"]),
+            severities=Counter({n: row[f"s{n}"] for n in (1, 2, 3, 4)}),
             worst=[(one["severity"], one["title"], one["root_id"]) for one in worst],
             sampled=len(sample),
             titles=Counter(alert.title for alert in shown).most_common(),

@@ -68,7 +68,7 @@ def _group(content: GroupContent) -> list[Block]:
     blocks.append(context(f"{severities(content.severities)}{_cards(content)} · {times}"))
     if content.is_closed:
         return blocks
-    worst = _worst(content) if max(content.severities) < content.count else []  # else none is worse
+    worst = _worst(content) if max(content.severities.values()) < content.count else []  # else none is worse
     worst += first_of(content.in_force, MOST)
     return [*blocks, *sections(filter(None, [*worst, _most("Observables", content.facts, content)]))]
 

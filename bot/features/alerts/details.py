@@ -35,7 +35,7 @@ async def show(context: Context, object_id: str, start: int = 0, channel: str = 
         in_full = partial(alert_in_full, alert, document, start=start, channel=channel or context.channel)
         render = partial(in_full, clearance=clearance, note=note, held=elsewhere)
     title = f"{OBJECT_TYPES[subject.kind]} {subject.id}"
-    await responses.show_with_buttons(context, title, f"details:{subject.id}", lambda button: render(button=button))
+    await responses.show_with_buttons(context, title, f"details:{subject.id}", render)
 
 
 FEATURE = Feature(commands={"alert": Command(Entry(on_alert_command), "alert ~id", "an alert in full")})

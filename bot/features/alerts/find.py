@@ -72,11 +72,10 @@ async def _run_on_each(context: Context, command: Command, hosts: Sequence[str],
 
 
 async def _show(context: Context, text: str, alerts: Sequence[Alert], then: str = "") -> None:
-    lines, more = await subjects.by_group(context, alerts[:MOST]), len(alerts) > MOST
-    held = await context.core.measures()
-    found = partial(found_alerts, lines, text, then, held, clearance=own_clearance(context), channel=context.channel)
-    about = f"find:{text[:200]}"
-    await responses.show_with_buttons(context, "Alerts found", about, lambda button: found(button=button, more=more))
+    lines, held = await subjects.by_group(context, alerts[:MOST]), await context.core.measures()
+    clearance, more = own_clearance(context), len(alerts) > MOST
+    found = partial(found_alerts, lines, text, then, held, more=more, clearance=clearance, channel=context.channel)
+    await responses.show_with_buttons(context, "Alerts found", f"find:{text[:200]}", found)
 
 
 WITHOUT_ID = Entry(on_command_without_id)

@@ -60,7 +60,7 @@ async def _view(context: Context) -> dict[str, Any]:
         return views.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
 
     render = partial(views.home_view, shown, person, in_force=of_measures, total=len(in_force))
-    return await responses.with_buttons(context, "home", lambda button: render(button=button))
+    return await responses.with_buttons(context, "home", render)
 
 
 async def _home(context: Context, person: Person) -> Home:
@@ -146,7 +146,7 @@ async def on_pending_command(context: Context) -> None:
     decided = {run.action.id for run in to_decide}
     others = views.by_bulk([run for run in shown if run.action.id not in decided])
     pending = partial(views.pending, views.by_bulk(to_decide), others, person, hidden=hidden)
-    await responses.show_with_buttons(context, PENDING, "pending", lambda button: pending(button=button))
+    await responses.show_with_buttons(context, PENDING, "pending", pending)
 
 
 async def _show(context: Context, verb: str, modal_title: str, title: str, actions: Sequence[Action]) -> None:
@@ -154,7 +154,7 @@ async def _show(context: Context, verb: str, modal_title: str, title: str, actio
     listed = await FoundRuns.of(context, actions)
     shown, hidden = _visible([listed.run(action) for action in actions], person)
     run_list = partial(views.run_list, title, views.by_bulk(shown), person, hidden=hidden, is_all=len(actions) < MANY)
-    await responses.show_with_buttons(context, modal_title, verb, lambda button: run_list(button=button))
+    await responses.show_with_buttons(context, modal_title, verb, run_list)
 
 
 def _visible(listed: Sequence[HomeRun], person: Person) -> tuple[list[HomeRun], int]:
@@ -185,9 +185,8 @@ async def on_active_command(context: Context) -> None:
         known = {run_id for one in measures for run_id in one.actions}
         above = [one for one in await context.services.core.measures(of=ids_) if known.isdisjoint(one.actions)]
         found += await runs_of(replace(context, core=context.services.core), above[: views.MAX_LISTED])
-    active, about = partial(views.in_force_list, found, person, text, total=len(measures)), text[: views.TEXT_LIMIT]
-    active = partial(active, ignored=" ".join(ignored))
-    await responses.show_with_buttons(context, "In force", f"active:{about}", lambda button: active(button=button))
+    active = partial(views.in_force_list, found, person, text, total=len(measures), ignored=" ".join(ignored))
+    await responses.show_with_buttons(context, "In force", f"active:{text[: views.TEXT_LIMIT]}", active)
 
 
 def _with_part(part: str, measures: Sequence[Measure]) -> set[str]:

@@ -90,7 +90,7 @@ class Home:
 
 
 def home_view(
-    home: Home, person: Person, *, button: ButtonIds, in_force: Sequence[HomeRun] = (), total: int = 0
+    home: Home, person: Person, button: ButtonIds, *, in_force: Sequence[HomeRun] = (), total: int = 0
 ) -> dict[str, Any]:
     """The Home of a person, within their clearance; `in_force` are the first of `total` that anybody has."""
     storms = [f"🌩 *Storm in <#{channel}>*: {sentence}." for channel, sentence in home.storms[:MAX_SHOWN]]
@@ -104,7 +104,7 @@ def home_view(
         blocks += [{"type": "divider"}, *head(title, number)] if number else []
         blocks += [_alert(alert, person, button) for alert in alerts.shown]
         left = alerts.counts - sum(map(_counts, alerts.shown), Counter())
-        blocks += _rest(left.total(), severities([left[n] for n in (1, 2, 3, 4)]))
+        blocks += _rest(left.total(), severities(left))
         if number > 1 and title == NOBODY:
             blocks.append(actions(several_button(Intent("several_open", ""), button)))
     for title, shown, listed in (
@@ -131,7 +131,7 @@ def head(title: str, number: int) -> list[Block]:
     return [section(f"*{title}* ({number:,})" if number else f"*{title}*: nothing")]
 
 
-def _rest(left_out: int, said: str = "") -> list[Block]:
+def _rest(left_out: int, said: str) -> list[Block]:
     """How many more there are, and what is said of them."""
     return [context(f"and {left_out:,} more{said and f': {said}'}")] if left_out > 0 else []
 
@@ -177,7 +177,7 @@ def _alert(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
     """Its line, of a case with Show case, of what nobody works on with Assign to me; of a group with Show alerts."""
     view = RedactedView(alert.subject, person.clearance)
     if alert.counts.total() > 1:
-        return group_line(view, [alert.counts[n] for n in (1, 2, 3, 4)], alert.group, alert.raised_at, button)
+        return group_line(view, alert.counts, alert.group, alert.raised_at, button)
     case = "case " if alert.subject.kind == "case" else ""
     at = slack_date(alert.raised_at, "{ago}")
     line = f"{runs.sign(view)}{case}{runs.on_what(alert.subject, view, alert.link)} · {at}"
@@ -234,7 +234,7 @@ def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds) -> 
 
 
 def run_list(
-    title: str, shown: Sequence[HomeRun], person: Person, *, button: ButtonIds, hidden: int = 0, is_all: bool = True
+    title: str, shown: Sequence[HomeRun], person: Person, button: ButtonIds, *, hidden: int = 0, is_all: bool = True
 ) -> Message:
     """Runs, the newest first, with what can be done about them; `hidden` more are above this person's clearance."""
     blocks: list[Block] = [*head(title, len(shown))]
@@ -249,7 +249,7 @@ def run_list(
 
 
 def pending(
-    to_decide: Sequence[HomeRun], others: Sequence[HomeRun], person: Person, *, button: ButtonIds, hidden: int = 0
+    to_decide: Sequence[HomeRun], others: Sequence[HomeRun], person: Person, button: ButtonIds, *, hidden: int = 0
 ) -> Message:
     """What waits for this person's approval, then what waits for somebody else's."""
     blocks: list[Block] = [*head("Waiting for your approval", len(to_decide))]
@@ -272,7 +272,7 @@ def _left_out(left_out: int, hidden: int, *, is_all: bool = True) -> list[Block]
 
 
 def in_force_list(
-    shown: Sequence[HomeRun], person: Person, text: str, *, total: int, button: ButtonIds, ignored: str = ""
+    shown: Sequence[HomeRun], person: Person, text: str, button: ButtonIds, *, total: int, ignored: str
 ) -> Message:
     """What is in force on what was typed, or on anything: the first of `total`, and how much is withheld.
 

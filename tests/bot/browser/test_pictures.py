@@ -2,6 +2,7 @@
 
 import time
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -37,7 +38,7 @@ ALIKE = GroupContent(
     first_at=NOW - 1_500_000,
     last_at=NOW - 4_000,
     muted_until=0,
-    severities=(371, 41, 0, 0),
+    severities=Counter({1: 371, 2: 41}),
     worst=[(2, "Logon failed 17 times for svc-backup from 198.51.100.7", "~31")],
     sampled=412,
     titles=[("Logon failed 17 times for svc-backup from 198.51.100.7", 412)],
@@ -50,7 +51,7 @@ STORM = replace(
     is_digest=True,
     count=10_240,
     cards=0,
-    severities=(9_102, 1_100, 36, 2),
+    severities=Counter({1: 9_102, 2: 1_100, 3: 36, 4: 2}),
     worst=[(4, "Wazuh 92052: Files encrypted on LT-0231", "~9871"), (3, "ET MALWARE Beacon to known C2", "~9620")],
     sampled=500,
     titles=[("Wazuh 5710: Attempt to login with a non-existent user", 311), ("ET SCAN Nmap", 120), ("DNS tunnel", 69)],

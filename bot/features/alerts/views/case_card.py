@@ -16,7 +16,7 @@ from bot.block_kit.text import (
     sections,
     slack_date,
 )
-from bot.clearance import MOST_ALERTS, SHARED, RedactedView, Subject, may_see
+from bot.clearance import MOST_ALERTS, SHARED, RedactedView, Subject, may_see, tlp_name
 from bot.features.alerts.views.card import DATA_LIMIT, MESSAGE_LIMIT, run_lines
 from bot.features.runs.views import runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
@@ -36,9 +36,9 @@ def case_card(
     document: Document,
     tasks: Sequence[Task],
     alerts: Sequence[Document],
+    button: ButtonIds,
     *,
     clearance: int,
-    button: ButtonIds,
     is_posted: bool = True,
 ) -> Message:
     """The card as this clearance may see it, kept current in the thread of the alert that it was made from.
@@ -125,7 +125,7 @@ def _observables(document: Document, view: RedactedView, button: ButtonIds) -> l
 
 def _facts(case: Case, document: Document, view: RedactedView) -> Block:
     only = " only" if view.clearance == SHARED else ""
-    levels = f"TLP:{TLP_NAMES[case.tlp].upper()}{only} PAP:{TLP_NAMES[case.pap].upper()}"
+    levels = f"{tlp_name(case.tlp)}{only} PAP:{TLP_NAMES[case.pap].upper()}"
     alerts = document.alert_ids
     listed = some_of(alerts, 3) if len(alerts) < MOST_ALERTS else f"{', '.join(alerts[:3])} and more"
     tags = " ".join(f"#{foreign(tag, 40)}" for tag in view.tags(case)[:3])

@@ -47,8 +47,7 @@ def reopen_all_view(key: str, alerts: Sequence[RedactedView], most: int) -> dict
 
 def several(alerts: Sequence[RedactedView], most: int) -> list[str]:
     """How many alerts there are of each severity, and `most` of them by name; mrkdwn."""
-    numbers = Counter(view.subject.severity for view in alerts)
-    what = f"{count(len(alerts), 'alert')}: {severities([numbers[n] for n in (1, 2, 3, 4)])}."
+    what = f"{count(len(alerts), 'alert')}: {severities(Counter(view.subject.severity for view in alerts))}."
     return [what, *first_of([*map(named, alerts)], most)]
 
 

@@ -8,7 +8,7 @@ from bot.block_kit import ids, notices
 from bot.block_kit.elements import actions, button_element, listed, pages
 from bot.block_kit.subjects import SHORT_TITLE, SIGNS, by_ioc, headline, observable, severities, with_menu
 from bot.block_kit.text import code, context, defang_indicators, foreign, person_name, section, sections, slack_date
-from bot.clearance import RedactedView, Subject, artifact_title, refanged, withheld
+from bot.clearance import RedactedView, Subject, artifact_title, refanged, tlp_name, withheld
 from bot.features.alerts.views.card import STATUS_WORDS, owner_button, repeats, run_lines, status_line
 from bot.features.cases.views import case_button
 from bot.features.responders.views import menu_block, several_button
@@ -33,9 +33,9 @@ ARTIFACTS_SHOWN = 25  # in Details at once, beside runs: a message has at most 5
 def alert_in_full(
     alert: Alert,
     document: Document,
+    button: ButtonIds,
     *,
     clearance: int,
-    button: ButtonIds,
     note: str = "",
     start: int = 0,
     channel: str = "",
@@ -71,7 +71,7 @@ def alert_in_full(
 
 
 def found_alerts(
-    lines: Lines, text: str, then: str, held: Held, *, more: bool, clearance: int, button: ButtonIds, channel: str = ""
+    lines: Lines, text: str, then: str, held: Held, button: ButtonIds, *, more: bool, clearance: int, channel: str = ""
 ) -> Message:
     """Alerts that somebody in `channel` looked for, the newest day first, by the key of their group or their id.
 
@@ -83,8 +83,8 @@ def found_alerts(
     number = f"{'First ' if more else ''}{count(total, 'alert')}"
     blocks: list[Block] = [section(f"*{number}* with {shown_text}, newest day first, worst first in a day.{then}")]
     for key, together in [*lines.items()][:LINES_SHOWN]:
-        alert, numbers = together[0], Counter(alert.severity for alert in together)
-        view, counts = RedactedView(Subject.alert(alert), clearance), [numbers[n] for n in (1, 2, 3, 4)]
+        alert, counts = together[0], Counter(alert.severity for alert in together)
+        view = RedactedView(Subject.alert(alert), clearance)
         of_group = group_line(view, counts, key, alert.date, button)
         blocks.append(of_group if len(together) > 1 else _found(alert, view, button, text, held))
     if total > 1:
@@ -109,7 +109,7 @@ def first_observables(view: RedactedView, text: str = "", held: Held = ()) -> li
     return [shown(one) for one in found[:NAMED]]
 
 
-def group_line(view: RedactedView, counts: Sequence[int], key: str, at: int, button: ButtonIds) -> Block:
+def group_line(view: RedactedView, counts: Counter[int], key: str, at: int, button: ButtonIds) -> Block:
     """How many alerts of a group there are of each severity, and what all say; `view` is of the worst."""
     worst, *others = severities(counts).split(", ")
     title = foreign(defang_indicators(common(view.title())), SHORT_TITLE)
@@ -129,7 +129,7 @@ def _facts(alert: Alert, view: RedactedView) -> list[str]:
     facts: Mapping[str, str] = {
         "Source": foreign(view.text(f"{alert.type} · {alert.source} · {alert.source_ref}"), 300),
         "Status": status_line(alert, view),
-        "Levels": f"TLP:{TLP_NAMES[alert.tlp].upper()} PAP:{TLP_NAMES[alert.pap].upper()}",
+        "Levels": f"{tlp_name(alert.tlp)} PAP:{TLP_NAMES[alert.pap].upper()}",
         "Tags": " ".join(code(tag, 60) for tag in view.tags(alert)[:30]),
         "Raised": slack_date(alert.date),
         "Sent": repeats(alert),
