@@ -293,19 +293,8 @@ class Dispatcher:
     async def _result(self, item: _QueuedInteraction) -> Json | None:
         """The result of a RESPONSE entry; errors become results too."""
         item.begin()
-        requests: list[RefreshRequest] = []
-        try:
-            context = await self._context(item, self._replies(item.interaction), requests)
-            refused = refusal(item.entry, context)
-            if refused is None:
-                result = await item.entry.handler(context)
-                await self._outbox.finish(requests)
-                return result
-        except ResponderBotError as error:
-            refused = await explained(self._services, error)
-        except Exception:
-            refused = notices.internal(self._log_internal_error(item.interaction))
-        return _as_acknowledgement(item.interaction, refused)
+        result, refused = await self._run_handler(item, self._replies(item.interaction), [])
+        return result if refused is None else _as_acknowledgement(item.interaction, refused)
 
     async def _store_late(self, item: _QueuedInteraction) -> None:
         """Store a submission that is being carried out, so that another bot does it if this one is killed."""
@@ -358,9 +347,9 @@ class Dispatcher:
             return
         replies = self._replies(item.interaction)
         requests: list[RefreshRequest] = []
-        message = await self._run_handler(item, replies, requests)
-        if message is not None:
-            await replies.refuse(message)
+        _, refused = await self._run_handler(item, replies, requests)
+        if refused is not None:
+            await replies.refuse(refused)
         try:
             await self._outbox.finish(requests, key=item.inbox_key)
         except ResponderBotError:
@@ -377,23 +366,29 @@ class Dispatcher:
 
     async def _run_handler(
         self, item: _QueuedInteraction, replies: Replies, requests: list[RefreshRequest]
-    ) -> Message | None:
-        """Run the feature's handler, which adds to `requests`. Returns what to tell the person if it failed."""
+    ) -> tuple[Json | None, Message | None]:
+        """Run the feature's handler, which adds to `requests`. Its result, and what to tell the person if it failed.
+
+        What people wait to see is stored before a RESPONSE entry has its result, which may say that it is done.
+        """
+        result, refused = None, None
         try:
             context = await self._context(item, replies, requests)
             refused = refusal(item.entry, context)
             if refused is None:
-                await item.entry.handler(context)
-            return refused
+                result = await item.entry.handler(context)
+                if item.entry.ack is Ack.RESPONSE:
+                    await self._outbox.finish(requests)
         except OutOfDateError:
-            return None
+            pass
         except ResponderBotError as error:
             log.info("interaction_refused", type=item.interaction.type, code=error.code)
-            return await explained(self._services, error)
+            refused = await explained(self._services, error)
         except SlackApiError as error:
-            return self._slack_error(item.interaction, error)
+            refused = self._slack_error(item.interaction, error)
         except Exception:
-            return notices.internal(self._log_internal_error(item.interaction))
+            refused = notices.internal(self._log_internal_error(item.interaction))
+        return result, refused
 
     def _slack_error(self, interaction: Interaction, error: SlackApiError) -> Message | None:
         """What to tell the person; None for a view that was closed or updated meanwhile, which is no fault."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from bot.clearance import SHARED
-from bot.outbox.messages import IS_STALE
+from bot.outbox.messages import IS_STALE, PENDING
 from bot.outbox.models import FIRST_ALERT, FOR_PERSON, IN_BULK, LAST_ALERT
 from bot.storms import MIN_STORM, STORM_MS, GroupContent, Storm
 from core.common.database import Params, Row, Transaction
@@ -161,9 +161,9 @@ class AlertGroups:
 
     async def unsent_alerts(self, channel: str, rank: int, limit: int) -> int:
         """How many new alerts of this rank or a higher one wait for their post, counted up to `limit`."""
-        sql = """SELECT count(*) AS n FROM (
-                 SELECT 1 FROM message INDEXED BY message_next WHERE channel = :channel AND status = 'unsent'
-                   AND status IN ('unsent', 'posting', 'outdated') AND rank <= :rank LIMIT :limit) AS found"""
+        sql = f"""SELECT count(*) AS n FROM (
+                  SELECT 1 FROM message INDEXED BY message_next WHERE channel = :channel AND status = 'unsent'
+                    AND {PENDING} AND rank <= :rank LIMIT :limit) AS found"""
         values = {"channel": channel, "rank": rank, "limit": limit}
         return await self._store.read(lambda reads: reads.number(sql, values))
 
@@ -373,7 +373,7 @@ def _count_waiting(tx: Transaction, digest: AlertGroup) -> None:
     tx.run(
         f"""UPDATE channel_alert SET group_key = :key WHERE channel = :channel AND group_key = '' AND root_id IN (
               SELECT root_id FROM message WHERE channel = :channel AND status = 'unsent'
-                AND status IN ('unsent', 'posting', 'outdated') AND rank BETWEEN {FIRST_ALERT} AND {LAST_ALERT})""",
+                AND {PENDING} AND rank BETWEEN {FIRST_ALERT} AND {LAST_ALERT})""",
         {"key": digest.key, "channel": digest.channel},
     )
 
