@@ -324,7 +324,7 @@ class Bot:
         try:
             response = await self.slack.auth_test()
         except SLACK_FAILURES as error:
-            return Check("token", False, classify(error, "").message)
+            return Check("token", False, classify(error).message)
         return Check("token", True, f"{response.get('user')} in {response.get('team')}")
 
 

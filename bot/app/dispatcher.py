@@ -318,7 +318,7 @@ class Dispatcher:
         try:
             await self._services.slack.views_update(view_id=view_id, view=dict(view))
         except SLACK_FAILURES as error:
-            log.info("view_not_updated", code=classify(error, "").code)  # most likely it was closed
+            log.info("view_not_updated", code=classify(error).code)  # most likely it was closed
 
     def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -392,7 +392,7 @@ class Dispatcher:
 
     def _slack_error(self, interaction: Interaction, error: SlackApiError) -> Message | None:
         """What to tell the person; None for a view that was closed or updated meanwhile, which is no fault."""
-        code = classify(error, "").code
+        code = classify(error).code
         if code in TRIGGER_EXPIRED or "trigger_id" in str(error):
             return notices.error(TRIGGER_EXPIRED_TEXT)
         if code in VIEW_OUTDATED or interaction.type == "event":  # nobody waits for a response to an event
@@ -441,7 +441,7 @@ class Dispatcher:
             try:
                 return await lookup
             except SLACK_FAILURES as error:
-                code = classify(error, "").code
+                code = classify(error).code
                 sentence = f"Slack doesn't say who you are now ({code}), so nothing was done; try again in a moment."
                 raise ResponderBotError("unavailable", sentence) from error
         finally:

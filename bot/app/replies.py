@@ -104,7 +104,7 @@ class Replies:
                 await self.show_modal(modals.message_view(title, message))
                 return
             except SLACK_FAILURES as error:
-                log.info("modal_not_shown", code=classify(error, "").code)
+                log.info("modal_not_shown", code=classify(error).code)
         await self.respond(message)
 
     async def replace_original(self, message: Message | None) -> None:

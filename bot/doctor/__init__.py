@@ -119,7 +119,7 @@ async def _token_checks(
     try:
         response = await slack.auth_test()
     except SLACK_FAILURES as error:
-        return [Check("token", False, classify(error, "").message)], "", "", ""
+        return [Check("token", False, classify(error).message)], "", "", ""
     headers = headers_of(response)
     results = [Check("token", True, f"{response.get('user')} in {response.get('team')}")]
     results.append(scopes_check(headers.get("x-oauth-scopes"), manifest))
@@ -157,7 +157,7 @@ async def _files_check(slack: AsyncWebClient) -> Check:
             "files.getUploadURLExternal", http_verb="GET", params={"filename": "doctor.txt", "length": "1"}
         )
     except SLACK_FAILURES as error:
-        return Check("files", False, classify_upload(classify(error, ""), "").message)
+        return Check("files", False, classify_upload(classify(error), "").message)
     return Check("files", True, "long reports can be put under their messages")
 
 
@@ -168,7 +168,7 @@ async def payload_checks(slack: AsyncWebClient, payloads: Mapping[str, examples.
         try:
             await slack.api_call("blocks.validate", json={kind: json.dumps(payload)})
         except SLACK_FAILURES as error:
-            failure = classify(error, "")
+            failure = classify(error)
             if failure.code not in (f"invalid_{kind}", "invalid_blocks"):
                 message = f"{number} of {len(payloads)} kinds were checked, then Slack answered {failure.code}"
                 return [*refused, Check("payloads", True, message)]

@@ -20,10 +20,15 @@ def refusal(entry: Entry, context: Context) -> Message | None:
     if entry.is_public:
         return None
     if context.linked is None:
-        return notices.unlinked(context.user, context.team, context.ended)
+        return not_linked(context)
     if context.channel and channel_clearance(context) is None:
         return notices.not_set_up(context.channel)
     return None
+
+
+def not_linked(context: Context) -> Message:
+    """For somebody who isn't linked to a user of core, and may only be told how they could be."""
+    return notices.unlinked(context.user, context.team, context.ended)
 
 
 def channel_clearance(context: Context) -> int | None:

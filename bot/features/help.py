@@ -9,7 +9,7 @@ from bot.block_kit.subjects import SHORT_TITLE, headline
 from bot.block_kit.text import code, core_says, foreign, plain_name, said
 from bot.clearance import tlp_name
 from bot.features import subjects
-from bot.features.authorization import DIRECT_MESSAGE, who_gives_rights
+from bot.features.authorization import DIRECT_MESSAGE, not_linked, who_gives_rights
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import NOT_TAKEN, WHICH, closest_match, wrong_usage
 from bot.features.responses import require_permission
@@ -82,7 +82,7 @@ def _help(context: Context) -> list[str]:
         lines += [f"*{group}*"] if group and shown else []
         lines += [f"• {code(f'{command} {usage}', 120)} {summary}" for usage, summary in shown.items()]
     if person is None:
-        lines.append(notices.unlinked(context.user, context.team, context.ended).text)
+        lines.append(not_linked(context).text)
     elif "manageAction" not in person.permissions:
         lines.append("You may read, but not run responders. An administrator of responder-bot can change that.")
     return lines
@@ -110,9 +110,7 @@ async def on_doctor_command(context: Context) -> None:
     person = context.linked
     if person is None:
         away = notices.notice(f"{context.core_problem} `responder-bot doctor` on its machine shows every check.")
-        await context.respond(
-            away if context.core_problem else notices.unlinked(context.user, context.team, context.ended)
-        )
+        await context.respond(away if context.core_problem else not_linked(context))
         return
     link = Check("you", True, f"linked to {plain_name(person.login)}, who may see up to {tlp_name(person.clearance)}")
     checks = [link, _permissions_check(person), _channel_check(context)]

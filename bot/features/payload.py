@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bot.block_kit import ids
-from bot.block_kit.modals import option_value
+from bot.block_kit.modals import option_value, values
 from bot.features.base import Context
 from core.common.decoding import mapping
 
@@ -70,6 +70,11 @@ def view_metadata(view: Mapping[str, Any]) -> Mapping[str, Any]:
         return mapping(json.loads(str(view.get("private_metadata") or "{}")))
     except ValueError:
         return {}
+
+
+def typed_reason(context: Context) -> str:
+    """What was typed as the reason in a view that was submitted; "" for nothing."""
+    return values(view_of(context)).get("reason", "").strip()
 
 
 def is_home(context: Context) -> bool:

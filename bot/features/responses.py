@@ -51,7 +51,7 @@ async def open_view(context: Context, view: Json, again: str) -> None:
     try:
         await context.show_modal(view)
     except SLACK_FAILURES as error:
-        log.info("modal_not_shown", code=classify(error, "").code)
+        log.info("modal_not_shown", code=classify(error).code)
         raise ResponderBotError("unavailable", f"Slack opened no window for it. {again}") from error
 
 

@@ -182,8 +182,7 @@ class BulkMessages:
             approved_by = run.approval.approved_by if run.approval is not None else []
             logins += approved_by if kind == BULK_UNDONE else approved_by[-1:] if run.outcome == "failed" else []
         for login in dict.fromkeys(logins):
-            user = await self._renderer.slack_user(login)
-            person = await self._renderer.recipient(team, user) if user else None
+            user, person = await self._renderer.recipient_of(login)
             if person is None:
                 continue
             key = f"{kind}:{bulk.id}:{team}:{user}"
@@ -205,9 +204,9 @@ class BulkMessages:
         desired, team = list[DesiredMessage](), self._access.team()
         for request in ("", *states.by_request(found)) if found else ():
             listed = states.asked(found, request)
-            user = await self._renderer.slack_user(listed[0][2].asked_by if listed[0][2] else bulk.created_by)
+            asked_by = listed[0][2].asked_by if listed[0][2] else bulk.created_by
+            user, person = await self._renderer.recipient_of(asked_by)
             about = f"{BULK_TOLD}:{bulk.id}:{team}:{request or bulk.id}:"
-            person = await self._renderer.recipient(team, user) if user else None
             if person is None:
                 continue
             keys = [key for key in posted if key.startswith(about)]

@@ -499,8 +499,7 @@ class Renderer:
         self, prefix: str, login: str, suffix: str, render: Render, timeline: Timeline
     ) -> list[DesiredMessage]:
         team = self._access.team()
-        user = await self.slack_user(login)
-        person = await self.recipient(team, user) if user else None
+        user, person = await self.recipient_of(login)
         action = timeline.action(prefix.split(":")[1])
         if person is None or action is None:
             return []
@@ -582,6 +581,11 @@ class Renderer:
                 raise ResponderBotError("unavailable", failure.message) from error
             log.warning("recipient_unknown", user=user, code=failure.code)
             return None
+
+    async def recipient_of(self, login: str) -> tuple[str, Person | None]:
+        """The Slack user of a login, and who that is; "" and None if nobody is linked."""
+        user = await self.slack_user(login)
+        return user, await self.recipient(self._access.team(), user) if user else None
 
     async def _link(self, root_id: str) -> str:
         """The address of a card of the root; "" before one is posted."""

@@ -91,7 +91,7 @@ def classify_upload(error: DeliveryError, channel: str) -> DeliveryError:
 
 def classify_connection(error: Exception) -> DeliveryError:
     """What the same error means for Socket Mode, which has a token of its own."""
-    failure = classify(error, "")
+    failure = classify(error)
     if failure.kind != "app_refused":
         return failure
     cure = "make an app-level token with connections:write, put it into [slack] app_token, and switch Socket Mode on"

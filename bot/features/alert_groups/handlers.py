@@ -11,13 +11,12 @@ from bot.clearance import CLEAR, RedactedView, Subject, may_see
 from bot.features import responses, subjects
 from bot.features.alert_groups import views
 from bot.features.alert_groups.views import PAGE, ListedAlert
-from bot.features.alerts import close
 from bot.features.alerts.views import close as close_views
 from bot.features.alerts.views.card import is_closed
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.cases import views as cases
-from bot.features.payload import metadata_text, view_of
+from bot.features.payload import metadata_text, typed_reason, view_of
 from bot.features.runs import choose
 from bot.features.runs.targets import MOST, find_targets
 from bot.features.runs.views.request import RunRequest
@@ -141,7 +140,7 @@ async def on_close_all_view(context: Context) -> Json:
         raise ResponderBotError("not_found", _too_old(context))
     left = [alert.id for alert in await _alerts(context, key) if not is_closed(alert)]
     for some in _parts(left):
-        await context.core.close_alerts(some, close.reason(context))
+        await context.core.close_alerts(some, typed_reason(context))
     back = "" if key.startswith("~") else f" *{close_views.REOPEN}*, on the group's card, opens them again."
     return modals.update(modals.notice("Closed", f"{count(len(left), 'alert')} closed.{back}"))
 

@@ -1,10 +1,10 @@
 """Close an alert: a modal asks for the reason, and says what is still in force or waits for approval."""
 
-from bot.block_kit import ids, modals
+from bot.block_kit import ids
 from bot.features import responses, subjects
 from bot.features.alerts.views import close as views
 from bot.features.base import Ack, Context, Entry, Feature, Json
-from bot.features.payload import metadata_text, view_of
+from bot.features.payload import metadata_text, typed_reason
 from bot.message import Intent
 
 
@@ -19,14 +19,9 @@ async def ask(context: Context, intent: Intent) -> None:
 async def on_close_view(context: Context) -> Json | None:
     """Close it. Core refuses whoever may not see it."""
     alert_id = metadata_text(context)
-    await context.core.close_alerts([alert_id], reason(context))
+    await context.core.close_alerts([alert_id], typed_reason(context))
     context.refresh(alert_id)
     return None
-
-
-def reason(context: Context) -> str:
-    """What was typed in the modal."""
-    return modals.values(view_of(context)).get("reason", "").strip()
 
 
 FEATURE = Feature(views={ids.CLOSE_VIEW: Entry(on_close_view, Ack.RESPONSE)})

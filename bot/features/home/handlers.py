@@ -13,12 +13,12 @@ from bot.clearance import SHARED, RedactedView, Subject, refanged
 from bot.features import responses, subjects
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.approvals import views as approvals
-from bot.features.authorization import own_clearance
+from bot.features.authorization import not_linked, own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import find_ids, normalize
 from bot.features.home import views
 from bot.features.home.views import Home, HomeAlert, HomeAlerts, HomeRun
-from bot.features.payload import metadata_text, view_of
+from bot.features.payload import metadata_text, typed_reason
 from bot.features.retries import answered
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import heading
@@ -51,7 +51,7 @@ async def _view(context: Context) -> dict[str, Any]:
     if context.core_problem:
         return views.notice_home(f"{context.core_problem} {AGAIN}")
     if person is None:
-        return views.notice_home(notices.unlinked(context.user, context.team, context.ended).text)
+        return views.notice_home(not_linked(context).text)
     try:
         shown = await _home(context, person)
         in_force = await context.core.measures()
@@ -222,8 +222,7 @@ async def on_mark_ended_button(context: Context) -> None:
 async def on_mark_ended_view(context: Context) -> Json:
     """Mark it as ended. Core refuses whoever may not, and what is only starting or being undone."""
     action_id, _, part = metadata_text(context).partition(" ")
-    reason = modals.values(view_of(context)).get("reason", "").strip()
-    if not reason:
+    if not (reason := typed_reason(context)):
         return modals.errors({"reason": "Say how you know, for whoever reads it later."})
     await answered(context.core.end_measure(part or action_id, reason), UNKNOWN)
     action, subject = await subjects.of_action(context.core, await context.core.action(action_id))
