@@ -230,7 +230,8 @@ async def modals(flows: FlowEnvironment, title: str, alert_id: str) -> None:
         await leave_modal(page)
     await page.click("[aria-label=Shortcuts]")
     await page.click("[role=menuitem]:has-text('Run a responder')")
-    for typed, shown_then in ((alert_id, title), ("Block", "How long")):
+    for number, (typed, shown_then) in enumerate(((alert_id, title), ("Block", "How long")), 1):
+        await expect(page.locator("#modal .select-box")).to_have_count(number)  # the app's answer brings the next menu
         await page.locator("#modal .select-box").last.click()
         await choose_first(page, typed)
         await expect(modal(page)).to_contain_text(shown_then)
