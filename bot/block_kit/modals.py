@@ -1,5 +1,6 @@
 """Modals: views, input fields, notices, and the values of a submission."""
 
+import json
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
@@ -122,13 +123,17 @@ def choice_field(block_id: str, label: str, options: Sequence[tuple[str, str]], 
     return input_block(block_id, label, element)
 
 
-def ticked_fields(block_id: str, label: str, options: _Options, unticked: Container[str]) -> list[Block]:
-    """Check boxes, ticked but for these, in as many fields as Slack wants; the first has this block id."""
+def ticked_fields(name: str, label: str, options: _Options, ticked: Container[str]) -> list[Block]:
+    """Check boxes with these `ticked`, in as many fields as Slack wants, whose block ids begin with this name.
+
+    Other options give another block id, with which Slack drops the ticks of those before.
+    """
     entries, fields = _described(options), list[Block]()
     for start in range(0, len(entries), MAX_CHECKBOXES):
-        part, of = entries[start : start + MAX_CHECKBOXES], f"{block_id}{start or ''}"
-        ticked = [one for one in part if one["value"] not in unticked]
-        initial = {"initial_options": ticked} if ticked else {}
+        part = entries[start : start + MAX_CHECKBOXES]
+        of = f"{name}{start or ''}:{notices.mark_of(json.dumps(part))}"
+        first = [one for one in part if one["value"] in ticked]
+        initial = {"initial_options": first} if first else {}
         element = {"type": "checkboxes", "action_id": _action_id(of), "options": part} | initial
         numbers = f"{start + 1} to {start + len(part)} of {len(entries)}"
         fields.append(input_block(of, numbers if start else label, element, optional=len(entries) > MAX_CHECKBOXES))

@@ -89,8 +89,20 @@ def state_of(holder: Json, before: Json | None = None) -> Json:
             continue
         kept = (before or {}).get(block["block_id"], {}).get(element["action_id"])
         same = kept is not None and kept["type"] == element["type"]
-        values.setdefault(block["block_id"], {})[element["action_id"]] = kept if same else initial(element)
+        value = _still_there(element, kept) if same else initial(element)
+        values.setdefault(block["block_id"], {})[element["action_id"]] = value
     return values
+
+
+def _still_there(element: Json, kept: Json) -> Json:
+    """What was chosen without the options that a menu or check boxes no longer list."""
+    key, listed = VALUE_KEYS[element["type"]], [option["value"] for option in options_of(element)]
+    chosen = kept[key]
+    if listed and isinstance(chosen, list):
+        chosen = [option for option in chosen if option["value"] in listed]
+    elif listed and chosen and chosen["value"] not in listed:
+        chosen = None
+    return {**kept, key: chosen}
 
 
 def initial(element: Json) -> Json:

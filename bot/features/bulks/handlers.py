@@ -96,9 +96,9 @@ def _request(context: Context, listed: Listed, request: str) -> str:
 
 
 async def _review_view(
-    context: Context, bulk: Bulk, listed: Listed, request: str, read: Mapping[str, Any] | None = None
+    context: Context, bulk: Bulk, listed: Listed, request: str, submitted: modals.View | None = None
 ) -> dict[str, Any]:
-    """What waits of it; with a `request` the later ends that this asks for."""
+    """What waits of it, or with a `request` the later ends that this asks for; what was `submitted` stays ticked."""
     waiting, login, responder = states.waiting(listed, request), context.person.login, None
     deed, _ = _deed(context, bulk, waiting)
     why_not = "You asked for it, so somebody else decides." if deed == "Withdraw" else ""
@@ -112,8 +112,11 @@ async def _review_view(
     readable = [(run, view) for run, view, _ in waiting if approvals.sees_all(view.clearance, view.subject)]
     hidden = max((bulk.later_ends if request else bulk.awaiting) - len(readable), 0)
     asked = (bulk, readable, hidden, why_not, responder, context.services.clock_ms())
-    over, marks = review.decided_since(listed, request, read or ()) if waiting else (), read and read.values()
-    render = partial(review.review_view, *asked, request=request, deed=deed, read=marks, over=over)
+    render = partial(review.review_view, *asked, request=request, deed=deed)
+    if submitted is not None:
+        read = mapping(view_metadata(submitted).get("runs"))
+        over = review.decided_since(listed, request, read) if waiting else ()
+        render = partial(render, read=read.values(), ticked=_ticked(submitted), over=over)
     return await responses.with_buttons(context, f"bulk:{bulk.id}:review:{request}", render)
 
 
@@ -128,11 +131,11 @@ async def on_approve_view(context: Context) -> Json:
     submitted = view_of(context)
     bulk = await context.core.bulk(str(view_metadata(submitted).get("id") or ""))
     listed, request = await _runs(context, bulk), str(view_metadata(submitted).get("request") or "")
-    shown = await _review_view(context, bulk, listed, request, mapping(view_metadata(submitted).get("runs")))
+    shown = await _review_view(context, bulk, listed, request, submitted)
     if shown["private_metadata"] != submitted.get("private_metadata"):
         return modals.update(shown)
     if not (ticked := _ticked(submitted)):
-        return modals.errors({review.TICKED: "Tick at least one."})
+        return modals.errors(dict.fromkeys(_tick_fields(submitted), "Tick at least one."))
     approved = await masked(context, await answered(context.core.approve_bulk(bulk.id, ticked)), listed)
     context.refresh(bulk.id)
     return modals.update(modals.message_view("Done", review.decided(bulk, approved, "approved", listed, request)))
@@ -140,9 +143,13 @@ async def on_approve_view(context: Context) -> Json:
 
 def _ticked(view: modals.View) -> list[str]:
     """Those of the runs of a modal that are ticked there; all, if it has no ticks."""
-    fields = [field for field in modals.labels(view) if field.startswith(review.TICKED)]
+    fields = _tick_fields(view)
     ticked = [run_id for field in fields for run_id in modals.chosen(view, field)]
     return [run_id for run_id in view_metadata(view)["runs"] if run_id in ticked or not fields]
+
+
+def _tick_fields(view: modals.View) -> list[str]:
+    return [field for field in modals.labels(view) if field.startswith(review.TICKED)]
 
 
 async def on_deny_button(context: Context) -> None:

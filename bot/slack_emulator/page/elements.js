@@ -29,11 +29,18 @@ function unknown(element) {
   return h("span", { class: "unknown" }, `Not shown here: ${element.type}`);
 }
 
-/** Current value: the entered one, else the initial one. Options are option objects. */
+/** Current value: what was entered and is still there to choose, else the initial one. Options are option objects. */
 export function current(element, block, container) {
   const { block_id: blockId } = block;
-  if (container.entered.has(blockId, element.action_id)) return container.entered.get(blockId, element.action_id);
+  if (container.entered.has(blockId, element.action_id)) return stillThere(element, container.entered.get(blockId, element.action_id));
   return initial(element, container);
+}
+
+function stillThere(element, value) {
+  const listed = [...(element.options ?? []), ...(element.option_groups ?? []).flatMap((group) => group.options)].map(keyOf);
+  if (!listed.length) return value;
+  if (Array.isArray(value)) return value.filter((option) => listed.includes(keyOf(option)));
+  return value && !listed.includes(keyOf(value)) ? null : value;
 }
 
 function initial(element, container) {

@@ -88,6 +88,28 @@ def test_typed_values_stay_where_the_ids_stay(views: Views) -> None:
     assert updated["state"]["values"]["name"]["text"]["value"] == "typed"
 
 
+def test_a_choice_that_is_no_longer_listed_is_dropped(views: Views) -> None:
+    one, two = ({"text": plain(name), "value": name} for name in ("one", "two"))
+    kinds = ("checkboxes", "multi_static_select", "static_select", "radio_buttons")
+
+    def form(*options: Any) -> dict[str, Any]:
+        fields = {kind: {"type": kind, "action_id": kind, "options": [*options]} for kind in kinds}
+        blocks = [
+            {"type": "input", "block_id": kind, "label": plain(kind), "element": of} for kind, of in fields.items()
+        ]
+        return {**modal(), "blocks": blocks}
+
+    opened = views.open(views.new_trigger_id("U1"), form(one, two))
+    mine = views.find("U1", opened["id"])
+    assert mine is not None
+    for kind in kinds:
+        chosen = {"selected_options": [one, two]} if kind in kinds[:2] else {"selected_option": one}
+        views.set_value(mine, kind, kind, {"type": kind, **chosen})
+    left = views.update(opened["id"], None, None, form(two))["state"]["values"]
+    assert [left[kind][kind].get("selected_options") for kind in kinds[:2]] == [[two], [two]]
+    assert [left[kind][kind]["selected_option"] for kind in kinds[2:]] == [None, None]
+
+
 def test_an_external_id_is_used_once(views: Views) -> None:
     view = {**modal(), "external_id": "mine"}
     first = views.open(views.new_trigger_id("U1"), view)

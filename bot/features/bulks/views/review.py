@@ -51,14 +51,15 @@ def review_view(
     request: str = "",
     deed: str = "Deny",
     read: Container[str] | None = None,
+    ticked: Container[str] | None = None,
     over: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Asks to approve what waits of it: each object first, then how long it lasts, what it does and the inputs.
 
     They decide on those that they tick. With a `request` to let it last longer, as that asks.
     `hidden` others they may not see, and don't decide on; `why_not`: why they decide on none, where the `deed` of who
-    asked is *Withdraw*. The metadata has a digest of what is shown, and the runs, each with a mark of its row; `read`
-    has the marks that were read before, and `over` says what no longer waits of these runs.
+    asked is *Withdraw*. The metadata has a digest of what is shown, and the runs, each with a mark of its row. Shown
+    again, `read` has the marks that were read before, `ticked` what was ticked, and `over` what no longer waits.
     """
     waits, ends = [action for action, _ in waiting], states.by_request(waiting).get(request, [])
     total, decided_on = len(waits), [end for *_, end in ends] or waits
@@ -75,14 +76,15 @@ def review_view(
     asks = asks if ends or bulk.title in title else f"*{states.name(bulk)}?*\n{asks}"
     needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))
     contained = [one for one in waiting if undo_state.contained(*one) and not ends]
-    ticked = f": *{total - len(not_ticked)} of {total} ticked* at first" if has_ticks else ""
-    asks += questions.warned(before, contained, ticked) + states.quoted_note(waiting, ends)
+    asks += questions.warned(before, contained, ": approved only if ticked" if has_ticks else "")
+    asks += states.quoted_note(waiting, ends)
     able = approvals.named_approvers(responder.policy if responder is not None else None)
     who = [context(able)] if able else []
     shown, below = [section(asks), *who, *sections(rows)], list[Block]()
     if has_ticks:
         options, rows = _options(ids_, waiting, rows, [end for *_, end in ends])
-        ticks = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, not_ticked)
+        keeps = [one for one in ids_ if one not in not_ticked] if ticked is None else ticked
+        ticks = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, keeps)
         shown, below = [section(asks), *who, *ticks], sections(rows)
     said = [undo_state.ONLY_UNDO] if ends and ends[0][2].at is None else []
     if waits and not ends:
@@ -98,7 +100,8 @@ def review_view(
     deny = f"Withdraw all {total}" if why_not else "Deny the ticked" if total > 1 else "Deny"
     decide = button_element(deny, ids.BULK_DENY, button(Intent("bulk_deny", bulk.id, request)))
     more = [actions(decide)] if waits and (not why_not or deed == "Withdraw") else []
-    about = {"id": bulk.id, "runs": marks, "request": request, "shown": approvals.digest([*shown, *below])}
+    digest = approvals.digest([section(asks), *who, *sections(each), *below])  # the same whatever is ticked
+    about = {"id": bulk.id, "runs": marks, "request": request, "shown": digest}
     head = section(f"{asks}\n{why_not}" if why_not else f"{asks} · {needs}")
     blocks = [*notices.changed(each, read, over), head, *shown[1:], *more, *below]
     submit = "" if why_not else of_ticked if has_ticks else names.in_view(label)

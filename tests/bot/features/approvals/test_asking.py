@@ -355,7 +355,7 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
         push = f"{two} Asked by anna. 1 of 2 is closed by now. Undone before by lea (ip 203[.]0[.]113[.]7)"
         assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == push
         await env["ben"].presses("Review", await env["ben"].sees(direct_message("*Isolate* on 2 targets", again)))
-        review = await env["ben"].sees(modal("🔓 *1 undone before*: *1 of 2 ticked* at first"))
+        review = await env["ben"].sees(modal("🔓 *1 undone before*: approved only if ticked"))
         assert (
             again in text_of(review),
             f"HIGH ({alert.id}) · ⚠️ alert closed · 🔓 undone before" in text_of(review),
@@ -835,7 +835,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         review = await lea.sees(modal(" on 4 targets"))
         assert text_of(review).count("More time was denied by ben") == 1
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep longer?", "Keep longer (ticked)")
-        assert "🚫 *4 denied before*: *0 of 4 ticked* at first · " in text_of(review)
+        assert "🚫 *4 denied before*: approved only if ticked · " in text_of(review)
         assert filled_in(review)["decide"] == []
         await lea.submits(
             review, decide=[f"ip 203[.]0[.]113[.]{number} · {alerts[0].title}" for number in (1, 2, 3, 0)]

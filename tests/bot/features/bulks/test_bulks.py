@@ -23,6 +23,7 @@ from tests.bot.people import (
     app_home,
     card_of,
     direct_message,
+    field_of,
     filled_in,
     labels_of,
     message_in,
@@ -291,6 +292,8 @@ async def test_what_has_changed_of_a_bulk_since_it_was_read_is_named_first(tmp_p
         await start(env, "anna", "isolate", alert_ids)
         message = await shown(env, "4 wait for approval")
         read = await reviewed(env, "ben", message, " on 4 targets")
+        *_, last = filled_in(read)["decide"]
+        await env["ben"].fills_in(read, decide=[one for one in filled_in(read)["decide"] if one != last])
         (run,) = await env.client.actions("alert", gone)
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("lea").deny(run.id, "on a call")
@@ -305,8 +308,13 @@ async def test_what_has_changed_of_a_bulk_since_it_was_read_is_named_first(tmp_p
             f">• 🟠 ip `203[.]0[.]113[.]1`, for HIGH ET MALWARE Beacon to known C2 ({closed})",
         ]
         assert (len(said), said[3].partition(" closed by lea, ")[0]) == (4, ">    ↳ ⚠️ *Alert")
-        await env["ben"].submits(again)
-        await env["ben"].reads("You approved 3 runs: Isolate on")
+        ticked = [one.partition(" ·")[0] for one in filled_in(again)["decide"]]
+        assert ticked == ["ip 203[.]0[.]113[.]1", "ip 203[.]0[.]113[.]2"]  # without what was denied or unticked
+        # A client may keep the ticks of the form before only for a field of the same id.
+        assert field_of(again, "decide")["block_id"] != field_of(read, "decide")["block_id"]
+        await env["ben"].submits(again, decide=filled_in(again)["decide"])
+        await env["ben"].reads("You approved 2 runs: Isolate on")
+        assert (await env.client.actions("alert", alert_ids[3]))[0].status == "Waiting"
 
 
 async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(tmp_path: Path) -> None:
@@ -422,7 +430,9 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         assert (text_of(review).count("Decide only"), '"11 to 12 of 12"' in text_of(review)) == (1, True)
         assert (review["title"]["text"], review["submit"]["text"]) == ("Isolate?", "Isolate (ticked)")
         nothing = await env["ben"].submits(review, decide=[], decide10=[])
-        assert nothing["errors"] == {"decide": "Tick at least one."}
+        # In sight, wherever somebody has scrolled to.
+        both = [field_of(review, name)["block_id"] for name in ("decide", "decide10")]
+        assert nothing["errors"] == dict.fromkeys(both, "Tick at least one.")
         await env["ben"].presses("Deny the ticked", review)
         await env["ben"].reads("Nothing was ticked, so nothing was denied.")
 

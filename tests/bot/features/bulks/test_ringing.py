@@ -281,7 +281,7 @@ async def test_a_box_of_review_says_what_has_room_of_a_denial_and_a_containment_
         rows = text_of(review).partition('"Deny the ticked"')[2]
         assert (rows.count("It prints."), rows.count("This lasts longer: 50 hours from when it starts.")) == (2, 2)
         # Nobody runs with one press what somebody has denied.
-        assert "🚫 *2 denied before*: *0 of 2 ticked* at first · 🔒 *2 contained already* · 1 approval" in text_of(
+        assert "🚫 *2 denied before*: approved only if ticked · 🔒 *2 contained already* · 1 approval" in text_of(
             review
         )
         assert filled_in(review)["decide"] == []
