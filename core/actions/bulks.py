@@ -99,7 +99,7 @@ class _Recorded(NamedTuple):
     also_for: dict[str, None]
 
 
-NOT_SHOWN = Refusal("conflict", "Not among those that were decided, so still waiting.")
+NOT_SHOWN = Refusal("conflict", "Still waiting.")
 
 
 class Bulks(Service):

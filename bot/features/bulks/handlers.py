@@ -184,7 +184,8 @@ async def on_deny_view(context: Context) -> Json:
     if metadata.get("deed") == "Withdraw":
         ends, cancel = {run.id: end.id if end else "" for run, _, end in waiting}, context.core.cancel
         listed = [one[:2] for one in waiting]
-        done = await _changed(context, bulk, "Withdrawn", listed, lambda run: cancel(run.id, extension_id=ends[run.id]))
+        what = "Withdrawn: more time for" if request else "Withdrawn:"
+        done = await _changed(context, bulk, what, listed, lambda run: cancel(run.id, extension_id=ends[run.id]))
         return modals.update(modals.message_view("Withdrawn", done))
     denied = await masked(context, await answered(context.core.deny_bulk(bulk.id, read, reason)), listed)
     context.refresh(bulk.id)
@@ -221,7 +222,7 @@ async def on_undo_all_view(context: Context) -> Json:
         key = f"{context.idempotency_key}-{action.id}"
         return await until_answered(lambda: context.core.undo(action.id, idempotency_key=key), UNKNOWN)
 
-    return modals.update(modals.message_view("Done", await _changed(context, bulk, "Undo started", left, undo)))
+    return modals.update(modals.message_view("Done", await _changed(context, bulk, "Undo started:", left, undo)))
 
 
 async def on_extend_all(context: Context) -> None:
@@ -259,8 +260,10 @@ async def on_extend_all_view(context: Context) -> Json:
     waiting = [end for end in map(undo_state.later_end, changed) if end is not None]
     context.refresh(bulk.id)
     _, able = await subjects.policy_and_able(context.core, timed[next(iter(ends))][1].subject, bulk.responder_name)
-    needs = f". It needs {undo_state.needed(waiting, able)}" if waiting else ""
-    done = ending.changed_all("More time", [timed[one.id] for one in changed], len(waiting), refused, needs)
+    longer, what = f"{undo_state.minutes(minutes)} longer" if minutes else "with no end", f"*{states.name(bulk)}*"
+    then = f" {longer}. It needs {undo_state.needed(waiting, able)}" if waiting else ""
+    of = [timed[one.id] for one in changed]
+    done = ending.changed_all(f"Kept {longer}: {what}", f"keep {what}", of, len(waiting), refused, then)
     return modals.update(modals.message_view("Asked" if waiting else "Done", done))
 
 
@@ -296,7 +299,8 @@ async def _changed(
     await asyncio.gather(*(of(*one) for one in in_force))  # so that none has ended before all have begun
     context.refresh(bulk.id)
     waiting = sum(runs.awaits_approval(changed) for changed, _ in done)
-    return ending.changed_all(verb, [one for _, one in done], waiting, refused)
+    what = f"*{states.name(bulk)}*"
+    return ending.changed_all(f"{verb} {what}", f"undo {what}", [one for _, one in done], waiting, refused)
 
 
 async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownTarget]:

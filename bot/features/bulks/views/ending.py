@@ -97,13 +97,16 @@ def with_an_end(in_force: Listed, measures: Sequence[Measure] = ()) -> Listed:
 
 
 def changed_all(
-    verb: str, changed: Listed, waiting: int, refused: Sequence[tuple[Run, str]], needs: str = ""
+    done: str, asks: str, changed: Listed, waiting: int, refused: Sequence[tuple[Run, str]], then: str = ""
 ) -> Message:
-    """On which targets runs of a bulk were `changed`, how many of these wait and for what, and why others were not."""
+    """On which targets runs of a bulk were `changed`, how many of these wait and for what, and why others were not.
+
+    `done` and `asks` say what that is: `Undo started: *Isolate*` and `undo *Isolate*`.
+    """
     number, named = len(changed) - waiting, runs.distinct_targets(changed)
     of_some = f"On {named}." if number and waiting else ""
     on, on_waiting = [named if named and not of_some else count(one, "target") for one in (number, waiting)]
-    asked = f"Asked for on {on_waiting}{needs or ': it waits for approval.'}" if waiting else ""
-    done = f"{verb} on {on}." if number or not waiting else ""
+    asked = f"Asked: {asks} on {on_waiting}{then or '. It waits for approval.'}" if waiting else ""
+    told = f"{done} on {on}." if number or not waiting else ""
     why_not = [(questions.named(view, runs.targets(run, view)), view.inputs(why)) for (run, view), why in refused]
-    return questions.with_reasons(" ".join(filter(None, [done, asked, of_some])), "*Refused*", why_not)
+    return questions.with_reasons(" ".join(filter(None, [told, asked, of_some])), "*Refused*", why_not)

@@ -182,7 +182,7 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, re
     waiting = sum(bool(waits(action)) for action in done.values())
     text += f" Still wait for approval: {waiting}." if waiting else ""
     if done and verb == "approved" and not request:
-        undo = "" if bulk.undo_after_minutes is None else " *Undo all* will be on its message."
+        undo = "" if bulk.undo_after_minutes is None else " *Undo all* will be on the message."
         starts = " It starts now." if len(done) == 1 else " They start now."
         text += f"{'' if waiting else starts}{undo}"
     rows = more_time.question_and_rows(ends, ends)[1:] if ends else ()

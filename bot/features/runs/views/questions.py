@@ -434,11 +434,9 @@ def outcome(
         waits = runs.awaits_approval(action)
         text = _waits(what, action, able) if waits else f"Started {what}."
         more = [actions(*runs.bulk_buttons(response.id, None, button, "Withdraw")[1:])] if waits else []
-    also = [(runs.distinct_targets([one]), undo_state.also_for(one[0].also_for)) for one in listed]
-    rows = [f"• {on}{others}" for on, others in also if others]
     refused = [(entry.object_id, why_not(entry)) for entry in response.actions if why_not(entry)]
     head, tells = f"*Refused on {count(len(refused), 'target')}*", context("One message tells how it goes.")
-    return with_reasons(text, head, refused, *more, tells, rows=rows)
+    return with_reasons(text, head, refused, *more, tells)
 
 
 def why_not(entry: BulkEntry) -> str:

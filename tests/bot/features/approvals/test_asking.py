@@ -667,7 +667,7 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         form = await env["anna"].sees(modal("Undo Isolate (3)?"))
         assert "*anna* asked for it · approved by ben" in text_of(form)
         await env["anna"].submits(form)
-        await env["anna"].reads(f"Undo started on {on}.", dm)
+        await env["anna"].reads(f"Undo started: *Isolate* on {on}.", dm)
         await all_sent(env.bot)
         asked_twice = [m for m in direct_messages(env["ben"].live_view) if "Isolate* on 3 targets" in text_of(m)]
         assert [ids.BULK_REVIEW in text_of(within_limits(m)) for m in asked_twice] == [False, False]
@@ -763,7 +763,8 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
             assert needs in text_of(form).partition("How much longer")[0]
             asked = await anna.sees(
                 modal(
-                    "ip 203[.]0[.]113[.]0. It needs 1 approval by ben or lea, answer by <!date",
+                    "Asked: keep *Isolate* on ip 203[.]0[.]113[.]",
+                    ". It needs 1 approval by ben or lea, answer by <!date",
                     "or their ends stay as they are.",
                 )
             )
@@ -1020,7 +1021,7 @@ async def test_extend_all_leaves_out_what_another_alert_keeps_with_no_end(tmp_pa
         form = await env["anna"].confirms("Extend all", told, longer="+15 minutes")
         assert "*Extend Isolate on 1 target?*" in text_of(form)
         assert "Left out: ip 203[.]0[.]113[.]0, which only *Undo* ends." in text_of(form)
-        asked = await env["anna"].reads("Asked for on ip 203[.]0[.]113[.]1.")
+        asked = await env["anna"].reads("Asked: keep *Isolate* on ip 203[.]0[.]113[.]1 15 minutes longer. It needs ")
         assert "Refused" not in text_of(asked)
 
 
@@ -1060,7 +1061,7 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         assert "How much longer, each from its own end" in text_of(form)
         assert f'"last: <!date^{later // 1000 + 15 * 60}^' in text_of(form)
         assert "Left out: ip 203[.]0[.]113[.]3, which only *Undo* ends." in text_of(form)
-        await env["anna"].reads("Asked for on ip 203[.]0[.]113[.]")
+        await env["anna"].reads("Asked: keep *Isolate* on ip 203[.]0[.]113[.]")
         asks = await env["ben"].sees(direct_message("for 15 minutes longer", f"answer by <!date^{undo.at // 1000}^"))
         await env["ben"].open_home()
         await env["ben"].sees(app_home(f"113[.]2 · 1 approval, answer by <!date^{undo.at // 1000}^"))
@@ -1073,7 +1074,7 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         done = text_of(await env["ben"].reads(f"You approved more time for Isolate on {on}."))
         assert done.count(f" · its end became <!date^{later // 1000 + 15 * 60}^") == 2
         assert "113[.]1, for HIGH " in done.partition("*Not decided*")[2]
-        assert done.count("Not among those that were decided, so still waiting.") == 1
+        assert done.count("Still waiting.") == 1
 
         await env["ben"].presses("Review more time", asks)
         review = await env["ben"].sees(modal("on 1 target"))
@@ -1192,7 +1193,7 @@ async def test_who_asked_for_more_time_for_all_withdraws_it_in_the_channel(tmp_p
         await env["eve"].presses("Deny more time", waits)
         await env["eve"].reads("You can't run responders")
         await env["anna"].confirms("Withdraw more time", waits)
-        await env["anna"].reads("Withdrawn on ip 203[.]0[.]113[.]")
+        await env["anna"].reads("Withdrawn: more time for *Isolate* on ip 203[.]0[.]113[.]")
         await env["anna"].sees(updated(waits, "2 in force until", without="asks to keep"))
 
 

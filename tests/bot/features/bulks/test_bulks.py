@@ -278,7 +278,7 @@ async def test_who_asked_for_a_bulk_withdraws_all_that_waits_of_it_while_somebod
         form = await env["anna"].confirms("Withdraw all 3", own)
         assert "*Withdraw Contain on 3 targets?*" in text_of(form)
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
-        await env["anna"].reads(f"Withdrawn on {alert_ids[0]} (")
+        await env["anna"].reads(f"Withdrawn: *Contain* on {alert_ids[0]} (")
         await shown(env, "nothing was run, 3 withdrawn")
         await env["ben"].submits(read)
         await env["ben"].reads(f"Withdrawn by anna: {alert_ids[0]} (")
@@ -383,7 +383,7 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         await env["anna"].submits(view)
         done = text_of(await env["anna"].reads("You approved 1 run: Contain on "))
         assert "It starts now." in done
-        assert "Not among those that were decided, so still waiting." in done
+        assert ": Still waiting." in done
         assert "For few eyes" not in done
         assert "⏳ *1 target · HIGH*. *Review* names each." in text_of(
             await shown(env, "1 waits for approval, 1 of 2 succeeded")
@@ -452,7 +452,7 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         done = text_of(await env["ben"].reads("You approved 10 runs: Isolate on "))
         assert all(f"ip 203[.]0[.]113[.]{n}" in done for n in range(10))
         left = "ip 203[.]0[.]113[.]10, for HIGH ET MALWARE Beacon to known C2"
-        assert f"• 🟠 {left} ({others[10]}): Not among those that were decided, so still waiting." in done
+        assert f"• 🟠 {left} ({others[10]}): Still waiting." in done
         await shown(env, "1 waits for approval, 10 of 12 succeeded, 1 denied")
 
 
@@ -543,7 +543,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         assert "The settings allow" not in text_of(form)
         assert f'"until <!date^{left[0] // 1000 + 15 * 60}^' in text_of(form)
         await env["anna"].submits(form, longer="15")
-        refused = await env["anna"].sees(modal(f"More time on {alert_ids[0]} ("))
+        refused = await env["anna"].sees(modal(f"Kept 15 minutes longer: *Shun* on {alert_ids[0]} ("))
         assert "Refused" not in text_of(refused)
         timed = [run.undo for one in alert_ids[:2] for run in await env.client.actions("alert", one) if run.undo]
         assert all(undo.changed and undo.at and undo.at > ends[-1] + 60_000 for undo in timed)
@@ -554,7 +554,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         assert all(f" ({one}) · in force until <!date^" in text_of(view) for one in alert_ids[:2])
         assert "🔓 *Tell* runs on each, and ends it there." in text_of(view)
         assert "anna hears of it." in text_of(view)
-        await env["ben"].reads(f"Undo started on {alert_ids[0]} (")
+        await env["ben"].reads(f"Undo started: *Shun* on {alert_ids[0]} (")
         await shown(env, "3 undone by ")
         assert await env.client.measures() == []
 
@@ -595,7 +595,7 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         await env["ben"].sees(on_phone("HIGH: Isolate on 2 targets with no end: "))
         view = await reviewed(env, "ben", message, "*anna* asks for it on 2 targets with no end · 1 approval")
         await env["ben"].submits(view)
-        await env["ben"].reads("They start now. *Undo all* will be on its message.")
+        await env["ben"].reads("They start now. *Undo all* will be on the message.")
         told = await env["anna"].sees(on_phone("Approved by ben, in force: Isolate on "))
         assert told.endswith(" with no end · up to HIGH.")
         message = await shown(env, "🔒 *Isolate* on 2 targets: 2 in force with no end")
@@ -770,7 +770,7 @@ async def test_undo_all_ends_what_was_read_and_leaves_what_was_not(tmp_path: Pat
         assert f"🔒 In force until <!date^{later // 1000}^" in in_force
         assert "203[.]0[.]113[.]3" not in in_force
         await env["anna"].submits(again)
-        await env["anna"].reads("Undo started on ip 203[.]0[.]113[.]4.")
+        await env["anna"].reads("Undo started: *Shun* on ip 203[.]0[.]113[.]4.")
         await shown(env, "2 undone by admin and anna, <!date^")
         (left,) = await env.client.measures()
         assert left.root_id == red
@@ -783,7 +783,7 @@ async def test_undo_all_says_once_by_whom_the_end_of_all_was_moved(tmp_path: Pat
         await start(env, "anna", "shun", [(await alerts(env, 1, artifacts=ip))[0] for ip in ips])
         message = await shown(env, "2 in force until")
         await env["anna"].confirms("Extend all", message, longer="+15 minutes")
-        await env["anna"].reads("More time on ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1.")
+        await env["anna"].reads("Kept 15 minutes longer: *Shun* on ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1.")
         await env["anna"].presses("Undo all", message)
         text = text_of(await env["anna"].sees(modal("Undo Shun (2)?")))
         assert text.count("moved from <!date^") == 1
@@ -823,7 +823,8 @@ async def test_undo_all_says_what_waits_for_approval(tmp_path: Path) -> None:
         message = await shown(env, "2 in force with no end")
         form = await env["anna"].confirms("Undo all", message)
         assert "🔓 *Tell* runs on each, after 1 approval, and ends it there." in text_of(form)
-        told = await env["anna"].reads("(ET MALWARE Beacon to known C2): it waits for approval.")
+        told = await env["anna"].reads("(ET MALWARE Beacon to known C2). It waits for approval.")
+        assert "Asked: undo *Shun* on " in text_of(told)
         assert "started" not in text_of(told)
         assert len(await env.client.measures()) == 2
 
