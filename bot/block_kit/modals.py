@@ -128,7 +128,9 @@ def ticked_fields(name: str, label: str, options: _Options, ticked: Container[st
 
     Other options give another block id, with which Slack drops the ticks of those before.
     """
-    entries, fields = _described(options), list[Block]()
+    entries = _described(options)
+    are_many = len(entries) > MAX_CHECKBOXES  # Slack adds "(optional)" to the label of each
+    fields: list[Block] = [section(f"*{label}*")] if are_many else []
     for start in range(0, len(entries), MAX_CHECKBOXES):
         part = entries[start : start + MAX_CHECKBOXES]
         of = f"{name}{start or ''}:{notices.mark_of(json.dumps(part))}"
@@ -136,7 +138,7 @@ def ticked_fields(name: str, label: str, options: _Options, ticked: Container[st
         initial = {"initial_options": first} if first else {}
         element = {"type": "checkboxes", "action_id": _action_id(of), "options": part} | initial
         numbers = f"{start + 1} to {start + len(part)} of {len(entries)}"
-        fields.append(input_block(of, numbers if start else label, element, optional=len(entries) > MAX_CHECKBOXES))
+        fields.append(input_block(of, numbers if are_many else label, element, optional=are_many))
     return fields
 
 

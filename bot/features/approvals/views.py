@@ -435,11 +435,14 @@ def digest(shown: Sequence[Block]) -> str:
     return hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:32]
 
 
-def effect(responder: OfferedResponder | None) -> list[Block]:
-    """What the settings say that a run does, or else its author; empty if the responder isn't there any more."""
+def effect(responder: OfferedResponder | None, then: str = "") -> list[Block]:
+    """What the settings say that a run does, or else its author, and what `then` ends that.
+
+    Only that if the responder isn't there any more.
+    """
     policy = (responder and responder.policy) or Policy()
     does = policy.confirm or (responder.description if responder is not None else "")
-    said = "\n".join(filter(None, [foreign(does, POLICY_LIMIT, lines=True), questions.sends_to(policy)]))
+    said = "\n".join(filter(None, [foreign(does, POLICY_LIMIT, lines=True), questions.sends_to(policy), then]))
     return [context(said)] if said else []
 
 

@@ -54,6 +54,7 @@ class Sheet {
 
   focusFirstError() {
     this.body.querySelector(".wrong :is(input, textarea, button)")?.focus();
+    this.body.querySelector(".wrong .field-error")?.scrollIntoView({ block: "nearest" });
   }
 
   /** Validate the fields as Slack does; true if the form can be submitted. */

@@ -19,6 +19,7 @@ from core.models import BulkAnswer, BulkCounts, Extension, OfferedResponder
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TICKED = "decide"  # the fields of what somebody decides on
 TARGET_LIMIT = 1000  # characters
+MORE = "*More about these targets*"
 
 
 def decided_since(listed: Listed, request: str, read: Container[str]) -> list[str]:
@@ -54,7 +55,7 @@ def review_view(
     ticked: Container[str] | None = None,
     over: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Asks to approve what waits of it: each object first, then how long it lasts, what it does and the inputs.
+    """Asks to approve what waits of it: the question, what it does and how that ends, then each object and the inputs.
 
     They decide on those that they tick. With a `request` to let it last longer, as that asks.
     `hidden` others they may not see, and don't decide on; `why_not`: why they decide on none, where the `deed` of who
@@ -68,7 +69,8 @@ def review_view(
     label, has_ticks = undo_state.keep(ends[0][2]) if ends else bulk.title, total > 1 and not why_not
     short = "Keep longer" if ends and ends[0][2].at is not None else label
     title = names.in_view(label, "?") if total < 2 else names.in_view(short, f" ({total})?" if why_not else "?")
-    of_ticked = names.in_view("No end" if ends and short == label else short, " (ticked)")  # Slack changes no button
+    # Slack changes no button with the ticks, and this one has no room for "Keep with no end (ticked)".
+    of_ticked = "Keep ticked with no end" if ends and short == label else names.in_view(short, " (ticked)")
     asks, *rows = _asks("", bulk, waiting, ends, now_ms) if waits else [f"*{states.name(bulk)}*"]
     each, marks = rows, states.digests(dict(zip(ids_, rows, strict=True)))
     now = [at for run, *_ in ends if run.undo is not None and (at := run.undo.at) is not None]
@@ -79,31 +81,28 @@ def review_view(
     asks += questions.warned(before, contained, ": approved only if ticked" if has_ticks else "")
     asks += states.quoted_note(waiting, ends)
     able = approvals.named_approvers(responder.policy if responder is not None else None)
-    who = [context(able)] if able else []
-    shown, below = [section(asks), *who, *sections(rows)], list[Block]()
+    then = undo_state.ONLY_UNDO if ends and ends[0][2].at is None else "*Undo all* ends it earlier." if ends else ""
+    inputs = list[str]()
+    if waits and not ends:
+        then = f"{'' if why_not else approvals.starts(waits)} {undo_state.planned(*waiting, is_bulk=True)}".lstrip()
+        inputs = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
+    effect = approvals.effect(None if ends else responder, then if waits else "")
+    shown, below = [*effect, *([context(able)] if able else []), *sections(rows)], list[Block]()
     if has_ticks:
         options, rows = _options(ids_, waiting, rows, [end for *_, end in ends])
         keeps = [one for one in ids_ if one not in not_ticked] if ticked is None else ticked
         ticks = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, keeps)
-        shown, below = [section(asks), *who, *ticks], sections(rows)
-    said = [undo_state.ONLY_UNDO] if ends and ends[0][2].at is None else []
-    if waits and not ends:
-        lines = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
-        starts = "" if why_not else approvals.starts(waits)
-        said = [f"{starts} {undo_state.planned(*waiting, is_bulk=True)}".lstrip(), *lines]
-    below += [
-        *approvals.effect(None if ends else responder),
-        *map(section, notices.parts("\n".join(said)) if said else ()),
-    ]
+        shown, below = [*effect, *([context(able)] if able else []), *ticks], sections([MORE, *rows] if rows else ())
+    below += map(section, notices.parts("\n".join(inputs)) if inputs else ())
     others = f"{count(hidden, 'more target')} that you may not see: somebody else decides." if hidden else ""
     below += [context(others)] if others else []
     deny = f"Withdraw all {total}" if why_not else "Deny the ticked" if total > 1 else "Deny"
     decide = button_element(deny, ids.BULK_DENY, button(Intent("bulk_deny", bulk.id, request)))
     more = [actions(decide)] if waits and (not why_not or deed == "Withdraw") else []
-    digest = approvals.digest([section(asks), *who, *sections(each), *below])  # the same whatever is ticked
+    digest = approvals.digest([section(asks), *effect, *sections([able, *each]), *below])  # the same whatever is ticked
     about = {"id": bulk.id, "runs": marks, "request": request, "shown": digest}
     head = section(f"{asks}\n{why_not}" if why_not else f"{asks} · {needs}")
-    blocks = [*notices.changed(each, read, over), head, *shown[1:], *more, *below]
+    blocks = [*notices.changed(each, read, over), head, *shown, *more, *below]
     submit = "" if why_not else of_ticked if has_ticks else names.in_view(label)
     metadata = json.dumps(about, separators=(",", ":"))  # a hundred runs have room
     return modals.modal(
@@ -153,20 +152,23 @@ def _options(
     With `ends` each has its new end, as the question says when they end now.
     """
     says = [[undo_state.in_option(undo_state.until(end.at, end.asked_at))] for end in ends]
-    options, left = list[tuple[str, str, str]](), list[str]()
+    options, whole, alike = list[tuple[str, str, str]](), list[str](), dict[str, list[str]]()
     all_called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], OPTION_LIMIT)
     own = ("    ↳ ⚠️", "    ↳ also for ", *(["    ↳ 🚫"] if ends else []))
     says = says or [approvals.warnings(*one) for one in waiting]
     for id_, one, row, name, warnings in zip(ids_, waiting, rows, all_called, says, strict=True):
         text, below, has_room = runs.in_option(*one, name, warnings)
-        said = row.removeprefix(states.target_line(*one, states.REVIEW_TARGETS)) if has_room else row
+        said = row.removeprefix(states.target_line(*one, states.REVIEW_TARGETS))
         says_all = warnings[: 1 if one[0].decided_before else 2]
-        if has_room and any(what in below for what in says_all):
+        if any(what in below for what in says_all):
             said = "".join(f"\n{line}" for line in said.splitlines() if line.startswith(own))
         options.append((id_, text, below))
-        called = f"• {runs.distinct_targets([one])} ({one[1].subject.root_id or one[1].subject.id})"
-        left.append(f"{called}{said}" if has_room and said else said)
-    return options, [*filter(None, left)]
+        if not has_room:
+            whole.append(row)
+        elif said:
+            called = f"{runs.distinct_targets([one])} ({one[1].subject.root_id or one[1].subject.id})"
+            alike.setdefault(said, []).append(called)
+    return options, [*whole, *(f"• {', '.join(of)}{said}" for said, of in alike.items())]
 
 
 def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, request: str) -> Message:
@@ -177,7 +179,8 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, re
     ends = [(run, view, run.extensions[0]) for run, view in seen if request]
     what = "more time for" if request else f"{count(len(done), 'run')}:"
     on = runs.first_targets(seen, most=states.MOST_NAMED) or count(len(done), "target")
-    text = f"You {verb} {what} {states.name(bulk)} on {on}."
+    now = states.said_of_all([undo_state.end_decided(end) for *_, end in ends])
+    text = f"You {verb} {what} {states.name(bulk)} on {on}{now and f': {now}'}."
     waits = undo_state.later_end if request else runs.awaits_approval
     waiting = sum(bool(waits(action)) for action in done.values())
     text += f" Still wait for approval: {waiting}." if waiting else ""
@@ -185,5 +188,5 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, re
         undo = "" if bulk.undo_after_minutes is None else " *Undo all* will be on the message."
         starts = " It starts now." if len(done) == 1 else " They start now."
         text += f"{'' if waiting else starts}{undo}"
-    rows = more_time.question_and_rows(ends, ends)[1:] if ends else ()
+    rows = more_time.question_and_rows(ends, ends)[1:] if ends and not now else ()
     return questions.with_reasons(text, "*Not decided*", refused, rows=rows)

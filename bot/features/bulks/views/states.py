@@ -1,5 +1,6 @@
 """What a bulk is and what became of its runs, in words: its name and counts, and each state with its targets."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -168,8 +169,9 @@ def before(how: str, asked: Sequence[tuple[Action, RedactedView, Sequence[str]]]
 
 
 def said_of_all(texts: Sequence[str]) -> str:
-    """What was said of each, if all of them show the same of it."""
-    return texts[0] if len(set(texts)) == 1 else ""
+    """What was said of each, if all of them show the same of it, with times to the minute."""
+    shown = {re.sub(r"(?<=<!date\^)\d+", lambda found: str(int(found[0]) // 60), text) for text in texts}
+    return texts[0] if len(shown) == 1 else ""
 
 
 def asks_in_short(bulk: BulkCounts, seen: Listed, total: int, deed: str, asked: str, before: str, why: str) -> str:

@@ -116,8 +116,8 @@ class OnEach:
     """Who is asked."""
 
 
-def on_each(responder: OfferedResponder, each: OnEach, time: Sequence[Block]) -> list[Block]:
-    """On how many objects it runs and what happened on them before, the field for the `time`, and each.
+def on_each(responder: OfferedResponder, each: OnEach, first: Sequence[Block] = ()) -> list[Block]:
+    """On how many objects it runs and what happened on them before, what is to be read `first`, and each.
 
     Last those that core will refuse.
     """
@@ -129,7 +129,7 @@ def on_each(responder: OfferedResponder, each: OnEach, time: Sequence[Block]) ->
     contained = {id_ for id_, one in found if policy.undo and isinstance(one, Measure) and one.state != "asked"}
     left = f"; *{len(each.refused)} will be refused*" if each.ready and each.refused else ""
     about = f"*{names.shown(responder)}* on *{each.on}*{after}{left}{warned(before, contained)}"
-    blocks: list[Block] = [section(about), *time]
+    blocks: list[Block] = [section(about), *first]
     if each.ready:
         same = {view.subject.id: [view, *each.also.get(view.subject.id, ())] for view, _ in each.ready}
         said = {

@@ -155,15 +155,17 @@ def form_of_several(
     `menu` are the options of the responders among which this one was chosen.
     """
     key, found = inputs.key_of(responder), [one for of_one in each.in_force.values() for one in of_one]
+    first = [
+        *questions.policy_words(responder.policy or Policy(), responder.description),
+        *questions.effect(responder, request, found, is_form=True, is_several=True),
+        *time_field(key, responder, request.undo_after_minutes),
+    ]
     fields = [
         *acts_on.field(to_choose, key, _ended(found, responder)),
-        *questions.effect(responder, request, found, is_form=True, is_several=True),
-        *questions.policy_words(responder.policy or Policy(), responder.description),
         *inputs.fields(form, key),
         *why_field(request, responder),
     ]
-    time = time_field(key, responder, request.undo_after_minutes) if each.ready else ()
-    shown = [*questions.on_each(responder, each, time), *(fields if each.ready else ())]
+    shown = questions.on_each(responder, each, first) + fields if each.ready else questions.on_each(responder, each)
     if any("waiting for approval" in why for _, why in each.refused):
         shown.append(context(WAITS))
     end = f" ({questions.able_now(responder, each)})" if each.ready else ""

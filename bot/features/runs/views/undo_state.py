@@ -441,8 +441,8 @@ def ends(action: Action) -> str:
 
 
 def end_decided(extension: Extension) -> str:
-    """`its end became today 15:44`, or `it still ends`: what the decision on a later end did; "" for none."""
+    """`now until today 15:44`, or `still in force until`: what the decision on a later end did; "" for none."""
     if extension.outcome == "approved":
-        return f"its end became {slack_date(extension.at)}" if extension.at is not None else "its end was taken away"
+        return f"now until {slack_date(extension.at)}" if extension.at is not None else "now with no end"
     stayed = extension.before is not None and extension.outcome not in (None, "lapsed")
-    return f"it still ends {slack_date(extension.before or 0)}" if stayed else ""
+    return f"still in force until {slack_date(extension.before or 0)}" if stayed else ""

@@ -437,7 +437,7 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         ends = "More time denied by ben: Isolate on ip 203[.]0[.]113[.]7 ends as it was to"
         why = "one hour is &lt;enough&gt;"
         assert told == f'{ends} · HIGH {alert.title} ({alert.id}) · "{why}."'
-        said = f"Denied by ben: {why}. It still ends <!date^{at // 1000}^"
+        said = f"Denied by ben: {why}. Still in force until <!date^{at // 1000}^"
         assert said in text_of(await env["anna"].sees(direct_message(said)))
         assert said in text_of(await env["lea"].sees(reply_to(card, said)))
         await env["lea"].sees(card_of(alert, f"🚫 *More time was denied by ben*: {why}"))
@@ -487,7 +487,7 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
         await env["anna"].reads("You withdrew the request for more time")
         await env["ben"].submits(read)
         await env["ben"].reads("This extension no longer waits for approval; nothing was changed.")
-        said = f"Withdrawn by anna. It still ends <!date^{at // 1000}^"
+        said = f"Withdrawn by anna. Still in force until <!date^{at // 1000}^"
         await env["ben"].sees(direct_message(said))
         await env["lea"].sees(reply_to(card, said))
         shown = await env["lea"].sees(card_of(alert, "➖ *More time was withdrawn by anna*"))
@@ -496,7 +496,9 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
         assert not [text for text in env["anna"].phone if "Withdrawn" in text]
         assert (await env.client.action(action.id)).undo.at == at  # type: ignore[union-attr]
         await env["lea"].confirms("Undo now", shown)  # which says nothing of that end any more
-        await env["ben"].sees(direct_message("Withdrawn by anna.\\n🔓 undone by lea, <!date^", without="still ends"))
+        await env["ben"].sees(
+            direct_message("Withdrawn by anna.\\n🔓 undone by lea, <!date^", without="Still in force")
+        )
 
 
 async def test_who_is_asked_for_more_time_reads_who_undid_it_before(tmp_path: Path) -> None:
@@ -523,7 +525,7 @@ async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reaso
             await env[name].command(SOC, f"/responder cancel {action.id}")
             forms.append(await env[name].sees(modal("Withdraw more time?", "*anna* asks")))
         await env["lea"].submits(forms[1], reason="The host is <clean>")
-        why = "Withdrawn by lea: The host is &lt;clean&gt;. It still ends"
+        why = "Withdrawn by lea: The host is &lt;clean&gt;. Still in force until"
         await env["anna"].sees(direct_message(why))
         await env["ben"].sees(reply_to(card, why))
         await env["anna"].submits(forms[0])
@@ -800,17 +802,18 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await ben.close((await ben.sees(modal("Keep with no end?")))["id"])
         await ben.presses("Keep with no end", request)
         review = await ben.sees(modal(" on 4 targets"))
-        assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end?", "No end (ticked)")
+        assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end?", "Keep ticked with no end")
         text = text_of(review)
         assert (text.count(") · with no end"), text.count("Then only *Undo* ends it.")) == (8, 1)  # each is ticked, too
         by = text.index("Can be approved by: ben, lea.")
-        assert text.index(" on 4 targets, now until <!date^") < by < text.index("Decide only on the ticked")
+        ends = text.index("Then only *Undo* ends it.")
+        assert text.index(" on 4 targets, now until <!date^") < ends < by < text.index("Decide only on the ticked")
         assert "; then" not in text
         form = await ben.confirms("Deny the ticked", review, reason="one hour is <enough>.")
         assert (form["title"]["text"], form["submit"]["text"]) == ("Deny more time?", "Deny more time (4)")
         assert "If you deny it, each ends as it does now." in text_of(form)
         assert "anna reads it" in text_of(form)
-        await ben.sees(modal(f"You denied more time for Isolate on {with_levels}."))
+        await ben.sees(modal(f"You denied more time for Isolate on {with_levels}: still in force until <!date^"))
         over = await anna.sees(on_phone("More time denied by ben"))
         kept = "That was to keep Isolate on 4 targets with no end · up to CRITICAL, asked by anna"
         assert over == f"More time denied by ben, it ends as before: {on}: one hour is &lt;enough&gt;. {kept}"
@@ -836,12 +839,13 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         review = await lea.sees(modal(" on 4 targets"))
         assert text_of(review).count("More time was denied by ben") == 1
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep longer?", "Keep longer (ticked)")
+        assert "*Undo all* ends it earlier." in text_of(review)
         assert "🚫 *4 denied before*: approved only if ticked · " in text_of(review)
         assert filled_in(review)["decide"] == []
         await lea.submits(
             review, decide=[f"ip 203[.]0[.]113[.]{number} · {alerts[0].title}" for number in (1, 2, 3, 0)]
         )
-        await lea.sees(modal(f"You approved more time for Isolate on {with_levels}."))
+        await lea.sees(modal(f"You approved more time for Isolate on {with_levels}: now until <!date^"))
         await anna.sees(on_phone(f"More time approved by lea: {on}. That was to keep Isolate on 4 targets"))
         await all_sent(env.bot)
         assert [len(person.phone) for person in (anna, ben, lea)] == [number + 2 for number in before]
@@ -1071,8 +1075,9 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         (second,) = [one for one in filled_in(review)["decide"] if "113[.]1" in one]
         await env["ben"].submits(review, decide=[one for one in filled_in(review)["decide"] if one != second])
         on = "🔴 CRITICAL ip 203[.]0[.]113[.]0, 🟡 MEDIUM ip 203[.]0[.]113[.]2"
-        done = text_of(await env["ben"].reads(f"You approved more time for Isolate on {on}."))
-        assert done.count(f" · its end became <!date^{later // 1000 + 15 * 60}^") == 2
+        now = f": now until <!date^{later // 1000 + 15 * 60}^"
+        done = text_of(await env["ben"].reads(f"You approved more time for Isolate on {on}{now}"))
+        assert done.count("now until") == 1
         assert "113[.]1, for HIGH " in done.partition("*Not decided*")[2]
         assert done.count("Still waiting.") == 1
 
@@ -1080,8 +1085,8 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         review = await env["ben"].sees(modal("on 1 target"))
         form = await env["ben"].confirms("Deny", review, reason="Not this one")
         assert f"If you deny it, it ends <!date^{undo.at // 1000}^" in text_of(form)
-        denied = await env["ben"].reads("You denied more time for Isolate on 🟠 HIGH ip 203[.]0[.]113[.]1.")
-        assert f" · it still ends <!date^{undo.at // 1000}^" in text_of(denied)
+        still = f": still in force until <!date^{undo.at // 1000}^"
+        await env["ben"].reads(f"You denied more time for Isolate on 🟠 HIGH ip 203[.]0[.]113[.]1{still}")
 
         await env.client.request("PATCH", f"/api/alert/{alerts[0].id}", {"tlp": 3})
         await env["anna"].sees(updated(in_channel, ">: ip 203[.]0[.]113[.]1.", without="113[.]0"))
@@ -1110,7 +1115,7 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             phone += f" {kept.replace('Approved', 'More time approved')} {what}"
             assert await env["anna"].sees(on_phone("That was")) == phone
             told = await env["anna"].sees(direct_message("*anna* asked to keep *with no end*", f"{denied}\\n{kept}"))
-            assert text_of(told).count(" · its end was taken away") == 2
+            assert text_of(told).count(" · now with no end") == 2
             was_denied = "    ↳ 🚫 *More time was denied by ben*: That one &lt;prints&gt;"
             first_end = "1 in force until <!date^", ">: ip 203[.]0[.]113[.]1."
             in_channel = f"• ip 203[.]0[.]113[.]1\\n{was_denied}"
@@ -1142,12 +1147,12 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             assert waits.extension is not None
             await bot.as_user("ben").approve(ids_[1], extension_id=waits.extension.id)
             await env["eve"].sees(message_in(SOC, "3 in force with no end"))
-            told = await env["anna"].sees(updated(told, f"({alerts[1].id}) · it still ends <!date"))
+            told = await env["anna"].sees(updated(told, f"({alerts[1].id}) · still in force until <!date"))
             for run in ids_[:2]:
                 await bot.as_user("lea").undo(run)
         ended = [f"({alert.id}) · undone by lea" for alert in alerts[:2]]
         told = await env["anna"].sees(updated(told, *ended))
-        assert text_of(told).count("its end was taken away") == 1
+        assert text_of(told).count("now with no end") == 1
 
 
 async def test_a_decision_on_more_time_names_nothing_in_channels_once_a_level_rose_unseen(tmp_path: Path) -> None:

@@ -401,7 +401,13 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         said = "The healthy &lt;backup&gt; of everything that anybody has, which nobody may touch"
         *others, backup = [(await alerts(env, 1, artifacts=[ip]))[0] for ip in ips]
         question = await asked(env, "anna", "isolate", [*others, backup])
-        in_form = ("*Runs on 12 targets*", f"({backup})", '"Note"')  # nobody asks without having seen each
+        in_form = (
+            "*Isolate* on *12 targets*",
+            "Each is checked by itself.",
+            "*Runs on 12 targets*",
+            f"({backup})",
+            '"Note"',
+        )  # nobody asks without having seen each
         where = [text_of(question).index(words) for words in in_form]
         assert where == sorted(where)
         await env["anna"].submits(question)
@@ -418,11 +424,12 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         # All targets come first, each once, with what decides: what an option has no room for is in a row.
         order = (
             "*anna* asks for it on 12 targets · 1 approval, answer by ",
-            '"Decide only on the ticked',
+            "Each starts as soon as you approve it. No button ends it earlier.",
+            "*Decide only on the ticked",
+            '"1 to 10 of 12"',
             '"ip 203[.]0[.]113[.]0"',
             '"Deny the ticked"',
-            f"• 🟠 ip `203[.]0[.]113[.]11` · {said}",
-            "Each starts as soon as you approve it. No button ends it earlier.",
+            f"*More about these targets*\\n• 🟠 ip `203[.]0[.]113[.]11` · {said}",
         )
         where = [text_of(review).index(words) for words in order]
         assert where == sorted(where)
