@@ -252,6 +252,11 @@ class CoreClient:
         params = {"state": state, "by": by, "since": str(since), "limit": str(limit)}
         return await self._ask(list[Action], "GET", f"{_ENGINE}/action/_newest", params=params)
 
+    async def decided_before(self, responder_name: str, ids: Iterable[str]) -> list[Action]:
+        """The runs on each target in these objects that somebody denied or undid last, as the user may see."""
+        params = {"responder": responder_name, "ids": ",".join(ids)}
+        return await self._ask(list[Action], "GET", f"{_ENGINE}/action/_decided", params=params)
+
     async def run(self, request: RunInput | Json, idempotency_key: str = "") -> Action:
         """Run a responder. With `onlyIfIdle`, raises "conflict" with `details["action"]` if one is still open."""
         return await self._ask(Action, "POST", f"{_ENGINE}/action", request, idempotency_key=idempotency_key)

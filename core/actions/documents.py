@@ -9,11 +9,11 @@ from typing import Any, Literal, get_args
 
 from pydantic_core import from_json
 
-from core.actions import bulks, in_force, measures, rights
+from core.actions import bulks, decided, in_force, measures, rights
 from core.actions.parts import Parts, Service
 from core.authorization import Caller
 from core.common.database import Reads, Row
-from core.models import OBJECT_TYPES, Action, Event, Kind, last_decided, number_of, parse_id, parse_ids
+from core.models import OBJECT_TYPES, Action, Event, Kind, number_of, parse_id, parse_ids
 from core.records import artifacts
 from core.records.clearance import level_of
 from core.records.events import Feed
@@ -410,17 +410,6 @@ class _DocumentReader:
             before += measures.beside(self._reads, action, [*ran, *asked], self._sees_up_to, self._registry)
         self._put(document, "already", action.id, _array(one.to_json() for one in before))
 
-    def _put_decided(self, document: _Document, action: Action, texts: Iterable[str]) -> None:
-        same = list[Action]()
-        for text in texts:
-            with suppress(ValueError):  # damaged
-                same.append(Action.model_validate_json(text))
-        undo = action.undo.responder if action.undo is not None else ""
-        is_in_force = bool(in_force.undone_by(self._reads, undo, action.object_id, action.target or ()))
-        last = last_decided((one for one in same if one.target == action.target), is_in_force=is_in_force)
-        if last is not None:
-            self._put(document, "decided", action.id, last.to_json())
-
     def _put_decision(self, document: _Document, number: int) -> None:
         """Add who may decide on a run that waits for approval, or on its extension, and what they decide by.
 
@@ -434,7 +423,10 @@ class _DocumentReader:
             self._put(document, "asked", f"~{number}", json.dumps(asked, ensure_ascii=False))
         action = Action.model_validate_json(row["doc"])
         if approval.is_of_run:
-            self._put_decided(document, action, stored.decided_on(self._reads, row))
+            digests, undo = in_force.digests_of(action.object_id, action.target or ()), in_force.what_undoes(action)
+            deed = decided.Deed(action.responder_name, undo, row["object_id"], digests, action.created_at)
+            found = decided.before(self._reads, deed, self._sees_up_to)
+            self._put(document, "decided", action.id, _array(one.to_json() for one in found))
         clearance = level_of(self._reads, number)
         if clearance > self._sees_up_to:  # the key of the reader, with which they would decide, binds them too
             return

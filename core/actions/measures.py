@@ -72,7 +72,7 @@ class Measures(Service):
         about = _ids_in(wanted.target)
 
         def read(reads: Reads) -> list[Measure]:
-            digests = _digests_in(reads, caller, about) if about else _digests_of(wanted.target)
+            digests = digests_in(reads, caller, about) if about else _digests_of(wanted.target)
             found = list[tuple[Sequence[_Seen], Measure]]()
             for group in in_force.groups(reads):
                 is_on = group[0]["target_kind"] == in_force.OBJECT or group[0]["digest"] in digests
@@ -261,7 +261,7 @@ def _ids_in(text: str) -> set[int]:
     return {one for one in numbers if one is not None} if None not in numbers else set()
 
 
-def _digests_in(reads: Reads, caller: Caller, numbers: Iterable[int]) -> set[str]:
+def digests_in(reads: Reads, caller: Caller, numbers: Iterable[int]) -> set[str]:
     """What the observables name that these objects have or are, as far as the caller may see them.
 
     Raises ResponderBotError: not_found, forbidden.

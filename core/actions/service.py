@@ -2,18 +2,21 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from weakref import WeakValueDictionary
 
+from core.actions import decided, in_force
 from core.actions.approvals import Approvals, Choice
 from core.actions.lifecycle import Lifecycle
+from core.actions.measures import digests_in
 from core.actions.parts import Parts, Service
 from core.actions.runner import Runner
 from core.actions.runs import Runs, StartedRun
 from core.authorization import Caller
 from core.common.database import Reads, Search
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, Kind, RunInput, SearchInput, parse_id
+from core.models import OPEN_STATUSES, Action, Kind, RunInput, SearchInput, parse_id, parse_ids
 from core.records.events import Feed
 from core.records.search import SearchResult, search
 from core.reports import report as reports
@@ -127,6 +130,24 @@ class Actions(Service):
             ids = stored.newest_ids(reads, state, by, since, limit)
             docs = docs_of(reads, self._database.dialect, "action", iter(ids))
             return list(within_limit(docs, reports.shorten))
+
+        return await self._database.snapshot(read)
+
+    async def decided(self, caller: Caller, responder: str, object_ids: Sequence[str]) -> list[Action]:
+        """The runs of a responder (its name) on each target in these objects that somebody decided against last.
+
+        As `decided.last` says, as far as the caller may see. Raises ResponderBotError: bad_request, not_found,
+        forbidden.
+        """
+        numbers, asked_at, undo = parse_ids(object_ids), self._clock(), self._registry.policy(responder).undo
+
+        def read(reads: Reads) -> list[Action]:
+            found = list[Action]()
+            for text, number in numbers.items():
+                digests = in_force.digests_of(text, ()) | digests_in(reads, caller, [number])
+                deed = decided.Deed(responder, undo or responder, number, digests, asked_at)
+                found += decided.last(reads, deed, caller.sees_up_to)
+            return found
 
         return await self._database.snapshot(read)
 

@@ -23,7 +23,7 @@ from core.api.http.endpoint import (
     wait_seconds,
 )
 from core.common.errors import ResponderBotError
-from core.models import Action, Decision, RunInput, UndoInput, UndoTimeInput
+from core.models import MAX_IDS, Action, Decision, RunInput, UndoInput, UndoTimeInput
 from core.records.search import EVERYTHING, parse_range
 from core.responders import target as targets
 
@@ -119,6 +119,21 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         query = request.query
         since, limit = int_param(request, "since", 0, MAX_MILLIS), int_param(request, "limit", 50, MAX_NEWEST)
         return json_list_response(await actions.newest(query.get("state", ""), query.get("by", ""), since, limit))
+
+    @route(
+        "GET /_decided",
+        "List the last runs on targets that somebody denied, or undid",
+        response=list[Action],
+        errors=(404,),
+        query={
+            "responder": "its name",
+            "ids": f"ids of the alerts and other objects that have the targets, at most {MAX_IDS}, with commas",
+        },
+    )
+    async def decided_before(request: Request) -> Response:
+        ids = [text.strip() for text in request.query.get("ids", "").split(",")]
+        found = await actions.decided(request.caller, request.query.get("responder", ""), ids)
+        return json_list_response([one.to_json() for one in found])
 
     @route(
         "GET /{id}",

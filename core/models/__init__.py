@@ -87,6 +87,7 @@ from core.models.responses import (
     DecidedAgainst,
     Document,
     DocumentList,
+    EarlierDecision,
     EndChange,
     EngineLoad,
     Event,

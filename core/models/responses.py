@@ -16,7 +16,18 @@ from core.field_types import (
     Severity,
     TaskStatus,
 )
-from core.models.base import ActionStatus, ApiModel, Attachment, Kind, Named, Outcome, Permission, Profile, number_of
+from core.models.base import (
+    RED,
+    ActionStatus,
+    ApiModel,
+    Attachment,
+    Kind,
+    Named,
+    Outcome,
+    Permission,
+    Profile,
+    number_of,
+)
 from core.models.parameters import Parameter, ParameterType
 from core.protection import MalformedError, TargetKind, parse
 
@@ -497,6 +508,18 @@ class DecidedAgainst(NamedTuple):
     at: int
 
 
+class EarlierDecision(ApiModel):
+    """What is said with a run that was denied or undone, for another of the same on its target."""
+
+    root_id: ObjectId
+    times: int = 1
+    """How often the same was decided so, at most 10."""
+    clearance: Level = RED
+    """That it takes to know of it, and of the other times."""
+    clearance_of_texts: Level = RED
+    """That it takes to read why, of another alert or case: the highest of all that the reason may name."""
+
+
 class Action(Identified):
     """One run of a responder on one object (core/docs/http-interface.md#action)."""
 
@@ -516,12 +539,12 @@ class Action(Identified):
 
     Set in documents only.
     """
-    decided_before: SkipJsonSchema["Action | None"] = Field(None, exclude=True)
+    decided_before: SkipJsonSchema[list["Action"]] = Field(default_factory=list, exclude=True)
     """The same that somebody denied or undid before, while this waits for approval; set in documents only."""
     why_not_decide: SkipJsonSchema[str] = Field("", exclude=True)
     """Why the person who reads it may not approve and deny what waits; "" if they may; set in documents only."""
-    times_decided: SkipJsonSchema[int | None] = None
-    """How often the same was decided so, at most 10; in a document of what was decided before only."""
+    earlier: SkipJsonSchema[EarlierDecision | None] = None
+    """Only of what was decided before, for who asks for the same or decides on that."""
     responder_definition: str
     engine_id: str
     """The name of the engine that runs it."""
@@ -597,13 +620,18 @@ class Action(Identified):
 
 
 def last_decided(same: Iterable[Action], *, is_in_force: bool) -> Action | None:
-    """Which of several runs of the same was decided against last, with how often; what was undone unless in force."""
+    """Which of several runs of the same was decided against last, with how often; what was undone unless in force.
+
+    Each has its `earlier`.
+    """
     all_decided = [(decided, one) for one in same if (decided := one.decided_against) is not None]
     found = [(decided, one) for decided, one in all_decided if decided.how == "denied" or not is_in_force]
     if not found:
         return None
     last, action = max(found, key=lambda one: one[0].at)
-    return action.model_copy(update={"times_decided": sum(decided.how == last.how for decided, _ in found)})
+    times = sum(decided.how == last.how for decided, _ in found)
+    earlier = action.earlier and action.earlier.model_copy(update={"times": times})
+    return action.model_copy(update={"earlier": earlier})
 
 
 class MeasureRun(ApiModel):
@@ -967,10 +995,11 @@ class Document(ApiModel):
     Of one that waits also at most ten that wait to act on them, the newest first (`asked`), and what has run since that
     undoes it there (`ended`).
     """
-    decided: dict[ObjectId, Action] = Field(default_factory=dict)
-    """By action that waits for approval: the last run of its responder on its target that somebody denied or undid.
+    decided: dict[ObjectId, list[Action]] = Field(default_factory=dict)
+    """By action that waits for approval: for each target the last run of its responder that somebody denied or undid.
 
-    What was undone is left out while something is in force there.
+    Whatever alert or case that was for; once for each clearance, from the lowest on. What was undone is left out while
+    something is in force there.
     """
     may_decide: dict[ObjectId, list[SlackUsers]] = Field(default_factory=dict)
     """By action that waits for approval, or whose extension does: who in Slack may decide now.
@@ -997,7 +1026,7 @@ class Document(ApiModel):
             object.__setattr__(action, "only_tells", policy is not None and policy.sends_to is not None)
             object.__setattr__(action, "artifacts", self.asked.get(action.id, []))
             object.__setattr__(action, "already", self.already.get(action.id, []))
-            object.__setattr__(action, "decided_before", self.decided.get(action.id))
+            object.__setattr__(action, "decided_before", self.decided.get(action.id, []))
             object.__setattr__(action, "why_not_decide", self.why_not_decide.get(action.id, ""))
         return self
 

@@ -120,13 +120,19 @@ def shown_of(reads: Reads, kind: str, object_id: int, limit: int) -> tuple[list[
     return reads.rows(f"SELECT {_SHOWN} FROM action WHERE id IN ({ids}) ORDER BY id DESC", values), total["total"]
 
 
-def decided_on(reads: Reads, row: Row) -> list[str]:
-    """The response JSON of the newest actions before this one of its responder on its object: denied, or undone."""
-    return reads.column(
-        "SELECT doc FROM action WHERE object_id = :object_id AND kind = :kind AND id < :id"
-        " AND responder_name = :responder_name AND (outcome = 'denied' OR undo_status = 'undone')"
-        " ORDER BY id DESC LIMIT 10",
-        {name: row[name] for name in ("object_id", "kind", "id", "responder_name")},
+def decided_on(reads: Reads, responder_name: str, object_id: int, digests: Iterable[str], since: int) -> list[Row]:
+    """The newest actions of a responder that were denied, or undone: `root_id, doc`.
+
+    Those on an object, and since then (ms) on one of these targets, whatever object has it.
+    """
+    on = "IN (SELECT value FROM json_each(:digests))"
+    return reads.rows(
+        "SELECT root_id, doc FROM action WHERE id IN (SELECT id FROM action WHERE object_id = :object_id"
+        f" UNION SELECT action_id FROM action_target WHERE target {on}"
+        f" UNION SELECT action_id FROM in_force WHERE state = 'ended' AND digest {on})"
+        " AND responder_name = :name AND (outcome = 'denied' OR undo_status = 'undone')"
+        " AND (object_id = :object_id OR created_at >= :since) ORDER BY id DESC LIMIT 10",
+        {"name": responder_name, "object_id": object_id, "digests": json.dumps(sorted(digests)), "since": since},
     )
 
 

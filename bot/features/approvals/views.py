@@ -128,7 +128,14 @@ def _file_name(action: Action) -> str:
 
 
 def _asked(
-    action: Action, view: RedactedView, now_ms: int, *, link: str = "", who: str = "", follows: str = ""
+    action: Action,
+    view: RedactedView,
+    now_ms: int,
+    *,
+    link: str = "",
+    who: str = "",
+    follows: str = "",
+    is_kept: bool = False,
 ) -> list[Block]:
     """The question, what happened to it before, who asks and why, the targets, and what `follows`.
 
@@ -138,7 +145,13 @@ def _asked(
     asks = f"{who} {_override(action)}*{question(action, view)}*".strip()
     by = f"*{person_name(action.created_by)}* asks · {runs.sign(view)}{runs.of_root(view.subject, view, link)}"
     about = [*_targets(action, view), *_may_act_on(action, view), *inputs(action, view)]
-    lines = [asks, *_warned(action, view), f"{by}{note(action, view)}", *about, *([follows] if follows else then)]
+    lines = [
+        asks,
+        *_warned(action, view, is_kept=is_kept),
+        f"{by}{note(action, view)}",
+        *about,
+        *([follows] if follows else then),
+    ]
     return [*sections(lines), *override_blocks(action, view)]
 
 
@@ -158,14 +171,14 @@ def already(action: Action, view: RedactedView, now_ms: int | None = None) -> li
 def warnings(action: Action, view: RedactedView) -> list[str]:
     """What an option says of a closed alert, a denial or undo before and what is in force: all, or the shortest."""
     found, asks = undo_state.in_force_already(action, view), runs.awaits_approval(action)
-    run, why = action.decided_before, ""
+    why, run = "", next(iter(_last_first(action, view)), None)
     decided = run.decided_against if run is not None else None
     before = ["⚠️ alert closed" if view.subject.closed else "", ""]
     if run is not None and decided is not None:
         so = f"{runs.DECIDED[decided.how]} {decided.how}"
         before[1], because = f"{so} before", runs.why_decided(run, view)
         then = f": {because}" if because else f", {undo_state.in_option(slack_date(decided.at))}"
-        why = f"{so} {runs.decided_by(run, decided)}{then}"
+        why = f"{so} {runs.decided_by(run, decided)}{runs.for_another(run, view)}{then}"
     if not (asks and view.is_open and any([*before, *found])):
         return []
     whole = [before[0], why, *(undo_state.already_in_short(one, is_named=True) for one in found)]
@@ -191,19 +204,28 @@ def _override(action: Action) -> str:
     return "🔴 *Override*: " if action.override is not None and runs.awaits_approval(action) else ""
 
 
-def _warned(action: Action, view: RedactedView) -> list[str]:
+def _warned(action: Action, view: RedactedView, *, is_kept: bool = False) -> list[str]:
     """What they read directly below it."""
-    return happened(action, view).splitlines() if runs.awaits_approval(action) else []
+    return happened(action, view, is_kept=is_kept).splitlines() if runs.awaits_approval(action) else []
 
 
-def happened(action: Action, view: RedactedView) -> str:
-    """Lines on that the alert or case was closed, on who undid the same since or decided against it before; mrkdwn."""
+def happened(action: Action, view: RedactedView, *, is_kept: bool) -> str:
+    """Lines on that the alert or case was closed, on who undid the same since or decided against it before; mrkdwn.
+
+    In a message, which `is_kept`, without why that was for another alert: its levels may withhold that later.
+    """
     if not view.is_open:
         return ""
-    decided, since = action.decided_before, undo_state.undone_since(action, view)
-    is_said = decided is None or (decided.undo is not None and decided.undo.action_id in since)
-    before = "" if decided is None or is_said else f"{runs.decided_line(decided, view)}\n"
+    since = undo_state.undone_since(action, view)
+    decided = [one for one in _last_first(action, view) if one.undo is None or one.undo.action_id not in since]
+    before = "".join(f"{runs.decided_line(one, view, is_kept=is_kept)}\n" for one in decided)
     return f"{closed(view, action.created_at)}{''.join(since.values())}{before}"
+
+
+def _last_first(action: Action, view: RedactedView) -> list[Action]:
+    """What was decided against before on its targets, as far as this view may see it."""
+    seen = undo_state.decided_before(action.decided_before, view.clearance)
+    return sorted(seen, key=lambda one: one.decided_against.at if one.decided_against else 0, reverse=True)
 
 
 def closed(view: RedactedView, asked_at: int) -> str:
@@ -253,7 +275,7 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
         deed = f"*{runs.name(action)} on {count(len(waiting), 'target')}{undo_state.for_how_long(action)}?*"
         what, needs = f"{deed} · {person_name(action.created_by)}", decision_on_all([run for run, _ in waiting])
     asks = f"{closed_among(waiting)}{what} ({action.bulk})"
-    before = [decided_before(run)[0] for run, _ in waiting if extension is None]
+    before = [decided_before(*one)[0] for one in waiting if extension is None]
     contained = [one for one in waiting if undo_state.contained(*one) and extension is None]
     warned = questions.warned(before, contained)
     return section(f"{asks}\n{runs.first_targets(waiting)} · {needs}{warned}", accessory=review)
@@ -273,7 +295,7 @@ def push_text(action: Action, view: RedactedView) -> str:
         return clip(f"{what}, asked by {person_name(action.created_by)}", MESSAGE_TEXT_LIMIT)
     deed = f"OVERRIDE: {deed_on(action, view)}" if action.override else deed_on(action, view)
     by = [one.created_by for one in undo_state.contained(action, view)]
-    before = f"{said_before(*decided_before(action))}{said_before('contained', by)}"
+    before = f"{said_before(*decided_before(action, view))}{said_before('contained', by)}"
     return _asks_of_one(deed, before, action.created_by, note(action, view), view)
 
 
@@ -317,12 +339,12 @@ def reminded(logins: Sequence[str], *, is_answered: bool) -> str:
     return "" if not logins else were if is_answered else f"Nobody has answered yet; {were}"
 
 
-def decided_before(of: Action | Extension) -> tuple[str, Sequence[str]]:
-    """How the same was decided against before, `denied` or `undone`, and who did that; "" where it was not."""
+def decided_before(of: Action | Extension, view: RedactedView) -> tuple[str, Sequence[str]]:
+    """How the same was decided against last, `denied` or `undone`, and who did so; "" where it was not."""
     if isinstance(of, Extension):
         return "denied" if of.denials else "", [one.ended_by or "" for one in of.denials]
-    decided = of.decided_before.decided_against if of.decided_before is not None else None
-    return (decided.how, [decided.by]) if decided is not None else ("", ())
+    decided = [one for run in _last_first(of, view) if (one := run.decided_against) is not None]
+    return (decided[0].how, [one.by for one in decided if one.how == decided[0].how]) if decided else ("", ())
 
 
 def deed_on(action: Action, view: RedactedView) -> str:
@@ -528,7 +550,7 @@ def later_end_request(
     blocks: list[Block] = [*sections([asks, *_targets(action, view)]), context(needs)]
     blocks += [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
     why = runs.quoted(extension.note or "", NOTE_LIMIT, view)
-    deed, before = f"keep {run} {longer}", said_before(*decided_before(extension))
+    deed, before = f"keep {run} {longer}", said_before(*decided_before(extension, view))
     text = _asks_of_one(deed, before, extension.asked_by, why and f" · {why}", view)
     return Message(text, tuple(blocks), is_broadcast)
 
@@ -598,7 +620,7 @@ def approval_request(
     why = runs.result_text(action, view, REASON_LIMIT) if action.outcome in ("denied", "cancelled") else ""
     decided = f"{decision(action).rstrip('.')}: {why}" if why else decision(action)
     needs = filter(None, [decided, named_approvers(policy), _can_also_read(action, view)])
-    blocks = [*_asked(action, view, now_ms, link=link, who=who), context(" · ".join(needs))]
+    blocks = [*_asked(action, view, now_ms, link=link, who=who, is_kept=True), context(" · ".join(needs))]
     if runs.can_be_approved(action, view) and not has_voted(action, voter or ""):
         decide = actions(*runs.decision_buttons(action, button))
         blocks.append(decide if can_decide else context("You can't decide on it any more."))

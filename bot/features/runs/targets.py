@@ -26,7 +26,6 @@ from core.models import (
     Policy,
     RunTarget,
     TargetArtifact,
-    last_decided,
 )
 
 MOST = 100  # of one request to core
@@ -113,10 +112,7 @@ async def on_each(
     for target in worst_first(targets):
         view, id_ = target.view, target.view.subject.id
         here = target.responder(request.responder_id, chosen[id_])
-        on_it = _acting_on({id_: of[id_]}, found)  # what was decided before is said of its own object alone
-        in_force[id_] = [
-            one for one in on_it if one.object_id == id_ or isinstance(one, Measure) or one.outcome is None
-        ]
+        in_force[id_] = _acting_on({id_: of[id_]}, found)
         lines = runs.target_lines(of[id_], view) if here is not None and id_ not in undecided else []
         is_once = (policy.contains or policy.is_undo) and id_ not in undecided
         acts_on = _names(of[id_]) if is_once and all(one.kind != "file" for one in of[id_]) else set[str]()
@@ -282,7 +278,7 @@ async def stays(context: Context, acted_on: ActedOn, responder: OfferedResponder
     """
     policy, object_id = responder.policy or Policy(), next(iter(acted_on), "")
     in_force = await in_force_already(context, acted_on, responder)
-    decided = await _decided_before(context, acted_on, responder, in_force)
+    decided = await _decided_before(context, acted_on, responder)
     if responder.target is not None or policy.undo or policy.is_undo or len(acted_on) > 1:
         waiting = (await waiting_on(context, acted_on, policy.undo))[:MOST_LEFT] if policy.undo else []
         return [*decided, *in_force, *waiting]
@@ -291,21 +287,13 @@ async def stays(context: Context, acted_on: ActedOn, responder: OfferedResponder
     return [*decided, *(await context.core.measures(of=[object_id]))[:MOST_LEFT], *waits[:MOST_LEFT]]
 
 
-async def _decided_before(
-    context: Context, acted_on: ActedOn, responder: OfferedResponder, in_force: Sequence[Measure]
-) -> Sequence[Action]:
-    """For each object the run of the responder on one of these that somebody denied or undid last."""
+async def _decided_before(context: Context, acted_on: ActedOn, responder: OfferedResponder) -> Sequence[Action]:
+    """The run of the responder on each of these that somebody denied or undid last, for whatever alert."""
     if responder.policy is None or not (responder.policy.approval or responder.policy.undo):
         return []
-    objects = {"_in": {"_field": "objectId", "_values": [*acted_on]}}
-    ended = {"_in": {"_field": "outcome", "_values": ["denied", "succeeded"]}}
-    query = {"_and": [{"responderName": responder.name}, ended, objects]}
-    found = await context.core.search(Action, SEARCH, query, f"0-{10 * len(acted_on)}", ["-startDate"])
-    all_decided = list[Action | None]()
-    for one, on in acted_on.items():
-        same = _acting_on({one: on}, [run for run in found if run.object_id == one])
-        all_decided.append(last_decided(same, is_in_force=bool(_acting_on({one: on}, in_force))))
-    return [action for action in all_decided if action is not None]
+    found = _acting_on(acted_on, await context.core.decided_before(responder.name, acted_on))
+    by_target = {(one.id, *(on.data for on in one.target or ())): one for one in found}  # of each object that has it
+    return [*by_target.values()]
 
 
 async def used_by(context: Context, responder: OfferedResponder) -> str:

@@ -300,6 +300,8 @@ INSERT INTO bulk_refused SELECT DISTINCT {text:objectId}, id
   FROM (SELECT bulk.id, value AS doc FROM bulk, json_each(targets)) AS target WHERE {text:code} IS NOT NULL;
 """
 
+_UNDONE = "CREATE INDEX in_force_ended ON in_force (digest) WHERE state = 'ended'"
+
 _IDENTITY = "INSERT INTO identity (id) VALUES (replace(CAST(gen_random_uuid() AS TEXT), '-', ''))"
 
 MIGRATIONS = (
@@ -316,6 +318,8 @@ MIGRATIONS = (
     ),
     # bulk_refused: the objects that a bulk names and has no run on, so that its messages follow their levels.
     Migration("keep what a bulk was refused", sqlite=on_sqlite(_REFUSED), postgresql=[on_postgresql(_REFUSED)]),
+    # So that who asks for the same again, for whatever alert, reads who undid it.
+    Migration("find what was undone on a target", sqlite=[_UNDONE], postgresql=[_UNDONE]),
 )
 
 

@@ -1,19 +1,25 @@
 """A request says what else is on its target, so that it is told when that ends, however many others wait."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from core.actions import measures
+from core.actions.decided import RECENT_MS
 from core.actions.documents import Documents
 from core.actions.in_force import waiting_on
+from core.authorization import Caller
 from core.common.database import Reads
-from core.models import Action, BulkInput, RunTarget
+from core.models import Action, BulkInput, RunTarget, UndoInput
 from core.store import actions as stored
 from core.store import events
 from tests import statements, stores
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, next_run, run_input
 from tests.core.actions.test_measures import HOST, alert_with, harness_with
 from tests.core.actions.test_undo import BLOCK, DONE, MINUTE_MS, released
+
+UP_TO_GREEN = replace(LEAD, clearance=1, is_key_bound=True)
 
 
 async def asked(harness: Harness, hosts: list[str]) -> tuple[str, list[str]]:
@@ -97,6 +103,61 @@ async def test_what_waits_is_told_once_the_time_of_another_run_on_its_host_is_ov
         assert await already(harness, waiting.id) == [("ended", undo.id)]
         told = await told_since(harness, last)
         assert (told.count(waiting.id), told.count(elsewhere.id)) == (1, 0)
+
+
+async def decided(harness: Harness, action_id: str, reader: Caller = LEAD) -> list[tuple[str, int, int, int]]:
+    """What a request says of who decided against the same: the run, how often, and the levels to know and read it."""
+    documents = Documents(harness.parts, harness.feed)
+    answer = json.loads(await documents.of_ids(reader, [action_id], with_responders=False))
+    names = ("times", "clearance", "clearanceOfTexts")
+    found = answer["documents"][0]["decided"][action_id]
+    return [(one["id"], *(one["earlier"][name] for name in names)) for one in found]
+
+
+async def test_a_request_says_who_decided_against_the_same_on_its_target_for_whatever_alert(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=1) as harness:
+
+        async def denied(reference: str, *artifacts: Any, tlp: int = 1) -> str:
+            alert_id = await alert_with(harness, *artifacts, sourceRef=reference, tlp=tlp)
+            run = await started(harness, alert_id)
+            await harness.actions.decide(BEN, run.id, "deny", message="Not now")
+            harness.clock.now_ms += MINUTE_MS
+            return run.id
+
+        host = {**HOST, "tlp": 1}
+        await denied("old", host)
+        harness.clock.now_ms += RECENT_MS
+        first = await started(harness, harness.alert_id)
+        assert await decided(harness, first.id) == []
+        low = await denied("low", host, {"dataType": "ip", "data": "198.51.100.1", "tlp": 2})
+        high = await denied("high", host, tlp=2)
+        await denied("elsewhere", {**host, "data": "elsewhere"})
+        waiting = await started(harness, await alert_with(harness, host, sourceRef="waiting", tlp=1))
+        all_levels = [(low, 1, 1, 2), (high, 2, 2, 2)]
+        for run in (waiting, first):  # also what was decided since it was asked for
+            assert await decided(harness, run.id) == all_levels
+            assert await decided(harness, run.id, UP_TO_GREEN) == all_levels[:1]
+        seen = await harness.actions.decided(UP_TO_GREEN, BLOCK, [waiting.object_id])
+        assert [one.id for one in seen] == [low]
+
+
+async def test_a_request_says_who_undid_the_same_for_another_alert_unless_it_is_in_force(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=1) as harness:
+        runs = list[Action]()
+        for _ in range(2):
+            run = await started(harness, await alert_with(harness, HOST, sourceRef=f"alert {len(runs)}"))
+            await harness.actions.decide(BEN, run.id, "approve")
+            (await next_run(harness.engine)).finish(DONE)
+            runs.append(await harness.ended(run.id))
+            if len(runs) == 1:
+                harness.clock.now_ms += MINUTE_MS
+                await harness.undos.undo(LEAD, run.id, UndoInput())
+                await released(harness)
+                waiting = await started(harness, harness.alert_id)
+                # As one without approval, or from before its targets were kept: what it left names them, too.
+                await harness.database.transaction(lambda tx: tx.run("DELETE FROM action_target"))
+                assert await decided(harness, waiting.id) == [(runs[0].id, 1, 2, 2)]
+        assert await decided(harness, waiting.id) == []
 
 
 async def test_what_was_not_ticked_is_no_refused_request_in_the_audit(tmp_path: Path) -> None:

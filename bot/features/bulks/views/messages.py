@@ -97,7 +97,7 @@ def progress(
         rows = [states.row(action, view, runs.MAX_TARGETS) for action, view in read]
         on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else ". *Review* names each"
         asks = f"{approvals.closed_among(waiting)}⏳ *{states.what_is_asked(bulk)}*{'' if rows else on}."
-        before = [approvals.decided_before(run)[0] for run, _ in waiting if not rows]
+        before = [approvals.decided_before(*one)[0] for one in waiting if not rows]
         contained = [one for one in waiting if undo_state.contained(*one) and not rows]
         which = f" ({runs.distinct_targets(contained)})" if 0 < len(contained) < bulk.awaiting else ""
         note = states.quoted_note(waiting if len(waiting) == bulk.awaiting else read)

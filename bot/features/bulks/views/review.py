@@ -14,7 +14,7 @@ from bot.features.bulks.views.states import End, Listed
 from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
-from core.models import BulkAnswer, BulkCounts, Extension, OfferedResponder
+from core.models import Action, BulkAnswer, BulkCounts, Extension, OfferedResponder
 
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TICKED = "decide"  # the fields of what somebody decides on
@@ -63,8 +63,10 @@ def review_view(
     again, `read` has the marks that were read before, `ticked` what was ticked, and `over` what no longer waits.
     """
     waits, ends = [action for action, _ in waiting], states.by_request(waiting).get(request, [])
-    total, decided_on = len(waits), [end for *_, end in ends] or waits
-    ids_, before = [one.id for one in decided_on], [approvals.decided_before(one)[0] for one in decided_on]
+    decided_on: Sequence[Action | Extension] = [end for *_, end in ends] or waits
+    total = len(waits)
+    ids_ = [one.id for one in decided_on]
+    before = [approvals.decided_before(of, view)[0] for of, (_, view) in zip(decided_on, waiting, strict=True)]
     not_ticked = [id_ for id_, how in zip(ids_, before, strict=True) if how]
     label, has_ticks = undo_state.keep(ends[0][2]) if ends else bulk.title, total > 1 and not why_not
     short = "Keep longer" if ends and ends[0][2].at is not None else label
@@ -159,7 +161,7 @@ def _options(
     for id_, one, row, name, warnings in zip(ids_, waiting, rows, all_called, says, strict=True):
         text, below, has_room = runs.in_option(*one, name, warnings)
         said = row.removeprefix(states.target_line(*one, states.REVIEW_TARGETS))
-        says_all = warnings[: 1 if one[0].decided_before else 2]
+        says_all = warnings[: 1 if approvals.decided_before(*one)[0] else 2]
         if any(what in below for what in says_all):
             said = "".join(f"\n{line}" for line in said.splitlines() if line.startswith(own))
         options.append((id_, text, below))

@@ -156,7 +156,7 @@ def on_phone(decided: str, *, is_more_time: bool = False) -> str:
 
 def decided_before(asked: Sequence[tuple[Action, RedactedView, Action | Extension]]) -> str:
     """Who denied or undid before what is asked for, and on which; mrkdwn."""
-    found = [(run, view, *approvals.decided_before(of)) for run, view, of in asked]
+    found = [(run, view, *approvals.decided_before(of, view)) for run, view, of in asked]
     of_how = {how: [(run, view, by if so == how else ()) for run, view, so, by in found] for how in runs.DECIDED}
     return "".join(before(how, each) for how, each in of_how.items())
 
@@ -269,7 +269,7 @@ def quoted_note(waiting: Listed, ends: Sequence[End] = ()) -> str:
 
 
 def row(action: Action, view: RedactedView, most: int, now_ms: int | None = None) -> str:
-    said = approvals.happened(action, view), *approvals.already(action, view, now_ms)
+    said = approvals.happened(action, view, is_kept=now_ms is None), *approvals.already(action, view, now_ms)
     return questions.with_said(target_line(action, view, most), undo_state.also_for(action.also_for)[2:], *said)
 
 

@@ -160,28 +160,43 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
     return f"⏳ *Keep {undo_state.until(extension.at, asked_at)}* (now {now}): {by}{why and f' · {why}'}"
 
 
-def decided_line(before: Action, view: RedactedView) -> str:
+def decided_line(before: Action, view: RedactedView, *, is_kept: bool = False) -> str:
     """`🚫 *Denied before by ben, 14:46*: why`, for who asks for the same once more, and who decides on that; mrkdwn.
 
     Or `🔓 *Undone before by ben, 14:46*`; if that was several times, `Denied 2 times, last by ben`. Where its alert has
-    several observables, with the one that this was about. "" where nobody decided against it.
+    several observables, with the one that this was about; `for ~18` if that was for another alert or case, whose levels
+    may withhold why from a message later, which `is_kept`. "" where nobody decided against it.
     """
     decided, on = before.decided_against, targets(before, view) if len(view.artifacts()) > 1 else ""
     if decided is None:
         return ""
     how, why = f"{on}: {decided.how}" if on else decided.how.capitalize(), why_decided(before, view)
     by = decided_by(before, decided, "before ")
-    return f"{DECIDED[decided.how]} *{how} {by}, {slack_date(decided.at)}*{f': {why}' if why else ''}"
+    another = for_another(before, view)
+    then = f": {why}" if why and not (is_kept and another) else ""
+    return f"{DECIDED[decided.how]} *{how} {by}, {slack_date(decided.at)}{another}*{then}"
+
+
+def for_another(before: Action, view: RedactedView) -> str:
+    """`, for ~18`: the alert or case of what was decided before, unless it is that of the view."""
+    of = before.earlier.root_id if before.earlier is not None else ""
+    return f", for {of}" if of not in ("", view.subject.root_id or view.subject.id) else ""
 
 
 def why_decided(before: Action, view: RedactedView) -> str:
-    """Why somebody denied it; "" of what was undone, whose report says what it did; mrkdwn."""
-    return result_text(before, view) if before.outcome == "denied" else ""
+    """Why somebody denied it; "" of what was undone, whose report says what it did; mrkdwn.
+
+    Of another object's only to who may read all that it may name there, since the view masks what is hidden of its own.
+    """
+    earlier = before.earlier
+    is_own = before.object_id == view.subject.id
+    is_shown = is_own or (earlier is not None and may_see(view.clearance, earlier.clearance_of_texts))
+    return result_text(before, view) if before.outcome == "denied" and is_shown else ""
 
 
 def decided_by(before: Action, decided: DecidedAgainst, once: str = "") -> str:
     """`by ben`, or `2 times, last by ben`; mrkdwn."""
-    often = f"{before.times_decided} times, last " if (before.times_decided or 1) > 1 else once
+    often = f"{before.earlier.times} times, last " if before.earlier and before.earlier.times > 1 else once
     return f"{often}by {person_name(decided.by)}"
 
 

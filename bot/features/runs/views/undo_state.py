@@ -7,7 +7,7 @@ from bot.block_kit import modals, notices
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import target_data
 from bot.block_kit.text import code, core_says, foreign, people, person_name, readable_name, slack_date, time_ahead
-from bot.clearance import RedactedView, may_see
+from bot.clearance import SHARED, RedactedView, may_see
 from bot.features.responders.views import LATER_COUNTS
 from bot.message import Block
 from core.common.clock import MINUTE_MS
@@ -362,6 +362,15 @@ def in_force_already(action: Action, view: RedactedView) -> list[Measure]:
 def contained(action: Action, view: RedactedView) -> list[Measure]:
     """What of that has taken effect."""
     return [one for one in in_force_already(action, view) if one.state not in ("asked", "starting")]
+
+
+def decided_before(decided: Sequence[Action], clearance: int) -> list[Action]:
+    """Those of what somebody denied or undid before that this clearance may know of; another company of none."""
+    levels = {
+        earlier.clearance for one in decided if (earlier := one.earlier) and may_see(clearance, earlier.clearance)
+    }
+    level = max(levels, default=None) if clearance != SHARED else None
+    return [one for one in decided if one.earlier is not None and one.earlier.clearance == level]
 
 
 def undone_since(action: Action, view: RedactedView) -> dict[str, str]:

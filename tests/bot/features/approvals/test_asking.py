@@ -11,7 +11,8 @@ import pytest
 from bot.app import running
 from bot.block_kit import ids
 from bot.block_kit.notices import CHANGED
-from bot.clearance import RedactedView, Subject
+from bot.clearance import SHARED, RedactedView, Subject
+from bot.features.runs.views.undo_state import decided_before
 from bot.identity import CACHE_MS
 from bot.message import Message
 from bot.notifier.asking import AT_MOST
@@ -364,6 +365,87 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
             True,
         )
         assert len(filled_in(review)["decide"]) == 1
+
+
+async def test_who_asks_for_what_was_denied_or_undone_on_another_alert_reads_that_and_so_does_who_decides(
+    tmp_path: Path,
+) -> None:
+    async with asking(tmp_path) as env:
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            first, _ = await env.alert_and_card("anna")
+            await bot.as_user("ben").deny((await isolate(env, first)).id, "Call the <owner>.")
+            two = [{"dataType": "ip", "data": f"203.0.113.{number}"} for number in (7, 8)]
+            both, card = await env.alert_and_card("anna", sourceRef="both", title="Two hosts", artifacts=two)
+            undone = await env.create_alert(sourceRef="undone", artifacts=two[1:])
+            run = await isolate(env, undone)
+            await bot.as_user("ben").approve(run.id)
+            await env.ended_run(undone)
+            await bot.as_user("lea").undo(run.id)
+            await env["anna"].sees(on_phone("lea undid"))
+            before = "🚫 *ip 203[.]0[.]113[.]7: denied before by ben, <!date^"
+            since = "🔓 *ip 203[.]0[.]113[.]8: undone before by lea, <!date^"
+            why = f", for {first.id}*: Call the &lt;owner&gt;."
+            await env["anna"].command(SOC, f"/responder run isolate {both.id} 203.0.113.7 203.0.113.8")
+            form = await env["anna"].sees(modal("How long", before, why, since, f", for {undone.id}*"))
+            await env["anna"].submits(form)
+            asked = await env["ben"].sees(direct_message("asks · ", before, since, f", for {undone.id}*"))
+            assert "Call the" not in text_of(asked)  # whose level may rise
+            assert "asked by anna. Undone before by lea" in asked["text"]
+            await env["ben"].presses("Approve", await env["ben"].sees(card_of(both, "⏳ *Isolate*")))
+            await env["ben"].sees(modal(before, why, since))
+            elsewhere = await env["ben"].sees(card_of(both, channel=OPEN))
+            await env["ben"].sees(reply_to(card, before, f", for {first.id}*", since))
+            await all_sent(env.bot)
+            assert "before by" not in str(env["ben"].live_view.thread(OPEN, elsewhere["ts"]))
+            await env["anna"].confirms("Withdraw", await env["anna"].sees(card_of(both, "⏳ *Isolate*")))
+        third = await env.create_alert(sourceRef="third")
+        other = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "198.51.100.9"}])
+        await env["anna"].command(SOC, f"/responder run isolate {third.id} {other.id}")
+        form = await env["anna"].sees(modal("*2 targets*, after 1 approval\\n🚫 *1 denied before*", why))
+        await env["anna"].submits(form)
+        await env["ben"].presses(
+            "Review", await env["ben"].sees(direct_message("*Isolate* on 2 targets", f", for {first.id}*"))
+        )
+        review = await env["ben"].sees(modal("🚫 *1 denied before*: approved only if ticked"))
+        so = f"HIGH ({third.id}) · 🚫 denied by ben, for {first.id}: Call the &lt;owner&gt;."
+        assert so in text_of(review)
+
+
+async def test_what_was_denied_on_an_alert_that_somebody_may_not_see_is_not_said_to_them(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env, CoreClient(env.core.url, env.service_key) as bot:
+        await env.core.core.people.set_clearance("ben", 2)
+        secret = await env.create_alert(sourceRef="secret", tlp=3)
+        body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": secret.id}
+        await bot.as_user("lea").deny((await env.client.run(body)).id, "Our own test")
+        alert, card = await env.alert_and_card("anna", sourceRef="other", severity=2)
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+        form = await env["anna"].sees(modal("How long"))
+        await env["anna"].submits(form)
+        of_ben, of_lea = [await env[name].sees(direct_message("asks · ")) for name in ("ben", "lea")]
+        thread = await env["ben"].sees(reply_to(card, "asks · "))
+        for shown in (form, of_ben, thread):
+            assert "🚫" not in text_of(shown)
+        assert "Denied" not in str(env["ben"].phone)
+        said = "🚫 *Denied before by lea, <!date^"
+        await env["lea"].presses("Approve", of_lea)
+        await env["lea"].sees(modal("Starts as soon", said, f", for {secret.id}*: Our own test"))
+        found = await bot.as_user("lea").decided_before("Isolate_1_0", [alert.id])
+        assert ([one.object_id for one in found], decided_before(found, SHARED)) == ([secret.id], [])
+        await env["anna"].confirms("Withdraw", await env["anna"].sees(card_of(alert, "⏳ *Isolate*")))
+        partly = await env.create_alert(
+            sourceRef="partly",
+            artifacts=[
+                {"dataType": "ip", "data": "203.0.113.7"},
+                {"dataType": "hostname", "data": "srv-red", "tlp": 3},
+            ],
+        )
+        await bot.as_user("lea").deny((await isolate(env, partly)).id, "As on srv-red")
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+        form = await env["anna"].sees(modal("How long", said))
+        assert f", for {partly.id}*" in text_of(form)
+        assert "As on" not in text_of(form)
+        await env["lea"].command(SOC, f"/responder run isolate {alert.id}")
+        assert await env["lea"].sees(modal("How long", "🚫 *Denied 2 times, last by lea", "As on srv-red"))
 
 
 async def test_who_asks_for_what_waits_already_reviews_it_and_only_who_may_decide_is_offered_that(
