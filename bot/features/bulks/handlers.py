@@ -203,9 +203,8 @@ async def _undo_view(context: Context, bulk: Bulk, in_force: Listed, read: Mappi
         return modals.notice(UNDO_TITLE, "Nothing of it that you may see can be undone.")
     login, undone_by = context.person.login, in_force[0][0].undo.responder
     policy, _ = await subjects.policy_and_able(context.core, in_force[0][1].subject, undone_by)
-    own, measures = [run.id for run, _ in in_force], await context.core.measures()
-    rows = ending.in_force_rows(in_force, measures, own, login)
-    return ending.undo_all_view(bulk, in_force, rows, policy, login, read and read.values())
+    measures = await context.core.measures()
+    return ending.undo_all_view(bulk, in_force, measures, policy, login, read and read.values())
 
 
 async def on_undo_all_view(context: Context) -> Json:
@@ -214,7 +213,7 @@ async def on_undo_all_view(context: Context) -> Json:
     bulk, read = await context.core.bulk(str(metadata.get("id"))), mapping(metadata.get("runs"))
     in_force = await _in_force(context, bulk)
     left = [(run, view) for run, view in in_force if run.id in read]
-    rows = ending.in_force_rows(left, await context.core.measures(), read, context.person.login)
+    rows = ending.in_force_rows(left, await context.core.measures(), read)
     if not left or not states.digests(rows).items() <= read.items():
         return modals.update(await _undo_view(context, bulk, in_force, read))
 

@@ -46,7 +46,7 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         await env["lea"].presses("Undo now", card)
         asked = text_of(await env["lea"].sees(modal("Tell?")))
         assert f"🔓 *Tell* on ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({first})" in asked
-        ends = "It ends *Isolate* by anna, approved by ben. anna and ben hear of it.\\nBy itself it would end <!date^"
+        ends = "It ends *Isolate* by anna, approved by ben. anna and ben are notified.\\nBy itself it would end <!date^"
         assert ends in asked
         assert (asked.count("203[.]0[.]113[.]7"), asked.count(f"({first})"), asked.count("<!date^")) == (1, 1, 1)
         second = await env.create_alert(sourceRef="second", title="The same host again")
@@ -55,7 +55,7 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         (measure,) = await env.client.measures()
         until = f"until <!date^{(measure.until or 0) // 1000}^{{time}}|"
         assert f"It ends *Isolate* on `203[.]0[.]113[.]7` {until}" in text_of(question)
-        hear = f"by anna, approved by ben, for {first}. anna and ben hear of it."
+        hear = f"by anna, approved by ben, for {first}. anna and ben are notified."
         assert hear in text_of(question)
         assert 'Starts at once, without approval; *Stop* is on the card while it runs."' in text_of(question)
         assert await env.client.actions("alert", second.id) == []
@@ -71,7 +71,7 @@ async def test_who_approved_is_not_rung_where_who_asked_undoes_it_also_from_anot
         second = await env.create_alert(sourceRef="second", title="The same host again")
         rung = len(env["ben"].phone)
         await env["anna"].command(SOC, f"/responder run tell {second.id}")
-        unheard = "ben is not notified; the message of that request shows it."
+        unheard = "ben is not notified."
         question = await env["anna"].sees(modal(f"for {first}. {unheard}"))
         await env["anna"].presses("Tell", question)
         told = await env["ben"].sees(reply_to(contained, "was undone by *anna*"))
@@ -94,7 +94,7 @@ async def test_a_release_of_what_a_bulk_contains_tells_once_who_contained_and_wh
         await shown(env, "2 in force")
         second = await env.create_alert(sourceRef="second", title="The same host again")
         await env["lea"].command(SOC, f"/responder run tell {second.id}")
-        question = await env["lea"].sees(modal(f"for {first.id}. anna and ben hear of it."))
+        question = await env["lea"].sees(modal(f"for {first.id}. anna and ben are notified."))
         await env["lea"].presses("Tell", question)
         told = await env["ben"].sees(reply_to(card, "was undone by *lea*"))
         assert "<@" not in text_of(told)
@@ -127,7 +127,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         await env["ben"].command(SOC, f"/responder run tell {third.id}")
         released = text_of(await env["ben"].sees(modal(f"🔓 It ends {of_lea}")))
         assert "⚠️ It also ends *Isolate* on `203[.]0[.]113[.]7` until <!date^" in released
-        assert f"by anna, approved by ben, for {first}. anna hears of it." in released
+        assert f"by anna, approved by ben, for {first}. anna is notified." in released
 
         card = await env["anna"].sees(card_of(first, "Undo now"))
         for button in ("Extend", "Undo now"):
@@ -137,8 +137,8 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         question = text_of(await env["anna"].confirms("Undo now", card))
         assert f"⚠️ It also ends {of_lea}" in question
         assert f", also for {second.id} until" not in question
-        assert f"for {first}. ben is not notified; the message of that request shows it." in question
-        assert f"by lea, approved by ben, for {second.id}. lea and ben hear of it." in question
+        assert f"for {first}. ben is not notified." in question
+        assert f"by lea, approved by ben, for {second.id}. ben and lea are notified." in question
         assert question.index("🔓 It ends") < question.index("It also ends")
         for alert_id, words in ((first, "undone by anna"), (second.id, UNDONE)):
             shown = await env["lea"].sees(card_of(alert_id, words))
@@ -507,7 +507,7 @@ async def test_an_undo_of_one_of_two_containments_of_the_same_people_says_once_w
         card = await env["lea"].sees(card_of(first, f", also for {second.id} until"))
         await env["lea"].presses("Undo now", card)
         form = await env["lea"].sees(modal("⚠️ It also ends *Isolate*"))
-        assert text_of(form).count("anna and ben hear of it.") == 1
+        assert text_of(form).count("anna and ben are notified.") == 1
         await env["lea"].submits(form)
         await env["lea"].sees(card_of(second, " · undone"))
         await all_sent(env.bot)

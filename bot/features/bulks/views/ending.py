@@ -1,7 +1,7 @@
 """What of a bulk is in force: the forms that undo or extend all of it, and what came of it."""
 
 import json
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
@@ -10,38 +10,40 @@ from bot.features.bulks.views import states
 from bot.features.bulks.views.states import Listed, Run
 from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
-from bot.message import Block, Message
+from bot.message import Message
 from core.common.words import count
-from core.models import BulkCounts, Measure, Policy
+from core.models import BulkCounts, Measure, MeasureRun, Policy
 
 
 def undo_all_view(
     bulk: BulkCounts,
     in_force: Listed,
-    rows: Mapping[str, str],
+    measures: Sequence[Measure],
     policy: Policy,
     login: str,
     read: Container[str] | None = None,
 ) -> dict[str, Any]:
-    """Asks `login` to undo these of its runs, with all that ends: the `rows` of each; `policy` is of what undoes them.
+    """Asks `login` to undo these of its runs, with all that ends of these `measures`; `policy` is of what undoes them.
 
     The metadata has the runs, each with a digest of what is shown of it.
     """
-    undo, number = in_force[0][0].undo, len(in_force)
+    undo, number, own = in_force[0][0].undo, len(in_force), [run.id for run, _ in in_force]
+    rows, others = in_force_rows(in_force, measures, own), _also_ended(own, measures, own)
     title = undo_state.title(undo) if undo is not None else ""
     after = f", after {count(policy.approval, 'approval')}" if policy.approval else ""
     hidden = bulk.timed + bulk.endless + bulk.not_released - number
     stays = f"It stays on {count(hidden, 'more target')} that you may not see." if hidden > 0 else ""
     approved_by = [one for action, _ in in_force if action.approval is not None for one in action.approval.approved_by]
-    told = undo_state.hears(bulk.created_by, approved_by, login)
-    is_asked = any(undo_state.later_end(action) is not None for action, _ in in_force)
+    requests = [(run.created_by, run.approved_by or ()) for _, run in others if run.state != "starting"]
+    told = undo_state.hears(login, (bulk.created_by, approved_by), *requests)
+    asked = [(action, view) for action, view in in_force if undo_state.later_end(action) is not None]
     how = "*Withdraw all*" if login == bulk.created_by else "*Deny* in *Review*"
     later = f"On {count(bulk.awaiting, 'target')} it still waits and may start after this: {how}, on its message."
-    ends_too = "More time is asked for: that request ends too." if is_asked else ""
+    ends_too = f"More time is asked for on {runs.distinct_targets(asked)}: that request ends too." if asked else ""
     more = filter(None, [stays, ends_too, told])
     ends = section(f"🔓 *{foreign(title, names.NAME_LIMIT)}* runs on each{after}, and ends it there.")
     asks = [*notices.changed(rows.values(), read), *([section(f"⚠️ {later}")] if bulk.awaiting else ())]
-    asks += [*_in_force_lines("Undo", bulk, in_force, rows.values()), ends]
+    asks += [*sections(_question_and_rows("Undo", bulk, in_force, rows.values())), ends]
     return modals.modal(
         names.in_view(f"Undo {bulk.title}", f" ({number})?"),
         [*asks, *questions.policy_words(policy), *map(context, more)],
@@ -52,27 +54,38 @@ def undo_all_view(
     )
 
 
-def in_force_rows(in_force: Listed, measures: Sequence[Measure], own: Container[str], login: str) -> dict[str, str]:
+def in_force_rows(in_force: Listed, measures: Sequence[Measure] = (), own: Container[str] = ()) -> dict[str, str]:
     """By run its target, until when it is in force there, and what ends with it that is none of the bulk's `own`."""
     rows = dict[str, str]()
     for action, view in in_force:
-        ends = list[str]()
-        for one in measures:
-            others = zip(one.actions, [*one.others, one], strict=True) if action.id in one.actions else ()
-            on = undo_state.targets(one, view)
-            ends += [undo_state.ended(run, on, login) for run_id, run in others if run_id not in own]
-        line = f"{states.target_line(action, view, states.REVIEW_TARGETS)} · {undo_state.in_force(action, view)}"
+        others = _also_ended([action.id], measures, own)
+        ends = [undo_state.ended(run, undo_state.targets(one, view)) for one, run in others]
+        alone = action.model_copy(update={"already": []}) if others else action
+        line = f"{states.target_line(action, view, states.REVIEW_TARGETS)} · {undo_state.in_force(alone, view)}"
         rows[action.id] = questions.with_said(line, *ends)
     return rows
 
 
-def _in_force_lines(verb: str, bulk: BulkCounts, in_force: Listed, rows: Iterable[str]) -> list[Block]:
-    """The question, whose runs they are, and the row of each."""
+def _also_ended(
+    ids_: Sequence[str], measures: Sequence[Measure], own: Container[str]
+) -> list[tuple[Measure, MeasureRun]]:
+    """What ends with these runs that is none of the `own`."""
+    found = [one for one in measures if not {*ids_}.isdisjoint(one.actions)]
+    each = [(one, *run) for one in found for run in zip(one.actions, [*one.others, one], strict=True)]
+    return [(one, run) for one, run_id, run in each if run_id not in own]
+
+
+def _question_and_rows(verb: str, bulk: BulkCounts, in_force: Listed, rows: Iterable[str]) -> list[str]:
+    """The question, whose runs they are, and until when if all end alike; the row of each."""
     asks = f"*{verb} {states.name(bulk)} on {count(len(in_force), 'target')}?*"
     whose = f"*{person_name(bulk.created_by)}* asked for it{runs.approved_by(*(action for action, _ in in_force))}"
-    moved = states.said_of_all([undo_state.moved(action) for action, _ in in_force]) if len(in_force) > 1 else ""
-    of_all = f". Each was{moved.removeprefix(',')}." if moved else ""
-    return sections([f"{asks}\n{whose}{of_all}", *(row.replace(moved, "") for row in rows)])
+    alone = [(action.model_copy(update={"already": [], "also_for": None}), view) for action, view in in_force]
+    ends = [undo_state.in_force(*one) for one in alone]
+    if len(ends) > 1 and (of_all := states.said_of_all(ends)):
+        whose += f". Each is {of_all}."
+        each = zip(rows, ends, strict=True)
+        rows = [row.replace(f" · {end}, also", " · also").replace(f" · {end}", "") for row, end in each]
+    return [f"{asks}\n{whose}", *rows]
 
 
 def extend_all_view(
@@ -80,14 +93,15 @@ def extend_all_view(
 ) -> dict[str, Any]:
     """Asks how much longer the `timed` are to last, which `able` may approve. The metadata has them."""
     said, endless = [runs.waiting_end(*one).strip() for one in timed], [one for one in in_force if one not in timed]
-    of_all, rows = states.said_of_all(said), in_force_rows(timed, (), (), "").values()
+    of_all = states.said_of_all(said)
     left_out = f"Left out: {runs.distinct_targets(endless)}, which only *Undo* ends." if endless else ""
-    below = [""] * len(timed) if of_all else said
-    lines = [*map(questions.with_said, rows, below), of_all, left_out]
-    about = _in_force_lines("Extend", bulk, timed, filter(None, lines))
+    of_each = map(questions.with_said, in_force_rows(timed).values(), [""] * len(timed) if of_all else said)
+    asks, *rows = _question_and_rows("Extend", bulk, timed, of_each)
+    about, below = sections(filter(None, [asks, of_all])), sections(filter(None, [*rows, left_out]))
     shown = undos.longer_view("Extend all", about, [action for action, _ in timed], policy, now_ms, able)
     metadata = json.dumps({"id": bulk.id, "runs": [action.id for action, _ in timed]})
-    return {**shown, "callback_id": ids.EXTEND_ALL_VIEW, "private_metadata": metadata}
+    blocks = [*shown["blocks"], *below]
+    return {**shown, "blocks": blocks, "callback_id": ids.EXTEND_ALL_VIEW, "private_metadata": metadata}
 
 
 def with_an_end(in_force: Listed, measures: Sequence[Measure] = ()) -> Listed:

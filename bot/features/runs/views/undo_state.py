@@ -319,37 +319,40 @@ def all_ended(measures: Sequence[Measure], view: RedactedView, login: str, own: 
     """
     each = [(*run, one) for one in measures for run in zip(one.actions[::-1], [one, *one.others[::-1]], strict=True)]
     each.sort(key=lambda one: one[0] != own)
-    told = [hears(run.created_by, run.approved_by, login) for _, run, _ in each]
+    told = [hears(login, (run.created_by, run.approved_by)) for _, run, _ in each]
     last = {told[at]: at for at, (_, run, _) in enumerate(each) if run.state != "starting"}
     lines = list[str]()
     for at, (number, run, one) in enumerate(each):
-        line = ended(run, targets(one, view), login, "⚠️ It also ends" if number != own and lines else "🔓 It ends")
-        lines.append(line if last.get(told[at]) == at else line.removesuffix(f" {told[at]}"))
+        line = ended(run, targets(one, view), "⚠️ It also ends" if number != own and lines else "🔓 It ends")
+        lines.append(f"{line} {told[at]}".rstrip() if last.get(told[at]) == at else line)
     return lines
 
 
 def ended_alone(run: MeasureRun, login: str, now_ms: int) -> str:
     """Likewise of the only run, whose target and alert are named above it, and when it would end by itself; mrkdwn."""
-    who, at = hears(run.created_by, run.approved_by, login), run.until
+    who, at = hears(login, (run.created_by, run.approved_by)), run.until
     ends = f"end {slack_date(at)}, {time_left(at, now_ms)} from now" if at is not None else "never end"
     by_itself = f"By itself it would {ends}." if at is None or at > now_ms else ""
     return f"It ends *{foreign(run.title, NAME_LIMIT)}* {_by(run)}. {who}\n{by_itself}".rstrip()
 
 
-def ended(run: MeasureRun, on: str, login: str, verb: str = "⚠️ It also ends") -> str:
-    """What happens to a run when `login` releases its target, and who hears of it; mrkdwn."""
+def ended(run: MeasureRun, on: str, verb: str = "⚠️ It also ends") -> str:
+    """What happens to a run when somebody releases its target; mrkdwn."""
     if run.state == "starting":
         return f"⚠️ {whose(run, on)}: afterwards nobody knows whether it is in force."
-    return f"{verb} {whose(run, on)}. {hears(run.created_by, run.approved_by, login)}".rstrip()
+    return f"{verb} {whose(run, on)}."
 
 
-def hears(asked_by: str, approved_by: Sequence[str], login: str) -> str:
-    """`anna and ben hear of it.`: who asked and who approved but `login`; of their own request nobody does."""
-    told = [person_name(one) for one in dict.fromkeys([asked_by, *approved_by]) if one != login]
-    names, is_one = " and ".join(told[:MAX_PEOPLE]), len(told) == 1
-    if told and asked_by == login:
-        return f"{names} {'is' if is_one else 'are'} not notified; the message of that request shows it."
-    return f"{names} hear{'s' if is_one else ''} of it." if told else ""
+def hears(login: str, *requests: tuple[str, Sequence[str]]) -> str:
+    """`anna and ben are notified; mia is not notified.`: who asked and who approved but `login`, who ends these.
+
+    Of what `login` asked for themselves nobody is.
+    """
+    told = dict.fromkeys(one for by, able in requests if by != login for one in (by, *able) if one != login)
+    others = dict.fromkeys(one for by, able in requests if by == login for one in able if one not in (*told, login))
+    said = [(told, "notified"), (others, "not notified")]
+    each = [f"{notices.all_of([*who])} {'is' if len(who) == 1 else 'are'} {so}" for who, so in said if who]
+    return f"{'; '.join(each)}." if each else ""
 
 
 def in_force_already(action: Action, view: RedactedView) -> list[Measure]:
@@ -392,7 +395,8 @@ def _also(action: Action, view: RedactedView) -> str:
     also = [one for one in contained(action, view) if own >= {(of.kind, of.data) for of in one.target or ()}]
     each = [run for one in also for run in (one, *one.others[::-1])]
     on = [(one, "by another run" if one.root_id == of else f"for {one.root_id}") for one in each]
-    return also_for(action.also_for) + "".join(f", also {what} {until(one.until, one.since)}" for one, what in on)
+    alone = [id_ for id_ in action.also_for or () if id_ not in [one.root_id for one in each]]
+    return also_for(alone) + "".join(f", also {what} {until(one.until, one.since)}" for one, what in on)
 
 
 def also_for(alert_ids: Sequence[str] | None) -> str:

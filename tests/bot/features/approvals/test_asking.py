@@ -859,7 +859,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         asks = "asks to keep *with no end*: *Isolate* on 4 targets"
         waits = await anna.sees(message_in(SOC, asks, "`203[.]0[.]113[.]1`", "and 1 more", without="Extend all"))
         await ben.presses("Undo all", waits)
-        undo = await ben.sees(modal("Undo Isolate (4)?", "More time is asked for: that request ends too."))
+        undo = await ben.sees(modal("Undo Isolate (4)?", "More time is asked for on ip ", ": that request ends too."))
         await ben.close(undo["id"])
         hosts = [f"ip 203[.]0[.]113[.]{number}" for number in (1, 2, 3, 0)]  # the most severe first
         on, levels = ", ".join(hosts), ("🔴 CRITICAL", "🟠 HIGH", "🟠 HIGH", "🟡 MEDIUM")
@@ -1051,7 +1051,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         single = await ben.sees(direct_message("court &lt;hold&gt;"))
         in_thread = await ben.sees(reply_to(card, "court &lt;hold&gt;"))
         was_denied = "\\n    ↳ 🚫 *More time was denied by ben*: one hour is &lt;enough&gt;"
-        row = f"113[.]1`, for HIGH {alerts[1].title} ({alerts[1].id}) · "
+        row = f"113[.]1`, for HIGH {alerts[1].title} ({alerts[1].id})"
 
         await anna.presses("Extend all", told)
         form = await anna.sees(modal("on 3 targets", row))
@@ -1061,6 +1061,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         assert text_of(form).count("⏳") == text_of(form).count("🚫") == 1
         assert "It takes the place of the request that waits." in text_of(form)
         assert "initial_option" not in str(form)
+        assert text_of(form).index("Each is in force until") < text_of(form).index("+1 hour") < text_of(form).index(row)
         await anna.submits(form, longer="Until somebody undoes it")
 
         place = "anna asked for another end of Isolate on ip 203[.]0[.]113[.]1 · HIGH "

@@ -63,7 +63,7 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     question = text_of(await env["ben"].confirms("Undo now", shown))
     assert f"By itself it would end <!date^{later.at // 1000}^{{date_short_pretty}} {{time}}|" in question
     assert ", 1 hour from now." in question
-    assert "anna hears of it." in question
+    assert "anna is notified." in question
     reply = await env["ben"].sees(reply_to(card, ": undone by ben, <!date^"))
     assert "Told the firewall" not in str(reply["blocks"])
     await env["lea"].submits(of_another)

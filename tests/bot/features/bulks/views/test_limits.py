@@ -139,7 +139,7 @@ def test_who_undoes_or_extends_a_hundred_reads_each_of_them() -> None:
     in_force = [(ended.model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
     policy = Policy(confirm=HOSTILE, approval=1, allow_permanent=True)
     for view in (
-        ending.undo_all_view(bulk(), in_force, ending.in_force_rows(in_force, (), (), ""), policy, "", {}),
+        ending.undo_all_view(bulk(), in_force, (), policy, "", {}),
         ending.extend_all_view(bulk(), in_force, in_force, policy, NOW),
     ):
         fine_view(view)

@@ -16,4 +16,4 @@ def test_all_who_hear_of_a_run_are_named_though_some_of_them_hear_of_another_one
         line.rpartition("for ~12. ")[2]
         for line in undo_state.all_ended([Measure.model_validate({**all_three, **of})], view, "lea")
     ]
-    assert told == ["anna and ben and rob hear of it.", "ben and rob hear of it."]
+    assert told == ["anna, ben and rob are notified.", "ben and rob are notified."]
