@@ -56,7 +56,7 @@ async def on_retry(context: Context) -> None:
     request = with_targets_again(request, found, before)
     on = on_so_many(len(again), sum(one.has_failed for one in bulk.targets))
     form = await parameters.form_view(context, request, responder, found, on=on)
-    form = {**form, "blocks": [details.ended_before(shown), *form["blocks"]]}
+    form = {**form, "blocks": [*details.ended_before(shown), *form["blocks"]]}
     await responses.open_view(context, form, "Nothing was run; ask again.")
 
 

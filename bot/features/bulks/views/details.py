@@ -1,6 +1,6 @@
 """Each target of a bulk, and what became of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.block_kit import ids
@@ -15,7 +15,6 @@ from core.common.words import count
 from core.models import Action, Bulk, BulkTarget, Measure
 
 PAGE = 40  # objects in Show each
-_URGENCY: Mapping[str | None, int] = {None: 0, "Failure": 1, "Waiting": 2, "InProgress": 2}  # first in Show each
 
 
 @dataclass(frozen=True)
@@ -40,14 +39,19 @@ def still_in_force(action: Action | None, measures: Sequence[Measure]) -> Sequen
 def message(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, button: ButtonIds) -> Message:
     """What became of each object that `login` may see, from number `start` on, and how it can be undone.
 
-    First what was refused or failed.
+    First what waits for approval or is under way, then what is in force, then what was refused or failed.
     """
-    ordered = sorted(shown, key=lambda target: _URGENCY.get(target.target.action_status, 3))
+    ordered = sorted(shown, key=lambda one: states.rank(one.action))
     of_runs = [(one.action, one.view) for one in shown if one.action]
     note = states.quoted_note(of_runs) if len(of_runs) == bulk.total - bulk.refused else ""
     blocks: list[Block] = [section(f"{states.head(bulk, is_on_phone=True)}{note}")]  # each says itself until when
-    lines: list[str] = []
-    for target in ordered[start : start + PAGE]:
+    is_own, lines = login == bulk.created_by, list[str]()
+    page = ordered[start : start + PAGE]
+    waiting = [one for one in page if one.action and runs.awaits_approval(one.action)]
+    blocks += sections(_line(one, bulk) for one in waiting)
+    if bulk.awaiting and is_own:
+        blocks.append(actions(*runs.bulk_buttons(bulk.id, None, button, "Withdraw")[1:]))
+    for target in page[len(waiting) :]:
         undo_buttons = undos.buttons(target.action, target.view, button) if target.action is not None else []
         if undo_buttons:  # which belong to this one alone
             blocks += [*sections(lines), section(_line(target, bulk)), actions(*undo_buttons)]
@@ -56,21 +60,23 @@ def message(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, bu
     if hidden := bulk.total - len(shown):
         blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
     others = pages(ids.BULK_DETAILS, Intent("bulk_details", bulk.id), start, PAGE, len(ordered), button)
-    withdraw = runs.bulk_buttons(bulk.id, None, button, "Withdraw")[1:]
-    if login == bulk.created_by:
-        others += withdraw if bulk.awaiting else messages.again_button(bulk, button)
+    others += messages.again_button(bulk, button) if is_own and not bulk.awaiting else []
     blocks += [actions(*others)] if others else []
     return Message(f"{states.name(bulk)}: {count(len(shown), 'target')}", tuple(blocks))
 
 
-def ended_before(shown: Sequence[ShownTarget]) -> Block:
-    """How what a form asks for again ended, when and why, and what it leaves out, since that was done; mrkdwn."""
-    again = [(one.action, one.view) for one in shown if one.action and one.target.has_failed]
+def ended_before(shown: Sequence[ShownTarget]) -> list[Block]:
+    """How what a form asks for again ended, when and why, and what it leaves out, since that was done; mrkdwn.
+
+    Not what was denied or undone, as the form's rows say that.
+    """
+    failed = [one for one in shown if one.action and one.target.has_failed]
+    again = [(one.action, one.view) for one in failed if one.action and not one.action.decided_against]
     refused = [(one.target, one.view) for one in shown if one.action is None and one.target.has_failed]
     done = [(one.action, one.view) for one in shown if one.action and not one.target.has_failed]
     left = [(mark, f"{now}, not asked again", "", on) for mark, now, _, on in states.each_state(done)]
     said = [*states.in_lines(states.each_state(again, refused, has_times=True)), *states.in_lines(left)]
-    return context(clip("\n".join(said), states.SAID_LIMIT))
+    return [context(clip("\n".join(said), states.SAID_LIMIT))] if said else []
 
 
 def _line(shown: ShownTarget, bulk: Bulk) -> str:
@@ -81,7 +87,8 @@ def _line(shown: ShownTarget, bulk: Bulk) -> str:
     else:
         on = states.target_line(action, view, runs.MAX_TARGETS)
         why = runs.result_text(action, view) if target.outcome in ("failed", "denied") else ""
-        now = f"{undo_state.summary(action, view)}{runs.waiting_end(action, view)}"
+        left = undo_state.summary(action, view)
         still = "".join(f"; still contained {undo_state.until_by(one)}" for one in shown.in_force)
-        state = f"{runs.state(action, view)}{f': {why}' if why else ''}{still}{now}"
+        ended = "" if left and action.outcome == "succeeded" else runs.state(action, view)
+        state = f"{ended}{f': {why}' if why else ''}{still}{left}{runs.waiting_end(action, view)}".removeprefix(" · ")
     return questions.with_said(*f"{on} · {state}".splitlines())

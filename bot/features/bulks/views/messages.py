@@ -78,7 +78,7 @@ def progress(
     reader: Person | None = None,
     reminded: str = "",
 ) -> Message:
-    """How far a bulk is. It says what became of each of `named` and `refused`, which its readers may see, and why.
+    """How far a bulk is: what waits, then what became of each of `named` and `refused`, which its readers may see.
 
     `later` are the requests for more time that wait. `reader` is who gets it in a direct message, which names the rest,
     too; of the one who asked for it nothing is asked.
@@ -87,11 +87,10 @@ def progress(
     is_for_requester = is_own or reader is None
     waiting = [one for one in named if runs.awaits_approval(one[0])]
     read = waiting if reader is not None else ()
-    said = states.by_state([one for one in named if not runs.is_open(one[0])], refused)
+    said = states.by_state([one for one in named if not runs.awaits_approval(one[0])], refused)
     undone = f"⚠️ *{bulk.not_released} not undone*. *Show each* says why." if bulk.not_released else ""
     denied = states.more_time_denied([one for one in named if undo_state.later_end(one[0]) is None])  # else below
-    lines = [states.head(bulk), undone, *first_of([*said, *denied], states.MOST_NAMED)]
-    blocks: list[Block] = sections(filter(None, lines))
+    blocks: list[Block] = sections(filter(None, [states.head(bulk), undone]))
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
         rows = [states.row(action, view, runs.MAX_TARGETS) for action, view in read]
@@ -101,7 +100,11 @@ def progress(
         contained = [one for one in waiting if undo_state.contained(*one) and not rows]
         which = f" ({runs.distinct_targets(contained)})" if 0 < len(contained) < bulk.awaiting else ""
         note = states.quoted_note(waiting if len(waiting) == bulk.awaiting else read)
-        blocks.append(section(f"{asks}{by_when} {reminded}{note}{questions.warned(before, contained, on=which)}"))
+        blocks.append(
+            section(
+                f"{asks}{by_when}{reminded and f' {reminded}'}{note}{questions.warned(before, contained, on=which)}"
+            )
+        )
         blocks += sections(first_of(rows, states.MOST_NAMED, bulk.awaiting)) if rows else []
         decide = runs.bulk_buttons(bulk.id, None, button, "Withdraw")
         blocks.append(actions(*(decide if is_for_requester else decide[:1])))
@@ -110,6 +113,7 @@ def progress(
             decide = runs.bulk_buttons(bulk.id, ends[0][2], button, "Deny", "Withdraw")
             needed = context(undo_state.needed([one[2] for one in ends]))
             blocks += [*more_time.asked(ends, runs.MAX_TARGETS), needed, actions(*decide)]
+    blocks += sections(first_of([*said, *denied], states.MOST_NAMED))
     elements = _ends(bulk, button, has_again=is_for_requester)
     if bulk.retried_by:
         blocks.append(context(f"Asked for again as {bulk.retried_by}."))

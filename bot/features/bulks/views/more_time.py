@@ -64,7 +64,8 @@ def question_and_rows(ends: Sequence[End], seen: Sequence[End]) -> list[str]:
     action, _, extension = ends[0]
     is_asked = extension.outcome is None
     closed = approvals.closed_among([one[:2] for one in ends]) if is_asked else ""
-    before = states.said_of_all([runs.denied_before(end, view) if is_asked else "" for _, view, end in ends])
+    denials = [runs.denied_before(end, view) for _, view, end in ends if is_asked]
+    before = states.said_of_all(denials) if len(denials) > 1 else ""  # of one alone its row says it
     rows = [f"{closed}{before}{approvals.asks_to_keep(action, extension, len(ends))}"]
     for run, view, end in seen:
         denied = "" if before or not is_asked else runs.denied_before(end, view)

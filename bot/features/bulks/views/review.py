@@ -139,7 +139,7 @@ def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[End], now
     on, lasts = f" on {states.how_many(bulk, len(waiting))}", undo_state.for_how_long(waiting[0][0]) if waiting else ""
     by = f"*{person_name(bulk.created_by)}* asks{' again' if bulk.retries else ''}"
     rest = bulk.awaiting - len(waiting)
-    stays = f" It goes on waiting for {count(rest, 'other')}." if rest > 0 else ""
+    stays = f" {count(rest, 'other target')} {'goes' if rest == 1 else 'go'} on waiting." if rest > 0 else ""
     then = f"\nIf you {verb.lower()}it, it will not run: nothing changes there.{stays}"
     question = f"*{verb}{states.name(bulk)}{on}?*\n{by}{states.quoted_note(waiting)}{then}"
     asks = f"{approvals.closed_among(waiting)}{question if verb else f'{by} for it{on}{lasts}'}"

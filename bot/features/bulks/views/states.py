@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from bot.block_kit import ids, names, notices
 from bot.block_kit.elements import button_element
-from bot.block_kit.text import foreign, person_name, slack_date
+from bot.block_kit.text import foreign, person_name, slack_date, time_ahead
 from bot.clearance import RedactedView, artifact_title, view_of_all
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import questions, runs, undo_state
@@ -103,15 +103,16 @@ def each_state(
 ) -> list[tuple[str, ...]]:
     """The mark and words of each state that these runs are in, why, and their targets; mrkdwn.
 
-    What was denied or failed comes first, then what ends first; ends that read alike are one. Last what was `refused`.
+    They come as `rank` says, first what ends first; ends that read alike are one. Last what was `refused`.
     A phone formats no time, and shows first what failed, then what was decided last. `has_times`: also when each ended.
     """
-    found, first, end = dict[tuple[str, str, str], list[int]](), ("denied", "failed"), 0
-    ended = [(runs.state_of(run) in first, undo_state.ends_at(run), n) for n, (run, _) in enumerate(listed)]
+    found, end = dict[tuple[str, str, str], list[int]](), 0
+    ended = [(rank(run), undo_state.ends_at(run), n) for n, (run, _) in enumerate(listed)]
     newest = sorted(ended, key=lambda one: (listed[one[2]][0].outcome != "failed", -(listed[one[2]][0].end_date or 0)))
-    for is_first, at, n in newest if is_on_phone else sorted(ended, key=lambda one: (not one[0], one[1] or 0)):
+    for _, at, n in newest if is_on_phone else sorted(ended, key=lambda one: (one[0], one[1] or 0)):
         action, view = listed[n]
-        now, why = _outcome(action), runs.result_text(action, view, approvals.REASON_LIMIT) if is_first else ""
+        has_why = action.outcome in ("denied", "failed")
+        now, why = _outcome(action), runs.result_text(action, view, approvals.REASON_LIMIT) if has_why else ""
         if is_on_phone and action.outcome == "denied":
             now, why = on_phone(now), quoted(runs.reason(action), view)
         end = at if at and at // MINUTE_MS > end // MINUTE_MS else end
@@ -125,6 +126,14 @@ def each_state(
             why = questions.reason_shown(view.inputs(target.message or ""))
             why_not.setdefault(why, []).append(named_target(target, view) or runs.on_what(view.subject, view))
     return [*states, *(("🚫", "Refused", why, some_of(on, runs.MAX_TARGETS)) for why, on in why_not.items())]
+
+
+def rank(run: Action | None) -> tuple[bool, ...]:
+    """Sorts what waits for approval first, then what is under way, in force, failed or was refused (None), the rest."""
+    if run is None:
+        return True, True, True, False
+    is_open, is_in_force = runs.is_open(run), undo_state.is_in_force(run)
+    return not runs.awaits_approval(run), not is_open, not is_in_force, run.outcome == "succeeded"
 
 
 def _ended_at(action: Action) -> int:
@@ -141,7 +150,7 @@ def named_target(target: BulkTarget, view: RedactedView) -> str:
 
 def _outcome(action: Action) -> str:
     """`Approved by ben, in force`, `Approved by ben, failed`, `Undone by mia`, `Not approved in time`."""
-    now = undo_state.in_short(action) or runs.state(action)
+    now = "under way" if runs.is_open(action) else undo_state.in_short(action) or runs.state(action)
     if action.approval is None or runs.missing_approvals(action):
         return f"{now[0].upper()}{now[1:]}"
     return f"{approvals.decision(action).rstrip('.')}, {now}"
@@ -216,13 +225,13 @@ def how_many(bulk: BulkCounts, number: int) -> str:
 
 
 def who_asked(bulk: BulkCounts, named: Listed) -> str:
-    """`asked by anna · "third wave", approved by lea and ben, more time by mia`; mrkdwn.
+    """`asked by anna, approved by lea and ben, more time by mia · "third wave"`; mrkdwn.
 
     What waits for approval says itself why it is asked for; nobody reads that who may not see all of them.
     """
     note = quoted_note(named) if not bulk.awaiting and len(named) == bulk.total - bulk.refused else ""
     approved = f", approved by {notices.all_of(bulk.approved_by)}" if bulk.approved_by else ""
-    return f"asked by {person_name(bulk.created_by)}{note}{approved}{undo_state.more_time_by(run for run, _ in named)}"
+    return f"asked by {person_name(bulk.created_by)}{approved}{undo_state.more_time_by(run for run, _ in named)}{note}"
 
 
 def result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
@@ -254,10 +263,10 @@ def result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
 
 
 def until(*ends_at: int) -> str:
-    """` until 14:30`, or where the ends differ ` until 14:30 – 14:35`; mrkdwn."""
+    """` until today 14:30`, or where the ends differ ` until today 14:30 – 14:35`; mrkdwn."""
     first, last = min(ends_at), max(ends_at)
     is_one = first // MINUTE_MS == last // MINUTE_MS
-    return f" until {slack_date(first)}{'' if is_one else f' – {slack_date(last)}'}"
+    return f" until {slack_date(first)}{'' if is_one else f' – {time_ahead(last, first)}'}"
 
 
 def quoted_note(waiting: Listed, ends: Sequence[End] = ()) -> str:

@@ -175,13 +175,14 @@ def _until(action: Action, view: RedactedView) -> str:
 
 
 def moved(action: Action) -> str:
-    """`, moved from 14:30 by anna, approved by mia`; "" for an end that is as it was; mrkdwn."""
+    """`, moved from 14:30 by anna, approved by mia`, `, set by anna` with no end; "" for an end as it was; mrkdwn."""
     changed = action.undo.changed if action.undo is not None else None
     if changed is None:
         return ""
-    before = slack_date(changed.before) if changed.before is not None else "no end"
+    is_moved = changed.before is not None and changed.after is not None
+    how = f"moved from {slack_date(changed.before or 0)}" if is_moved else "set"
     approved = f", approved by {by}" if (by := people(granted_by(action))) else ""
-    return f", moved from {before} by {person_name(changed.by)}{approved}"
+    return f", {how} by {person_name(changed.by)}{approved}"
 
 
 def granted_by(action: Action) -> Sequence[str]:

@@ -800,9 +800,9 @@ async def test_who_asked_for_a_bulk_reads_all_who_decided_on_it(tmp_path: Path) 
             await bot.as_user("lea").deny_bulk(bulk.id, runs[-1:], "the mail server")
         told = await env["anna"].sees(direct_message("1 denied, 20 in force"))
         ip = "ip 203[.]0[.]113[.]"
-        denied = f".\\n🚫 Denied by lea: {ip}20.\\n>the mail server\\n🔒 Approved by ben, in force until <!date^"
-        assert denied in text_of(told)
-        assert f">: {ip}0, {ip}1, {ip}2 and 17 more." in text_of(told)
+        assert ".\\n🔒 Approved by ben, in force until <!date^" in text_of(told)
+        denied = f"\\n🚫 Denied by lea: {ip}20.\\n>the mail server"
+        assert f">: {ip}0, {ip}1, {ip}2 and 17 more.{denied}" in text_of(told)
 
 
 async def test_a_channel_reads_whose_run_of_a_bulk_was_denied_and_why_while_the_others_wait(tmp_path: Path) -> None:
@@ -1236,6 +1236,24 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
         ended = [f"({alert.id}) · undone by lea" for alert in alerts[:2]]
         told = await env["anna"].sees(updated(told, *ended))
         assert text_of(told).count("now with no end") == 1
+
+
+async def test_the_row_of_what_still_waits_says_who_denied_it_more_time_before(tmp_path: Path) -> None:
+    async with asking(tmp_path, FREE) as env, CoreClient(env.core.url, env.service_key) as bot:
+        bulk, _ = await bulk_of(env, "anna", [4, 3])
+        await env["anna"].sees(message_in(SOC, "2 wait for approval"))
+        ids_ = [entry.action.id for entry in bulk.actions if entry.action]
+        await bot.as_user("ben").approve_bulk(bulk.id, ids_)
+        await env["anna"].sees(message_in(SOC, "2 in force until"))
+        ben, ends = bot.as_user("ben"), list[str]()
+        for _ in range(2):
+            if ends:
+                await ben.deny_bulk(bulk.id, ends)
+            asked = await bot.as_user("anna").extend_measures(dict.fromkeys(ids_))
+            ends = [one.action.extensions[0].id for one in asked.actions if one.action]
+        await ben.approve_bulk(bulk.id, ends[:1])
+        row = "\\n    ↳ 🚫 *More time was denied by ben*"
+        await env["anna"].sees(message_in(SOC, "*Isolate* on 1 target", row))  # not said of both
 
 
 async def test_a_decision_on_more_time_names_nothing_in_channels_once_a_level_rose_unseen(tmp_path: Path) -> None:

@@ -343,8 +343,8 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         each = await env["anna"].sees(modal("· denied by ben: Wrong &lt;hosts&gt;"))
         for asks in (each, denied, end):
             await env["anna"].presses("Ask again", asks)
-            form = await env["anna"].sees(modal("*Contain* on *3 targets*", "🚫 Denied by ben, <!date^"))
-            assert text_of(form).count("Wrong &lt;hosts&gt;") == 4  # on top, and below each
+            form = await env["anna"].sees(modal("*Contain* on *3 targets*", "🚫 *Denied before by ben, <!date^"))
+            assert text_of(form).count("Wrong &lt;hosts&gt;") == 3  # below each
             await env["anna"].close(form["id"])
         await env["ben"].presses("Ask again", denied)
         await env["ben"].reads("Only anna or an administrator may ask for it again. Nothing was asked.")
@@ -447,7 +447,7 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         await env["ben"].fills_in(review, decide=[], decide10=[healthy])
         form = await env["ben"].confirms("Deny the ticked", review, reason="Healthy backup")
         assert "*Deny Isolate on 1 target?*" in text_of(form)
-        assert "If you deny it, it will not run: nothing changes there. It goes on waiting for 11 others." in text_of(
+        assert "If you deny it, it will not run: nothing changes there. 11 other targets go on waiting." in text_of(
             form
         )
         assert others[0] not in text_of(form)
@@ -531,7 +531,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         await env.client.extend_measure(ran[0].id, last * 1000)
         await env["anna"].command(SOC, "/responder mine")
         left = [run.undo.at or 0 for run in ran[1:] if run.undo]
-        await env["anna"].sees(modal(f"3 in force until <!date^{min(left) // 1000}^", f" – <!date^{last}^"))
+        await env["anna"].sees(modal(f"3 in force until <!date^{min(left) // 1000}^", f" – <!date^{last}^{{time}}|"))
         await shown(env, f"🔒 In force until <!date^{last}^")  # a line of its own
         await env["anna"].command(SOC, f"/responder active {action.bulk}")
         await env["anna"].sees(modal(f"*In force on {action.bulk}: 3 measures*"))
@@ -632,6 +632,7 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         assert text_of(message).count("It &lt;beacons&gt;") == 1
         on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]2"
         assert f"⏳ *3 targets for 1 hour · up to HIGH*: {on}. Answer" in text_of(message)
+        assert '. · \\"It &lt;beacons&gt;' in text_of(message)
         (backup,) = await env.client.actions("alert", alert_ids[1])
         await env["ben"].command(SOC, f"/responder deny {backup.id}")
         await env["ben"].submits(await env["ben"].sees(modal("will not run")), reason="Healthy backup")
@@ -650,13 +651,12 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
             f'Denied by ben, not run: {denied} · "Healthy backup".'
         )
         direct = await env["anna"].dm(env.emulator.bot_user_id)
-        each = f"🚫 Denied by ben: {denied}.\\n>Healthy backup\\n🔒 Approved by ben, in force until <!date^"
+        each = f">: {approved}.\\n🚫 Denied by ben: {denied}.\\n>Healthy backup"
         for channel in (direct, SOC):
-            told = text_of(await env["anna"].sees(message_in(channel, each)))
-            assert f">: {approved}." in told
+            told = text_of(await env["anna"].sees(message_in(channel, "🔒 Approved by ben, in force until <!", each)))
             assert "🔒 *Isolate*" not in told  # one is not in force
         # Whoever considers to undo it reads why it was asked for.
-        assert 'asked by anna · \\"It &lt;beacons&gt;\\", approved by ben' in told
+        assert 'asked by anna, approved by ben · \\"It &lt;beacons&gt;\\" · ~' in told
         await env["anna"].presses("Show each", await shown(env, "1 denied, 2 in force until"))
         of_each = await env["anna"].sees(modal('1 denied, 2 in force · \\"It &lt;beacons&gt;\\"'))
         await env["anna"].close(of_each["id"])
@@ -846,6 +846,14 @@ async def test_undo_all_says_what_of_it_may_start_later(tmp_path: Path) -> None:
         (run,) = await env.client.actions("alert", first)
         await bot.as_user("ben").approve(run.id)
         message = await shown(env, "1 waits for approval, 1 in force with no end")
+        assert text_of(message).index("⏳ *1 target") < text_of(message).index("🔒 Approved by ben")
+        await env["anna"].presses("Show each", message)
+        each = await env["anna"].sees(modal("in force until somebody undoes it", without="done · "))
+        order = [
+            text_of(each).index(words) for words in ("needs 1 approval", '"Withdraw all"', "in force until", '"Undo')
+        ]
+        assert order == sorted(order)
+        await env["anna"].close(each["id"])
         for name, how in (("ben", "*Deny* in *Review*"), ("anna", "*Withdraw all*")):
             later = f"On 1 target it still waits and may start after this: {how}, on its message."
             await env[name].presses("Undo all", message)
