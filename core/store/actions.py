@@ -128,8 +128,8 @@ def decided_on(reads: Reads, responder_name: str, object_id: int, digests: Itera
     on = "IN (SELECT value FROM json_each(:digests))"
     return reads.rows(
         "SELECT root_id, doc FROM action WHERE id IN (SELECT id FROM action WHERE object_id = :object_id"
-        f" UNION SELECT action_id FROM action_target WHERE target {on}"
-        f" UNION SELECT action_id FROM in_force WHERE state = 'ended' AND digest {on})"
+        f" UNION ALL SELECT action_id FROM action_target WHERE target {on}"
+        f" UNION ALL SELECT action_id FROM in_force WHERE state = 'ended' AND digest {on})"
         " AND responder_name = :name AND (outcome = 'denied' OR undo_status = 'undone')"
         " AND (object_id = :object_id OR created_at >= :since) ORDER BY id DESC LIMIT 10",
         {"name": responder_name, "object_id": object_id, "digests": json.dumps(sorted(digests)), "since": since},
