@@ -242,11 +242,15 @@ def _closed_by(closing: Closing) -> str:
     return f"{closing.what} closed by {person_name(closing.by)}" if closing.by else f"{closing.what} closed"
 
 
-def closed_among(listed: Sequence[tuple[object, RedactedView]], *, is_on_phone: bool = False) -> str:
-    """How many of these are closed, for a list that says so of each, or for a locked phone."""
-    number = sum(view.is_open and view.subject.closed is not None for _, view in listed)
+def closed_among(listed: Sequence[tuple[object, RedactedView]]) -> str:
+    """How many of these are closed, for a list that says so of each."""
+    number = sum(closed_by_now(view) for _, view in listed)
     said = f"{number} of {len(listed)} {'is' if number == 1 else 'are'} closed by now"
-    return "" if not number else f"{said}. " if is_on_phone else f"⚠️ *{said}*\n"
+    return f"⚠️ *{said}*\n" if number else ""
+
+
+def closed_by_now(view: RedactedView) -> bool:
+    return view.is_open and view.subject.closed is not None
 
 
 def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link: str) -> Block:
@@ -307,18 +311,17 @@ def level(severity: int | None) -> str:
 def _asks_of_one(deed: str, before: str, by: str, why: str, view: RedactedView) -> str:
     closing = f"{_closed_by(view.subject.closed)}. " if view.subject.closed else ""
     of = f"{runs.of_root(replace(view.subject, severity=0), view)}, asked by {person_name(by)}"
-    return asks_in_short(view.subject.severity, deed, of, f"{closing}{before}", why)
+    return asks_in_short(view.subject.severity, deed, f"{closing}{before}", of, why)
 
 
-def asks_in_short(severity: int | None, deed: str, asked: str, before: str, why: str) -> str:
-    """Severity, deed and targets come first, since a phone cuts the end; then who asks, and what happened before."""
-    happened = f". {before}".rstrip(". ") if before else ""
-    return clip(f"{level(severity)}: {deed}? {asked}{happened}{why}", MESSAGE_TEXT_LIMIT)
+def asks_in_short(severity: int | None, deed: str, happened: str, asked: str, why: str) -> str:
+    """Severity, deed and what happened before come first, since a phone cuts the end; then who asks and why."""
+    return clip(f"{level(severity)}: {deed}? {happened}{asked}{why}", MESSAGE_TEXT_LIMIT)
 
 
-def said_before(how: str, by: Sequence[str], on: str = "") -> str:
-    """`Denied before by mia. `, or `Contained already by lea (hostname LT-0310). `; "" where nobody has; mrkdwn."""
-    return f"{how.capitalize()} {'already' if how == 'contained' else 'before'} by {people(by)}{on}. " if by else ""
+def said_before(how: str, by: Sequence[str]) -> str:
+    """`Denied before by mia. `, or `Contained already by lea. `; "" where nobody has; mrkdwn."""
+    return f"{how.capitalize()} {'already' if how == 'contained' else 'before'} by {people(by)}. " if by else ""
 
 
 def reminder(asks: str, answer_by: int, now_ms: int, first: str = "", who: str = "") -> Message:
@@ -536,8 +539,7 @@ def later_end_request(
         kept = undo_state.until(extension.at, extension.asked_at)
         asked = f"*{by}* asked to keep *{kept}*: {runs.heading(action, view)}"
         decided = later_end_decision(action, extension)
-        then = {"approved": f" {longer}", "lapsed": ""}.get(extension.outcome or "", " ends as it was to")
-        news = decided if extension.outcome in ("expired", "lapsed") else f"More time {decided[0].lower()}{decided[1:]}"
+        news, then = later_end_in_short(action, extension)
         end = f" {end[0].upper()}{end[1:]}." if (end := undo_state.end_decided(extension)) else ""
         if end and undo_state.is_undone(action):
             end = f"\n{runs.mark(action, view)} {undo_state.undone(action)}"
@@ -565,6 +567,18 @@ def later_end_decision(action: Action, extension: Extension) -> str:
         "cancelled": f"Withdrawn by {by}",
         "lapsed": f"{lapsed} before that was approved",
     }.get(extension.outcome or "", "Nobody answered in time")
+
+
+def later_end_in_short(action: Action, extension: Extension) -> tuple[str, str]:
+    """`More time denied by ben` and ` ends as it was to`: what a phone shows before and behind the run; mrkdwn."""
+    decided = later_end_decision(action, extension)
+    news = f"More time {decided[0].lower()}{decided[1:]}"
+    if extension.outcome == "approved":
+        return f"{news}, {'no end now' if extension.at is None else undo_state.longer(extension)}", ""
+    if extension.outcome == "lapsed":
+        by = f" by {person_name(action.undone_by)}" if action.undone_by else ", or given another end,"
+        return f"Undone{by} before more time was approved", ""
+    return "More time not approved in time" if extension.outcome == "expired" else news, " ends as it was to"
 
 
 def deny_view(

@@ -194,9 +194,9 @@ def measure_reply(
     on, why = runs.heading(action, view), foreign(view.inputs(measure.message or ""), undo_state.MESSAGE_LIMIT)
     if measure.state == "ended":
         by = person_name(measure.ended_by or "")
-        text = f"{on} was marked as ended by *{by}*, and nothing was run: {why}"
+        text = f"Marked as ended by *{by}*: {on}. Nothing was run: {why}"
         if not measure.message:
-            text = f"{on} was undone by *{by}* ({action.undo and action.undo.action_id}). It is no longer in force."
+            text = f"Undone by *{by}*: {on}. It is no longer in force ({action.undo and action.undo.action_id})."
     else:
         text = f"⚠️ {on} may not be in force any more: {why}"
     text = f"{text} {mentions(told)}".rstrip()

@@ -54,9 +54,9 @@ def text_of(kind: str, clearance: int) -> str:
         ("failure", "anna can run it again."),
         ("denial", "denied"),
         ("told", "Failed: "),
-        ("undone", "lea undid"),
+        ("undone", "Undone by lea"),
         ("late", "was to end by now and is still in force: Release can't run: it is not configured."),
-        ("marked as ended", "was marked as ended by *lea*"),
+        ("marked as ended", "Marked as ended by *lea*"),
     ],
 )
 def test_a_locked_phone_shows_how_severe_what_and_what_is_wanted(kind: str, wanted: str) -> None:

@@ -194,7 +194,7 @@ def undone(
     together: Sequence[tuple[Action, Subject]], by: str, to: str, *, clearance: int, button: ButtonIds, link: str = ""
 ) -> Message:
     """The direct message `to` whoever asked for or approved runs that somebody else (`by`) undid at once; logins."""
-    (action, subject), who = together[0], person_name(by)
+    action, subject = together[0]
     view = RedactedView(subject, clearance)
     if not view.is_open:
         return notice(f"A run on {action.object_id} was undone, {withheld(subject.tlp)}")
@@ -202,7 +202,7 @@ def undone(
     deeds = list(dict.fromkeys(f"*{runs.name(one)}{runs.on_target(one, its)}*" for one, its in seen if its.is_open))
     asked_by = {end.asked_by for one, _ in together for end in one.extensions[:1] if end.outcome == "lapsed"}
     more = "; your request for more time is over too" if to in asked_by else ""
-    said, on = f"{who} undid {' and '.join(deeds)}{more}", runs.of_root(subject, view)
+    said, on = f"Undone by {person_name(by)}: {' and '.join(deeds)}{more}", runs.of_root(subject, view)
     text = clip(f"{said.replace('*', '')} ({on}).", MESSAGE_TEXT_LIMIT)
     about = context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")
     return Message(text, (section(f"{said}. Nothing of it is in force any more."), about))

@@ -44,28 +44,29 @@ def told_in_part(bulk: BulkCounts, listed: Sequence[Asked], how: Sequence[str], 
     if not still and (more or not states.open_runs(bulk)):
         what = f"{more}{states.name(bulk)} on {count(len(listed), 'target')}"
         return notices.notice(f"{' and '.join(how)} in part: {what}, see below.")
+    by_how = [one for one in listed if states.decision(one[0], one[2]).startswith(tuple(how))]
     found = dict[tuple[str, str | None], list[Run]]()
-    for run, view, end in listed:
-        why = end.message if end else runs.reason(run)
-        found.setdefault((states.decision(run, end), why), []).append((run, view))
+    for run, view, _ in by_how:
+        found.setdefault((states.decision(run, None), runs.reason(run)), []).append((run, view))
+    ends = [(run, view, end) for run, view, end in by_how if end]
     said = [
         states.sentence(
-            states.on_phone(by, is_more_time=bool(more)),
-            f"{states.name(bulk)} on {states.seen_targets(on)}{lasts}",
+            states.on_phone(by),
+            f"{states.name(bulk)} on {states.seen_targets(on, is_on_phone=True)}{lasts}",
             states.quoted(why, view_of_all([view for _, view in on])),
-        ).rstrip(".")
+        )
         for (by, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved"))
-        if by.startswith(tuple(how))
     ]
-    waits = f"{states.seen_targets(still)} still {'waits' if len(still) == 1 else 'wait'}" if still else ""
-    told = notices.notice(f"{'; '.join(filter(None, [*said, waits]))}.")
+    waits = f"{states.seen_targets(still, is_on_phone=True)} still {'waits' if len(still) == 1 else 'wait'}"
+    each = [one.rstrip(".") for one in (more_time.decided_in_short(ends) if ends else said)]
+    told = notices.notice(f"{'; '.join([*each, waits] if still else each)}.")
     if more or "Approved" not in how:
         return told
-    by_how = [(run, view) for run, view, end in listed if states.decision(run, end).startswith(tuple(how))]
-    lines = [*states.by_state([one for one in by_how if approvals.sees_all(one[1].clearance, one[1].subject)]), waits]
-    ends = actions(*_ends(bulk, button, has_again=False), states.show_each(bulk, button))
+    seen = [one[:2] for one in by_how if approvals.sees_all(one[1].clearance, one[1].subject)]
+    lines = [*states.by_state(seen), waits if still else ""]
+    buttons = actions(*_ends(bulk, button, has_again=False), states.show_each(bulk, button))
     shown = first_of([f"{states.head(bulk)}.", *filter(None, lines)], states.MOST_NAMED)
-    return Message(told.text, (*sections(shown), ends))
+    return Message(told.text, (*sections(shown), buttons))
 
 
 def progress(
@@ -184,8 +185,11 @@ def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
     is_over = "running" not in undos and undos.count("undone") <= bulk.undone  # else the next event tells it
     ended = [one for one in listed if one[0].undone_by not in ("", reader, bulk.created_by)]
     who = people(action.undone_by for action, _ in ended)
-    said = f"{who} undid {states.name(bulk)} on {runs.first_targets(ended)}"
-    return f"{clip(said, states.SAID_LIMIT)}." if ended and is_over else ""
+    seen = [one for one in ended if approvals.sees_all(one[1].clearance, one[1].subject)]
+    alone = bulk.model_copy(update={"severity": None, "awaiting": 0, "total": len(ended)})
+    level = states.up_to(alone, seen)
+    said = f"Undone by {who}: {states.name(bulk)} on {runs.distinct_targets(ended, is_on_phone=True)}"
+    return f"{clip(said, states.SAID_LIMIT)}{level}." if ended and is_over else ""
 
 
 def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = False) -> Message:
@@ -199,14 +203,13 @@ def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = 
 def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> str:
     """What a locked phone shows of a bulk that waits for approval."""
     if is_own:
-        on = runs.distinct_targets(waiting, bulk.awaiting) if waiting else ""
+        on = runs.distinct_targets(waiting, bulk.awaiting, is_on_phone=True) if waiting else ""
         return clip(f"Waits for approval: {states.name(bulk)} on {states.what_is_asked(bulk, on)}", MESSAGE_TEXT_LIMIT)
-    before = states.decided_before([(*one, one[0]) for one in waiting])
-    contained = [(*one, [measure.created_by for measure in undo_state.contained(*one)]) for one in waiting]
-    before += states.before("contained", contained)
+    hows = [f"{how} before" for one in waiting if (how := approvals.decided_before(*one)[0])]
+    hows += ["contained already" for one in waiting if undo_state.contained(*one)]
     asked = f"Asked {'again ' if bulk.retries else ''}by {person_name(bulk.created_by)}"
     deed = f"{states.name(bulk)} on {states.how_many(bulk, bulk.awaiting)}{undo_state.lasts(bulk.undo_after_minutes)}"
-    return states.asks_in_short(bulk, waiting, bulk.awaiting, deed, asked, before, states.quoted_note(waiting))
+    return states.asks_in_short(bulk, waiting, bulk.awaiting, deed, asked, states.quoted_note(waiting), *hows)
 
 
 def late(bulk: BulkCounts) -> Message:

@@ -26,16 +26,15 @@ def request(bulk: BulkCounts, of_request: Sequence[End], person: Person | None, 
         return notices.notice(f"*{states.name(bulk)}*: more time was asked for again later.")
     extension = ends[0][2]
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
-    keep = f"keep {states.name(bulk)} on {count(len(ends), 'target')} {undo_state.longer(extension)}"
     if extension.outcome is None:
-        by, before = f"Asked by {person_name(extension.asked_by)}", states.decided_before(ends)
-        why = states.quoted_note((), ends)
-        text = states.asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, by, before, why)
+        by, why = f"Asked by {person_name(extension.asked_by)}", states.quoted_note((), ends)
+        keep = f"keep {states.name(bulk)} on {count(len(ends), 'target')} {undo_state.longer(extension)}"
+        before = ["denied before" for *_, end in ends if end.denials]
+        text = states.asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, by, why, *before)
         said = context(undo_state.needed([one[2] for one in ends]))
     else:
         said = section(clip("\n".join(decisions(ends)), questions.LINES_LIMIT))
-        decided = " ".join(decisions(ends, is_on_phone=True))
-        text = f"{decided} That was to {keep}{states.up_to(bulk, seen)}, asked by {person_name(extension.asked_by)}"
+        text = " ".join(decided_in_short(ends, states.up_to(bulk, seen)))
     blocks = [*asked(ends, states.MOST_NAMED), said]
     able = [run for run, view, end in ends if person and approvals.may_decide(run, person, view.subject, end)]
     if able and extension.outcome is None:
@@ -50,13 +49,27 @@ def asked(ends: Sequence[End], most: int) -> list[Block]:
     return sections([f"{asks}{states.quoted_note((), ends)}", *first_of(rows, most, len(ends))])
 
 
-def decisions(ends: Sequence[End], *, is_on_phone: bool = False) -> list[str]:
+def decisions(ends: Sequence[End]) -> list[str]:
     """Who decided on these requests for more time, on which and why, denials first; mrkdwn."""
     found, of_all = dict[tuple[str, str], list[Run]](), view_of_all([view for _, view, _ in ends])
     for run, view, end in sorted(ends, key=lambda one: one[2].outcome != "denied"):
         by, why = approvals.later_end_decision(run, end), runs.why(end.message, of_all, approvals.REASON_LIMIT)
-        found.setdefault((states.on_phone(by, is_more_time=True) if is_on_phone else by, why), []).append((run, view))
+        found.setdefault((by, why), []).append((run, view))
     return [f"{by}: {states.seen_targets(on)}{why}." for (by, why), on in found.items()]
+
+
+def decided_in_short(ends: Sequence[End], level: str = "") -> list[str]:
+    """`More time denied by ben: Isolate on LT-0198 ends as it was to · "It prints".`: likewise for a phone; mrkdwn.
+
+    The `level` of all where all were decided alike.
+    """
+    found, of_all = dict[tuple[str, str, str], list[Run]](), view_of_all([view for _, view, _ in ends])
+    for run, view, end in sorted(ends, key=lambda one: one[2].outcome != "denied"):
+        said = *approvals.later_end_in_short(run, end), states.quoted(end.message, of_all)
+        found.setdefault(said, []).append((run, view))
+    deed, of = f"{runs.name(ends[0][0])} on ", level if len(found) == 1 else ""
+    on = [f"{deed}{states.seen_targets(each, is_on_phone=True)}" for each in found.values()]
+    return [states.sentence(by, f"{at}{then}{of}", why) for at, (by, then, why) in zip(on, found, strict=True)]
 
 
 def question_and_rows(ends: Sequence[End], seen: Sequence[End]) -> list[str]:

@@ -119,7 +119,8 @@ def each_state(
         until = "" if at is None or is_on_phone else f" until {slack_date(end)}" if at else " with no end"
         until += f", {slack_date(_ended_at(action))}" if has_times else ""
         found.setdefault((runs.mark(action, view), f"{now}{until}", why), []).append(n)
-    states = [(*state, runs.distinct_targets([listed[n] for n in sorted(on)])) for state, on in found.items()]
+    of_each = [(state, [listed[n] for n in sorted(on)]) for state, on in found.items()]
+    states = [(*state, runs.distinct_targets(on, is_on_phone=is_on_phone)) for state, on in of_each]
     why_not = dict[str, list[str]]()
     for target, view in refused:
         if approvals.sees_all(view.clearance, view.subject):
@@ -156,25 +157,9 @@ def _outcome(action: Action) -> str:
     return f"{approvals.decision(action).rstrip('.')}, {now}"
 
 
-def on_phone(decided: str, *, is_more_time: bool = False) -> str:
-    """`Denied by lea, not run`, or `More time denied by lea, it ends as before`, which formats no time; mrkdwn."""
-    then = (", it ends as before" if is_more_time else ", not run") if decided.startswith("Denied") else ""
-    is_named = is_more_time and decided.startswith((*DECISIONS, "Withdrawn"))
-    return f"More time {decided[0].lower()}{decided[1:]}{then}" if is_named else f"{decided}{then}"
-
-
-def decided_before(asked: Sequence[tuple[Action, RedactedView, Action | Extension]]) -> str:
-    """Who denied or undid before what is asked for, and on which; mrkdwn."""
-    found = [(run, view, *approvals.decided_before(of, view)) for run, view, of in asked]
-    of_how = {how: [(run, view, by if so == how else ()) for run, view, so, by in found] for how in runs.DECIDED}
-    return "".join(before(how, each) for how, each in of_how.items())
-
-
-def before(how: str, asked: Sequence[tuple[Action, RedactedView, Sequence[str]]]) -> str:
-    """Who decided so before against what is asked for, or contains its target, and on which unless on all; mrkdwn."""
-    found = [one for one in asked if one[2]]
-    which = f" ({seen_targets([one[:2] for one in found])})" if len(found) < len(asked) else ""
-    return approvals.said_before(how, [one for *_, by in found for one in by], which)
+def on_phone(decided: str) -> str:
+    """`Denied by lea, not run`, or how else it was decided; mrkdwn."""
+    return f"{decided}, not run" if decided.startswith("Denied") else decided
 
 
 def said_of_all(texts: Sequence[str]) -> str:
@@ -183,10 +168,13 @@ def said_of_all(texts: Sequence[str]) -> str:
     return texts[0] if len(shown) == 1 else ""
 
 
-def asks_in_short(bulk: BulkCounts, seen: Listed, total: int, deed: str, asked: str, before: str, why: str) -> str:
-    on = f": {runs.distinct_targets(seen, total)}" if seen else ""
-    happened = f"{approvals.closed_among(seen, is_on_phone=True)}{before}"
-    return approvals.asks_in_short(_severity(bulk, seen), f"{deed}{on}", asked, happened, why)
+def asks_in_short(bulk: BulkCounts, seen: Listed, total: int, deed: str, asked: str, why: str, *hows: str) -> str:
+    """`HIGH: Isolate on 5 targets? 2 denied before. Asked by anna: ...`: `hows` each was decided on before; mrkdwn."""
+    closed = sum(approvals.closed_by_now(view) for _, view in seen)
+    counts = *((hows.count(how), how) for how in dict.fromkeys(hows)), (closed, "closed by now")
+    happened = ", ".join(f"{number} {how}" for number, how in counts if number)
+    on = f": {runs.distinct_targets(seen, total, is_on_phone=True)}" if seen else ""
+    return approvals.asks_in_short(_severity(bulk, seen), deed, happened and f"{happened}. ", f"{asked}{on}", why)
 
 
 def what_is_asked(bulk: BulkCounts, on: str = "", seen: Listed = ()) -> str:
@@ -199,10 +187,10 @@ def up_to(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> str:
     return f" · {'' if is_one else 'up to '}{SEVERITY_NAMES[severity].upper()}" if severity else ""
 
 
-def seen_targets(listed: Listed) -> str:
+def seen_targets(listed: Listed, *, is_on_phone: bool = False) -> str:
     """The targets of those of these runs that may be seen, or else how many they are; mrkdwn."""
     seen = [one for one in listed if approvals.sees_all(one[1].clearance, one[1].subject)]
-    return runs.distinct_targets(seen, len(listed)) if seen else count(len(listed), "target")
+    return runs.distinct_targets(seen, len(listed), is_on_phone=is_on_phone) if seen else count(len(listed), "target")
 
 
 def _severity(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> int:

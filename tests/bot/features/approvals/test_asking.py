@@ -82,7 +82,7 @@ async def test_one_containment_with_undo_rings_each_approver_once_and_who_asked_
         await env["ben"].sees(reply_to(card, "*Isolate* done"))
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").undo((await env.ended_run(alert)).id)
-        assert "ben undid Isolate on ip 203[.]0[.]113[.]7" in await env["anna"].sees(on_phone("undid"))
+        assert "Undone by ben: Isolate on ip 203[.]0[.]113[.]7" in await env["anna"].sees(on_phone("Undone by"))
         await env["ben"].sees(reply_to(card, "*Tell* done"))
         ended = await env["ben"].sees(reply_to(card, "🔓 *Isolate* on ip 203[.]0[.]113[.]7, for ", ": undone by ben, "))
         assert "Undone" not in text_of(ended)
@@ -286,7 +286,7 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         await env["anna"].submits(again)
         deed = "HIGH: Isolate on ip 203[.]0[.]113[.]7 for 1 hour?"
         assert await env["lea"].sees(
-            on_phone(f"{deed} ET MALWARE Beacon to known C2 ({alert.id}), asked by anna. Denied before by ben")
+            on_phone(f"{deed} Denied before by ben. ET MALWARE Beacon to known C2 ({alert.id}), asked by anna")
         )
         other = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "198.51.100.9"}])
         (waits, _) = await env.client.actions("alert", alert.id)
@@ -298,9 +298,9 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         assert text_of(form).index(head) < text_of(form).index("How long") < text_of(form).index("*Runs on")
         was_denied = f"({alert.id})\\n    ↳ 🚫 *Denied 2 times, last by lea, <!date^"
         await env["anna"].submits(form)
-        asks = "HIGH: Isolate on 2 targets for 1 hour: ip 203[.]0[.]113[.]7, ip 198[.]51[.]100[.]9?"
-        before = "Denied before by lea (ip 203[.]0[.]113[.]7)"
-        assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == f"{asks} Asked by anna. {before}"
+        asks = "HIGH: Isolate on 2 targets for 1 hour? 1 denied before. Asked by anna: "
+        on = "ip 203[.]0[.]113[.]7, 198[.]51[.]100[.]9"
+        assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == f"{asks}{on}"
         request = await env["ben"].sees(direct_message("*Isolate* on 2 targets"))
         await env["ben"].presses("Review", request)
         review = await env["ben"].sees(modal("asks for it on 2 targets"))
@@ -343,7 +343,7 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
         again = "🔓 *Undone 2 times, last by lea, <!date^"
         form = await env["anna"].sees(modal("How long", again))
         await env["anna"].submits(form)
-        await env["ben"].sees(on_phone("asked by anna. Alert closed by anna. Undone before by lea"))
+        await env["ben"].sees(on_phone("? Alert closed by anna. Undone before by lea. "))
         waits = await env["ben"].sees(direct_message("asks · ", again))
         await env["ben"].presses("Approve", waits)
         await env["ben"].sees(modal(again, "Starts as soon as you approve it"))
@@ -352,8 +352,8 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
         await env["anna"].command(SOC, f"/responder run isolate {alert.id} {other.id}")
         form = await env["anna"].sees(modal("*Isolate* on *2 targets*, after 1 approval\\n🔓 *1 undone before*", again))
         await env["anna"].submits(form)
-        two = "HIGH: Isolate on 2 targets for 1 hour: ip 203[.]0[.]113[.]7, ip 198[.]51[.]100[.]9?"
-        push = f"{two} Asked by anna. 1 of 2 is closed by now. Undone before by lea (ip 203[.]0[.]113[.]7)"
+        two = "HIGH: Isolate on 2 targets for 1 hour? 1 undone before, 1 closed by now. Asked by anna: "
+        push = f"{two}ip 203[.]0[.]113[.]7, 198[.]51[.]100[.]9"
         assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == push
         await env["ben"].presses("Review", await env["ben"].sees(direct_message("*Isolate* on 2 targets", again)))
         review = await env["ben"].sees(modal("🔓 *1 undone before*: approved only if ticked"))
@@ -545,7 +545,7 @@ async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path
             await bot.as_user("lea").cancel(action.id, extension_id=extension.id)
             await env["lea"].sees(card_of(alert, before, "➖ *More time was withdrawn by lea*"))
             await bot.as_user("anna").extend_measure(action.id, None)  # what was only withdrawn hides no denial
-        await env["ben"].sees(on_phone(f"({alert.id}), asked by anna. Alert closed by anna. Denied before by ben"))
+        await env["ben"].sees(on_phone("Alert closed by anna. Denied before by ben. "))
         waits = await env["ben"].sees(card_of(alert, "*Keep with no end*", "*anna* asks", before))
         await env["ben"].presses("Keep with no end", waits)
         form = await env["ben"].sees(modal(before))
@@ -590,9 +590,11 @@ async def test_who_is_asked_for_more_time_reads_who_undid_it_before(tmp_path: Pa
         await env["lea"].confirms("Undo now", await env["lea"].sees(card_of(alert, "*Keep with no end*")))
         await env["ben"].sees(updated(request, "lea undid it before that was approved"))
         await env["lea"].sees(reply_to(card, "lea undid it before that was approved"))
-        undid = "lea undid Isolate on ip 203[.]0[.]113[.]7"
-        assert (await env["ben"].sees(on_phone("undid"))).startswith(f"{undid} (HIGH ")
-        assert f"{undid}; your request for more time is over too (HIGH " in await env["anna"].sees(on_phone("undid"))
+        undid = "Undone by lea: Isolate on ip 203[.]0[.]113[.]7"
+        assert (await env["ben"].sees(on_phone("Undone by"))).startswith(f"{undid} (HIGH ")
+        assert f"{undid}; your request for more time is over too (HIGH " in await env["anna"].sees(
+            on_phone("Undone by")
+        )
 
 
 async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reason(tmp_path: Path) -> None:
@@ -723,11 +725,11 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         alerts = [
             await env.create_alert(sourceRef=str(n), severity=n, **{**CLEAR, "artifacts": ip}) for n, ip in ips.items()
         ]
-        on = ", ".join(f"ip 203[.]0[.]113[.]{n}" for n in (4, 3, 2))
+        on = ", ".join(f"203[.]0[.]113[.]{n}" for n in (4, 3, 2))
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
         async with CoreClient(env.core.url, env.service_key) as bot:
             bulk = await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
-            what = f"CRITICAL: Isolate on 3 targets for 1 hour: {on}? Asked by anna"
+            what = f"CRITICAL: Isolate on 3 targets for 1 hour? Asked by anna: ip {on}"
             assert await env["ben"].sees(on_phone("Isolate on")) == what
             await all_sent(env.bot)
             for channel in (SOC, OPEN):
@@ -742,16 +744,16 @@ async def test_a_bulk_is_asked_about_on_phones_as_one_run_is_and_once_more_at_ha
         over = await env["anna"].sees(on_phone("in force"))
         until = "3 in force until <!date^"
         await env["ben"].sees(lambda view: [until in text_of(m) for m in direct_messages(view)].count(True) == 2)
-        assert over == f"Approved by ben, in force: Isolate on {on} for 1 hour · up to CRITICAL."
+        assert over == f"Approved by ben, in force: Isolate on ip {on} for 1 hour · up to CRITICAL."
         (told,) = [m for m in direct_messages(env["anna"].live_view) if "3 in force" in text_of(m)]
         assert "3 in force until <!date^" in text_of(within_limits(told))
-        assert f">: {on}." in text_of(told)
+        assert f">: ip {on.replace(', ', ', ip ')}." in text_of(told)
         dm = await env["anna"].dm(env.emulator.bot_user_id)
         await env["anna"].presses("Undo all", told)
         form = await env["anna"].sees(modal("Undo Isolate (3)?"))
         assert "*anna* asked for it · approved by ben" in text_of(form)
         await env["anna"].submits(form)
-        await env["anna"].reads(f"Undo started: *Isolate* on {on}.", dm)
+        await env["anna"].reads("Undo started: *Isolate* on ip 203[.]0[.]113[.]4, ip 203[.]0[.]113[.]3, ip ", dm)
         await all_sent(env.bot)
         asked_twice = [m for m in direct_messages(env["ben"].live_view) if "Isolate* on 3 targets" in text_of(m)]
         assert [ids.BULK_REVIEW in text_of(within_limits(m)) for m in asked_twice] == [False, False]
@@ -865,7 +867,8 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         on, levels = ", ".join(hosts), ("🔴 CRITICAL", "🟠 HIGH", "🟠 HIGH", "🟡 MEDIUM")
         with_levels = ", ".join(f"{level} {host}" for level, host in zip(levels, hosts, strict=True))
         why = '"It beacons to &lt;them&gt;."'
-        push = f"CRITICAL: keep Isolate on 4 targets with no end: {on}? Asked by anna. 4 of 4 are closed by now · {why}"
+        in_short = on.replace(", ip ", ", ")
+        push = f"CRITICAL: keep Isolate on 4 targets with no end? 4 closed by now. Asked by anna: {in_short} · {why}"
         for person in (ben, lea):
             assert await person.sees(on_phone("keep Isolate")) == push  # the runs have closed them
         asked = "⏳ *anna* asks to keep *with no end*: *Isolate* on 4 targets"
@@ -897,8 +900,8 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert "anna reads it" in text_of(form)
         await ben.sees(modal(f"You denied more time for Isolate on {with_levels}: still in force until <!date^"))
         over = await anna.sees(on_phone("More time denied by ben"))
-        kept = "That was to keep Isolate on 4 targets with no end · up to CRITICAL, asked by anna"
-        assert over == f"More time denied by ben, it ends as before: {on}: one hour is &lt;enough&gt;. {kept}"
+        as_before = f"Isolate on {in_short} ends as it was to · up to CRITICAL"
+        assert over == f'More time denied by ben: {as_before} · "one hour is &lt;enough&gt;".'
         for person in (anna, lea):
             await person.sees(
                 direct_message("*anna* asked to keep", f"Denied by ben: {on}: one hour is &lt;enough&gt;.")
@@ -911,9 +914,9 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         form = await ask_to_extend("+15 minutes")
         assert text_of(form).count(was_denied) == 1
         await anna.sees(message_in(SOC, f"{was_denied}\\n⏳", "on 4 targets · ", "It beacons to &lt;them&gt;."))
-        before_again = f"Asked by anna. 4 of 4 are closed by now. Denied before by ben · {why}"
+        before_again = f"4 denied before, 4 closed by now. Asked by anna: {in_short} · {why}"
         asks = await lea.sees(on_phone("for 15 minutes longer"))
-        assert asks == f"CRITICAL: keep Isolate on 4 targets for 15 minutes longer: {on}? {before_again}"
+        assert asks == f"CRITICAL: keep Isolate on 4 targets for 15 minutes longer? {before_again}"
         await lea.sees(direct_message("*anna* asked to keep *with no end*", f"Denied by ben: {on}: one hour is"))
         again = await lea.sees(direct_message("asks to keep *for 15 minutes longer*", " · now it ends"))
         assert text_of(again).count(was_denied) == 1
@@ -928,7 +931,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
             review, decide=[f"ip 203[.]0[.]113[.]{number} · {alerts[0].title}" for number in (1, 2, 3, 0)]
         )
         await lea.sees(modal(f"You approved more time for Isolate on {with_levels}: now until <!date^"))
-        await anna.sees(on_phone(f"More time approved by lea: {on}. That was to keep Isolate on 4 targets"))
+        await anna.sees(on_phone(f"More time approved by lea, for 15 minutes longer: Isolate on {in_short} · up to "))
         await all_sent(env.bot)
         assert [len(person.phone) for person in (anna, ben, lea)] == [number + 2 for number in before]
         for alert in alerts:
@@ -966,7 +969,7 @@ async def test_who_asked_for_a_bulk_is_rung_at_the_first_approval_the_first_deni
             await bot.as_user("lea").approve_bulk(bulk.id, [first])
             approved = f"Approved by lea, in force: Isolate on {hosts[0]} for 1 hour"
             push = await anna.sees(on_phone("Approved by lea"))
-            assert push == f"{approved}; {hosts[1]}, {hosts[2]} still wait."
+            assert push == f"{approved}; {hosts[1]}, {hosts[2].removeprefix('ip ')} still wait."
             told = await anna.sees(direct_message(push, "Undo all"))
             assert "🔒 Approved by lea, in force until <!date^" in text_of(told)
             assert labels_of(told) == ["Extend all", "Undo all", "Show each"]
@@ -984,7 +987,7 @@ async def test_who_asked_for_a_bulk_is_rung_at_the_first_approval_the_first_deni
             assert "113[.]1" not in str(await anna.sees(updated(of_denial, hidden, without="laptop")))
             await bot.as_user("lea").approve_bulk(bulk.id, [third])
             end = await anna.sees(on_phone("1 withdrawn, 1 denied, 2 in force"))
-        assert end.startswith(f"Approved by lea, in force: Isolate on {hosts[0]}, {hosts[2]}. In all, 4 targets")
+        assert end.startswith(f"Approved by lea, in force: Isolate on {hosts[0]}, 203[.]0[.]113[.]2. In all, 4 targets")
         for message in (told, of_denial):  # nothing is read twice
             await anna.sees(updated(message, "in part: Isolate on 4 targets, see below.", without="by"))
         await all_sent(env.bot)
@@ -1005,10 +1008,10 @@ async def test_who_asked_for_more_time_for_a_bulk_is_rung_at_the_first_decision_
             await env["ben"].sees(direct_message("asks to keep *with no end*"))
             await bot.as_user("ben").deny_bulk(bulk.id, ends[:1], "It <prints>.")
             hosts = [f"ip 203[.]0[.]113[.]{number}" for number in range(3)]
-            denied = f'More time denied by ben, it ends as before: Isolate on {hosts[0]} · "It &lt;prints&gt;"'
-            assert await env["lea"].sees(on_phone(denied)) == f"{denied}; {hosts[1]}, {hosts[2]} still wait."
+            denied = f'More time denied by ben: Isolate on {hosts[0]} ends as it was to · "It &lt;prints&gt;"'
+            assert await env["lea"].sees(on_phone(denied)) == f"{denied}; {hosts[1]}, 203[.]0[.]113[.]2 still wait."
             await bot.as_user("ben").approve_bulk(bulk.id, ends[1:])
-        await env["lea"].sees(on_phone("That was to keep Isolate on 3 targets with no end"))
+        await env["lea"].sees(on_phone(f"{denied}. More time approved by ben, no end now: Isolate on {hosts[1]}, "))
         await env["lea"].sees(direct_message("Denied in part: more time for Isolate on 3 targets, see below."))
         await all_sent(env.bot)
         assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [1, 2, 2]
@@ -1069,8 +1072,8 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         for live in (single, in_thread):
             await ben.sees(updated(live, place, "the request before is over", without=ids.APPROVE))
         assert "Denied by ben" in text_of(await ben.sees(updated(denied)))
-        ask = "? Asked by anna. 3 of 3 are closed by now. Denied before by ben (ip 203[.]0[.]113[.]1)"
-        assert ask in await lea.sees(on_phone("CRITICAL: keep Isolate on 3 targets "))
+        ask = "CRITICAL: keep Isolate on 3 targets with no end? 1 denied before, 3 closed by now. Asked by anna: ip "
+        await lea.sees(on_phone(ask))
         waits = await anna.sees(message_in(SOC, "⏳ *anna* asks to keep", was_denied))
         assert text_of(waits).count("🚫 *More") == 1
         assert {"Keep with no end", "Deny more time", "Withdraw more time"} <= {*labels_of(waits)}
@@ -1088,9 +1091,8 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         await lea.presses("Withdraw more time", waits)
         await lea.reads("anna asked for it, and withdraws it. *Deny more time* decides against it.")
         await lea.confirms("Deny more time", waits, reason="Not <all>")
-        over = await anna.sees(on_phone("More time denied by lea, it ends as before: ip "))
-        kept = "That was to keep Isolate on 3 targets with no end · up to CRITICAL, asked by anna"
-        assert over.endswith(f"113[.]2: Not &lt;all&gt;. {kept}")
+        over = await anna.sees(on_phone("More time denied by lea: Isolate on ip "))
+        assert over.endswith('113[.]2 ends as it was to · up to CRITICAL · "Not &lt;all&gt;".')
         assert not [text for text in anna.phone if "another end" in text]  # she has asked herself
 
 
@@ -1193,10 +1195,10 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             await bot.as_user("ben").approve_bulk(bulk.id, [first, third])
             denied = "Denied by ben: ip 203[.]0[.]113[.]1: That one &lt;prints&gt;."
             kept = "Approved by ben: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2."
-            what = "That was to keep Isolate on 3 targets with no end · up to CRITICAL, asked by anna"
-            phone = denied.replace("Denied by ben", "More time denied by ben, it ends as before")
-            phone += f" {kept.replace('Approved', 'More time approved')} {what}"
-            assert await env["anna"].sees(on_phone("That was")) == phone
+            phone = "More time denied by ben: Isolate on ip 203[.]0[.]113[.]1 ends as it was to"
+            phone += ' · "That one &lt;prints&gt;".'
+            phone += " More time approved by ben, no end now: Isolate on ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]2."
+            assert await env["anna"].sees(on_phone("More time approved by ben")) == phone
             told = await env["anna"].sees(direct_message("*anna* asked to keep *with no end*", f"{denied}\\n{kept}"))
             assert text_of(told).count(" · now with no end") == 2
             was_denied = "    ↳ 🚫 *More time was denied by ben*: That one &lt;prints&gt;"
@@ -1341,9 +1343,9 @@ async def test_more_time_for_a_bulk_is_asked_for_again_at_half_and_names_nothing
             await bot.as_user("ben").approve_bulk(bulk.id, ids_)
             await env["anna"].sees(direct_message("2 in force"))
             await bot.as_user("anna").extend_measures(dict.fromkeys(ids_), "the one of 203.0.113.1 beacons")
-        on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]0"
+        on = "ip 203[.]0[.]113[.]1, 203[.]0[.]113[.]0"
         why = '"the one of 203[.]0[.]113[.]1 beacons"'
-        asks = f"CRITICAL: keep Isolate on 2 targets with no end: {on}? Asked by anna. 2 of 2 are closed by now · {why}"
+        asks = f"CRITICAL: keep Isolate on 2 targets with no end? 2 closed by now. Asked by anna: {on} · {why}"
         assert await env["ben"].sees(on_phone("keep Isolate")) == asks
         clock.ahead_ms = 31 * MINUTE_MS
         again = await env["ben"].sees(on_phone(" minutes left."))
@@ -1371,8 +1373,9 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         assert ids.BULK_RETRY not in text_of(await env["ben"].sees(direct_message(over)))
         assert ids.RUN_AGAIN not in text_of(await env["anna"].sees(card_of(alert, "not approved in time")))
         on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1"
+        in_short = on.replace(", ip ", ", ")
         push = await env["anna"].sees(on_phone("Isolate on "))
-        assert push == f"Nobody answered: Isolate on {on} for 1 hour was not run."
+        assert push == f"Nobody answered: Isolate on {in_short} for 1 hour was not run."
         told = await env["anna"].sees(direct_message(push))
         await env["anna"].presses("Ask again", told)
         form = await env["anna"].sees(modal("*Isolate* on *2 targets*"))
@@ -1388,7 +1391,7 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         await bulk_shown(env, "2 wait for approval")
         await bulk_shown(env, "Asked for again as ~")
         again = await env["ben"].sees(on_phone("Asked again by anna"))
-        assert again == f"HIGH: Isolate on 2 targets for 1 hour: {on}? Asked again by anna"
+        assert again == f"HIGH: Isolate on 2 targets for 1 hour? Asked again by anna: {in_short}"
         await env["ben"].presses("Review", await env["ben"].sees(direct_message("2 wait for approval")))
         await env["ben"].sees(modal("*anna* asks again for it on 2 targets"))
         await env["anna"].sees(updated(told, without=ids.BULK_RETRY))
@@ -1408,9 +1411,9 @@ async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_
 
         await clear_ben_for(2)
         bulk, alerts = await bulk_of(env, "anna", [1, 4, 2, 3, 3])
-        on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]3, ip 203[.]0[.]113[.]4 and 2 more"
+        on = "ip 203[.]0[.]113[.]1, 203[.]0[.]113[.]3, 203[.]0[.]113[.]4 and 2 more"
         push = await env["ben"].sees(on_phone("CRITICAL: "))
-        assert push == f"CRITICAL: Isolate on 5 targets for 1 hour: {on}? Asked by anna"
+        assert push == f"CRITICAL: Isolate on 5 targets for 1 hour? Asked by anna: {on}"
         shown = await env["ben"].sees(direct_message("5 wait for approval"))
         lines = [
             f"• {sign} ip `203[.]0[.]113[.]{n}`, for {word} {alerts[n].title} ({alerts[n].id})"
@@ -1471,7 +1474,7 @@ async def test_why_a_bulk_was_denied_is_read_no_longer_by_who_may_not_see_its_al
             async with CoreClient(env.core.url, env.service_key) as bot:
                 await bot.as_user("ben").deny_bulk(bulk.id, None, f"the laptop of {alerts[0].id}")
             shown = await env["anna"].sees(direct_message(f"the laptop of {alerts[0].id}"))
-            on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]0"
+            on = "ip 203[.]0[.]113[.]1, 203[.]0[.]113[.]0"
             assert f'Denied by ben, not run: Isolate on {on} for 1 hour · up to CRITICAL · \\"the laptop' in text_of(
                 shown
             )
@@ -1529,11 +1532,11 @@ async def test_who_may_not_see_a_target_of_a_bulk_reads_nothing_of_it_in_the_req
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in (red, seen)]
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
-        both = "Isolate on 2 targets for 1 hour: ip 203[.]0[.]113[.]7, ip 203[.]0[.]113[.]9? Asked"
+        both = "Isolate on 2 targets for 1 hour? Asked by ben: ip 203[.]0[.]113[.]7, 203[.]0[.]113[.]9"
         assert both in await env["lea"].sees(on_phone("CRITICAL: "))
         assert "For few eyes" in text_of(await env["lea"].sees(direct_message("2 wait for approval")))
         push = await env["anna"].sees(on_phone("CRITICAL: "))
-        assert "Isolate on 2 targets for 1 hour: ip 203[.]0[.]113[.]9 and 1 more? Asked" in push
+        assert "Isolate on 2 targets for 1 hour? Asked by ben: ip 203[.]0[.]113[.]9 and 1 more" in push
         shown = await env["anna"].sees(direct_message("2 wait for approval"))
         assert "and 1 more" in text_of(shown)
         for hidden in ("For few eyes", "113[.]7", red.id):

@@ -66,7 +66,7 @@ async def test_who_decides_reads_below_the_question_that_the_alert_was_closed_si
         clock.ahead_ms = 31 * MINUTE_MS
         text = await env["ben"].sees(on_phone("? 29 minutes left."))
         assert text.startswith("HIGH: Isolate on ip 203")
-        assert text.partition(" left. ")[2].endswith(", asked by anna. Alert closed by anna")
+        assert text.partition(" left. ")[2].startswith("Alert closed by anna. ET MALWARE Beacon to known C2 (")
 
         await env.client.mark_alert_unread(alert.id)
 
@@ -95,7 +95,7 @@ async def test_a_later_end_is_shown_again_to_who_decides_once_its_alert_is_reope
         wanted = await env["ben"].sees(reply_to(card, "*Keep until <!date"))
         assert first_lines(wanted)[0].endswith(", before this was asked*")
         assert CLOSED in first_lines(wanted)[0]
-        await env["lea"].sees(on_phone("for 45 minutes longer? ET MALWARE"))
+        await env["lea"].sees(on_phone("for 45 minutes longer? Alert closed"))
         await env["ben"].presses("Approve", wanted)
         form = await env["ben"].sees(modal(CLOSED))
         await env.client.mark_alert_unread(alert.id)
@@ -116,7 +116,7 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         told = await env["ben"].sees(direct_message("3 wait for approval"))
         await close(env, alert_ids[1])
         now = await env["ben"].sees(direct_message("*1 of 3 is closed by now*\\n⏳ "))
-        assert (now["ts"], "? Asked by anna. 1 of 3 is closed by now" in now["text"]) == (told["ts"], True)
+        assert (now["ts"], "? 1 closed by now. Asked by anna: " in now["text"]) == (told["ts"], True)
         line = f"• 🟠 ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({alert_ids[1]})"
         row = text_of(now).partition(line)[2].partition("\\n•")[0]
         assert row.startswith("\\n    ↳ ⚠️ *Alert closed by ")

@@ -27,7 +27,7 @@ async def test_channel_phone_and_lists_name_what_was_refused_and_why_as_long_as_
         await bot.as_user("lea").deny_bulk(asked.id, message="known tool")
         told = await env["anna"].sees(direct_message("nothing was run, 2 denied, 1 refused", refused, why))
         push = await env["anna"].sees(on_phone("2 denied, 1 refused"))
-        assert push.startswith('Denied by lea, not run: Isolate on hostname WS-2, hostname WS-3 · "known tool". In all')
+        assert push.startswith('Denied by lea, not run: Isolate on hostname WS-2, WS-3 · "known tool". In all')
         assert f"Refused: hostname WS-1 · {why}." in push
         await env["anna"].sees(updated(message, "2 denied, 1 refused", refused))
 

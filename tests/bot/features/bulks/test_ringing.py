@@ -39,7 +39,7 @@ async def test_a_push_says_who_contains_a_target_already_and_why_it_is_asked_for
             single = await bot.as_user("lea").run(one)
             push = await env["ben"].sees(on_phone("lea"))
             held_by = "Contained already by anna"
-            of = f'ET MALWARE Beacon to known C2 ({second.id}), asked by lea. {held_by} · "It &lt;beacons&gt;."'
+            of = f'{held_by}. ET MALWARE Beacon to known C2 ({second.id}), asked by lea · "It &lt;beacons&gt;."'
             asks = "HIGH: Isolate on ip 203[.]0[.]113[.]2 for 1 hour?"
             assert push == f"{asks} {of}"
             await bot.as_user("ben").deny(single.id, "It prints.")
@@ -47,10 +47,10 @@ async def test_a_push_says_who_contains_a_target_already_and_why_it_is_asked_for
             await bot.as_user("anna").run_bulk(
                 BulkInput(responder_id="Isolate_1_0", targets=targets, note="Ransomware spreads")
             )
-        on = "ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]2"
-        before = "Denied before by ben (ip 203[.]0[.]113[.]2). Contained already by anna (ip 203[.]0[.]113[.]2)"
+        on = "ip 203[.]0[.]113[.]1, 203[.]0[.]113[.]2"
+        before = "1 denied before, 1 contained already"
         push = await env["lea"].sees(on_phone("Isolate on 2 targets"))
-        assert push == f'HIGH: Isolate on 2 targets for 1 hour: {on}? Asked by anna. {before} · "Ransomware spreads"'
+        assert push == f'HIGH: Isolate on 2 targets for 1 hour? {before}. Asked by anna: {on} · "Ransomware spreads"'
         asked = await env["lea"].sees(direct_message("2 wait for approval"))
         assert text_of(asked).count("Ransomware spreads") == 2  # on the phone, and in the message
         in_channel = text_of(await env["lea"].sees(message_in(SOC, "2 wait for approval")))
@@ -75,7 +75,7 @@ async def test_three_who_decide_at_once_ring_who_asked_once_for_each_kind_and_at
             await asyncio.gather(*first, env.client.approve_bulk(bulk.id, ids_[4:6]))
             failed = "Approved by ben, failed: Isolate on 1 target for 1 hour"  # core runs nothing that she may not see
             approved = await env["anna"].sees(direct_message(failed, "Approved by ben, in force: Isolate on "))
-            on = "ip 203[.]0[.]113[.]2, ip 203[.]0[.]113[.]3"
+            on = "ip 203[.]0[.]113[.]2, 203[.]0[.]113[.]3"
             denied = f'Denied by lea, not run: Isolate on {on} for 1 hour · \\"It prints\\"'
             await env["anna"].sees(direct_message(denied))
             await asyncio.gather(lea.deny_bulk(bulk.id, ids_[6:7]), bot.as_user("anna").cancel(ids_[7]))
@@ -231,7 +231,7 @@ async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_th
         asked = [end.id for one in answer.actions if one.action for end in one.action.extensions]
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").deny_bulk(bulk.id, asked, "Noon is enough.")
-        assert " longer · up to CRITICAL, asked by anna" in await env["anna"].sees(on_phone("That was to keep"))
+        assert " ends as it was to · up to CRITICAL · " in await env["anna"].sees(on_phone("More time denied"))
 
 
 async def test_what_was_refused_is_not_counted_among_what_nobody_approved(tmp_path: Path) -> None:

@@ -197,8 +197,8 @@ async def test_marking_as_ended_asks_for_a_reason_and_tells_the_thread_and_who_a
         await env["lea"].sees(modal("is marked as ended"))
         assert await env.client.measures() == []
         assert len(await env.client.actions("alert", alert.id)) == 1
-        told = text_of(await env["ben"].sees(reply_to(card, "was marked as ended by *lea*")))
-        assert "nothing was run: The firewall was replaced <@U0BEN>" in told
+        told = text_of(await env["ben"].sees(reply_to(card, "Marked as ended by *lea*: ")))
+        assert "Nothing was run: The firewall was replaced <@U0BEN>" in told
 
 
 async def test_of_two_targets_of_a_run_one_is_released_and_the_other_stays(
