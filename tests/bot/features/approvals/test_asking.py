@@ -381,7 +381,7 @@ async def test_who_asks_for_what_was_denied_or_undone_on_another_alert_reads_tha
             await bot.as_user("ben").approve(run.id)
             await env.ended_run(undone)
             await bot.as_user("lea").undo(run.id)
-            await env["anna"].sees(on_phone("lea undid"))
+            await env["anna"].sees(on_phone("Undone by lea"))
             before = "🚫 *ip 203[.]0[.]113[.]7: denied before by ben, <!date^"
             since = "🔓 *ip 203[.]0[.]113[.]8: undone before by lea, <!date^"
             why = f", for {first.id}*: Call the &lt;owner&gt;."
@@ -390,7 +390,7 @@ async def test_who_asks_for_what_was_denied_or_undone_on_another_alert_reads_tha
             await env["anna"].submits(form)
             asked = await env["ben"].sees(direct_message("asks · ", before, since, f", for {undone.id}*"))
             assert "Call the" not in text_of(asked)  # whose level may rise
-            assert "asked by anna. Undone before by lea" in asked["text"]
+            assert "? Undone before by lea. " in asked["text"]
             await env["ben"].presses("Approve", await env["ben"].sees(card_of(both, "⏳ *Isolate*")))
             await env["ben"].sees(modal(before, why, since))
             elsewhere = await env["ben"].sees(card_of(both, channel=OPEN))
@@ -476,14 +476,14 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
             await bot.as_user("anna").extend_measure(action.id, at + 45 * MINUTE_MS)
         of = f"{alert.title} ({alert.id})"
         deed = "HIGH: keep Isolate on ip 203[.]0[.]113[.]7 for 45 minutes longer?"
-        asks = f"{deed} {of}, asked by anna. Alert closed by anna"  # the run closed it
+        asks = f"{deed} Alert closed by anna. {of}, asked by anna"  # the run closed it
         assert await env["ben"].sees(on_phone("HIGH: keep")) == asks
         clock.ahead_ms = 8 * MINUTE_MS
         again = asks.replace("? ", "? 7 minutes left. ")
         await env["ben"].sees(on_phone(again))
         await expire(env)
-        ends = "Nobody answered in time: Isolate on ip 203[.]0[.]113[.]7 ends as it was to"
-        assert await env["anna"].sees(on_phone("Nobody answered in time")) == f"{ends} · HIGH {of}"
+        ends = "More time not approved in time: Isolate on ip 203[.]0[.]113[.]7 ends as it was to"
+        assert await env["anna"].sees(on_phone("More time not approved")) == f"{ends} · HIGH {of}"
         await all_sent(env.bot)
         assert len([text for text in env["ben"].phone if "keep" in text]) == 2
         assert not [text for name in ("anna", "ben", "lea") for text in env[name].phone if "<!date" in text]
