@@ -62,7 +62,8 @@ def before(reads: Reads, deed: Deed, sees_up_to: int) -> list[Action]:
         for run in {one.id: one for one in newest.values()}.values():
             on = {digest for digest, one in newest.items() if one.id == run.id}
             target = [one for one in run.target or () if in_force.digests_of("", [one]) <= on] or None
-            found.append(run.model_copy(update={"target": target, "earlier": _with_levels(reads, run, level)}))
+            earlier = run.earlier and _with_levels(reads, run.earlier, level)
+            found.append(run.model_copy(update={"target": target, "earlier": earlier}))
     return found
 
 
@@ -76,13 +77,11 @@ def _clearance(run: Action) -> int:
     return RED if run.earlier is None else run.earlier.clearance
 
 
-def _with_levels(reads: Reads, run: Action, level: int) -> EarlierDecision | None:
-    if run.earlier is None:
-        return None
+def _with_levels(reads: Reads, earlier: EarlierDecision, level: int) -> EarlierDecision:
     texts = RED
     with suppress(ValueError):  # what it may name is damaged
-        texts = max(level, _level_of_texts(reads, number_of(run.earlier.root_id)))
-    return run.earlier.model_copy(update={"clearance": level, "clearance_of_texts": texts})
+        texts = max(level, _level_of_texts(reads, number_of(earlier.root_id)))
+    return earlier.model_copy(update={"clearance": level, "clearance_of_texts": texts})
 
 
 def _level_of_texts(reads: Reads, root_id: int) -> int:

@@ -513,7 +513,7 @@ class EarlierDecision(ApiModel):
 
     root_id: ObjectId
     times: int = 1
-    """How often the same was decided so, at most 10."""
+    """How often the same was decided so, of the newest that are read."""
     clearance: Level = RED
     """That it takes to know of it, and of the other times."""
     clearance_of_texts: Level = RED

@@ -121,19 +121,21 @@ def shown_of(reads: Reads, kind: str, object_id: int, limit: int) -> tuple[list[
 
 
 def decided_on(reads: Reads, responder_name: str, object_id: int, digests: Iterable[str], since: int) -> list[Row]:
-    """The newest actions of a responder that were denied, or undone: `root_id, doc`.
+    """The actions of a responder that were denied, or undone: `id, root_id, doc`.
 
-    Those on an object, and since then (ms) on one of these targets, whatever object has it.
+    The newest ten on an object, and of each of these targets since then (ms), whatever object has it.
     """
-    on = "IN (SELECT value FROM json_each(:digests))"
-    return reads.rows(
-        "SELECT root_id, doc FROM action WHERE id IN (SELECT id FROM action WHERE object_id = :object_id"
-        f" UNION ALL SELECT action_id FROM action_target WHERE target {on}"
-        f" UNION ALL SELECT action_id FROM in_force WHERE state = 'ended' AND digest {on})"
+    asked = {"name": responder_name, "object_id": object_id, "since": since}
+    sql = (
+        "SELECT id, root_id, doc FROM action WHERE id IN (SELECT id FROM action WHERE object_id = :object_id"
+        " AND :digest = '' UNION ALL SELECT action_id FROM action_target WHERE target = :digest"
+        " UNION ALL SELECT action_id FROM in_force WHERE state = 'ended' AND digest = :digest)"
         " AND responder_name = :name AND (outcome = 'denied' OR undo_status = 'undone')"
-        " AND (object_id = :object_id OR created_at >= :since) ORDER BY id DESC LIMIT 10",
-        {"name": responder_name, "object_id": object_id, "digests": json.dumps(sorted(digests)), "since": since},
+        " AND (object_id = :object_id OR created_at >= :since) ORDER BY id DESC LIMIT 10"
     )
+    # Each target by itself, so that none hides what was decided on another.
+    rows = [row for digest in ("", *digests) for row in reads.rows(sql, {**asked, "digest": digest})]
+    return list({row["id"]: row for row in rows}.values())
 
 
 def add_targets(tx: Transaction, action_id: int, digests: Iterable[str]) -> None:

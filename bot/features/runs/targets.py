@@ -292,7 +292,7 @@ async def _decided_before(context: Context, acted_on: ActedOn, responder: Offere
     if responder.policy is None or not (responder.policy.approval or responder.policy.undo):
         return []
     found = _acting_on(acted_on, await context.core.decided_before(responder.name, acted_on))
-    by_target = {(one.id, *(on.data for on in one.target or ())): one for one in found}  # of each object that has it
+    by_target = {(one.id, *sorted(_names(one.target or ()))): one for one in found}  # once for all objects that have it
     return [*by_target.values()]
 
 

@@ -33,8 +33,8 @@ async def asked(harness: Harness, hosts: list[str]) -> tuple[str, list[str]]:
     return outcomes.id, [json.loads(str(doc))["id"] for _, doc in outcomes.targets]
 
 
-async def started(harness: Harness, alert_id: str) -> Action:
-    asks = run_input(harness, objectId=alert_id, undoAfterMinutes=60)
+async def started(harness: Harness, alert_id: str, **more: Any) -> Action:
+    asks = run_input(harness, objectId=alert_id, undoAfterMinutes=60, **more)
     return (await harness.actions.start(ANNA, asks)).action
 
 
@@ -139,6 +139,20 @@ async def test_a_request_says_who_decided_against_the_same_on_its_target_for_wha
             assert await decided(harness, run.id, UP_TO_GREEN) == all_levels[:1]
         seen = await harness.actions.decided(UP_TO_GREEN, BLOCK, [waiting.object_id])
         assert [one.id for one in seen] == [low]
+
+
+async def test_what_was_denied_on_one_target_of_a_request_hides_nothing_that_was_on_the_other(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=1) as harness:
+        other = {**HOST, "data": "other"}
+        denied = list[str]()
+        for number, host in enumerate([other, *[HOST] * 10]):
+            run = await started(harness, await alert_with(harness, host, sourceRef=f"alert {number}"))
+            await harness.actions.decide(BEN, run.id, "deny", message="Not now")
+            harness.clock.now_ms += MINUTE_MS
+            denied.append(run.id)
+        both = await alert_with(harness, HOST, other, sourceRef="both")
+        waiting = await started(harness, both, target=[HOST["data"], "other"])
+        assert {one[0] for one in await decided(harness, waiting.id)} == {denied[0], denied[-1]}
 
 
 async def test_a_request_says_who_undid_the_same_for_another_alert_unless_it_is_in_force(tmp_path: Path) -> None:
