@@ -20,7 +20,6 @@ from bot.block_kit.text import NAMES, utc_time
 from bot.clearance import RED
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.base import Services
-from bot.features.home import handlers as home
 from bot.features.registry import COMMANDS
 from bot.identity import Identity
 from bot.names import SlackNames
@@ -103,7 +102,6 @@ class Bot:
             clearance=channels.clearance,
             checks=self.checks,
             commands=COMMANDS,
-            publish_home=home.publish,
             login=identity.login,
             slack_user=identity.slack_user,
             command=settings.slack.command,

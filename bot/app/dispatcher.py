@@ -18,6 +18,7 @@ from bot.block_kit import elements, modals, notices
 from bot.block_kit.text import strip_markup
 from bot.features.authorization import explained, refusal
 from bot.features.base import Ack, Context, Entry, Json, Services
+from bot.features.home.handlers import publish as publish_home
 from bot.features.responses import OutOfDateError
 from bot.identity import Identity
 from bot.message import Message
@@ -371,7 +372,7 @@ class Dispatcher:
 
         What people wait to see is stored before a RESPONSE entry has its result, which may say that it is done.
         """
-        result, refused = None, None
+        result, refused, context, interaction = None, None, None, item.interaction
         try:
             context = await self._context(item, replies, requests)
             refused = refusal(item.entry, context)
@@ -382,13 +383,23 @@ class Dispatcher:
         except OutOfDateError:
             pass
         except ResponderBotError as error:
-            log.info("interaction_refused", type=item.interaction.type, code=error.code)
+            log.info("interaction_refused", type=interaction.type, code=error.code)
             refused = await explained(self._services, error)
         except SlackApiError as error:
-            refused = self._slack_error(item.interaction, error)
+            refused = self._slack_error(interaction, error)
         except Exception:
-            refused = notices.internal(self._log_internal_error(item.interaction))
+            refused = notices.internal(self._log_internal_error(interaction))
+        if context is not None and interaction.is_of_home and (requests or interaction.type == "view"):
+            self._run_in_background(self._publish_home(context))
+        if result and "view" in result:
+            result = {**result, "view": replies.opened_here(result["view"])}
         return result, refused
+
+    async def _publish_home(self, context: Context) -> None:
+        try:
+            await publish_home(context)
+        except SLACK_FAILURES as error:
+            log.info("home_not_published", code=classify(error).code)
 
     def _slack_error(self, interaction: Interaction, error: SlackApiError) -> Message | None:
         """What to tell the person; None for a view that was closed or updated meanwhile, which is no fault."""

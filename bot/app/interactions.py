@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from bot.block_kit.ids import family
+from bot.block_kit.ids import HOME_VIEW, family
 from bot.features.base import Entry
 from bot.features.payload import clicked_element
 from bot.features.registry import ACTIONS, EVENTS, OPTIONS, SHORTCUTS, VIEWS, command_for
@@ -31,6 +31,11 @@ class Interaction:
     trigger_id: str
     response_url: str
     idempotency_key: str = ""
+
+    @property
+    def is_of_home(self) -> bool:
+        """Whether it is in the App Home, or in a modal that was opened from there."""
+        return _text(self.body, "view", "callback_id").rpartition(":")[2] == HOME_VIEW
 
 
 def parse(interaction_type: InteractionType, body: Mapping[str, Any]) -> Interaction:
@@ -87,7 +92,7 @@ def entry_of(interaction: Interaction) -> tuple[Entry | None, str]:
     if interaction.type == "options":
         return OPTIONS.get(family(_text(body, "action_id"))), ""
     if interaction.type == "view":
-        return VIEWS.get(_text(body, "view", "callback_id")), ""
+        return VIEWS.get(family(_text(body, "view", "callback_id"))), ""
     if interaction.type == "shortcut":
         return SHORTCUTS.get(_text(body, "callback_id")), ""
     return EVENTS.get(_text(interaction.payload, "type")), ""

@@ -10,7 +10,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from yarl import URL
 
 from bot.app.interactions import Interaction
-from bot.block_kit import modals
+from bot.block_kit import ids, modals
 from bot.message import Message
 from bot.outbox.errors import SLACK_FAILURES, classify
 from core.common.decoding import mapping
@@ -121,11 +121,18 @@ class Replies:
 
         Later calls update that modal, and a click in a modal updates the one that was clicked.
         """
+        view = self.opened_here(view)
         if self._view_id:
-            await self._slack.views_update(view_id=self._view_id, view=dict(view))
+            await self._slack.views_update(view_id=self._view_id, view=view)
             return
-        opened = await self._slack.views_open(trigger_id=self._interaction.trigger_id, view=dict(view))
+        opened = await self._slack.views_open(trigger_id=self._interaction.trigger_id, view=view)
         self._view_id = str((opened.get("view") or {}).get("id") or "")
+
+    def opened_here(self, view: Mapping[str, Any]) -> dict[str, Any]:
+        """The modal; from the App Home it says so, as Home is published again after what is decided there."""
+        if not self._interaction.is_of_home:
+            return dict(view)
+        return {**view, "callback_id": ids.numbered(ids.family(view["callback_id"]), ids.HOME_VIEW)}
 
     async def refuse(self, message: Message) -> None:
         """Say why nothing was done: in a modal after a click, or if one is open; else to this person only."""

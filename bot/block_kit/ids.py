@@ -71,7 +71,7 @@ GROUP_CASE_VIEW = "group_case"
 MUTE_VIEW = "mute"
 MARK_ENDED_VIEW = "mark_ended"
 NOTICE_VIEW = "notice"
-HOME_VIEW = "home"
+HOME_VIEW = "home"  # also the suffix of each modal that was opened from it
 
 # Shortcuts, as in manifest.yml.
 RUN_SHORTCUT = "run_responder"
@@ -84,5 +84,5 @@ def numbered(action_id: str, suffix: str) -> str:
 
 
 def family(action_id: str) -> str:
-    """The kind of a button or menu."""
+    """The kind of a button, a menu or a view."""
     return action_id.partition(":")[0]

@@ -40,7 +40,6 @@ class Services:
     slack_user: Callable[[str, str], Awaitable[str]]  # by team and login; "" if nobody is linked
     checks: Callable[[], Awaitable[Sequence[Check]]]  # Slack, transport, channels and delivery, for `doctor`
     commands: Mapping[str, "Command"]  # by verb
-    publish_home: Callable[["Context"], Awaitable[None]]  # the App Home of who clicked
     command: str  # such as /responder
     alert_days: int  # after their last change core deletes alerts; 0: never
     workspace_url: Callable[[], str]  # such as https://soc.slack.com/

@@ -70,19 +70,16 @@ async def with_buttons(context: Context, about: str, render: Callable[[ButtonIds
     return await context.services.outbox.buttons.issue("", key, render, life_ms=life_ms)
 
 
-async def refresh_cards(context: Context, subject: Subject, *, is_in_home: bool = False) -> None:
+async def refresh_cards(context: Context, subject: Subject) -> None:
     """Show the cards of this object at once, since a person changed something or asked for it.
 
-    The card that was clicked too: that of an alert also has what belongs to its case. So their Home, if they did it
-    there.
+    The card that was clicked too: that of an alert also has what belongs to its case.
     """
     also = f"{LOG}:{subject.id}" if subject.kind == "case_task_log" else ""
     context.refresh(subject.root_id or subject.id, also)
     for root_id in await roots_at(context, context.message_ts):
         if root_id != subject.root_id:
             context.refresh(root_id)
-    if is_in_home:
-        await context.services.publish_home(context)
 
 
 class OutOfDateError(Exception):

@@ -21,7 +21,7 @@ VIEW = RedactedView(Subject.alert(alert(artifacts=[artifact(data_type="hostname"
 
 def approval() -> dict[str, Any]:
     run = awaiting(responder_title="Isolate Host", target=TARGET, undo=UNDO)
-    return {"view": approve_view(run, VIEW, button, responder=responder(), now_ms=NOW, is_in_home=False)}
+    return {"view": approve_view(run, VIEW, button, responder=responder(), now_ms=NOW)}
 
 
 def undo() -> dict[str, Any]:

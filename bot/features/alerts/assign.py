@@ -7,7 +7,7 @@ from bot.features import command_text, responses, subjects
 from bot.features.alerts import details
 from bot.features.alerts.views import card
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
-from bot.features.payload import clicked_element, is_ephemeral, is_home, is_in_modal
+from bot.features.payload import clicked_element, is_ephemeral, is_in_modal
 from bot.message import Intent
 from bot.outbox.models import LOST, RefreshRequest
 from core.common.errors import ResponderBotError
@@ -86,9 +86,7 @@ async def _assign(context: Context, alert: Alert, login: str) -> None:
     if user := await context.services.slack_user(team, lost) if lost else "":
         key = f"{LOST}:{alert.id}:{team}:{user}:{context.core.last_event}:{own}"
         context.refresh_requests.append(RefreshRequest(alert.id, key))
-    if is_home(context):
-        await context.services.publish_home(context)
-    elif is_ephemeral(context) or is_in_modal(context) or not clicked_element(context.payload):
+    if is_ephemeral(context) or is_in_modal(context) or not clicked_element(context.payload):
         text = f"{'You work' if login else 'Nobody works'} on {alert.id} now."
         await responses.respond(context, notices.notice(text), "Assigned" if login else "Unassigned")
 

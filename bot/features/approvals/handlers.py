@@ -28,7 +28,7 @@ async def on_cancel(context: Context) -> None:
     subjects.require_visible(context, subject)
     _require_asker(context, action)
     action, subject = await subjects.of_action(context.core, await answered(context.core.cancel(action.id)))
-    await responses.refresh_cards(context, subject, is_in_home=is_home(context))
+    await responses.refresh_cards(context, subject)
     if not is_home(context):
         text = _ended(views.run_on(action, RedactedView(subject, own_clearance(context))), action)
         await responses.respond(context, notices.notice(text), "Done")
@@ -67,7 +67,7 @@ async def on_approve(context: Context) -> None:
         return
     _require_voter(context, action)
     subjects.require_vote(context, action, action.approval if extension is None else extension.approval)
-    shown = await _approve_view(context, action, view, extension, is_in_home=is_home(context))
+    shown = await _approve_view(context, action, view, extension)
     await responses.open_view(context, shown, "Press *Approve* on its card.")
 
 
@@ -92,13 +92,11 @@ async def _approve_view(
     action: Action,
     view: RedactedView,
     extension: Extension | None,
-    *,
-    is_in_home: bool,
     read: str | None = None,
 ) -> dict[str, Any]:
     responder = None if extension else await subjects.responder(context.core, view.subject, action.responder_name)
     asked = partial(views.approve_view, action, view, responder=responder, now_ms=context.services.clock_ms())
-    render = partial(asked, is_in_home=is_in_home, extension=extension, read=read)
+    render = partial(asked, extension=extension, read=read)
     return await responses.with_buttons(context, f"approve:{(extension or action).id}", render)
 
 
@@ -106,13 +104,11 @@ async def on_approve_view(context: Context) -> Json:
     """Approve the run, or its later end, if it is still what this person has read."""
     submitted = view_of(context)
     metadata = view_metadata(submitted)
-    is_in_home, extension_id = metadata.get("in_home") is True, str(metadata.get("extension") or "")
+    extension_id = str(metadata.get("extension") or "")
     action, subject = await _run(context, str(metadata.get("id") or ""))
     extension = _later_end(context, action, subject, extension_id) if extension_id else None
     view = subjects.require_visible(context, subject)
-    shown = await _approve_view(
-        context, action, view, extension, is_in_home=is_in_home, read=str(metadata.get("lines"))
-    )
+    shown = await _approve_view(context, action, view, extension, str(metadata.get("lines")))
     message = await _no_longer_open(context, action, subject) if extension is None else None
     title = "Approved" if message is None else "Not done"
     if message is None and shown["private_metadata"] != submitted.get("private_metadata"):
@@ -121,7 +117,7 @@ async def on_approve_view(context: Context) -> Json:
         message = await _approve_later_end(context, action, extension, view)
     elif message is None:
         title, message = await _approve(context, action, subject)
-    await responses.refresh_cards(context, subject, is_in_home=is_in_home)
+    await responses.refresh_cards(context, subject)
     return modals.update(modals.message_view(title, message))
 
 
@@ -197,9 +193,8 @@ async def on_deny(context: Context) -> None:
         _require_voter(context, action)
     else:
         _require_asker(context, action, extension)
-    is_in_home = is_home(context) or view_metadata(view_of(context)).get("in_home") is True
     now, login = context.services.clock_ms(), context.person.login
-    await context.show_modal(views.deny_view(action, view, deed, login, now, is_in_home=is_in_home))
+    await context.show_modal(views.deny_view(action, view, deed, login, now))
 
 
 async def on_deny_view(context: Context) -> Json:
@@ -211,7 +206,7 @@ async def on_deny_view(context: Context) -> Json:
     decide = context.core.deny if is_denied else context.core.cancel
     action = await answered(decide(str(metadata.get("id")), reason, extension_id=extension_id))
     action, subject = await subjects.of_action(context.core, action)
-    await responses.refresh_cards(context, subject, is_in_home=metadata.get("in_home") is True)
+    await responses.refresh_cards(context, subject)
     run = views.run_on(action, RedactedView(subject, own_clearance(context)))
     denied = f"You denied {run}; it will not run."
     if extension_id:

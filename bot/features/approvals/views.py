@@ -424,7 +424,6 @@ def approve_view(
     *,
     responder: OfferedResponder | None,
     now_ms: int,
-    is_in_home: bool,
     extension: Extension | None = None,
     read: str | None = None,
 ) -> dict[str, Any]:
@@ -447,7 +446,7 @@ def approve_view(
     deny = runs.decision_buttons(action, button, extension)[1]
     of = extension.id if extension is not None else ""
     lines = [line for block in shown if "text" in block for line in block["text"]["text"].splitlines()]
-    about = {"id": action.id, "extension": of, "in_home": is_in_home, "shown": digest(shown)}
+    about = {"id": action.id, "extension": of, "shown": digest(shown)}
     about["lines"] = "".join(map(notices.mark_of, lines))
     blocks = [*notices.changed(lines, read), *shown, context(" · ".join(filter(None, needs))), actions(deny)]
     return modals.modal(
@@ -581,9 +580,7 @@ def later_end_in_short(action: Action, extension: Extension) -> tuple[str, str]:
     return "More time not approved in time" if extension.outcome == "expired" else news, " ends as it was to"
 
 
-def deny_view(
-    action: Action, view: RedactedView, deed: str, login: str, now_ms: int, *, is_in_home: bool
-) -> dict[str, Any]:
+def deny_view(action: Action, view: RedactedView, deed: str, login: str, now_ms: int) -> dict[str, Any]:
     """Asks `login` why the run, or the later end, is denied or withdrawn; only to confirm what they asked for."""
     extension = undo_state.later_end(action)
     asked_by, title = action.created_by, names.in_view(f"{deed} {runs.title(action)}", "?")
@@ -594,7 +591,7 @@ def deny_view(
         asks = sections([later_end(action, extension, view), *_targets(action, view), stays])
         asked_by, title = extension.asked_by, f"{deed} more time?"
     of = extension.id if extension is not None else ""
-    about = {"id": action.id, "extension": of, "in_home": is_in_home, "deed": deed}
+    about = {"id": action.id, "extension": of, "deed": deed}
     return deny_form(title, asks, "" if asked_by == login else asked_by, about, callback_id=ids.DENY_VIEW, submit=deed)
 
 

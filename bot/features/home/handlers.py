@@ -1,4 +1,4 @@
-"""The App Home, published when it is opened and after what is decided in it, and the lists over all alerts."""
+"""The App Home, published when it is opened and after what somebody does from it, and the lists over all alerts."""
 
 import asyncio
 from collections import Counter

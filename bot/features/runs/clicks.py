@@ -9,7 +9,7 @@ from bot.block_kit.elements import NOTHING
 from bot.clearance import Subject
 from bot.features import responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature
-from bot.features.payload import button_token, is_ephemeral, is_home, selected_value
+from bot.features.payload import button_token, is_ephemeral, selected_value
 from bot.features.responders.views import responder_of_option, target_of_option
 from bot.features.runs import flow
 from bot.features.runs.targets import Target, acted_on, run_target, with_targets_again
@@ -75,9 +75,7 @@ async def on_run_again_button(context: Context) -> None:
     request = replace(request, targets=(run_target(view.subject),))  # one that was merged has another id by now
     request = flow.as_before(request, previous, responder, view, minutes)
     request = with_targets_again(request, targets, [(view.subject.id, acted_on(previous))])
-    started = await flow.proceed(context, request, responder, targets)
-    if started and is_home(context):
-        await context.services.publish_home(context)
+    await flow.proceed(context, request, responder, targets)
 
 
 async def on_dismiss_button(context: Context) -> None:

@@ -6,7 +6,7 @@ from bot.block_kit import ids, modals, notices
 from bot.clearance import RedactedView
 from bot.features import responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature, Json
-from bot.features.payload import is_home, view_metadata, view_of
+from bot.features.payload import view_metadata, view_of
 from bot.features.retries import answered, until_answered
 from bot.features.runs.flow import started_message, started_title
 from bot.features.runs.targets import in_force_on
@@ -26,11 +26,11 @@ async def on_undo_button(context: Context) -> None:
     """Ask once more, with all that ends."""
     intent = await responses.clicked_intent(context)
     responses.require_permission(context, "manageAction")
-    shown = await _question(context, intent.object_id, intent.argument, is_in_home=is_home(context))
+    shown = await _question(context, intent.object_id, intent.argument)
     await responses.open_view(context, shown, "Press *Undo* again.")
 
 
-async def _question(context: Context, action_id: str, part: str, *, is_in_home: bool) -> dict[str, Any]:
+async def _question(context: Context, action_id: str, part: str) -> dict[str, Any]:
     """Asks with what is in force now; if nothing of it can be undone any more, it says so."""
     action, view = await subjects.visible_run(context, action_id)
     shown = _part(action, part)
@@ -41,7 +41,7 @@ async def _question(context: Context, action_id: str, part: str, *, is_in_home: 
     policy, _ = await subjects.policy_and_able(context.core, view.subject, undone_by)
     ends = [one for one in await in_force_on(context, on, undone_by) if action.id in one.actions]
     now, login = context.services.clock_ms(), context.person.login
-    return views.undo_view(shown, view, policy, ends, now, login, part=part, is_in_home=is_in_home)
+    return views.undo_view(shown, view, policy, ends, now, login, part=part)
 
 
 def _part(action: Action, part: str) -> Action:
@@ -53,8 +53,8 @@ async def on_undo_view(context: Context) -> Json:
     """Run what undoes it, in this person's name; core refuses whoever may not, and what is undone already."""
     submitted = view_of(context)
     metadata = view_metadata(submitted)
-    action_id, part, is_in_home = str(metadata.get("id")), str(metadata.get("part")), metadata.get("in_home") is True
-    shown = await _question(context, action_id, part, is_in_home=is_in_home)
+    action_id, part = str(metadata.get("id")), str(metadata.get("part"))
+    shown = await _question(context, action_id, part)
     if shown["private_metadata"] != submitted.get("private_metadata"):
         return modals.update({**shown, "blocks": [*notices.changed(), *shown["blocks"]]})
     core, key = context.core, context.idempotency_key
@@ -63,7 +63,7 @@ async def on_undo_view(context: Context) -> Json:
     else:
         undoing = await until_answered(lambda: core.undo(action_id, idempotency_key=key), UNKNOWN)
     undoing, subject = await subjects.of_action(core, undoing)
-    await responses.refresh_cards(context, subject, is_in_home=is_in_home)
+    await responses.refresh_cards(context, subject)
     message = await started_message(context, undoing, RedactedView(subject, context.person.clearance))
     return modals.update(modals.message_view(started_title(undoing), message))
 

@@ -67,7 +67,6 @@ def undo_view(
     login: str,
     *,
     part: str = "",
-    is_in_home: bool = False,
 ) -> dict[str, Any]:
     """Asks `login` with all that ends with a run, or one of its targets: `measures` is what is in force on these.
 
@@ -90,7 +89,7 @@ def undo_view(
         [deed, *questions.policy_words(policy), *sections(filter(None, lines))],
         callback_id=ids.UNDO_VIEW,
         submit=names.in_view(title),
-        metadata=json.dumps({"id": action.id, "part": part, "in_home": is_in_home, "ends": digest}),
+        metadata=json.dumps({"id": action.id, "part": part, "ends": digest}),
         close="Leave it",
     )
 

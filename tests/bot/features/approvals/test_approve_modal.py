@@ -24,7 +24,7 @@ ADDRESS = artifact(2, data="203.0.113.2")
 
 def asked(action: Action, offered: OfferedResponder | None = None, clearance: int = 2) -> dict[str, Any]:
     view = RedactedView(Subject.alert(alert(artifacts=[HOST, ADDRESS])), clearance)
-    return approve_view(action, view, token, responder=offered, now_ms=NOW, is_in_home=False)
+    return approve_view(action, view, token, responder=offered, now_ms=NOW)
 
 
 def isolation(**more: Any) -> Action:

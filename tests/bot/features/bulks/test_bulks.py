@@ -240,7 +240,7 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         await env["anna"].presses("Withdraw all", pending)
         await env["anna"].sees(modal("If you withdraw it, it will not run"))
 
-        view = await reviewed(env, "ben", message, "*anna* asks for it on 12 targets")
+        view = await reviewed(env, "ben", home, "*anna* asks for it on 12 targets")
         assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address?", "Ban an address (ticked)")
         text = text_of(view)
         for words in (
@@ -254,6 +254,7 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         assert text.count("• 🟠 ") == len(alert_ids)
         await env["ben"].submits(view)
         await env["ben"].sees(modal("You approved 12 runs: Ban an address on "))
+        await env["ben"].sees(app_home(without="on 12 targets?"))
         ended = await shown(env, "12 of 12 succeeded")
         assert ended["ts"] == message["ts"]
         assert ids.BULK_REVIEW not in text_of(ended)
