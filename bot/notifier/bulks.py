@@ -229,7 +229,7 @@ class BulkMessages:
 
     async def _read(self, bulk_id: str) -> _Found:
         """Its runs, on the most severe objects first, and what it was refused."""
-        targets, found = (await self._core.bulk(bulk_id)).targets, dict[str, tuple[Action | BulkTarget, Subject]]()
+        targets, found = (await self._core.bulk(bulk_id)).own_targets, dict[str, tuple[Action | BulkTarget, Subject]]()
         refused = {one.object_id: one for one in targets if one.has_failed and not one.action_id}
         ids = [one.action_id for one in targets if one.action_id]
         async for response in self._core.documents_in_pages([*ids, *filter(parse_id, refused)]):

@@ -418,14 +418,18 @@ def _is_rated(targets: str) -> bool:
 def _states(reads: Reads, row: Row) -> list[BulkTarget]:
     """The targets of a bulk, as they are now."""
     actions = {action["id"]: action for action in stored.actions_of(reads, row["id"])}
-    return [_state(target, actions.get(target.get("action", 0))) for target in json.loads(row["targets"])]
+    return [_state(target, actions) for target in json.loads(row["targets"])]
 
 
-def _state(target: Mapping[str, Any], action: Row | None) -> BulkTarget:
+def _state(target: Mapping[str, Any], actions: Mapping[int, Row]) -> BulkTarget:
     named, refusal = dict(RunTarget.model_validate(target)), _refusal(target)
+    action = actions.get(target.get("action") or target.get("covered_by") or 0)
+    has_failed = bool(action and (action["is_undone"] or action["status"] not in (*OPEN_STATUSES, "Success")))
     if refusal is not None:
         was = refusal.fields() | {"message": refusal.fact or refusal.message}
-        return BulkTarget(**named, **was, has_failed=not (refusal.covered_by or target.get("is_repeated")))
+        is_refused = not (refusal.covered_by or target.get("is_repeated"))
+        is_on_other = action is not None and f"~{action['object_id']}" != target["objectId"]
+        return BulkTarget(**named, **was, has_failed=is_refused or (is_on_other and has_failed))
     if action is None:  # deleted by hand
         return BulkTarget(**named, status=404)
     return BulkTarget(
@@ -434,7 +438,7 @@ def _state(target: Mapping[str, Any], action: Row | None) -> BulkTarget:
         action_id=f"~{action['id']}",
         action_status=action["status"],
         outcome=action["outcome"],
-        has_failed=bool(action["is_undone"]) or action["status"] not in (*OPEN_STATUSES, "Success"),
+        has_failed=has_failed,
     )
 
 

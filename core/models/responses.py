@@ -765,7 +765,10 @@ class BulkTarget(ApiModel):
     status: int
     """201 if there is an action."""
     has_failed: bool = False
-    """Whether a retry runs it again: it was refused, or did not succeed, or somebody undid it before its time."""
+    """Whether a retry runs it again: it was refused, or did not succeed, or somebody undid it before its time.
+
+    What the run on another object covers is as that.
+    """
     action_id: ObjectId | None = None
     covered_by: ObjectId | None = None
     """As of a BulkEntry."""
@@ -782,6 +785,11 @@ class Bulk(BulkCounts):
     parameters: str = "{}"
     """Their inputs without secrets, as JSON."""
     note: str = ""
+
+    @property
+    def own_targets(self) -> list[BulkTarget]:
+        """Those that no other's run covers."""
+        return [one for one in self.targets if not one.covered_by]
 
 
 class Policy(ApiModel):

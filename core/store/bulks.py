@@ -28,9 +28,9 @@ def set_retried(tx: Transaction, bulk_id: int, retried_by: int) -> None:
 
 
 def actions_of(reads: Reads, bulk_id: int) -> list[Row]:
-    """The actions of a bulk: `id, status, outcome, is_undone` (1: by somebody, before its time)."""
+    """The actions of a bulk: `id, object_id, status, outcome, is_undone` (1: by somebody, before its time)."""
     undone = "SELECT max(1) FROM in_force WHERE action_id = action.id AND is_due = 0 AND action.undo_status = 'undone'"
-    columns = f"id, status, outcome, ({undone}) AS is_undone"
+    columns = f"id, object_id, status, outcome, ({undone}) AS is_undone"
     return reads.rows(f"SELECT {columns} FROM action WHERE bulk_id = :id", {"id": bulk_id})
 
 

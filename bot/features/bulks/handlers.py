@@ -64,7 +64,7 @@ async def on_details(context: Context) -> None:
     """Show what became of each object, as far as this person may see it."""
     intent = await responses.clicked_intent(context)
     bulk = await context.core.bulk(intent.object_id)
-    shown, start = await _shown(context, bulk.targets), int(intent.argument or 0)
+    shown, start = await _shown(context, bulk.own_targets), int(intent.argument or 0)
     if any(one.action is not None and one.action.outcome in states.NOT_RUN for one in shown):
         measures = await context.core.measures()
         shown = [replace(one, in_force=details.still_in_force(one.action, measures)) for one in shown]
@@ -85,7 +85,7 @@ async def on_review(context: Context) -> None:
 
 async def _runs(context: Context, bulk: Bulk) -> Listed:
     """Its runs that this person may see."""
-    return [(one.action, one.view) for one in await _shown(context, bulk.targets) if one.action is not None]
+    return [(one.action, one.view) for one in await _shown(context, bulk.own_targets) if one.action is not None]
 
 
 def _request(context: Context, listed: Listed, request: str) -> str:
@@ -305,7 +305,7 @@ async def _changed(
 async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownTarget]:
     """Those of these that the person may see, each with its action, the most severe first."""
     clearance, shown = own_clearance(context), dict[str, ShownTarget]()
-    by_id = {target.action_id or target.object_id: target for target in targets if not target.covered_by}
+    by_id = {target.action_id or target.object_id: target for target in targets}
     valid_ids = [key for key in by_id if parse_id(key) is not None]
     for document in await subjects.documents(context.core, valid_ids):
         actions = {action.id: action for action in document.actions}

@@ -15,7 +15,7 @@ from core.models import Action, AlertInput, Bulk, BulkInput
 from core.records.alerts import Alerts
 from core.settings import ResponderSection
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, next_run, open_harness
-from tests.core.actions.test_undo import BLOCK, DONE, FAILED, RELEASE, RELEASE_HOST
+from tests.core.actions.test_undo import BLOCK, DONE, RELEASE, RELEASE_HOST
 from tests.core.scripted_engine import BLOCK_HOST, NOTIFY, ScriptedEngine
 
 CONTAINS: Mapping[str, Any] = {"undo": RELEASE, "target": "hostname"}
@@ -128,15 +128,21 @@ async def test_where_one_is_refused_the_next_one_runs(tmp_path: Path) -> None:
         assert (bulk.total, bulk.refused, covered_by(outcomes)) == (2, 2, [None, None])
 
 
-async def test_a_retry_runs_a_failed_one_once_and_no_other(tmp_path: Path) -> None:
-    async with harness_with(tmp_path) as harness:
-        ids = [await alert_on(harness, "srv-0") for _ in range(3)]
+async def test_a_retry_of_what_did_not_succeed_is_for_all_alerts_that_name_it(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=1) as harness:
+        ids = [await alert_on(harness, host) for host in ("srv-0", "srv-0", "srv-1", "srv-1")]
         bulk, outcomes = await asked(harness, ids)
-        await all_end(harness, runs_of(outcomes), FAILED)
+        denied, other = runs_of(outcomes)
+        await harness.bulks.decide(BEN, bulk.id, "approve", shown=[other.id])
+        await all_end(harness, [other])
+        await harness.bulks.decide(BEN, bulk.id, "deny")
+        assert [one.has_failed for one in (await harness.bulks.get(bulk.id)).targets] == [True, True, False, False]
         again = await harness.bulks.retry(ANNA, bulk.id)
-        ((object_id, doc),) = again.targets
-        assert object_id == ids[0]
-        await all_end(harness, [Action.model_validate_json(str(doc))])
+        (first, doc), (second, refusal) = again.targets
+        run = Action.model_validate_json(str(doc))
+        assert isinstance(refusal, Refusal)
+        assert ([first, second], run.also_for, refusal.covered_by) == (ids[:2], [ids[1]], run.number)
+        assert run.target == denied.target
 
 
 async def test_who_may_not_see_the_alert_of_the_run_decides_nothing_and_reads_its_id_only(tmp_path: Path) -> None:

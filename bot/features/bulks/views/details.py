@@ -70,9 +70,9 @@ def ended_before(shown: Sequence[ShownTarget]) -> list[Block]:
 
     Not what was denied or undone, as the form's rows say that.
     """
-    failed = [one for one in shown if one.action and one.target.has_failed]
+    failed = [one for one in shown if one.target.has_failed]
     again = [(one.action, one.view) for one in failed if one.action and not one.action.decided_against]
-    refused = [(one.target, one.view) for one in shown if one.action is None and one.target.has_failed]
+    refused = [(one.target, one.view) for one in failed if not (one.action or one.target.covered_by)]
     done = [(one.action, one.view) for one in shown if one.action and not one.target.has_failed]
     left = [(mark, f"{now}, not asked again", "", on) for mark, now, _, on in states.each_state(done)]
     said = [*states.in_lines(states.each_state(again, refused, has_times=True)), *states.in_lines(left)]

@@ -131,6 +131,26 @@ async def test_what_was_undone_denied_or_withdrawn_is_asked_for_again_and_not_wh
         assert " 1 undone before" in await env["ben"].sees(on_phone(" 1 denied before"))
 
 
+async def test_a_denied_host_of_several_alerts_is_asked_for_again_for_all_of_them(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, HOSTS) as env, CoreClient(env.core.url, env.service_key) as bot:
+        alerts = [await hosts(env, name, source=source) for name in ("WS-1", "WS-2") for source in ("edr", "siem")]
+        asked = await ask(env, "anna", alerts)
+        denied, _, other, _ = [entry.action for entry in asked.actions]
+        assert denied is not None
+        assert other is not None
+        await bot.as_user("ben").approve_bulk(asked.id, [other.id])
+        await bot.as_user("lea").deny(denied.id, "known tool")
+        message = await env["anna"].sees(direct_message("1 denied, 1 in force", ids.BULK_RETRY))
+        assert "Refused" not in text_of(message)
+        await env["anna"].presses("Ask again", message)
+        form = await env["anna"].sees(modal("*Isolate* on *1 target in 2 alerts*", f"also for {alerts[1].id}"))
+        assert "Refused" not in text_of(form)
+        await env["anna"].submits(form)
+        await env["anna"].sees(modal("Asked", "*Isolate* on hostname WS-1 for 1 hour waits for approval"))
+        (again,) = [run for run in await env.client.actions("alert", alerts[0].id) if run.status == "Waiting"]
+        assert again.also_for == [alerts[1].id]
+
+
 async def test_what_is_being_undone_is_counted_so_and_not_asked_for_again(tmp_path: Path) -> None:
     rules: dict[str, dict[str, Any]] = {**HOSTS, "Tell": {"approval": 1}}
     async with feature_environment(tmp_path, rules) as env, CoreClient(env.core.url, env.service_key) as bot:
