@@ -112,6 +112,7 @@ BOUNDED: Mapping[str, str] = {
     r"FROM audit WHERE number IN .* UNION": "the next thousand rows on one alert, case or action",
     r"FROM message WHERE key IN \(.* UNION SELECT number FROM message": "messages of what is erased",
     r"PARTITION BY channel": "what is pending",
+    r"PARTITION BY object.tlp": "what was decided on one target",
     r"SELECT channel, problem, count": "what is pending and can't be delivered",
     r"SELECT \* FROM \(SELECT root_id FROM message": "the newest of a channel",
     r"SELECT min\(channel\) FROM message": "a step for each channel",

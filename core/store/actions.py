@@ -121,18 +121,24 @@ def shown_of(reads: Reads, kind: str, object_id: int, limit: int) -> tuple[list[
 
 
 def decided_on(reads: Reads, responder_name: str, object_id: int, digests: Iterable[str], since: int) -> list[Row]:
-    """The actions of a responder that were denied, or undone: `id, root_id, doc`.
+    """The actions of a responder that were denied, or undone and not on time: `id, root_id, doc`.
 
-    The newest ten on an object, and of each of these targets since then (ms), whatever object has it.
+    The newest ten on an object, and of each of these targets since then (ms), whatever object has it; of alerts and
+    cases of each TLP, so that what somebody may not see hides nothing that they may.
     """
     asked = {"name": responder_name, "object_id": object_id, "since": since}
-    sql = (
-        "SELECT id, root_id, doc FROM action WHERE id IN (SELECT id FROM action WHERE object_id = :object_id"
+    is_on_time = "coalesce((SELECT min(is_due) FROM in_force WHERE action_id = action.id), 0)"
+    ranked = (
+        "SELECT action.id, row_number() OVER (PARTITION BY object.tlp ORDER BY action.id DESC) AS place"
+        " FROM action LEFT JOIN object ON object.id = root_id"
+        " WHERE action.id IN (SELECT id FROM action WHERE object_id = :object_id"
         " AND :digest = '' UNION ALL SELECT action_id FROM action_target WHERE target = :digest"
         " UNION ALL SELECT action_id FROM in_force WHERE state = 'ended' AND digest = :digest)"
-        " AND responder_name = :name AND (outcome = 'denied' OR undo_status = 'undone')"
-        " AND (object_id = :object_id OR created_at >= :since) ORDER BY id DESC LIMIT 10"
+        f" AND responder_name = :name AND (outcome = 'denied' OR undo_status = 'undone' AND {is_on_time} = 0)"
+        " AND (object_id = :object_id OR action.created_at >= :since)"
     )
+    newest = f"SELECT id FROM ({ranked}) AS ranked WHERE place <= 10"
+    sql = f"SELECT id, root_id, doc FROM action WHERE id IN ({newest}) ORDER BY id DESC"
     # Each target by itself, so that none hides what was decided on another.
     rows = [row for digest in ("", *digests) for row in reads.rows(sql, {**asked, "digest": digest})]
     return list({row["id"]: row for row in rows}.values())

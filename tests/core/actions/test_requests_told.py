@@ -155,6 +155,34 @@ async def test_what_was_denied_on_one_target_of_a_request_hides_nothing_that_was
         assert {one[0] for one in await decided(harness, waiting.id)} == {denied[0], denied[-1]}
 
 
+async def test_what_somebody_may_not_see_hides_no_older_denial_that_they_may(tmp_path: Path) -> None:
+    async with harness_with(tmp_path, approval=1) as harness:
+        host, denied = {**HOST, "tlp": 1}, list[str]()
+        for number, tlp in enumerate([1, *[2] * 10]):
+            run = await started(harness, await alert_with(harness, host, sourceRef=f"alert {number}", tlp=tlp))
+            await harness.actions.decide(BEN, run.id, "deny", message="Not now")
+            harness.clock.now_ms += MINUTE_MS
+            denied.append(run.id)
+        waiting = await started(harness, await alert_with(harness, host, sourceRef="waiting", tlp=1))
+        seen = await harness.actions.decided(UP_TO_GREEN, BLOCK, [waiting.object_id])
+        assert [one.id for one in seen] == denied[:1]
+        assert [one[:3] for one in await decided(harness, waiting.id)] == [(denied[0], 1, 1), (denied[-1], 11, 2)]
+
+
+async def test_what_ended_on_time_hides_nothing_that_somebody_undid(tmp_path: Path) -> None:
+    async with harness_with(tmp_path) as harness:
+        runs = list[Action]()
+        for number in range(11):
+            run = await started(harness, await alert_with(harness, HOST, sourceRef=f"alert {number}"))
+            (await next_run(harness.engine)).finish(DONE)
+            runs.append(await harness.ended(run.id))
+            harness.clock.now_ms += 60 * MINUTE_MS if number else MINUTE_MS
+            await (harness.due.look() if number else harness.undos.undo(LEAD, run.id, UndoInput()))
+            await released(harness)
+        found = await harness.actions.decided(LEAD, BLOCK, [harness.alert_id])
+        assert [one.id for one in found] == [runs[0].id]
+
+
 async def test_a_request_says_who_undid_the_same_for_another_alert_unless_it_is_in_force(tmp_path: Path) -> None:
     async with harness_with(tmp_path, approval=1) as harness:
         runs = list[Action]()
