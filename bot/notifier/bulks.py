@@ -26,9 +26,10 @@ END = f"{BULK}end"  # of the reply that tells how it ended, which is read with i
 
 
 class _Found(list[tuple[Action, Subject]]):
-    """Runs of a bulk, each with what it is on, and likewise its targets that core refused."""
+    """Runs of a bulk, each with what it is on, and likewise its targets that core refused; and what was told of it."""
 
     refused: Sequence[tuple[BulkTarget, Subject]] = ()
+    told: Sequence[MessageRecord] = ()
 
 
 class BulkMessages:
@@ -71,9 +72,8 @@ class BulkMessages:
         """
         posted = {one.key: one.root_id for one in await self._outbox.messages_named(f"{BULK}:{bulk.id}:")}
         asks = await self._outbox.messages_named(f"{BULK}ask:{bulk.id}:")
-        told_before = [one.key for one in await self._outbox.messages_named(f"{BULK_TOLD}:{bulk.id}:")]
         replies: list[DesiredMessage] = []
-        found = await self._found(bulk, [*posted, *told_before])
+        found = await self._found(bulk, posted)
         asked_later = [one for one in destinations if "~" in one]
         destinations = [one for one in destinations if one not in asked_later]
         people = {_user(key) for key in posted if is_person(_user(key))}  # whoever asks in Home has a message too
@@ -96,10 +96,9 @@ class BulkMessages:
             self._as_of.pop(bulk.id, None)
             keys |= {key: None for key in sorted(posted) if has_run or posted[key]}
         rendered = [message for key in keys for message in await self._messages(key, bulk, found)]
-        is_own = found and all((run.outcome, run.ended_by) == ("cancelled", bulk.created_by) for run, _ in found)
-        is_news = not (states.open_runs(bulk) or is_own) and (was_asked or bool(bulk.outcomes or told_before))
-        told = await self._told_in_part(bulk, found, told_before, asking if has_run else None)
-        for kind, is_due in ((BULK_TOLD, is_news), (BULK_UNDONE, bulk.undone)):
+        is_over = not states.open_runs(bulk) and (was_asked or bool(bulk.outcomes or found.told))
+        told = await self._told_in_part(bulk, found, asking if has_run else None)
+        for kind, is_due in ((BULK_TOLD, is_over), (BULK_UNDONE, bulk.undone)):
             if is_due and (has_run or await self._outbox.messages_named(f"{kind}:{bulk.id}:")):
                 told += await self._told(kind, bulk, found)
         return [*rendered, *replies, *told]
@@ -115,7 +114,7 @@ class BulkMessages:
             waiting = [one for one in extensions if one.outcome is None]
             if not waiting:
                 user = await self._renderer.slack_user(extensions[0].asked_by)
-                is_news = user and any(one.outcome != "lapsed" for one in extensions)
+                is_news = user and states.has_news(of_request, _rang(found.told, request))
                 destinations += [f"{self._access.team()}:{request}:{user}"] if is_news else []
                 asks = [key for key in posted if key.startswith(f"{BULK}ask:{bulk.id}:{request}:")]
                 replies += [one for key in asks for one in await self._messages(key, bulk, found)]
@@ -172,20 +171,22 @@ class BulkMessages:
         return approvals.reminded(logins, is_answered=bulk.awaiting < sum(bulk.counts.values()))
 
     async def _told(self, kind: str, bulk: BulkCounts, found: _Found) -> list[DesiredMessage]:
-        """The direct message to whoever asked for a bulk, once it is over.
+        """The direct message to whoever asked for a bulk, once it is over, unless that is no news to them.
 
         Of undos also to who approved it, of failures to who approved what failed last.
         """
-        found, team, desired = found or await self._read(bulk.id), self._access.team(), list[DesiredMessage]()
-        logins = [bulk.created_by]
+        told, logins, team, desired = found.told, [bulk.created_by], self._access.team(), list[DesiredMessage]()
+        found = found or await self._read(bulk.id)
+        is_known = kind == BULK_TOLD and not states.has_news(states.asked(found, ""), _rang(told, bulk.id))
         for run, _ in found:
             approved_by = run.approval.approved_by if run.approval is not None else []
             logins += approved_by if kind == BULK_UNDONE else approved_by[-1:] if run.outcome == "failed" else []
         for login in dict.fromkeys(logins):
             user, person = await self._renderer.recipient_of(login)
-            if person is None:
-                continue
             key = f"{kind}:{bulk.id}:{team}:{user}"
+            is_posted = any(one.key == key for one in told)
+            if person is None or (is_known and login == bulk.created_by and not is_posted):
+                continue
             listed, refused = _seen(found, person.clearance)
             buttons = await self._outbox.buttons.prepare(user, key)
             undone = messages.undone_by(bulk, listed, login) if kind == BULK_UNDONE else ""
@@ -195,9 +196,9 @@ class BulkMessages:
         return desired
 
     async def _told_in_part(
-        self, bulk: BulkCounts, found: _Found, posted: Sequence[str], asking: Asking | None = None
+        self, bulk: BulkCounts, found: _Found, asking: Asking | None = None
     ) -> list[DesiredMessage]:
-        """What tells who asked that somebody decided on some while others wait: those `posted`, and new ones.
+        """What tells who asked that somebody decided on some while others wait: those `told` before, and new ones.
 
         There is one at the first approval, and one at the first denial unless that was told with it.
         """
@@ -209,23 +210,28 @@ class BulkMessages:
             about = f"{BULK_TOLD}:{bulk.id}:{team}:{request or bulk.id}:"
             if person is None:
                 continue
-            keys = [key for key in posted if key.startswith(about)]
+            keys = [one.key for one in found.told if one.key.startswith(about)]
+            has_end = states.has_news(listed, _rang(found.told, request or bulk.id))
             new = [how for how in messages.decided_in_part(listed) if asking and not any(how in key for key in keys)]
             if new and asking and await asking.may_ask(user):
                 keys.append(f"{about}{'+'.join(new)}:{user}")
             views = states.asked(_seen(found, person.clearance)[0], request)
             for key in keys:
                 buttons = await self._outbox.buttons.prepare(user, key)
-                told = messages.told_in_part(bulk, views, [how for how in states.DECISIONS if how in key], buttons)
-                message = DesiredMessage(key, user, told, buttons=buttons)
+                how = [one for one in states.DECISIONS if one in key]
+                content = messages.told_in_part(bulk, views, how, buttons, has_end=has_end)
+                message = DesiredMessage(key, user, content, buttons=buttons)
                 desired.append(_naming(message, bulk, [one[:2] for one in views]))
         return desired
 
     async def _found(self, bulk: BulkCounts, keys: Iterable[str]) -> _Found:
         """What its messages name, if they may; nothing where that can't be read."""
         is_named = bulk.awaiting or bulk.later_ends or "denied" in bulk.outcomes or not states.open_runs(bulk)
-        is_named = is_named or any(map(_request, keys))
-        return await isolated(self._read(bulk.id), bulk.id, otherwise=_Found()) if is_named else _Found()
+        told = await self._outbox.messages_named(f"{BULK_TOLD}:{bulk.id}:")
+        is_named = is_named or any(map(_request, [*keys, *(one.key for one in told)]))
+        found = await isolated(self._read(bulk.id), bulk.id, otherwise=_Found()) if is_named else _Found()
+        found.told = told
+        return found
 
     async def _read(self, bulk_id: str) -> _Found:
         """Its runs, on the most severe objects first, and what it was refused."""
@@ -264,7 +270,7 @@ class BulkMessages:
                 self._as_of[bulk.id], found = response.as_of, await self._found(bulk, of_bulk[bulk.id])
                 for key in of_bulk[bulk.id]:
                     if (kind := key.partition(":")[0]) in (BULK_TOLD, BULK_UNDONE):
-                        told = [*await self._told(kind, bulk, found), *await self._told_in_part(bulk, found, [key])]
+                        told = [*await self._told(kind, bulk, found), *await self._told_in_part(bulk, found)]
                         desired += [one for one in told if one.key == key]
                     elif not only_waiting or states.waiting(found, _request(key)):
                         desired += await self._messages(key, bulk, found, by_person=by_person)
@@ -352,6 +358,15 @@ def _is_current(message: MessageRecord, bulk: BulkCounts, document: Document) ->
     refused = ((id_, Subject.in_document(document, id_)) for _, id_, _ in (one.split(":") for one in before))
     on_it |= {id_: subject for id_, subject in refused if subject is not None}
     return before == _withheld((id_, RedactedView(subject, message.clearance)) for id_, subject in on_it.items())
+
+
+def _rang(told: Iterable[MessageRecord], about: str) -> dict[str, float]:
+    """By how somebody decided on a part of a bulk, or of a request for more time, when that rang who asked (ms).
+
+    What is not posted yet will tell all there is by then.
+    """
+    of_it = [one for one in told if one.key.split(":")[3] == about]
+    return {how: float(one.ts or "inf") * 1000 for one in of_it for how in states.DECISIONS if how in one.key}
 
 
 def _request(key: str) -> str:

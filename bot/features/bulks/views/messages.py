@@ -34,21 +34,23 @@ def decided_in_part(listed: Sequence[tuple[Action, Any, Extension | None]]) -> l
     return [how for how in hows if {is_open for by, is_open in decided if by.startswith(how)} == {False}]
 
 
-def told_in_part(bulk: BulkCounts, listed: Sequence[Asked], how: Sequence[str], button: ButtonIds) -> Message:
+def told_in_part(
+    bulk: BulkCounts, listed: Sequence[Asked], how: Sequence[str], button: ButtonIds, *, has_end: bool
+) -> Message:
     """Tells who asked who has decided so on which of these and why, and which still wait.
 
-    Once none does, and no run is under way, another message tells all that.
+    Once none does, and no run is under way, another message tells all that if there `has_end` to be told.
     """
     more, lasts = ("more time for ", "") if listed[0][2] else ("", undo_state.lasts(bulk.undo_after_minutes))
     still = [(run, view) for run, view, end in listed if states.waits(run, end)]
-    if not still and (more or not states.open_runs(bulk)):
+    if has_end and not still and (more or not states.open_runs(bulk)):
         what = f"{more}{states.name(bulk)} on {count(len(listed), 'target')}"
         return notices.notice(f"{' and '.join(how)} in part: {what}, see below.")
     by_how = [one for one in listed if states.decision(one[0], one[2]).startswith(tuple(how))]
     found = dict[tuple[str, str | None], list[Run]]()
     for run, view, _ in by_how:
         found.setdefault((states.decision(run, None), runs.reason(run)), []).append((run, view))
-    ends = [(run, view, end) for run, view, end in by_how if end]
+    ends = [(run, view, end) for run, view, end in (by_how if has_end else listed) if end]
     said = [
         states.sentence(
             states.on_phone(by),

@@ -58,6 +58,22 @@ def waits(action: Action, extension: Extension | None) -> bool:
     return extension.outcome is None if extension else runs.awaits_approval(action)
 
 
+def has_news(listed: Iterable[tuple[Action, T, Extension | None]], rang: Mapping[str, float]) -> bool:
+    """Whether more became of these than who asked withdrew or undid themselves, and heard of before.
+
+    `rang`: by how somebody decided, when that rang them (ms).
+    """
+    return not all(_is_known(run, end, rang) for run, _, end in listed)
+
+
+def _is_known(run: Action, end: Extension | None, rang: Mapping[str, float]) -> bool:
+    of, asked_by = (end, end.asked_by) if end is not None else (run, run.created_by)
+    if of.outcome == "lapsed" or (of.outcome, of.ended_by) == ("cancelled", asked_by):
+        return True
+    at = max(vote.at for vote in end.approval.votes) if end is not None and end.approval.votes else run.end_date or 0
+    return any(at <= when for how, when in rang.items() if decision(run, end).startswith(how))
+
+
 def decision(action: Action, extension: Extension | None) -> str:
     return approvals.later_end_decision(action, extension) if extension else _outcome(action)
 

@@ -154,6 +154,46 @@ async def test_who_withdraws_all_of_their_own_bulk_is_not_rung_for_that(tmp_path
         assert env["anna"].phone == []
 
 
+async def test_who_ends_the_rest_themselves_is_rung_only_for_decisions_that_did_not_ring(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "allow_permanent": True}) as env:
+        anna = env["anna"]
+        bulk, _ = await bulk_of(env, "anna", [3] * 4)
+        kept, longer, *_ = [entry.action.id for entry in bulk.actions if entry.action]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, [kept, longer])
+            approved = "Approved by ben, in force: Isolate on ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]1 for 1 hour"
+            await anna.sees(on_phone(approved))
+            told = await anna.sees(direct_message(f"{approved}; "))
+            message = await env["lea"].sees(message_in(SOC, "2 wait for approval"))
+            await anna.confirms("Withdraw all", message)
+            await anna.sees(updated(told, f"{approved}.", "🔒 Approved by ben, in force until <!date^"))
+
+            asked = await bot.as_user("anna").extend_measures(dict.fromkeys([kept, longer]))
+            ends = {one.action.id: one.action.extensions[0].id for one in asked.actions if one.action}
+            await env["lea"].sees(direct_message("asks to keep *with no end*"))
+            await bot.as_user("lea").approve_bulk(bulk.id, [ends[kept]])
+            more = "More time approved by lea, no end now: Isolate on ip 203[.]0[.]113[.]0"
+            await anna.sees(on_phone(more))
+            told = await anna.sees(direct_message(more))
+            await anna.confirms("Undo all", await anna.sees(message_in(SOC, "asks to keep")))
+            ended = "Undone by anna before more time was approved: Isolate on ip 203[.]0[.]113[.]1."
+            await anna.sees(updated(told, f"{more}; {ended}"))
+            await anna.sees(message_in(SOC, "2 withdrawn, 2 undone by anna"))
+            await all_sent(env.bot)
+            assert len(anna.phone) == 2
+
+            bulk, _ = await bulk_of(env, "anna", [3] * 3)
+            first, second, third = [entry.action.id for entry in bulk.actions if entry.action]
+            await bot.as_user("ben").deny_bulk(bulk.id, [first], "It prints.")
+            await anna.sees(on_phone("Denied by ben, not run: "))
+            await bot.as_user("lea").deny_bulk(bulk.id, [second], "It beeps.")
+            await anna.sees(message_in(SOC, "2 denied"))
+            await bot.as_user("anna").cancel(third)
+            assert "Denied by lea" in await anna.sees(on_phone("1 withdrawn"))
+        await all_sent(env.bot)
+        assert len(anna.phone) == 4
+
+
 async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
         bulk, _ = await bulk_of(env, "anna", [3, 3, 3, 3])
