@@ -457,8 +457,10 @@ def _doctor(args: argparse.Namespace) -> int | None:
         if _is_local_core(settings, local_core):
             first.extend(await _database_checks(local_core))
         lines = [*first, *((check.ok, check.name, check.message) for check in checks)]
+        warnings = {check.name for check in checks if check.is_warning}
         for is_well, name, message in lines:
-            _print(f"{'ok  ' if is_well else 'FAIL'}  {name}: {message}")
+            mark = "FAIL" if not is_well else "WARN" if name in warnings else "ok  "
+            _print(f"{mark}  {name}: {message}")
         return 0 if all(is_well for is_well, _, _ in lines) else 1
 
     return _run_until_stopped(check())

@@ -139,19 +139,17 @@ class Channels:
         return [self._check(channel) for channel in self.sections]
 
     def _check(self, channel: str) -> Check:
-        state, name = self._states[channel], f"channel {self.names[channel]}"
+        state, section, name = self._states[channel], self.sections[channel], f"channel {self.names[channel]}"
         if state.problem:
             return Check(name, False, state.problem)
         message = f"shows up to {tlp_name(self.clearance(channel))}"
         message = message if state.is_internal else f"{message}, since it is shared"
-        section = self.sections[channel]
+        mentioned = section.mention.get("critical", "")
         if section.alerts is not None:
-            mentioned = section.mention.get("critical", "")
             who = self.names.get(mentioned, mentioned)
             rings = f"{who}, if its equal did not in the last ten minutes; after ten, one message counts the others"
             message += f". A new CRITICAL alert rings {rings if who else f'nobody there: {SET_MENTION}'}"
-        rings_nobody = section.alerts is not None and "critical" not in section.mention
-        return Check(name, True, message, is_warning=rings_nobody)
+        return Check(name, True, message, is_warning=section.alerts is not None and not mentioned)
 
 
 def _membership_problem(channel: str, info: Mapping[str, object]) -> str:
