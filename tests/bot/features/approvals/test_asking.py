@@ -411,6 +411,29 @@ async def test_who_asks_for_what_was_denied_or_undone_on_another_alert_reads_tha
         assert so in text_of(review)
 
 
+async def test_of_a_host_and_an_account_of_the_same_name_each_has_its_own_denials(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "target": "hostname, username"}) as env:
+
+        async def on(name: str, *kinds: str) -> Alert:
+            artifacts = [{"dataType": kind, "data": name} for kind in kinds]
+            return await env.create_alert(sourceRef=f"{name} {kinds} {len(asked)}", artifacts=artifacts)
+
+        asked = list[Action]()
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            for named in (("backup", "hostname", "username"), ("scanner", "hostname")):
+                alert = await on(*named)
+                body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
+                chosen = [artifact.id for artifact in alert.artifacts]
+                asked.append(await bot.as_user("anna").run({**body, "target": chosen}))
+                await bot.as_user("ben").deny(asked[-1].id, "Not now")
+        for name, number in (("backup", 2), ("scanner", 1)):
+            host, account = [await on(name, kind) for kind in ("hostname", "username")]
+            await env["anna"].command(SOC, f"/responder run isolate {host.id} {account.id}")
+            form = await env["anna"].sees(modal(f"*2 targets*, after 1 approval\\n🚫 *{number} denied before*"))
+            of_host, of_account = text_of(form).partition(f"({host.id})")[2].split(f"({account.id})")
+            assert ("enied before by ben" in of_host, "enied before by ben" in of_account) == (True, number == 2)
+
+
 async def test_what_was_denied_on_an_alert_that_somebody_may_not_see_is_not_said_to_them(tmp_path: Path) -> None:
     async with asking(tmp_path) as env, CoreClient(env.core.url, env.service_key) as bot:
         await env.core.core.people.set_clearance("ben", 2)
