@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.state import Json
-from bot.slack_emulator.web_api import app, blocks, conversations, files, messages, users, views
+from bot.slack_emulator.web_api import app, conversations, files, messages, users, views
 from bot.slack_emulator.web_api.calls import Args, Tokens, WebApi
 
 __all__ = ["METHODS", "Tokens", "WebApi", "call"]
@@ -30,7 +30,6 @@ METHODS: dict[str, Method] = {
     "auth.test": Method(app.auth_test, None),
     "apps.connections.open": Method(app.apps_connections_open, 1, token="app"),  # noqa: S106  # a kind of token
     "bots.info": Method(app.bots_info, 3, "users:read"),
-    "blocks.validate": Method(blocks.blocks_validate, 4),
     "chat.postMessage": Method(messages.chat_post_message, None, "chat:write"),
     "chat.update": Method(messages.chat_update, 3, "chat:write"),
     "chat.delete": Method(messages.chat_delete, 3, "chat:write"),

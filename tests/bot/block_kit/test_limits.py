@@ -40,10 +40,19 @@ from core.models import (
     Undo,
 )
 from tests.bot import samples
+from tests.bot.payloads import payloads
 from tests.bot.samples import NOW, button, fine, fine_view
 
 NO_MARKS: Mapping[int, str] = dict.fromkeys(range(4), "")
+SENT = payloads(NOW)
 ANNA = Person(login="anna@soc.example", profile="analyst", permissions=["manageAction"], clearance=2)
+
+
+@pytest.mark.parametrize("name", SENT)
+def test_every_kind_is_within_slacks_limits(name: str) -> None:
+    kind, payload = SENT[name]
+    surface: Any = "message" if kind == "message" else payload["type"]
+    assert problems(surface, payload) == []
 
 
 @given(samples.alerts(NO_MARKS), st.lists(samples.actions(), max_size=10), samples.levels)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from bot.doctor.examples import payloads
+from tests.bot.payloads import payloads
 from tests.bot.samples import NOW
 
 BOT = Path(__file__).parents[3] / "bot"

@@ -1,19 +1,16 @@
 """`responder-bot doctor`: checks each link between Slack and a responder, and says what to do."""
 
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 import aiohttp
-from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.app.channels import Channels
 from bot.app.transports import EVENTS_PATH, web_client
 from bot.clearance import tlp_name
-from bot.doctor import examples
 from bot.features.help import core_checks
 from bot.identity import Identity, confirmed_email
 from bot.outbox.errors import SLACK_FAILURES, classify, classify_connection, classify_upload, headers_of
@@ -67,7 +64,6 @@ async def checks(
         results += token
         if team:
             results.append(await _files_check(slack))
-            results += await payload_checks(slack, examples.payloads(clock_ms()))
         results.append(await _transport_check(settings, slack, bot_id))
         if not team:
             return [*results, *running]
@@ -159,29 +155,6 @@ async def _files_check(slack: AsyncWebClient) -> Check:
     except SLACK_FAILURES as error:
         return Check("files", False, classify_upload(classify(error), "").message)
     return Check("files", True, "long reports can be put under their messages")
-
-
-async def payload_checks(slack: AsyncWebClient, payloads: Mapping[str, examples.Payload]) -> list[Check]:
-    """Whether Slack accepts each kind of payload that the bot sends, by `blocks.validate`, which shows nothing."""
-    refused: list[Check] = []
-    for number, (name, (kind, payload)) in enumerate(payloads.items()):
-        try:
-            await slack.api_call("blocks.validate", json={kind: json.dumps(payload)})
-        except SLACK_FAILURES as error:
-            failure = classify(error)
-            if failure.code not in (f"invalid_{kind}", "invalid_blocks"):
-                message = f"{number} of {len(payloads)} kinds were checked, then Slack answered {failure.code}"
-                return [*refused, Check("payloads", True, message)]
-            cure = "it is shown as plain text; update responder-bot"
-            refused.append(Check("payloads", False, f"Slack refuses the {name} ({_first_error(error)}); {cure}"))
-    return refused or [Check("payloads", True, f"Slack accepts all {len(payloads)} kinds of messages and views")]
-
-
-def _first_error(error: Exception) -> str:
-    """The first problem that `blocks.validate` names."""
-    errors = error.response.get("errors") if isinstance(error, SlackApiError) else None
-    first = errors[0] if isinstance(errors, list) and errors else {}
-    return f"{first.get('message')} at {first.get('pointer')}" if isinstance(first, dict) and first else "no reason"
 
 
 async def other_app(slack: AsyncWebClient, bot_id: str, app_token: str) -> str:

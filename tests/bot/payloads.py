@@ -1,4 +1,4 @@
-"""One payload of each kind that the bot sends, of a made-up alert, for `doctor` to have Slack check them."""
+"""One payload of each kind that the bot sends, of a made-up alert."""
 
 import json
 from collections import Counter
