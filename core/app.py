@@ -66,8 +66,7 @@ from core.engines import job_folder
 from core.engines.base import Catalogue, Engine
 from core.engines.confinement import Confinement, exposed, unavailable
 from core.engines.definitions import BUNDLED
-from core.hosts.host_list import HostList
-from core.hosts.hosts import CLOCKS_DIFFER_MS, Host, Hosts
+from core.hosts import CLOCKS_DIFFER_MS, Host, HostList, Hosts
 from core.models import Check
 from core.people import NOTE_EVERY_S, People
 from core.protection import Blockable, Parsed, ProtectedTargets, look_of

@@ -886,8 +886,7 @@ def _show_building(status: "BuildStatus") -> None:
 def _hosts(args: argparse.Namespace) -> None:
     settings = settings_with_database(args)
     from core.common.clock import as_time, now_ms
-    from core.hosts.host_list import list_hosts
-    from core.hosts.hosts import is_long_silent
+    from core.hosts import is_long_silent, list_hosts
 
     hosts = _on_transaction(settings, lambda tx: list_hosts(tx, lambda row: is_long_silent(row, now_ms())))
     rows = [("HOST", "STATE", "CORE", "VERSION", "STARTED", "LEASE UNTIL", "ENGINES", "RUNS")]
@@ -913,7 +912,7 @@ def _hosts(args: argparse.Namespace) -> None:
 def _drain(args: argparse.Namespace) -> None:
     settings = settings_with_database(args)
     from core.common.clock import now_ms
-    from core.hosts.host_list import drain
+    from core.hosts import drain
     from core.settings import host_name
 
     host = args.host or host_name(settings)

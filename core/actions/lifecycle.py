@@ -26,7 +26,7 @@ from core.common.clock import MINUTE_MS, as_time
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, Progress, Report, Responder
-from core.hosts.hosts import Hosts
+from core.hosts import Hosts
 from core.models import (
     OPEN_STATUSES,
     OWN_PARAMETERS,

@@ -13,7 +13,7 @@ from core.common.database import Database, Row
 from core.common.errors import ResponderBotError
 from core.common.tasks import STORE_RETRY, cancel_and_wait, repeat, until_stored
 from core.engines.base import Engine, Job, Progress, Report
-from core.hosts.hosts import LEASE_MS, Hosts
+from core.hosts import LEASE_MS, Hosts
 from core.models import OPEN_STATUSES
 from core.responders.registry import Registry
 from core.store import actions as stored

@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from core.api.http.endpoint import Endpoint, Request, Routes, json_list_response
-from core.hosts.host_list import HostList
+from core.hosts import HostList
 from core.models import DrainInput, HostEntry
 
 

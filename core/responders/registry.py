@@ -15,7 +15,7 @@ from core.common.errors import ResponderBotError
 from core.common.settings_file import variable_name
 from core.common.tasks import cancel_and_wait, repeat
 from core.engines.base import Catalogue, Engine, Responder, Skipped, name_of, title_of
-from core.hosts.hosts import Host
+from core.hosts import Host
 from core.models import (
     OBJECT_TYPES,
     RED,

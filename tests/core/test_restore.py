@@ -16,7 +16,7 @@ from core.actions.parts import Parts
 from core.common.clock import now_ms
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
-from core.hosts.hosts import Hosts
+from core.hosts import Hosts
 from core.reports import operations
 from core.reports.report import ReportLimits
 from core.responders.guards import Guards

@@ -20,7 +20,7 @@ from core.authorization import Caller
 from core.common.database import Database
 from core.common.database.location import Location
 from core.engines.base import Engine, Report
-from core.hosts.hosts import LEASE_MS, Host, Hosts
+from core.hosts import LEASE_MS, Host, Hosts
 from core.models import PROFILES, Action, AlertInput, Permission, Profile, RunInput
 from core.people import People
 from core.protection import ProtectedTargets

@@ -11,7 +11,7 @@ from core.actions.approvals import Choice
 from core.authorization import COMMAND_LINE
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
-from core.hosts.hosts import LEASE_MS
+from core.hosts import LEASE_MS
 from core.reports import operations
 from core.settings import ResponderSection
 from tests.core.actions.harness import (

@@ -14,8 +14,7 @@ from core.common.clock import DAY_MS, MINUTE_MS
 from core.common.database import Row, Transaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
-from core.hosts.host_list import drain
-from core.hosts.hosts import LEASE_MS, STOPPED_LEASE_MS, Host
+from core.hosts import LEASE_MS, STOPPED_LEASE_MS, Host, drain
 from core.models import Action, UndoInput
 from core.reports import report as reports
 from core.settings import ResponderSection

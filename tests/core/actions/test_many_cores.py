@@ -17,7 +17,7 @@ from core.actions.service import Actions
 from core.common.database import Database
 from core.common.errors import ResponderBotError
 from core.engines.base import Job, OnProgress, Progress, Report
-from core.hosts.hosts import LEASE_MS
+from core.hosts import LEASE_MS
 from core.models import RunInput
 from core.settings import ResponderSection
 from core.store import actions as stored

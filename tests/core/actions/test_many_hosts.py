@@ -12,7 +12,7 @@ import pytest
 
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
-from core.hosts.hosts import Host
+from core.hosts import Host
 from core.store import actions as stored
 from tests.core.actions.harness import ANNA, ActionParts, Harness, another_core, open_harness, run_input
 from tests.core.core_process import POLL_TIMEOUT_S

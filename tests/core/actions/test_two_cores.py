@@ -15,7 +15,7 @@ from core.common.clock import now_ms
 from core.common.database import Transaction
 from core.common.leases import Leases
 from core.engines.base import Report
-from core.hosts.hosts import LEASE_MS
+from core.hosts import LEASE_MS
 from core.models import Action
 from core.people import People
 from tests import stores
