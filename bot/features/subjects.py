@@ -207,7 +207,7 @@ def no_target(text: str, view: RedactedView, command: str) -> ResponderBotError 
         name = " ".join(one for one in words[::-1] if one != word)
         alone = f"For {alert_id} alone type `{command} run {name[:100]} {alert_id}`."
         sentence = f"Nothing that you may see has the id {word}. {alone}"
-    return ResponderBotError("not_found", f"{sentence} Nothing was run.")
+    return ResponderBotError("not_found", f"{sentence} Nothing was run.", details={"unknown": word})
 
 
 def takers(responder: OfferedResponder, on_object: Targets, view: RedactedView) -> Sequence[Artifact]:

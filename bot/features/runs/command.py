@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from bot.block_kit import names
+from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
+from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
 from bot.features.command_text import find_ids, same_name, split_inputs, split_name_and_id, split_name_and_ids
 from bot.features.responders.matching import closest, matching, none_called
@@ -27,8 +29,27 @@ from core.models import Artifact, OfferedResponder
 
 
 async def on_run_command(context: Context) -> None:
-    """Run the named responder, after asking for inputs that it still needs, and for confirmation if it wants one."""
+    """Run the named responder, or say why not, with the command that works where another alert has what was typed."""
     responses.require_permission(context, "manageAction")
+    try:
+        await _run(context)
+    except ResponderBotError as error:
+        if (other := await _alert_with(context, error.details.get("unknown", ""))) is None:
+            raise
+        then = f"{other} has it: type `{context.services.command} run {context.text} {other}`."
+        raise ResponderBotError(error.code, f"{error.message} {then}") from error
+
+
+async def _alert_with(context: Context, typed: str) -> str | None:
+    """The only open alert that shows this person an observable that was typed; None if there are none, or several."""
+    found = await subjects.search(context.core, typed, own_clearance(context), MOST) if typed else ()
+    views = [RedactedView(Subject.alert(one), own_clearance(context)) for one in found if one.status != "Ignored"]
+    having = [view.subject.id for view in views if not subjects.split_targets(typed, view.artifacts())[0]]
+    return having[0] if len(having) == 1 else None
+
+
+async def _run(context: Context) -> None:
+    """Run it, after asking for inputs that it still needs, and for confirmation if it wants one."""
     text, typed = split_inputs(context.text)
     rest, object_ids = split_name_and_ids(text)
     if len(object_ids) > 1 and await _on_several(context, rest, object_ids, typed):

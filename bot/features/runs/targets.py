@@ -175,7 +175,8 @@ def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str
     on, named = some_of([one.view.subject.id for one in targets], MOST_NAMED), defang_indicators(wrong[:100])
     fits = some_of([*dict.fromkeys(shown)], MOST_NAMED)
     could = f"can act on {fits}, but not on" if shown else "takes no target, so not"
-    raise ResponderBotError("bad_request", f"On {on} {title[:100]} {could} {named!r}. Nothing was run.")
+    sentence = f"On {on} {title[:100]} {could} {named!r}. Nothing was run."
+    raise ResponderBotError("bad_request", sentence, details={"unknown": wrong.removeprefix("and ")})
 
 
 def with_targets_again(

@@ -86,6 +86,13 @@ async def test_hosts_of_one_open_alert_each_are_asked_about_together(tmp_path: P
             "run Isolate LT-0303 LT-0505",
             f"On {first.id}, {named.id} Isolate can act on hostname `LT-0303`, ",
         )
+        for typed in ("LT-0303 WS-0404", "LT-0303 and WS-0404"):
+            told = await reads(env, f"run Isolate {first.id} {typed}", "WS-0404'. Nothing was run.")
+            works = f"/responder run Isolate {first.id} {typed} {second.id}"
+            assert f"{second.id} has it: type `{works}`." in told
+            await env["anna"].command(SOC, works)
+            form = await env["anna"].sees(modal("*Isolate* on *2 targets*", "`LT-0303`", "`WS-0404`", without="SRV-07"))
+            await env["anna"].close(form["id"])
         third = await with_host(env, "LT-0303", "three")
         told = await reads(env, "run Isolate LT-0303 WS-0404", "Nothing was run: `LT-0303` is in ")
         assert f"is in {third.id}, {first.id}; `WS-0404` is in {second.id}. Type `/responder run Isolate " in told
@@ -103,6 +110,10 @@ async def test_what_one_may_not_see_or_is_closed_is_not_offered(tmp_path: Path) 
             told = await reads(env, f"{verb} LT-0412", f"{none} that you may see contains `LT-0412`.")
             assert "Try a part of it with `/responder find`." in told
             assert "~" not in told
+        other = await with_host(env, "LT-0499", "other")
+        for word in ("LT-0412", "beacons"):  # which only the title of another says
+            told = await reads(env, f"run Isolate {other.id} LT-0499 {word}", f"but not on '{word}'. Nothing was run.")
+            assert "has it" not in told
         for typed in ("<!here>@", "https://evil.example/*x*", "a@" + "x" * 3000, "`_@_`"):
             told = await reads(
                 env, f"run Isolate {typed}", "Nothing was run: no open alert that you may see contains `"
