@@ -16,7 +16,7 @@ from bot.app.health import BotHealth
 from bot.app.replies import ResponseUrls
 from bot.app.transports import HttpServer, HttpTransport, SocketTransport, bolt_app, web_client
 from bot.app.workers import Workers
-from bot.block_kit.text import NAMES, utc_time
+from bot.block_kit.text import COMMAND, NAMES, utc_time
 from bot.clearance import RED
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.base import Services
@@ -78,6 +78,7 @@ class Bot:
         self.names = SlackNames(self.slack, lambda login: identity.slack_user(installation.team_id, login), clock_ms)
         core.on_named = self.names.learn
         NAMES.set(self.names.called)
+        COMMAND.set(settings.slack.command)
         access = ChannelAccess(
             channels.routes,
             channels.clearance,

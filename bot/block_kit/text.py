@@ -185,6 +185,9 @@ def _defanged(match: re.Match[str]) -> str:
 
 NAMES: ContextVar[Mapping[str, str]] = ContextVar("names", default=MappingProxyType({}))
 """What logins and names of responders are called; set by the app for the tasks that render something."""
+COMMAND: ContextVar[str] = ContextVar("command", default="/responder")
+"""The slash command of the settings; likewise."""
+_TO_TYPE = re.compile(r"(?<=withdraw that first: )cancel ~\d+")
 _WORD = re.compile(r"(?<![^\s,;:)\"'`])[^\s,;:()\"'`]+")  # no login behind a name, in parentheses
 _UTC = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d)(?::\d\d)? UTC\b")
 
@@ -229,8 +232,8 @@ def time_ahead(at_ms: int, since_ms: int) -> str:
 
 
 def said(sentence: str) -> str:
-    """A sentence of core's with people and responders as they are called here; foreign text, not escaped."""
-    return _WORD.sub(_called, sentence)
+    """A sentence of core's with people, responders and commands as they are called here; foreign text, not escaped."""
+    return _TO_TYPE.sub(lambda found: f"`{COMMAND.get()} {found[0]}`", _WORD.sub(_called, sentence))
 
 
 def _called(match: re.Match[str]) -> str:

@@ -11,6 +11,7 @@ from bot.message import Intent
 from bot.slack_emulator import EmulatorView
 from bot.slack_emulator.elements import all_blocks
 from core.authorization import COMMAND_LINE
+from core.client import CoreClient
 from core.models import Alert
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.people import app_home, card_of, ephemeral, menu_block, modal, no_modal, reply_to, text_of
@@ -19,7 +20,9 @@ from tests.bot.running import SOC
 
 async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
-    await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id})
+    async with CoreClient(env.core.url, env.service_key) as bot:
+        body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": alert.id}
+        waits = await bot.as_user("anna").run(body)
     assert (await env["anna"].command(SOC, f"/responder list {alert.id[1:]}"))["ok"]
     shown = text_of(await env["anna"].sees(modal("*Can run")))
     assert "\\n• *Tell*\\n" in shown
@@ -27,6 +30,9 @@ async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnviro
     assert "• *Isolate*: needs 1 approval\\n    ◦ already waiting for approval since <!date^" in shown
     assert "• *Secret*: " in shown
     assert "TLP" in shown.partition("*Secret*")[2]
+    assert f", asked by anna; withdraw that first: `/responder cancel {waits.id}`\\n" in shown
+    await env["anna"].command(SOC, f"/responder cancel {waits.id}")
+    await env["anna"].sees(modal("Withdraw Isolate?"))
 
 
 async def test_list_of_one_name_says_only_of_that_what_cannot_run(env: FeatureEnvironment) -> None:
