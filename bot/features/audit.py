@@ -30,6 +30,7 @@ from core.models import Artifact, AuditRow, Document
 
 ON_LIMIT = 200  # characters of what a run was on
 ROW_CHARS = 700
+RUNS = ("object", "action", "undoes")  # the keys of a row that name runs
 Ran = tuple[str, str, str]
 """What people call a run, what it was on, and ` for 1 hour`; foreign text, not escaped."""
 _LOGIN = re.compile(r"[^@\s]+@[^@\s]+")
@@ -85,18 +86,25 @@ def _redacted(row: AuditRow, view: RedactedView, of_all: RedactedView) -> AuditR
 def story(about: str, rows: Sequence[AuditRow], ran: Mapping[str, Ran], together: Container[str] = ()) -> Message:
     """Who decided what `about` an object (mrkdwn) and what belongs to it; the newest lines if they are many.
 
-    What somebody decided alike on several that ran `together` is one line.
+    What somebody decided alike on several that ran `together` is one line, unless what happened to one of them in
+    between would then come later.
     """
-    title, alike = f"*Audit of {about}*", dict[object, list[AuditRow]]()
+    title, alike, newest, last = f"*Audit of {about}*", list[list[AuditRow]](), dict[object, int](), dict[object, int]()
     asked = {row.row.get("extension"): row for row in rows if row.what == "extension.requested"}
+    titles = {run_id: what for run_id, (what, *_) in ran.items()}
     for row in rows:
-        same = _said(row, {run_id: what for run_id, (what, *_) in ran.items()}, _lasts(row, ran, asked))
-        alike.setdefault((row.at // MINUTE_MS, same) if row.object in together else row.number, []).append(row)
+        same = row.at // MINUTE_MS, _said(row, titles, _lasts(row, ran, asked))
+        of = {row.row[key] for key in RUNS if key in row.row}
+        if row.object not in together or newest.get(same, -1) <= max(last.get(run, -1) for run in of):
+            newest[same] = len(alike)
+            alike.append([])
+        alike[newest[same]].append(row)
+        last |= dict.fromkeys(of, newest[same])
     title += f": the last {MAX_LINES} of {len(alike)} rows" if len(alike) > MAX_LINES else ""
     lines = list[str]()
-    for first, *others in list(alike.values())[-MAX_LINES:]:
+    for first, *others in alike[-MAX_LINES:]:
         named = {one: f"{what} on {target}" for one, (what, target, _) in ran.items()}
-        for key in ("object", "action", "undoes"):
+        for key in RUNS:
             each = {run: ran[run][1] for one in (first, *others) if (run := str(one.row.get(key))) in ran}
             on = some_of(clip_apart([*each.values()], ON_LIMIT // (5 if others else 1)), runs.MAX_FULL_TARGETS)
             named |= {run: f"{ran[run][0]} on {on}" for run in list(each)[:1]}

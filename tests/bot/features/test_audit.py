@@ -143,12 +143,25 @@ async def test_of_a_bulk_one_reads_who_decided_on_which_targets_and_why_but_not_
         bulk = str(runs[0].bulk)
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("lea").deny_bulk(bulk, [runs[1].id], "Healthy backup")
-            await bot.as_user("lea").approve_bulk(bulk, [run.id for run in (runs[0], *runs[2:])])
+            for name, approved in (("lea", runs[2:]), ("anna", runs[:1])):
+                await bot.as_user(name).approve_bulk(bulk, [run.id for run in approved])
+                for run in approved:
+                    while (await env.client.action(run.id, wait_s=10)).end_date is None:
+                        pass
         await env["anna"].command(SOC, f"/responder audit {bulk}")
         shown = text_of(await env["anna"].sees(modal("*lea* approved")))
         assert f"*Audit of {bulk}: Isolate on hostname LT-0502, hostname LT-0501, hostname LT-0500*" in shown
         assert ' *lea* denied Isolate on LT-0501: \\"Healthy backup\\""' in shown
-        assert ' *lea* approved Isolate on LT-0502, LT-0500 (1 of 1)"' in shown
+        of_all = "LT-0502, LT-0501, LT-0500"
+        story_of_it = [  # none seems to have started before it was approved
+            f' *ben* asked to run Isolate on {of_all}; it needs 1 approval"',
+            ' *lea* approved Isolate on LT-0502 (1 of 1)"',
+            ' *Core* started Isolate on LT-0502"',
+            ' *anna* approved Isolate on LT-0500 (1 of 1)"',
+            ' *Core* started Isolate on LT-0500"',
+        ]
+        where = [shown.index(said) for said in story_of_it]
+        assert where == sorted(where)
         assert "LT-0503" not in shown
         assert runs[0].id not in shown
 
