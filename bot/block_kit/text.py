@@ -146,7 +146,8 @@ def sections(lines: Iterable[str]) -> list[Mapping[str, Any]]:
 
 
 def first_of(lines: Sequence[str], most: int, total: int = 0) -> list[str]:
-    """The first lines, and one that says how many more there are; of `total` if that is more than these."""
+    """The first lines, and one that says how many more there are, or the only other; of `total` if that is more."""
+    most += total <= len(lines) == most + 1
     left = max(total, len(lines)) - len(lines[:most])
     return [*lines[:most], *([f"and {left} more"] if left else [])]
 

@@ -73,7 +73,7 @@ def review_view(
     title = names.in_view(label, "?") if total < 2 else names.in_view(short, f" ({total})?" if why_not else "?")
     # Slack changes no button with the ticks, and this one has no room for "Keep with no end (ticked)".
     of_ticked = "Keep ticked with no end" if ends and short == label else names.in_view(short, " (ticked)")
-    asks, *rows = _asks("", bulk, waiting, ends, now_ms) if waits else [f"*{states.name(bulk)}*"]
+    asks, *rows = _asks(bulk, waiting, ends, now_ms) if waits else [f"*{states.name(bulk)}*"]
     each, marks = rows, states.digests(dict(zip(ids_, rows, strict=True)))
     now = [at for run, *_ in ends if run.undo is not None and (at := run.undo.at) is not None]
     asks += f", now{states.until(*now)}" if now and has_ticks else ""
@@ -114,35 +114,34 @@ def review_view(
 
 def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = "Deny") -> dict[str, Any]:
     """Asks why these runs of it are denied, or that they last longer; who asked withdraws them without a reason."""
-    ends = states.by_request(waiting).get(request, [])
-    asked_by, ids_, what = bulk.created_by, [action.id for action, _ in waiting], count(len(waiting), "run")
-    title, submit = f"{deed} {what}?", f"{deed} {what}"
+    ends, number = states.by_request(waiting).get(request, []), len(waiting)
     if ends:
         asked_by, ids_ = ends[0][2].asked_by, [end.id for *_, end in ends]
-        title, submit = f"{deed} more time?", f"{deed} more time ({len(ends)})"
+        title, submit, head = f"{deed} more time?", f"{deed} more time ({number})", ""
+        then = f"it {undo_state.ends(ends[0][0])}" if number == 1 else "each ends as it does now"
+    else:
+        asked_by, ids_, rest = bulk.created_by, [action.id for action, _ in waiting], bulk.awaiting - number
+        title, submit = names.in_view(f"{deed} {bulk.title}", "?"), f"{deed} {count(number, 'run')}"
+        head = "" if bulk.title in title else f"*{deed} {states.name(bulk)}?*\n"
+        stays = f". {count(rest, 'other target')} {'goes' if rest == 1 else 'go'} on waiting" if rest > 0 else ""
+        then = f"it will not run: nothing changes there{stays}"
+    asks, *rows = _asks(bulk, waiting, ends)
+    question = f"{head}{asks}{states.quoted_note(waiting, ends)}\nIf you {deed.lower()} it, {then}."
     about = {"id": bulk.id, "runs": ids_, "request": request, "deed": deed}
-    question, *rows = _asks(f"{deed} ", bulk, waiting, ends)
-    asks = [section(question), *sections(rows)]
-    reader = asked_by if deed == "Deny" else ""
-    return approvals.deny_form(title, asks, reader, about, callback_id=ids.BULK_DENY_VIEW, submit=submit)
+    shown, reader = [section(question), *sections(rows)], asked_by if deed == "Deny" else ""
+    return approvals.deny_form(title, shown, reader, about, callback_id=ids.BULK_DENY_VIEW, submit=submit)
 
 
-def _asks(verb: str, bulk: BulkCounts, waiting: Listed, ends: Sequence[End], now_ms: int | None = None) -> list[str]:
+def _asks(bulk: BulkCounts, waiting: Listed, ends: Sequence[End], now_ms: int | None = None) -> list[str]:
     """Who asks for what; each target, whether that is closed, and what is in force there already.
 
     With `ends` what is in force, until when, and until when it is to be.
     """
     if ends:
-        stays = f"it {undo_state.ends(ends[0][0])}" if len(ends) == 1 else "each ends as it does now"
-        asks, *rows = more_time.question_and_rows(ends, ends)
-        return [f"{asks}{states.quoted_note((), ends)}\nIf you {verb.lower()}it, {stays}." if verb else asks, *rows]
-    on, lasts = f" on {states.how_many(bulk, len(waiting))}", undo_state.for_how_long(waiting[0][0]) if waiting else ""
+        return more_time.question_and_rows(ends, ends)
     by = f"*{person_name(bulk.created_by)}* asks{' again' if bulk.retries else ''}"
-    rest = bulk.awaiting - len(waiting)
-    stays = f" {count(rest, 'other target')} {'goes' if rest == 1 else 'go'} on waiting." if rest > 0 else ""
-    then = f"\nIf you {verb.lower()}it, it will not run: nothing changes there.{stays}"
-    question = f"*{verb}{states.name(bulk)}{on}?*\n{by}{states.quoted_note(waiting)}{then}"
-    asks = f"{approvals.closed_among(waiting)}{question if verb else f'{by} for it{on}{lasts}'}"
+    on = f"{states.how_many(bulk, len(waiting))}{undo_state.for_how_long(waiting[0][0])}"
+    asks = f"{approvals.closed_among(waiting)}{by} for it on {on}"
     return [asks, *(states.row(*one, states.REVIEW_TARGETS, now_ms) for one in waiting)]
 
 

@@ -277,7 +277,7 @@ async def test_who_asked_for_a_bulk_withdraws_all_that_waits_of_it_while_somebod
         read = await reviewed(env, "ben", message, " on 3 targets")
         own = await reviewed(env, "anna", message, "Withdraw all 3")
         form = await env["anna"].confirms("Withdraw all 3", own)
-        assert "*Withdraw Contain on 3 targets?*" in text_of(form)
+        assert form["title"]["text"] == "Withdraw Contain?"
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
         await env["anna"].reads(f"Withdrawn: *Contain* on {alert_ids[0]} (")
         await shown(env, "nothing was run, 3 withdrawn")
@@ -329,7 +329,8 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         assert "Decide only on the ticked; the rest goes on waiting" in text_of(view)
         form = await env["ben"].confirms("Deny the ticked", view, reason="Wrong <hosts>")
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
-        assert "*Deny Contain on 3 targets?*\\n*anna* asks" in text_of(form)
+        assert (form["title"]["text"], form["submit"]["text"]) == ("Deny Contain?", "Deny 3 runs")
+        assert '"*anna* asks for it on 3 targets\\nIf you deny it, it will not run: nothing changes' in text_of(form)
         await env["ben"].reads("You denied 3 runs: Contain on ")
         for alert_id in alert_ids:
             assert "Wrong <hosts>" in ((await env.client.actions("alert", alert_id))[0].report or "")
@@ -447,7 +448,7 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         review = await reviewed(env, "ben", message, " on 12 targets")
         await env["ben"].fills_in(review, decide=[], decide10=[healthy])
         form = await env["ben"].confirms("Deny the ticked", review, reason="Healthy backup")
-        assert "*Deny Isolate on 1 target?*" in text_of(form)
+        assert "*anna* asks for it on 1 target\\n" in text_of(form)
         assert "If you deny it, it will not run: nothing changes there. 11 other targets go on waiting." in text_of(
             form
         )
