@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import structlog
 
-from core.audit import store as audit
 from core.audit import trail
 from core.authorization import COMMAND_LINE, Caller, caller_of, full_login, makers, require_person
 from core.common.clock import DAY_MS, Clock
@@ -33,6 +32,7 @@ from core.models import (
     SlackUsers,
     UserEntry,
 )
+from core.store import audit
 from core.store import people as stored
 
 KEY_BYTES = 32

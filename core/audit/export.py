@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import date, timedelta
 from typing import Any
 
-from core.audit import store as stored
 from core.audit import trail
 from core.audit.sentences import sentence
-from core.audit.store import Text
 from core.audit.verify import canonical, row_line
 from core.common.clock import Clock, as_time, day_ms
 from core.common.database import Database, Reads, Row
 from core.common.errors import ResponderBotError
+from core.store import audit as stored
+from core.store.audit import Text
 
 PAGE = 1_000
 _COLUMNS = ("number", "time", "what", "by", "through", "object", "root", "sentence", "hash")

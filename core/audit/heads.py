@@ -2,9 +2,9 @@
 
 import structlog
 
-from core.audit import store as stored
 from core.common.database import Database, Reads
 from core.common.tasks import repeat
+from core.store import audit as stored
 
 EVERY_S = 3_600.0
 

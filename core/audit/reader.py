@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from functools import cache
 
-from core.audit import store as stored
 from core.audit import trail
 from core.audit.sentences import sentence
 from core.authorization import Caller
@@ -12,6 +11,7 @@ from core.common.clock import Clock
 from core.common.database import Database, Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.models import RED, AuditRow, parse_id
+from core.store import audit as stored
 
 MAX_ROWS = 1_000
 LOOK_BACK = 100

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from core.audit import store as stored
 from core.audit import trail
 from core.audit.verify import canonical, digest
 from core.common.clock import Clock
 from core.common.database import Database, Transaction
+from core.store import audit as stored
 from core.store.database import backup
 
 

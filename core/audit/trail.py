@@ -13,12 +13,12 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from core.audit import store as stored
 from core.audit.verify import NO_HASH, canonical, digest, text_digest
 from core.authorization import COMMAND_LINE
 from core.common import logs
 from core.common.accounts import name_of
 from core.common.database import Row, Transaction
+from core.store import audit as stored
 
 SALT_BYTES = 16
 TEXT_CHARS = 8_192

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from core.audit import store as audit
 from core.audit import trail
 from core.audit.verify import ForgedError, verify
 from core.authorization import COMMAND_LINE, current_permissions
@@ -23,11 +22,10 @@ from core.common.errors import ResponderBotError
 from core.common.words import some_of
 from core.models import number_of, parse_id
 from core.people import People
-from core.retention import store as stored
 from core.retention.pruning import ROOTS, Retention
-from core.store import attachments, objects
+from core.store import attachments, audit, objects
 from core.store import people as stored_people
-from core.store import retention as stored_items
+from core.store import retention as stored
 from core.store.database.opening import STORE
 
 Matches = Callable[[str], bool]
@@ -42,7 +40,7 @@ _SECRET = ("hash", "parameters", "whole_parameters")
 class Erasure:
     object: str
     """What the audit names: an id, a login, or `alerts` for several ids."""
-    roots: list[tuple[stored_items.Root, int]] = field(default_factory=list)
+    roots: list[tuple[stored.Root, int]] = field(default_factory=list)
     """Alerts in no case, and cases."""
     objects: set[int] = field(default_factory=set)
     """These, and the alerts of the cases."""
@@ -83,7 +81,7 @@ class Eraser:
 
     # --- what goes --------------------------------------------------------------------------------------------------
 
-    async def of_roots(self, kind: stored_items.Root, ids: Sequence[str]) -> Erasure:
+    async def of_roots(self, kind: stored.Root, ids: Sequence[str]) -> Erasure:
         """Alerts in no case, or cases with their alerts. Raises ResponderBotError: not_found, bad_request, conflict."""
 
         def read(reads: Reads) -> Erasure:
@@ -98,7 +96,7 @@ class Eraser:
                     raise ResponderBotError("not_found", f"{id_[:64]} is no {kind}; give an id such as ~12.")
                 if row["kind"] != kind:
                     raise ResponderBotError("bad_request", f"{id_} is a {row['kind']}; erase it as a {row['kind']}.")
-                case = stored_items.deciding_root(reads, number)
+                case = stored.deciding_root(reads, number)
                 if case != number:
                     sentence = f"{id_} is in the case ~{case}, which has what it had; erase that."
                     raise ResponderBotError("conflict", sentence)
@@ -185,7 +183,7 @@ class Eraser:
                 if erasure.is_person:
                     found = self._person(tx, erasure.object, erasure.heir)
             for kind, number in erasure.roots:  # also what was recorded since they were found
-                ids = (item.id for item in stored_items.items(tx, kind, number, number))
+                ids = (item.id for item in stored.items(tx, kind, number, number))
                 erasure.rows.update(stored.rows_about(tx, ids))
             stored.delete_texts(tx, found.rows)
             later = audit.texts_after(tx, erasure.read_to) if erasure.slack else []
@@ -308,9 +306,9 @@ def _add_root(reads: Reads, erasure: Erasure, number: int) -> None:
     row = objects.find_any(reads, number)
     if row is None or number in erasure.ids or row["kind"] not in ROOTS:
         return
-    root: stored_items.Root = row["kind"]
+    root: stored.Root = row["kind"]
     erasure.roots.append((root, number))
-    items = list(stored_items.items(reads, root, number, number))
+    items = list(stored.items(reads, root, number, number))
     erasure.objects.update(item.id for item in items if item.kind in ROOTS)
     erasure.ids.update(item.id for item in items)
     erasure.counts.update(Counter(item.kind for item in items))
@@ -319,8 +317,8 @@ def _add_root(reads: Reads, erasure: Erasure, number: int) -> None:
 
 
 def _require_due(reads: Reads, erasure: Erasure) -> None:
-    there = [number for _, number in erasure.roots if stored_items.root_of(reads, number) is not None]
-    staying = [number for number in there if not stored_items.is_due(reads, number, FOR_EVER)]
+    there = [number for _, number in erasure.roots if stored.root_of(reads, number) is not None]
+    staying = [number for number in there if not stored.is_due(reads, number, FOR_EVER)]
     if staying:
         is_are = "is" if len(staying) == 1 else "are"
         sentence = f"{_ids(staying)} {is_are} open, or a run on it waits, runs or is in force; end that first."

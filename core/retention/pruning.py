@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 
-from core.audit import store as audit
 from core.audit import trail
 from core.common.clock import DAY_MS, FOR_EVER, Clock
 from core.common.database import Database, Reads, Row, Transaction
@@ -23,7 +22,7 @@ from core.records.writes import record_event
 from core.reports.report import without_report
 from core.settings import CoreSettings, Rate, ResponderSection
 from core.store import actions as stored_actions
-from core.store import attachments, events
+from core.store import attachments, audit, events
 from core.store import retention as stored
 from core.store.database import backup
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from core.audit import store as audit
 from core.audit.export import export
 from core.audit.refusals import Refusals
 from core.audit.verify import verify
@@ -22,6 +21,7 @@ from core.records.alerts import Alerts
 from core.retention.erasure import Eraser
 from core.retention.pruning import Retention
 from core.settings import ResponderSection
+from core.store import audit
 from core.store.database.opening import STORE
 from tests import programs, stores
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, caller, next_run, open_harness, run_input

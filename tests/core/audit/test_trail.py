@@ -10,7 +10,6 @@ from typing import Any, get_args
 
 import pytest
 
-from core.audit import store as stored
 from core.audit import trail
 from core.audit.reader import AuditReader
 from core.audit.sentences import SENTENCES
@@ -21,6 +20,7 @@ from core.engines.base import Report
 from core.models import GroupInput, Profile
 from core.records.clearance import level_of
 from core.settings import ResponderSection
+from core.store import audit as stored
 from core.store import people as stored_people
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, next_run, open_harness, run_input
 from tests.core.running import RunningCore, running_core

@@ -21,7 +21,7 @@ from core.common.database import Database, Dialect, Transaction
 from core.common.errors import ResponderBotError
 from core.common.settings_file import RetentionSection
 from core.retention.pruning import AT_ONCE, Retention
-from core.retention.store import delete_texts
+from core.store.retention import delete_texts
 from tests import stores
 from tests.clock import SetClock
 from tests.stores import opened
