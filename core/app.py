@@ -49,8 +49,7 @@ from core.api.http.router import Router
 from core.api.http.starting import Starting
 from core.audit import heads
 from core.audit.reader import AuditReader
-from core.audit.refusals import Refusals
-from core.audit.settings import record_settings
+from core.audit.trail import Refusals, record_settings
 from core.authorization import full_login
 from core.common import systemd
 from core.common.clock import DAY_MS, Clock, as_time, now_ms

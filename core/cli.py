@@ -491,7 +491,7 @@ def _init(args: argparse.Namespace) -> None:
 
 def _audit_export(args: argparse.Namespace) -> None:
     settings = settings_with_database(args)
-    from core.audit.export import export
+    from core.audit.reader import export
     from core.authorization import COMMAND_LINE
     from core.common.clock import now_ms
 

@@ -8,7 +8,8 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -17,8 +18,12 @@ from core.audit.verify import NO_HASH, canonical, digest, text_digest
 from core.authorization import COMMAND_LINE
 from core.common import logs
 from core.common.accounts import name_of
-from core.common.database import Row, Transaction
+from core.common.clock import MINUTE_MS, Clock
+from core.common.database import Database, Row, Transaction
+from core.common.errors import ResponderBotError
+from core.models import parse_id
 from core.store import audit as stored
+from core.store.database import backup
 
 SALT_BYTES = 16
 TEXT_CHARS = 8_192
@@ -170,3 +175,82 @@ def _bounded(text: str) -> str:
     if len(text) > TEXT_CHARS:
         return f"{text[:TEXT_CHARS]}... (SHA-256 of the whole: {digest(json.dumps(text))})"
     return text
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+MAX_LOGINS = 60
+"""Refused logins that get a row in a minute, as anybody can cause them."""
+_CODES = ("forbidden", "conflict", "rate_limited")
+
+
+class Refusals:
+    """Adds a row for each refusal, in a transaction of its own; of logins, one a minute for each address."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._addresses: OrderedDict[str, int] = OrderedDict()
+        """When each address last got a row, oldest first; at most MAX_LOGINS."""
+
+    async def request(
+        self, error: ResponderBotError, *, login: str, request: str, object: str, responder: str | None = None
+    ) -> None:
+        """Record that somebody was refused what they asked for; `responder` is that of a run, if there is one.
+
+        What is no id in `object` is any text, and so beside the chain.
+
+        Raises ResponderBotError("unavailable").
+        """
+        rule = error.details.get("rule") or error.details.get("permission")
+        if error.code not in _CODES and rule is None:
+            return
+        details: dict[str, Any] = {"code": error.code, "rule": rule, "responder": responder, "asked": request}
+        what: What = "run.refused" if responder else "request.refused"
+        is_id = parse_id(object) is not None
+        now, texts = self._clock(), {"reason": error.message, "object": "" if is_id else object}
+        about = object if is_id else "core"
+        await self._database.transaction(
+            lambda tx: record(tx, now, what, by=login, object=about, texts=texts, **details)
+        )
+
+    async def login(self, address: str) -> None:
+        """Record a request without a valid key. Raises ResponderBotError("unavailable")."""
+        now = self._clock()
+        while self._addresses and not now - MINUTE_MS < next(iter(self._addresses.values())) <= now:
+            self._addresses.popitem(last=False)
+        if address in self._addresses or len(self._addresses) >= MAX_LOGINS:
+            return
+        self._addresses[address] = now
+        await self._database.transaction(
+            lambda tx: record(tx, now, "login.refused", by="", object="core", texts={"address": address})
+        )
+
+
+# --- the settings of each start ---------------------------------------------------------------------------------------
+
+
+async def record_settings(database: Database, clock: Clock, host: str, settings: Mapping[str, Any]) -> None:
+    """Add a row with the hash of the settings, and which keys differ from this host's last start."""
+
+    def work(tx: Transaction) -> None:
+        salt = backup.database_id(tx)
+        digests = {name: digest(f"{salt} {name} {json.dumps(value, default=str)}") for name, value in _leaves(settings)}
+        before = stored.settings(tx, host)
+        names = sorted(before.keys() | digests.keys())
+        changed = [name for name in names if before and before.get(name) != digests.get(name)]
+        stored.set_settings(tx, host, digests)
+        hash_ = digest(canonical(digests))
+        record(tx, clock(), "settings.loaded", by=CORE, object=host, settings=hash_, changed=changed)
+
+    await database.transaction(work)
+
+
+def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Each setting with its dotted name."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

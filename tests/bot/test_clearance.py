@@ -26,7 +26,7 @@ from bot.features.runs.views import inputs, questions, run_form, runs
 from bot.features.runs.views.reports import read_report
 from bot.features.undos import views as undos
 from bot.message import Message
-from core.audit.sentences import sentence
+from core.audit.reader import sentence
 from core.models import (
     Action,
     Alert,

@@ -24,7 +24,7 @@ from core.api.http.endpoint import ANONYMOUS, Endpoint, Request, SearchTurns, ha
 from core.api.http.errors import MethodNotAllowedError, error_response
 from core.api.http.requests import BODY_LIMIT_BYTES, BodyReader, check_sizes, client_address, credentials, query_of
 from core.audit import trail
-from core.audit.refusals import Refusals
+from core.audit.trail import Refusals
 from core.authorization import Caller
 from core.common.errors import AuthenticationError, RefusedKey, ResponderBotError
 from core.common.listener import BODY_TIMEOUT_S, ClientDisconnected

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from core.audit.export import export
-from core.audit.refusals import Refusals
+from core.audit.reader import export
+from core.audit.trail import Refusals
 from core.audit.verify import verify
 from core.common.clock import MINUTE_MS
 from core.common.database.transfer import matching

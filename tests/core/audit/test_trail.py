@@ -11,8 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from core.audit import trail
-from core.audit.reader import AuditReader
-from core.audit.sentences import SENTENCES
+from core.audit.reader import SENTENCES, AuditReader
 from core.authorization import COMMAND_LINE
 from core.common.database import Database, Transaction
 from core.common.errors import ResponderBotError

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from core.audit import trail, verify
-from core.audit.export import export
+from core.audit.reader import export
 from core.audit.verify import ForgedError, canonical, digest, row_line
 from core.common.clock import DAY_MS
 from core.common.database import Database, Dialect, Transaction
