@@ -120,7 +120,8 @@ class Renderer:
         document, actions = timeline.document, timeline.document.actions
         total = max(sum(document.action_counts.values()), len(actions))  # on it and its artifacts
         subject = Subject.in_document(document, alert.id) or Subject.alert(alert)
-        render = partial(alert_card, alert, actions, total=total, subject=subject)
+        held = document.already.get(alert.id, ())
+        render = partial(alert_card, alert, actions, total=total, subject=subject, held=held)
         cards = [
             await self.message(thread.key, self._view(subject, thread.channel), thread.channel, render)
             for thread in timeline.threads

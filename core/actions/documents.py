@@ -1,10 +1,12 @@
 """Alerts and cases with all that their cards show, read at one moment (core/docs/http-interface.md#documents)."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any, Literal, get_args
 
 from pydantic_core import from_json
@@ -173,6 +175,7 @@ class _DocumentReader:
         self._sees_up_to = caller.sees_up_to
         self._deciders: dict[tuple[object, ...], str] = {}
         self._levels: dict[int, Mapping[int, int]] = {}  # of alerts with artifacts of a case, by case
+        self._covered: dict[int, Mapping[int, Set[int]]] = {}  # alerts by the run that covers them, by bulk
         self.documents: dict[int, _Document] = {}
         self.chars = 0
         """The length of all JSON read so far."""
@@ -188,8 +191,8 @@ class _DocumentReader:
         if event.object_type == "CaseTemplate":
             return
         number, root_id = number_of(event.object_id), number_of(event.root_id)
-        document = self._document(root_id)
-        self.bulk_ids.update(stored_bulks.told_of(self._reads, root_id))
+        document, bulk_ids = self._document(root_id), stored_bulks.told_of(self._reads, root_id)
+        self.bulk_ids.update(bulk_ids)
         if event.object_type == "Action":
             self._add_action(document, number)
             row = stored.find(self._reads, number)
@@ -197,6 +200,29 @@ class _DocumentReader:
                 self._add_alerts_with(row["object_id"], number)
         elif event.object_type in _PART_OF and document.kind == "case":
             self._add_part(document, _PART_OF[event.object_type], number)
+        for action_id, alert_ids in chain(*(self._covered_in(bulk_id).items() for bulk_id in bulk_ids)):
+            left = from_json(document.actions.get(action_id, "{}")).get("measure")
+            is_shown = left is not None and (left["state"] != "ended" or action_id == number)
+            for alert_id in alert_ids if is_shown else ():  # whose cards say so, as far as this one's level allows
+                self._document(alert_id)
+
+    def _covered_in(self, bulk_id: int) -> Mapping[int, Set[int]]:
+        """The runs of a bulk that cover other alerts of it, each with these."""
+        if bulk_id not in self._covered:
+            covered = self._covered[bulk_id] = defaultdict[int, set[int]](set)
+            for one in stored_bulks.targets_of(self._reads, bulk_id):
+                if one.get("covered_by") and one["objectType"] == "alert":
+                    covered[one["covered_by"]].add(number_of(one["objectId"]))
+        return self._covered[bulk_id]
+
+    def _put_covering(self, document: _Document) -> None:
+        """Add what runs on other alerts have in force for this one too."""
+        all_covered = map(self._covered_in, stored_bulks.refused_on(self._reads, document.root_id))
+        by = [id_ for covered in all_covered for id_, alert_ids in covered.items() if document.root_id in alert_ids]
+        with suppress(ValueError):  # an alert that has them is damaged
+            found = [one for id_ in by for one in measures.of_run(self._reads, id_, self._sees_up_to, self._registry)]
+            if found:
+                self._put(document, "already", f"~{document.root_id}", _array(one.to_json() for one in found))
 
     def _add_alerts_with(self, artifact_id: int, action_id: int) -> None:
         """Add the alerts that have an artifact: the action on it shows there as well as in its case."""
@@ -288,6 +314,7 @@ class _DocumentReader:
         if document.kind == "alert":
             numbers = [number_of(artifact["id"]) for artifact in root.get("artifacts", ())]
             self._list_actions_on_artifacts(document, numbers)
+            self._put_covering(document)
             case_id = parse_id(root.get("case") or "")
             if case_id is not None:
                 document.case_tlp = level_of(self._reads, case_id)

@@ -311,6 +311,16 @@ def already(reads: Reads, action: Action, sees_up_to: int, registry: Registry) -
     return found
 
 
+def of_run(reads: Reads, number: int, sees_up_to: int, registry: Registry) -> list[Measure]:
+    """What a run has in force, likewise."""
+    row, level = stored_actions.find(reads, number), clearance.level_of(reads, number)
+    rows = [one for one in stored.of_action(reads, number) if one["state"] in ("in_force", "unknown")]
+    if row is None or level > sees_up_to:
+        return []
+    shown = (_shown([one], [_Seen(one, row)], registry) for one in rows)
+    return [one.model_copy(update={"clearance": level}) for one in shown]
+
+
 def beside(reads: Reads, action: Action, others: Iterable[Known], sees_up_to: int, registry: Registry) -> list[Measure]:
     """Those of these on one of the targets of a run that waits, likewise: what waits to do the same, in no bulk of it.
 

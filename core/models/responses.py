@@ -1001,7 +1001,7 @@ class Document(ApiModel):
     """By action that waits for approval or is in force: what else is in force on its targets, as the key may see.
 
     Of one that waits also at most ten that wait to act on them, the newest first (`asked`), and what has run since that
-    undoes it there (`ended`).
+    undoes it there (`ended`). By alert: what runs on others, which cover it, have in force.
     """
     decided: dict[ObjectId, list[Action]] = Field(default_factory=dict)
     """By action that waits for approval: for each target the last run of its responder that somebody denied or undid.

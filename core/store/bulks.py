@@ -70,6 +70,17 @@ def told_of(reads: Reads, root_id: int) -> set[int]:
     )
 
 
+def targets_of(reads: Reads, bulk_id: int) -> list[Any]:
+    """What a bulk names, as it is stored."""
+    row = find(reads, bulk_id)
+    return [] if row is None else json.loads(row["targets"])
+
+
+def refused_on(reads: Reads, object_id: int) -> list[int]:
+    """The bulks that have no run on an object which they name."""
+    return reads.column("SELECT bulk_id FROM bulk_refused WHERE object_id = :id", {"id": f"~{object_id}"})
+
+
 def find_all(reads: Reads, bulk_ids: Iterable[int]) -> list[Row]:
     return reads.rows(
         f"SELECT {_COLUMNS} FROM bulk WHERE id IN (SELECT CAST(value AS BIGINT) FROM json_each(:ids)) ORDER BY id",

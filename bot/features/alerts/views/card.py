@@ -24,6 +24,7 @@ from bot.block_kit.text import (
     foreign,
     person_name,
     section,
+    sections,
     slack_date,
 )
 from bot.clearance import SHARED, RedactedView, Subject, tlp_name
@@ -32,7 +33,7 @@ from bot.features.runs.views import reports, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
-from core.models import SEVERITY_NAMES, Action, Alert
+from core.models import SEVERITY_NAMES, Action, Alert, Measure
 
 MAX_RUNS = 15  # lines
 MAX_ENDED = 3  # of these
@@ -57,10 +58,11 @@ def alert_card(
     clearance: int,
     button: ButtonIds,
     subject: Subject | None = None,
+    held: Sequence[Measure] = (),
 ) -> Message:
     """The card as this clearance may see it; `total` counts all runs, if `actions` are only the newest.
 
-    `subject` is the alert with what its case gives it.
+    `subject` is the alert with what its case gives it; `held` is what runs on others have in force for it.
     """
     view = RedactedView(subject or Subject.alert(alert), clearance)
     newest = runs.newest_first([action for action in actions if not view.of(action).is_secret])
@@ -70,7 +72,9 @@ def alert_card(
         blocks = [headline(view, "whoever may see them presses Details"), *ran, _controls(alert, view, button)]
         return Message(_push_notification(view, newest), tuple(blocks))
     urgent, more = run_lines(newest, view.of, button, alert.id, total=total, is_folded=is_folded(alert))
-    blocks = [_title(alert, view, newest, button), *urgent]
+    held = undo_state.held_on(held, view)[:MAX_IN_FORCE]
+    by_others = sections(undo_state.already(one, view, "") for one in held)
+    blocks = [_title(alert, view, newest, button), *by_others, *urgent]
     if is_folded(alert):
         blocks.append(context(_facts(alert, view, newest, total)))
     else:

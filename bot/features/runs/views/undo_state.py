@@ -269,7 +269,7 @@ def already(measure: Measure, view: RedactedView, changes: str = f"Of both, {LAT
         asked_by = f"{person_name(measure.created_by)}, {slack_date(measure.since)}"
         return f"⏳ {names or measure.object_id} was also asked for by {asked_by}, for {measure.root_id}."
     is_now = "just being contained" if measure.state == "starting" else "contained already"
-    return f"🔒 {names or measure.object_id} is {is_now} {until_by(measure)}. {changes}"
+    return f"🔒 {names or measure.object_id} is {is_now} {until_by(measure)}. {changes}".rstrip()
 
 
 def until_by(measure: Measure) -> str:
@@ -366,6 +366,13 @@ def in_force_already(action: Action, view: RedactedView) -> list[Measure]:
 def contained(action: Action, view: RedactedView) -> list[Measure]:
     """What of that has taken effect."""
     return [one for one in in_force_already(action, view) if one.state not in ("asked", "starting")]
+
+
+def held_on(found: Iterable[Measure], view: RedactedView) -> list[Measure]:
+    """What of this is on observables of an alert, as far as its clearance may see that."""
+    seen = [one for one in found if one.target and may_see(view.clearance, one.clearance or 0)]
+    on = {(one.target.kind, one.target.value or one.label) for one in view.artifacts() if one.target}
+    return [one for one in seen if on.issuperset((of.kind, of.data) for of in one.target or ())]
 
 
 def decided_before(decided: Sequence[Action], clearance: int) -> list[Action]:

@@ -11,7 +11,8 @@ from core.client import CoreClient
 from core.models import Alert, BulkAnswer
 from tests.bot.features.bulks.bulk import alerts, shown, start
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import direct_message, filled_in, modal, on_phone, text_of, updated, within_limits
+from tests.bot.outbox.harness import all_sent
+from tests.bot.people import card_of, direct_message, filled_in, modal, on_phone, text_of, updated, within_limits
 from tests.bot.running import OPEN
 
 HOSTS = {"Isolate": {"target": "hostname", "undo": "Tell_1_0", "undo_after_minutes": 60}}
@@ -149,6 +150,34 @@ async def test_a_denied_host_of_several_alerts_is_asked_for_again_for_all_of_the
         await env["anna"].sees(modal("Asked", "*Isolate* on hostname WS-1 for 1 hour waits for approval"))
         (again,) = [run for run in await env.client.actions("alert", alerts[0].id) if run.status == "Waiting"]
         assert again.also_for == [alerts[1].id]
+
+
+async def test_the_card_of_an_alert_says_what_a_run_on_another_has_in_force_for_it(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, HOSTS) as env, CoreClient(env.core.url, env.service_key) as bot:
+
+        async def alert(tlp: int, name: str, tlp_of_host: int = 0) -> Alert:
+            host = {"dataType": "hostname", "data": name, "tlp": tlp_of_host}
+            return await env.create_alert(sourceRef=f"{tlp} {name} {tlp_of_host}", tlp=tlp, artifacts=[host])
+
+        first, covered = await alert(2, "WS-1"), await alert(0, "WS-1")
+        shared, hides_host = await alert(0, "WS-2"), await alert(0, "WS-2", 2)
+        asked = await ask(env, "anna", [first, covered, shared, hides_host])
+        await env["anna"].sees(card_of(hides_host, channel=OPEN))
+        await bot.as_user("ben").approve_bulk(asked.id)
+        held = re.compile(rf"🔒 `WS-1` is contained already until <!date[^>]*> by anna, for {first.id}\.")
+        of_first, of_shared = [f"by anna, for {one.id}." for one in (first, shared)]
+        card = await env["anna"].sees(card_of(covered, of_first))
+        assert held.search(text_of(card))
+        await env["anna"].sees(card_of(hides_host, of_shared))
+        await env.client.request("PATCH", f"/api/alert/{first.id}", {"tlp": 3})
+        await env["anna"].sees(updated(card, without=of_first))
+        await env.client.request("PATCH", f"/api/alert/{first.id}", {"tlp": 2})
+        await env["anna"].sees(updated(card, of_first))
+        await bot.as_user("lea").undo(next(one.action.id for one in asked.actions if one.action))
+        await env["anna"].sees(updated(card, without=of_first))
+        await all_sent(env.bot)
+        in_open = [str(body) for *_, body, _ in env.emulator.traffic if body.get("channel") == OPEN]
+        assert not [body for body in in_open if of_first in body or of_shared in body]
 
 
 async def test_what_is_being_undone_is_counted_so_and_not_asked_for_again(tmp_path: Path) -> None:
