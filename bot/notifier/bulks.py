@@ -76,7 +76,7 @@ class BulkMessages:
         found = await self._found(bulk, posted)
         asked_later = [one for one in destinations if "~" in one]
         destinations = [one for one in destinations if one not in asked_later]
-        people = {_user(key) for key in posted if is_person(_user(key))}  # whoever asks in Home has a message too
+        people = {_user(key) for key in posted if is_person(_user(key))}  # also who asked in one
         was_asked = bool(asks) or bool(people and people - {await self._renderer.slack_user(bulk.created_by)})
         if bulk.awaiting:
             channels = [one for one in destinations if not _is_asked(one)]

@@ -271,20 +271,23 @@ async def start_several(
     body = request.bulk_input()
     response = await until_answered(lambda: context.core.run_bulk(body, key), UNKNOWN)
     is_channel = bool(request.channel) and context.services.clearance(request.channel) not in (None, SHARED)
-    destination = request.channel if is_channel else f"{context.team}:{context.user}"
     views = {one.view.subject.id: one.view for one in targets}
     started = [names.titled_by(entry.action, responder) for entry in response.actions if entry.action is not None]
     clearance = own_clearance(context)
     accepted = [(one, views.get(one.object_id) or RedactedView(Subject.of_action(one), clearance)) for one in started]
     waiting = [one for one in accepted if runs.awaits_approval(one[0])]
-    if is_channel or not waiting:  # nobody is rung for their own request
+    is_direct = bool(request.channel) and not (is_channel or waiting)  # in Home nobody is rung for what they start
+    if is_channel or is_direct:
+        destination = request.channel if is_channel else f"{context.team}:{context.user}"
         context.refresh_requests.append(RefreshRequest(bulk_key(response.id, destination)))
+    home = "Your Home, opened again," if accepted else ""
+    where = f"One message in <#{request.channel}>" if is_channel else "A direct message" if is_direct else home
     for kind in (BULK, BULK_TOLD, BULK_UNDONE) if request.is_bulk else ():  # what tells of the bulk that it repeats
         found = await context.services.outbox.messages_named(f"{kind}:{request.again}:")
         context.refresh_requests.extend(RefreshRequest(one.key) for one in found)
     listed = waiting or accepted
     able = await _able(context, max(waiting, key=lambda one: one[1].subject.clearance)[0]) if waiting else ((), False)
-    render = partial(questions.outcome, await masked(context, response), listed, able)
+    render = partial(questions.outcome, await masked(context, response), listed, able, where)
     told = await responses.with_buttons(context, f"asked:{response.id}", render)
     return started_title(listed[0][0]) if listed else CANNOT, told
 

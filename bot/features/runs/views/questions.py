@@ -425,9 +425,12 @@ def reason_shown(reason: str) -> str:
 
 
 def outcome(
-    response: BulkAnswer, listed: Sequence[tuple[Action, RedactedView]], able: Able, button: ButtonIds
+    response: BulkAnswer, listed: Sequence[tuple[Action, RedactedView]], able: Able, where: str, button: ButtonIds
 ) -> Message:
-    """Says that the `listed` runs wait, as one alone does, or were started; on what others were refused, and why."""
+    """Says that the `listed` runs wait, as one alone does, or were started; on what others were refused, and why.
+
+    `where` tells how it goes, such as `A direct message`; "" if nothing does.
+    """
     text, more = "Nothing was asked for or started.", list[Block]()
     if listed:
         action, what = listed[0][0], f"*{runs.name(listed[0][0])}* on {runs.distinct_targets(listed)}"
@@ -435,8 +438,8 @@ def outcome(
         text = _waits(what, action, able) if waits else f"Started {what}."
         more = [actions(*runs.bulk_buttons(response.id, None, button, "Withdraw")[1:])] if waits else []
     refused = [(entry.object_id, why_not(entry)) for entry in response.actions if why_not(entry)]
-    head, tells = f"*Refused on {count(len(refused), 'target')}*", context("One message tells how it goes.")
-    return with_reasons(text, head, refused, *more, tells)
+    more += [context(f"{where} tells how it goes.")] if where else []
+    return with_reasons(text, f"*Refused on {count(len(refused), 'target')}*", refused, *more)
 
 
 def why_not(entry: BulkEntry) -> str:

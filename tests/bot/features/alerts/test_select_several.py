@@ -6,7 +6,8 @@ from typing import Any
 from core.models import Alert
 from tests.bot.features.alert_groups.grouping import group_card, grouping_bot, post
 from tests.bot.features.environment import FeatureEnvironment
-from tests.bot.people import app_home, modal, text_of
+from tests.bot.outbox.harness import all_sent
+from tests.bot.people import app_home, modal, on_phone, text_of
 from tests.bot.running import SOC
 
 
@@ -117,6 +118,30 @@ async def test_the_home_selects_among_all_open_alerts(env: FeatureEnvironment) -
     assert form["title"]["text"] == "Select several"
     values = [option["value"] for group in await env["anna"].searches(form) for option in group["options"]]
     assert sorted(values) == sorted(alert.id for alert in alerts)
+
+
+async def test_who_starts_several_in_home_reads_there_how_it_goes_and_is_rung_only_if_one_fails(
+    env: FeatureEnvironment,
+) -> None:
+    anna, alerts = env["anna"], await twenty(env)
+    await anna.connect()
+    for title, ended, on in (("Tell", "2 of 2 succeeded", alerts[:2]), ("Fail", "2 failed", alerts[2:4])):
+        await anna.open_home()
+        await anna.presses("Select several", await anna.sees(app_home("Select several")))
+        form = await anna.sees(modal("Open alerts; typing searches all, closed ones too"))
+        await anna.submits(form, targets=[alert.id for alert in on])
+        await anna.chooses(title, await anna.sees(modal("Selected (2)")), "Responder")
+        await anna.submits(await anna.sees(modal("Selected (2)", title)))
+        await anna.submits(await anna.sees(modal("Each is checked")))
+        told = await anna.sees(modal(f"Started *{title}* on ", "Your Home, opened again, tells how it goes."))
+        for alert in on:
+            await env.ended_run(alert)
+        await anna.close(told["id"])
+        await anna.open_home()
+        await anna.sees(app_home(f"*{title}* on 2 targets: ", ended))
+    await anna.sees(on_phone("Failed: Fail on "))
+    await all_sent(env.bot)
+    assert len(anna.phone) == 1
 
 
 async def test_several_of_a_group_are_chosen_among_those_that_the_person_may_see(tmp_path: Path) -> None:

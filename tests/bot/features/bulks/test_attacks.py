@@ -28,7 +28,7 @@ async def test_what_changes_between_the_question_and_the_click_counts(tmp_path: 
         await env.client.request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3, "title": "Raised to red"})
         await env.client.request("DELETE", f"/api/case/{case.id}")
         await env["anna"].presses("Ask to quarantine (3)", question)
-        told = text_of(await env["anna"].sees(modal("One message tells")))
+        told = text_of(await env["anna"].sees(modal(f"One message in <#{SOC}> tells how it goes.")))
         assert f"{alert_ids[0]}: " in told
         assert "Raised to red" not in told
         assert (await ran(env, alert_ids))[:2] == [0, 1]
@@ -75,7 +75,7 @@ async def test_two_people_at_once_on_two_bots_run_it_once_on_each(tmp_path: Path
         questions = {name: await asked(env, name, "isolate", alert_ids) for name in ("anna", "ben")}
         presses = [env[name].presses("Ask to isolate (3)", question) for name, question in questions.items()]
         await asyncio.gather(*presses)
-        told = [await env[name].sees(modal("One message tells")) for name in questions]
+        told = [await env[name].sees(modal(f"One message in <#{SOC}> tells how it goes.")) for name in questions]
         words = (
             ("Nothing was asked for or started.", "*Refused on 3 targets*"),
             ("; 1 approval, answer by ", "Withdraw all"),

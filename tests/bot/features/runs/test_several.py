@@ -28,7 +28,7 @@ async def run_all(person: Person, label: str, words: str, **fields: Any) -> str:
     form = await person.sees(modal(words, "Each is checked"))
     assert form["submit"]["text"] == label
     await person.submits(form, **fields)
-    await person.sees(modal("One message tells"))
+    await person.sees(modal(f"One message in <#{SOC}> tells how it goes."))
     return text_of(form)
 
 

@@ -78,7 +78,7 @@ def test_the_form_the_message_and_the_replies_fit() -> None:
     fine(messages.late(bulk()))
     entries = [BulkEntry(object_id=one, status=400, type="BadRequest", message=HOSTILE[:500] + one) for one in IDS]
     done = [(samples.awaiting().model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
-    fine(questions.outcome(BulkAnswer(id="~9", actions=entries), done, ([HOSTILE] * 9, True), button))
+    fine(questions.outcome(BulkAnswer(id="~9", actions=entries), done, ([HOSTILE] * 9, True), "Home", button))
     decided = [BulkEntry(object_id=one.object_id, status=200, action=one) for one, _ in done]
     fine(review.decided(bulk(), BulkAnswer(id="~9", actions=[*entries, *decided]), "approved", done, ""))
 
