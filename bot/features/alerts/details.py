@@ -7,6 +7,7 @@ from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.alerts.views.details import alert_in_full
 from bot.features.authorization import own_clearance
 from bot.features.base import Command, Context, Entry, Feature
+from bot.features.runs.views import undo_state
 from core.models import OBJECT_TYPES
 
 
@@ -30,7 +31,8 @@ async def show(context: Context, object_id: str, start: int = 0, channel: str = 
         render = partial(case_card, case, document, tasks, alerts, clearance=clearance, is_posted=False)
     else:
         alert = subjects.as_alert(context, subject, document)
-        elsewhere = [one for one in await context.core.measures(target=alert.id) if one.root_id != alert.id]
+        ran = {run.id for run in document.actions if undo_state.is_in_force(run)}
+        elsewhere = [one for one in await context.core.measures(target=alert.id) if ran.isdisjoint(one.actions)]
         note = note or f"`{context.services.command} list {alert.id}` shows what can run on it."
         in_full = partial(alert_in_full, alert, document, start=start, channel=channel or context.channel)
         render = partial(in_full, clearance=clearance, note=note, held=elsewhere)

@@ -625,8 +625,10 @@ def approval_request(
     view = RedactedView(subject, clearance)
     waits = runs.awaits_approval(action)
     if not (view.is_open if voter is None else sees_all(clearance, subject)):
-        state = f"A run on {subject.id} {'needs approval' if waits else runs.state(action, view)}"
-        text = f"{runs.mark(action, view)} {state}, {withheld(subject.clearance)}"
+        is_approved = not runs.missing_approvals(action)
+        state = "was approved" if is_approved else "needs approval" if waits else runs.state(action, view)
+        mark = runs.MARKS["succeeded" if is_approved else runs.state_of(action)]
+        text = f"{mark} A run on {subject.id} {state}, {withheld(subject.clearance)}"
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),), is_broadcast)
     why = runs.result_text(action, view, REASON_LIMIT) if action.outcome in ("denied", "cancelled") else ""
     decided = f"{decision(action).rstrip('.')}: {why}" if why else decision(action)

@@ -68,7 +68,7 @@ def alert_card(
     newest = runs.newest_first([action for action in actions if not view.of(action).is_secret])
     total -= len(actions) - len(newest)
     if not view.is_open:
-        ran = [context(runs.withheld_line(newest, max(total, len(newest))))] if newest else []
+        ran = [context(runs.on_withheld_card(newest, max(total, len(newest)), view))] if newest else []
         blocks = [headline(view, "whoever may see them presses Details"), *ran, _controls(alert, view, button)]
         return Message(_push_notification(view, newest), tuple(blocks))
     urgent, more = run_lines(newest, view.of, button, alert.id, total=total, is_folded=is_folded(alert))

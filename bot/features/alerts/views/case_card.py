@@ -59,7 +59,7 @@ def case_card(
     total = max(counts.get(case.id, 0) + beside if is_posted else sum(counts.values()), len(newest))
     push = clip(f"Case {runs.of_root(view.subject, view)}: {_state(case, tasks, view)}", MESSAGE_TEXT_LIMIT)
     if not view.is_open:
-        return Message(push, (headline(view), context(runs.withheld_line(newest, total))))
+        return Message(push, (headline(view), context(runs.on_withheld_card(newest, total, view))))
     urgent, more = run_lines(newest, view_of, button, case.id, total=total)
     closed = runs.closed_by(view.subject.closed, view) if view.subject.closed is not None else ""
     lines = filter(None, [headline(view)["text"]["text"], f"case · {_state(case, tasks, view)}", closed])

@@ -86,11 +86,11 @@ def _headline(action: Action, view: RedactedView) -> str:
         state = f"{runs.state(action, view)}, {withheld(view.subject.tlp)}"
         return f"{runs.mark(action, view)} A run on {action.object_id}: {state}"
     on = runs.on_object(action, view, foreign(runs.target(view), 200))
-    state = f"{runs.state(action)}{on}"
-    if undo_state.is_undone(action):
-        state = f"{on.removeprefix(' ')}: {undo_state.undone(action)}"
     by = f"{'asked' if action.dispatched_at is None else 'started'} by {person_name(action.created_by)}"
-    return f"{runs.mark(action, view)} *{runs.name(action)}* {state}, {by}."
+    said = f" {runs.state(action)}{on}, {by}"
+    if undo_state.is_undone(action):
+        said = f"{on}, {by}: {undo_state.undone(action)}"
+    return f"{runs.mark(action, view)} *{runs.name(action)}*{said}."
 
 
 def _context(action: Action, view: RedactedView) -> list[Block]:

@@ -585,6 +585,14 @@ def withheld_line(actions: Sequence[Action], total: int) -> str:
     return ", ".join([count(total, "run"), *parts])
 
 
+def on_withheld_card(actions: Sequence[Action], total: int, view: RedactedView) -> str:
+    """`🔒 1 measure in force, 2 runs`; another company doesn't learn that something is contained."""
+    parts = [part for action in actions for part, _ in undo_state.in_force_by_target(action)]
+    held = {(part.undo and part.undo.responder, acts_on(part)) for part in parts if view.clearance != SHARED}
+    in_force = f"🔒 {count(len(held), 'measure')} in force, " if held else ""
+    return f"{in_force}{withheld_line(actions, total)}"
+
+
 def hidden_line(actions: Sequence[Action], views: Mapping[str, RedactedView]) -> str:
     """`1 run, details withheld (TLP:AMBER)`, of runs above the clearance; `views` by run."""
     return f"{withheld_line(actions, len(actions))}, {withheld(max(views[one.id].subject.tlp for one in actions))}"

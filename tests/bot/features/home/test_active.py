@@ -130,6 +130,19 @@ async def test_what_two_responders_hold_and_one_undo_ends_is_one_row_with_both_n
         assert await env.client.measures() == []
 
 
+async def test_details_say_once_what_a_run_that_is_of_the_case_has_in_force(tmp_path: Path) -> None:
+    rules = {"Block_Address": {"undo": "Release_Address_1_0", "undo_after_minutes": 60}}
+    async with feature_environment(tmp_path, rules) as env:
+        alert = await env.create_alert()
+        await env.client.create_case_from_alert(alert.id)
+        await env.client.run(
+            {"responderId": "Block_Address_1_0", "objectType": "case_artifact", "objectId": alert.artifacts[0].id}
+        )
+        await env["anna"].sees(card_of(alert, "is in force until"))
+        await env["anna"].command(SOC, f"/responder alert {alert.id}")
+        await env["anna"].sees(modal("is in force until", without="contained already"))
+
+
 async def test_mine_says_until_when_a_run_is_in_force_and_undoes_it(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     async with CoreClient(env.core.url, env.service_key) as bot:

@@ -6,6 +6,7 @@ from typing import Any
 from bot.block_kit import ids
 from bot.block_kit.subjects import safe_link
 from bot.block_kit.text import person_name
+from bot.clearance import SHARED
 from bot.features.alerts.views.card import alert_card
 from bot.message import Intent
 from core.models import Action, Approval, Reader, Undo
@@ -245,6 +246,10 @@ def test_a_withheld_card_says_where_to_find_details_and_names_nobody() -> None:
     ]
     for word in ("anna", "ben", "cleo", "siem", "Positive", "secret"):
         assert word not in str(shown)
+    undo = Undo(responder="Release_1_0", status="available", at=NOW)
+    held = [ended(number=number).model_copy(update={"undo": undo}) for number in (40, 41)]  # on the same
+    assert texts_of(card(*held, tlp=3))[1] == "🔒 1 measure in force, 2 runs"
+    assert "in force" not in str(alert_card(alert(tlp=3), held, clearance=SHARED, button=button))
 
 
 def test_a_run_can_be_ended_only_while_it_is_open() -> None:

@@ -10,7 +10,7 @@ from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.replies import end_reply, report_file, told
 from bot.features.approvals.views import approval_request, whole_request
 from bot.message import Intent
-from core.models import Action, Approval, Artifact, Undo
+from core.models import Action, Approval, Artifact, MeasureOfRun, Undo
 from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, ended, intents_in, report, texts_of
 
 SUBJECT = Subject.alert(alert())
@@ -65,6 +65,12 @@ def test_what_is_in_force_or_was_undone_does_not_look_just_done() -> None:
         for clearance in (2, 0)
     ]
     assert signs == ["🔒", "✅", "🔓", "✅"]  # nobody learns of it who may not see the alert
+    undone = undo.model_copy(update={"status": "undone", "action_id": "~41", "at": None})
+    measure = MeasureOfRun(state="ended", since=NOW, ended_at=NOW, ended_by="ben@x")
+    over = ended().model_copy(update={"undo": undone, "measure": measure})
+    assert texts_of(end_reply(over, SUBJECT, clearance=2, button=button))[0].startswith(
+        "🔓 *Close False Positive* on ~12, started by anna: undone by ben, <!date^"
+    )
 
 
 def test_a_report_leaves_out_its_sentence_and_empty_values() -> None:
@@ -174,8 +180,12 @@ def test_only_a_failed_run_offers_to_run_again() -> None:
 
 
 def test_an_end_reply_above_the_clearance_says_only_how_the_run_ended() -> None:
-    assert texts_of(end_reply(ended(message="Blocked 203.0.113.1"), SUBJECT, clearance=1, button=button)) == [
+    done = ended(message="Blocked 203.0.113.1", approval=Approval(needed=1, approved_by=["ben@x"], expires_at=NOW))
+    assert texts_of(end_reply(done, SUBJECT, clearance=1, button=button)) == [
         "✅ A run on ~12: done, details withheld (TLP:AMBER)",
+    ]
+    assert texts_of(approval_request(done, SUBJECT, clearance=1, button=button, now_ms=NOW)) == [
+        "✅ A run on ~12 was approved, details withheld (TLP:AMBER)",
     ]
     hidden = Subject.alert(alert(tlp=1, artifacts=[artifact(tlp=2)]))
     assert texts_of(end_reply(ended(message="Blocked 203.0.113.1"), hidden, clearance=1, button=button)) == [
