@@ -164,12 +164,12 @@ def _problem(action: Action, undo: Undo, view: RedactedView, was_to_end: str) ->
     """What is wrong on one target, or what became of it; mrkdwn. `was_to_end` says when; a phone formats no time."""
     on = runs.heading(action, view)
     if undo.status == "waiting":
-        still = f"⚠️ {on} was to end {was_to_end} and is still in force: {undo_state.why(undo, view)}"
+        still = f"⚠️ Still in force, was to end {was_to_end}: {on} · {undo_state.why(undo, view)}"
         return f"{still}. The bot keeps trying. *Undo now* does it in your name, *Extend* gives it more time."
     if undo.status == "failed":
         because = f"{undo.action_id} did not succeed; the thread has its reason"
         why = undo_state.why(undo, view) if undo.message else because
-        return f"⚠️ {on} was not undone: {why}. It may still be in force. Check the target, then press *Undo now*."
+        return f"⚠️ Not undone: {on} · {why}. It may still be in force. Check the target, then press *Undo now*."
     return f"{on}: {undo_state.summary(action, view).removeprefix(' · ')}."
 
 
@@ -197,7 +197,7 @@ def measure_reply(
         if not measure.message:
             text = f"Undone by *{by}*: {on}. It is no longer in force ({action.undo and action.undo.action_id})."
     else:
-        text = f"⚠️ {on} may not be in force any more: {why}"
+        text = f"⚠️ Maybe no longer in force: {on} · {why}"
     text = f"{text} {mentions(told)}".rstrip()
     shown = buttons(action, view, button)
     return Message(text, (section(text), *([actions(*shown)] if shown else [])))

@@ -19,6 +19,8 @@ ASKED = samples.awaiting(created_by="anna@soc.example")
 DONE = samples.ended(outcome="succeeded")
 FAILED = samples.ended("Failure", "The firewall said no.", outcome="failed")
 WAITING = Undo(responder="Release_1_0", status="waiting", at=NOW, message="Release can't run: it is not configured.")
+NOT_UNDONE = Undo(responder="Release_1_0", status="failed", at=NOW, message="Release failed.")
+UNKNOWN = MeasureOfRun(state="unknown", since=NOW, message="Release ran on ~9.")
 LEFT = MeasureOfRun(state="ended", since=NOW, ended_at=NOW, ended_by="lea@soc.example", message="Reimaged.")
 DENIED = samples.ended("Failure", "Denied.", outcome="denied", ended_by="lea@soc.example")
 
@@ -37,6 +39,8 @@ def text_of(kind: str, clearance: int) -> str:
         "denial": replies.end_reply(DENIED, subject, **seen),
         "told": replies.told(FAILED, subject, **seen),
         "late": undos.problem_reply(DONE.model_copy(update={"undo": WAITING}), subject, **seen),
+        "not undone": undos.problem_reply(DONE.model_copy(update={"undo": NOT_UNDONE}), subject, **seen),
+        "maybe ended": undos.measure_reply(DONE.model_copy(update={"measure": UNKNOWN}), subject, [], **seen),
         "marked as ended": undos.measure_reply(DONE.model_copy(update={"measure": LEFT}), subject, [], **seen),
         "undone": replies.undone([(DONE, subject)], "lea@soc.example", "anna@soc.example", **seen),
     }
@@ -55,7 +59,9 @@ def text_of(kind: str, clearance: int) -> str:
         ("denial", "denied"),
         ("told", "Failed: "),
         ("undone", "Undone by lea"),
-        ("late", "was to end by now and is still in force: Release can't run: it is not configured."),
+        ("late", "⚠️ Still in force, was to end by now: *Close False Positive* on "),
+        ("not undone", "⚠️ Not undone: *Close False Positive* on "),
+        ("maybe ended", "⚠️ Maybe no longer in force: *Close False Positive* on "),
         ("marked as ended", "Marked as ended by *lea*"),
     ],
 )

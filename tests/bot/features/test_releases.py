@@ -255,7 +255,7 @@ async def test_a_reply_that_a_host_may_be_free_again_says_later_that_it_was_undo
         await env.client.run({**body, "responderId": "Isolate_1_0"})
         await env.ended_run(first)
         await env.client.run({**body, "responderId": "Tell_1_0", "objectId": second.id})
-        doubted = await env["anna"].sees(reply_to(card, "may not be in force any more"))
+        doubted = await env["anna"].sees(reply_to(card, "⚠️ Maybe no longer in force: *Isolate* on "))
         await env["anna"].confirms("Undo now", doubted)
         ended = await env["anna"].sees(reply_to(card, "It is no longer in force ("))
         assert ended["ts"] == doubted["ts"]

@@ -308,8 +308,8 @@ def test_a_thread_tells_of_each_target_that_was_not_undone() -> None:
         for block in undos.problem_reply(action, subject, clearance=2, button=samples.button).blocks
         if block["type"] == "section"
     )
-    assert re.search(r"web-1\b.* was not undone: It was no use\.", first)
-    assert re.search(r"web-3\b.* is still in force: Nobody may\.", second)
+    assert re.search(r"Not undone: .*web-1\b.* · It was no use\.", first)
+    assert re.search(r"Still in force, .*: .*web-3\b.* · Nobody may\.", second)
 
 
 async def test_what_is_protected_has_no_box_but_a_line(tmp_path: Path) -> None:
