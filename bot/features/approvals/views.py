@@ -261,7 +261,8 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link:
     review = runs.review_button(action, button, extension)
     if extension is not None:
         return section(f"{later_end(action, extension, view)}\n{undo_state.needed([extension])}", accessory=review)
-    asks = f"{runs.sign(view)}{_override(action)}*{question(action, view)}* · {person_name(action.created_by)}"
+    what = f"{run_on(action, view)}{undo_state.for_how_long(action)}?"
+    asks = f"{runs.sign(view)}{_override(action)}*{what}* · {person_name(action.created_by)}"
     on = f"{runs.of_root(view.subject, view, link)} · {decision(action)}"
     held = [undo_state.already_in_short(one, is_named=True) for one in undo_state.contained(action, view)]
     return section("\n".join([asks, *_warned(action, view), on, *held]), accessory=review)

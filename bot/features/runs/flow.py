@@ -71,7 +71,7 @@ async def proceed(
         return False
     if needs_confirmation:
         shown = await question(context, request, responder, targets)
-        await responses.show(context, run_form.deed(responder, 1), shown)
+        await responses.show(context, run_form.deed(responder, request), shown)
         return False
     return await start(context, request, context.idempotency_key, responder, view)
 

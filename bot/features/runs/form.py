@@ -257,7 +257,7 @@ async def _submitted(
         return modals.update(modals.message_view(title, message))
     if asks or (responder.policy is not None and responder.policy.is_undo):
         question = await flow.question(context, request, responder, targets)
-        return modals.update(modals.message_view(run_form.deed(responder, 1), question))
+        return modals.update(modals.message_view(run_form.deed(responder, request), question))
     return await _start(context, request, responder, view)
 
 

@@ -232,8 +232,9 @@ def is_shown(
     return all(inputs.block_id(inputs.key_of(responder), parameter.name) in blocks for parameter in declared)
 
 
-def deed(responder: OfferedResponder, number: int) -> str:
-    """The title of what asks to run it, on so many objects: `Isolate Host (3)`."""
+def deed(responder: OfferedResponder, request: RunRequest) -> str:
+    """The title of what asks to run it, on so many targets: `Isolate Host (3)`."""
+    number = sum(len(one.target) or 1 for one in request.targets)
     return names.in_view(names.title(responder), f" ({number})" if number > 1 else "")
 
 
@@ -247,7 +248,7 @@ def _modal(
 ) -> dict[str, Any]:
     """`several`: what one that is for several objects is called before it is known what runs on them."""
     title, callback_id = (several, ids.SEVERAL_VIEW) if several else (TITLE, ids.START_VIEW)
-    title = deed(responder, len(request.targets)) if responder is not None else title
+    title = deed(responder, request) if responder is not None else title
     if request.override_reason is not None:
         title = override if len(override := f"Override: {title}") <= VIEW_TITLE_LIMIT else "Override"
     close = "" if submit else "Not now"  # *Close ...* closes alerts

@@ -13,7 +13,7 @@ from core.models import Alert, MeasureOfRun, TargetArtifact, Undo
 from core.settings import ProtectSection, ResponderSection
 from tests.bot import samples
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import card_of, field_of, filled_in, modal, reply_to, text_of
+from tests.bot.people import app_home, card_of, field_of, filled_in, modal, reply_to, text_of
 from tests.bot.running import SOC
 
 HOSTS: list[dict[str, Any]] = [
@@ -140,13 +140,17 @@ async def test_a_command_names_what_to_act_on_in_any_spelling(
     alert = await env.create_alert(artifacts=HOSTS)
     await env["anna"].command(SOC, f"/responder run shun {alert.id} target={typed}")
     question = await env["anna"].sees(modal("It can be undone there"))
-    assert question["title"]["text"] == "Shun"
+    assert question["title"]["text"] == ("Shun (2)" if len(data) > 1 else "Shun")
     assert "It lasts until somebody undoes it, by Drop traffic." in text_of(question)
     assert text_of(question).casefold().count("srv-dc01") == ("srv-dc01" in data)
     await env["anna"].presses("Shun", question)
     on = ", ".join(f"{'hostname' if 'srv' in one else 'ip'} {one.replace('.', '[.]')}" for one in data)
     await env["anna"].reads(f"Started *Shun* on {on}, for HIGH ET MALWARE Beacon to known C2 ({alert.id}).")
     assert await acted_on(env, alert) == data
+    await env["anna"].command(SOC, f"/responder run isolate {alert.id} target={typed}")
+    await env["anna"].reads("waits for approval")
+    await env["ben"].open_home()
+    await env["ben"].sees(app_home(f"*Isolate on {on}?* · anna"))
 
 
 @pytest.mark.parametrize(
