@@ -100,7 +100,8 @@ def extend_all_view(
     about, below = sections(filter(None, [asks, of_all])), sections(filter(None, [*rows, left_out]))
     shown = undos.longer_view("Extend all", about, [action for action, _ in timed], policy, now_ms, able)
     metadata = json.dumps({"id": bulk.id, "runs": [action.id for action, _ in timed]})
-    blocks = [*shown["blocks"], *below]
+    *choice, last = shown["blocks"]  # the note, or that there is no choice
+    blocks = [*choice, *below, last]
     return {**shown, "blocks": blocks, "callback_id": ids.EXTEND_ALL_VIEW, "private_metadata": metadata}
 
 
