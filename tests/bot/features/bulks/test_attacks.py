@@ -180,7 +180,7 @@ async def test_who_may_only_read_can_neither_start_nor_decide_with_a_copied_butt
         await env.core.core.people.set_profile("ben", "read-only")
         view = env["ben"].live_view.modal or {}
         await env["ben"].submits(view)
-        await env["ben"].sees(modal("You have no right to decide on runs; an administrator can give it."))
+        await env["ben"].sees(modal("*This has changed", "You have no right to decide on runs; an administrator"))
         await env["eve"].presses("Show each", message)  # to read is allowed
         each = text_of(await env["eve"].sees(modal("needs 1 approval")))
         assert all(one in each for one in alert_ids)

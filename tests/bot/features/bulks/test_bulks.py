@@ -223,7 +223,9 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         own = await reviewed(env, "anna", message, "You asked for it, so somebody else decides.")
         assert own["submit"] is None
         await env["eve"].presses("Review", message)
-        await env["eve"].reads("You can't run responders")
+        reading = await env["eve"].reads("You have no right to decide on runs; an administrator can give it.")
+        assert all(f" ({one})" in text_of(reading) for one in alert_ids)
+        assert (reading["submit"], ids.BULK_DENY in text_of(reading)) == (None, False)
 
         # Everybody who decides is told once: in the channel, in one direct message, and with one entry in Home.
         direct = await env["lea"].dm(env.emulator.bot_user_id)
@@ -550,6 +552,8 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         await env["anna"].presses("Extend all", message)
         form = await env["anna"].sees(modal("on 2 targets"))
         assert "The settings allow" not in text_of(form)
+        where = [text_of(form).index(words) for words in ("How much longer", f" ({alert_ids[0]}) · in", '"Note"')]
+        assert where == sorted(where)
         assert f'"until <!date^{left[0] // 1000 + 15 * 60}^' in text_of(form)
         await env["anna"].submits(form, longer="15")
         refused = await env["anna"].sees(modal(f"Kept 15 minutes longer: *Shun* on {alert_ids[0]} ("))
