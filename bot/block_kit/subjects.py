@@ -78,7 +78,7 @@ def target_data(artifact: TargetArtifact, view: RedactedView) -> str:
 def with_menu(text: str, artifact: Artifact, view: RedactedView, button: ButtonIds) -> Block:
     """A line with the menu of what can be done with the observable."""
     name = clip_middle(clean(view.text(artifact_name(artifact))), MENU_LIMIT)
-    block_id = ids.MENU_BLOCK + button(Intent("menu", artifact.id, "case_artifact"))
+    block_id = ids.MENU_BLOCK + button(Intent("menu", artifact.id, view.subject.root_id))
     return section(
         text,
         block_id=block_id,

@@ -256,6 +256,7 @@ def responder_options(
     by_artifact: Mapping[str, Sequence[str]],
     view: RedactedView,
     typed: str,
+    alert_id: str = "",
     through: Sequence[OfferedResponder] = (),
     ends: ByArtifact = MappingProxyType({}),
 ) -> dict[str, Any]:
@@ -263,14 +264,14 @@ def responder_options(
 
     `by_artifact` has the names of the responders that can run on each artifact of an alert. All words of `typed` must
     be found in the responder's title, name or description, or in the target's type or data. `through` are those that
-    run on an artifact's alert and act on the artifact. `ends` has the names of those that would end something, by id
+    run on an artifact's alert (`alert_id`) and act on the artifact. `ends` has the names of those that would end something, by id
     of the subject and of each artifact; others that undo are listed only where something is typed. Of the subject those
     that can't run follow at the end, with the reasons. Slack takes 100 entries; the last of more says to type.
     """
     words = refanged(typed).casefold().split()
     groups = [
         replace(group, entries=[entry for entry in group.entries if all(word in entry[1] for word in words)])
-        for group in _groups(offered, by_artifact, view, words, through, ends)
+        for group in _groups(offered, by_artifact, view, words, alert_id, through, ends)
     ]
     left = sum(len(group.entries) for group in groups)
     room = MAX_OPTIONS if left <= MAX_OPTIONS else MAX_OPTIONS - 1
@@ -292,6 +293,7 @@ def _groups(
     by_artifact: Mapping[str, Sequence[str]],
     view: RedactedView,
     words: Sequence[str],
+    alert_id: str,
     through: Sequence[OfferedResponder],
     ends: ByArtifact,
 ) -> list[_Entries]:
@@ -307,10 +309,13 @@ def _groups(
     label, own = clip_middle(name, URL_LIMIT), refanged(name).casefold()
     if is_artifact:  # as in the menu of its alert; whoever chooses one is led to the case
         can += [r for r in cannot if r.lacks == ["case"] and len(r.reasons or ()) == 1]
+    by_name = {r.name: r for r in can}
+    elsewhere = {*by_name, *(r.name for r in through)}
+    # In a case, a run on the observable would be the case's.
+    through = [by_name.get(r.name, r) for r in through if subject.alert_ids or r.name not in by_name]
+    can = [r for r in can if r not in through]
     groups = _by_kind(label, _with(own, shown_on(subject.id, can)), view=None if is_artifact else view)
-    elsewhere = {r.name for r in can}
-    through = [r for r in through if r.name not in elsewhere]
-    groups += _by_kind(label, _with(own, shown_on(subject.id, through)), f"{subject.root_id}={subject.id}:")
+    groups += _by_kind(label, _with(own, shown_on(subject.id, through)), f"{alert_id}={subject.id}:")
     once = {(r.name, one.id) for r in can if r.target and not words for one in r.target.artifacts}
     shown = by_ioc(view.artifacts()) if by_artifact else []
     titles = [view.text(artifact_title(artifact)) for artifact in shown]

@@ -1,14 +1,16 @@
 """The options of the searchable menu of responders, when it is opened and while somebody types."""
 
+from collections.abc import Sequence
+
 from bot.block_kit import ids, notices
 from bot.block_kit.elements import message_option
-from bot.clearance import RedactedView
+from bot.clearance import RedactedView, Subject
 from bot.features import subjects
 from bot.features.authorization import own_clearance, who_else_may_see, why_not_run
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.responders.views import acting_through, responder_options
 from bot.features.runs import choose
-from bot.features.runs.targets import undoing
+from bot.features.runs.targets import find_targets, undoing
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder
 
@@ -22,7 +24,7 @@ async def on_responder_options(context: Context) -> Json:
         )
     except ResponderBotError:
         return message_option("This menu is too old: type /responder list and the id")
-    return await _options(context, intent.object_id)
+    return await _options(context, intent.object_id, intent.argument)
 
 
 async def on_start_options(context: Context) -> Json:
@@ -33,7 +35,8 @@ async def on_start_options(context: Context) -> Json:
     return await _options(context, targets[0].object_id)
 
 
-async def _options(context: Context, object_id: str) -> Json:
+async def _options(context: Context, object_id: str, card_id: str = "") -> Json:
+    """`card_id` is the alert or case on whose card the menu is."""
     targets = await subjects.targets(context.core, object_id)
     view = RedactedView(targets.subject, own_clearance(context))
     if not view.is_open:
@@ -41,14 +44,21 @@ async def _options(context: Context, object_id: str) -> Json:
         return message_option(notices.withheld_from(view.clearance, who))
     if why_not := await why_not_run(context):
         return message_option(why_not)
-    through = list[OfferedResponder]()
-    if view.subject.kind == "case_artifact" and view.subject.root_id != object_id:
-        root, offered = await subjects.offered(context.core, view.subject.root_id)
-        through = acting_through(offered, object_id) if root.kind == "alert" else []
+    alert_id, through = await _through_alert(context, view.subject, card_id)
     typed = str(context.payload.get("value") or "")
     in_force = [] if typed else await context.core.measures(target=view.subject.root_id)
     ends = undoing(view, targets.offered, in_force)
-    return responder_options(targets.offered, targets.by_artifact, view, typed, through, ends)
+    return responder_options(targets.offered, targets.by_artifact, view, typed, alert_id, through, ends)
+
+
+async def _through_alert(context: Context, subject: Subject, card_id: str) -> tuple[str, Sequence[OfferedResponder]]:
+    """An alert that has this observable, that of the card if it has it, and what acts on the observable through it."""
+    alerts = (subject.alert_ids or (subject.root_id,)) if subject.kind == "case_artifact" else ()
+    found = await find_targets(context, [card_id] if card_id in alerts else alerts) if alerts else {}
+    for alert_id, target in found.items():
+        if through := acting_through(target.offered, subject.id):
+            return alert_id, through
+    return "", ()
 
 
 FEATURE = Feature(

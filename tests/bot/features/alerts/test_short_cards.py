@@ -69,3 +69,17 @@ async def test_the_menu_of_a_host_lists_what_acts_on_it_through_the_alert(tmp_pa
         question = await env["anna"].sees(modal("203[.]0[.]113[.]7"))
         await env["anna"].presses("Ask to isolate", question)
         await env["anna"].sees(card_of(alert, "*Isolate* on ip 203[.]0[.]113[.]7"))
+
+
+async def test_the_menu_of_a_host_runs_on_the_alert_of_its_card_also_in_a_case(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {name: {"target": "ip"} for name in ("Isolate", "Quarantine")}) as env:
+        case = await env.client.create_case_from_alert((await env.create_alert()).id)
+        alert, _ = await env.alert_and_card("anna", sourceRef="2025-2")
+        await env.client.merge_alerts([alert.id], case.id)
+        card = await env["anna"].sees(card_of(alert, f"*in case {case.id}*"))
+        for name in ("Isolate", "Quarantine"):  # which is for observables as well
+            await env["anna"].chooses(name, card, beside="Act on ip 203[.]0[.]113[.]7")
+            card = await env["anna"].sees(card_of(alert, f"*{name}* on ip 203[.]0[.]113[.]7"))
+        groups = await env["anna"].searches(card, beside="Act on ip 203[.]0[.]113[.]7")
+        assert "Isolate" not in str([group for group in groups if "Can't run" in str(group)])
+        assert {run.object_id for run in await env.client.actions("alert", alert.id)} == {alert.id}

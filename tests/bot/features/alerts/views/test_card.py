@@ -46,7 +46,7 @@ def test_the_host_is_first_and_a_second_observable_takes_the_place_of_a_long_des
 def test_the_observable_on_a_card_has_a_menu_of_its_own() -> None:
     shown = alert_card(alert(artifacts=[artifact(1), artifact(2, ioc=True)]), [], clearance=2, button=repr)
     (menu,) = [block for block in shown.blocks if block.get("accessory")]
-    assert menu["block_id"] == ids.MENU_BLOCK + repr(Intent("menu", "~902", "case_artifact"))
+    assert menu["block_id"] == ids.MENU_BLOCK + repr(Intent("menu", "~902", "~12"))
     assert menu["accessory"]["placeholder"]["text"] == "Act on ip 203[.]0[.]113[.]2"
     assert menu["accessory"]["action_id"] == "responder_menu:~902"
 
