@@ -822,7 +822,7 @@ class Policy(ApiModel):
     is_undo: bool | None = None
     """True if its runs undo those of another responder."""
     sends_to: list[str] | None = None
-    """Of one that only reads or tells: the hosts that its settings name as where it sends; absent if it may act."""
+    """Of one that only reads or tells: to which hosts and mail addresses its settings send; absent if it may act."""
 
 
 class AuditRow(ApiModel):

@@ -17,8 +17,8 @@ from core.responders.target import Target
 from core.settings import ResponderSection, by_commas
 
 CASE = "case"
-_HOST = re.compile(r"(?:[a-z]+://)?(?:[^/?#]*@)?(\[[^]]*\]|[^/?#:@]+)", re.IGNORECASE)
-"""The host in a URL or mail address."""
+_RECEIVER = re.compile(r"([^/?#:@\s]+@[^/?#:@\s]+)$|(?:[a-z]+://)?(?:[^/?#]*@)?(\[[^]]*\]|[^/?#:@]+)", re.IGNORECASE)
+"""A mail address, or the host in a URL."""
 _FILE = Path(__file__).with_name("profiles.toml")
 
 
@@ -66,8 +66,8 @@ def with_profile(section: ResponderSection, name: str) -> ResponderSection:
     return section.model_copy(update={key: known[key] for key in known.keys() - section.model_fields_set})
 
 
-def hosts(section: ResponderSection, name: str) -> Sequence[str] | None:
-    """The hosts to which it sends what it gets, if it only reads or tells; without what else a URL or an address has.
+def receivers(section: ResponderSection, name: str) -> Sequence[str] | None:
+    """The mail addresses or hosts to which it sends what it gets, if it only reads or tells; nothing else of a URL.
 
     None if it may act on that, or leaves something in force.
     """
@@ -76,8 +76,8 @@ def hosts(section: ResponderSection, name: str) -> Sequence[str] | None:
     item = variable_name(profile_of(name).sends_to)
     given = next((value for key, value in section.config.items() if variable_name(key) == item), None)
     texts = given if isinstance(given, list) else [given]
-    found = (_HOST.match(text) for text in texts if isinstance(text, str))
-    return list(dict.fromkeys(match[1] for match in found if match is not None))
+    found = (_RECEIVER.match(text) for text in texts if isinstance(text, str))
+    return list(dict.fromkeys(match[1] or match[2] for match in found if match is not None))
 
 
 def lacking(responder_name: str, target: Target) -> Sequence[str]:

@@ -42,7 +42,15 @@ from core.responders.catalogues import (
     without_lookalikes,
 )
 from core.responders.guards import RulesFor, why_protected
-from core.responders.profiles import hosts, is_undo, lacking, profile_of, why_lacking, why_not_configured, with_profile
+from core.responders.profiles import (
+    is_undo,
+    lacking,
+    profile_of,
+    receivers,
+    why_lacking,
+    why_not_configured,
+    with_profile,
+)
 from core.responders.settings_problems import settings_problems
 from core.responders.target import Target, applies
 from core.settings import ResponderSection, section_for
@@ -335,7 +343,7 @@ class Registry:
             allow_permanent=section.allow_permanent if undo else None,
             contains=section.contains or bool(undo) or None,
             is_undo=is_undo(responder_name, self._sections) or None,
-            sends_to=hosts(section, responder_name),
+            sends_to=receivers(section, responder_name),
         )
 
     # --- on an object -----------------------------------------------------------------------------------------------

@@ -264,9 +264,10 @@ def responder_options(
 
     `by_artifact` has the names of the responders that can run on each artifact of an alert. All words of `typed` must
     be found in the responder's title, name or description, or in the target's type or data. `through` are those that
-    run on an artifact's alert (`alert_id`) and act on the artifact. `ends` has the names of those that would end something, by id
-    of the subject and of each artifact; others that undo are listed only where something is typed. Of the subject those
-    that can't run follow at the end, with the reasons. Slack takes 100 entries; the last of more says to type.
+    run on an artifact's alert (`alert_id`) and act on the artifact. `ends` has the names of those that would end
+    something, by id of the subject and of each artifact; others that undo are listed only where something is typed. Of
+    the subject those that can't run follow at the end, with the reasons. Slack takes 100 entries; the last of more says
+    to type.
     """
     words = refanged(typed).casefold().split()
     groups = [

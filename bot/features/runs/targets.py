@@ -31,7 +31,6 @@ from core.models import (
 MOST = 100  # of one request to core
 MOST_NAMED = 10  # artifacts in a sentence
 MOST_WAITING = 500
-MOST_LEFT = 3  # of what is in force, and of what waits
 RECENT = 50  # runs
 SEARCH = "/api/connector/engine/action/_search"
 T = TypeVar("T", bound=Measure | Action)
@@ -275,17 +274,17 @@ async def stays(context: Context, acted_on: ActedOn, responder: OfferedResponder
     """Likewise, and what waits to do the same.
 
     Where nobody knows what a run acts on, such as one that closes, what is left of others on its object: what is in
-    force, and what waits for approval, a few of each.
+    force, and what waits for approval; nothing of one that only tells.
     """
     policy, object_id = responder.policy or Policy(), next(iter(acted_on), "")
     in_force = await in_force_already(context, acted_on, responder)
     decided = await _decided_before(context, acted_on, responder)
-    if responder.target is not None or policy.undo or policy.is_undo or len(acted_on) > 1:
-        waiting = (await waiting_on(context, acted_on, policy.undo))[:MOST_LEFT] if policy.undo else []
+    if responder.target is not None or policy.undo or policy.is_undo or policy.sends_to or len(acted_on) > 1:
+        waiting = await waiting_on(context, acted_on, policy.undo) if policy.undo else []
         return [*decided, *in_force, *waiting]
     waiting = await context.core.newest_actions("waiting", limit=MOST_WAITING)
     waits = [one for one in waiting if one.object_id == object_id and runs.awaits_approval(one)]
-    return [*decided, *(await context.core.measures(of=[object_id]))[:MOST_LEFT], *waits[:MOST_LEFT]]
+    return [*decided, *await context.core.measures(of=[object_id]), *waits]
 
 
 async def _decided_before(context: Context, acted_on: ActedOn, responder: OfferedResponder) -> Sequence[Action]:

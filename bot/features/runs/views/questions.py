@@ -44,6 +44,7 @@ Able = tuple[Sequence[str], bool]
 DEED_LIMIT = 60  # characters of a button
 INPUT_LIMIT = 300  # characters of one, whose author typed it
 TITLE_LIMIT = 200
+MOST_LEFT = 3  # of what is in force, and of what waits
 REASONS = 10
 REASON_LIMIT = 200
 LINES_LIMIT = 2900  # characters of a section
@@ -159,7 +160,7 @@ def in_force_lines(
     found: Sequence[Measure | Action], responder: OfferedResponder, view: RedactedView, login: str
 ) -> list[str]:
     """What the run would undo, whose it is, until when, who hears; what waits, was denied or undone, or is repeated."""
-    lines, policy = [], responder.policy or Policy()
+    lines, left, waits, policy = list[str](), list[str](), list[str](), responder.policy or Policy()
     for one in found:
         if isinstance(one, Action) and one.decided_against is not None:
             lines.append(runs.decided_line(one, view))
@@ -168,15 +169,15 @@ def in_force_lines(
             what = f"*{runs.name(one)}* on {on}{undo_state.for_how_long(one)}"
             by = f"{person_name(one.created_by)}, {slack_date(one.start_date)}"
             then = ": withdraw or deny it too" if policy.is_undo else ""
-            lines.append(f"⚠️ {what}, asked by {by}, for {one.object_id} ({one.id}), still waits for approval{then}.")
+            waits.append(f"⚠️ {what}, asked by {by}, for {one.object_id} ({one.id}), still waits for approval{then}.")
         elif one.undo is None or one.undo.responder != responder.name:
-            left = f"🔒 {undo_state.whose(one, undo_state.targets(one, view))} stays in force."
-            lines.append(undo_state.already(one, view) if policy.undo else left)
+            stays = f"🔒 {undo_state.whose(one, undo_state.targets(one, view))} stays in force."
+            (lines if policy.undo else left).append(undo_state.already(one, view) if policy.undo else stays)
         else:
             lines += undo_state.all_ended([one], view, login)
             if (longer := undo_state.later_end(one)) is not None:
                 lines.append(f"⏳ {person_name(longer.asked_by)} asks for more time. That request ends too.")
-    return lines
+    return [*lines, *first_of(left, MOST_LEFT), *first_of(waits, MOST_LEFT)]
 
 
 def warned(decided: Sequence[str], contained: Sized, more: str = "", on: str = "") -> str:
@@ -309,9 +310,9 @@ def policy_words(policy: Policy, does: str = "") -> list[Block]:
 
 
 def sends_to(policy: Policy) -> str:
-    """To which hosts the run sends what it gets, if its settings name them; mrkdwn."""
-    hosts = [code(host, NAME_LIMIT) for host in policy.sends_to or ()]
-    return f"It sends what it gets to {some_of(hosts, REASONS)}, and nothing calls that back." if hosts else ""
+    """To which hosts or mail addresses the run sends what it gets, if its settings name them; mrkdwn."""
+    to = [code(one, NAME_LIMIT) for one in policy.sends_to or ()]
+    return f"It sends what it gets to {some_of(to, REASONS)}, and nothing calls that back." if to else ""
 
 
 def _target(view: RedactedView) -> str:

@@ -26,6 +26,7 @@ async def test_what_is_in_force_and_what_waits_is_named_before_alerts_are_closed
         assert f"by admin, for {alert.id} stays in force." in asks
         assert asks.count("⚠️ *Isolate* on ip 198[.]51[.]100[.]7 for 1 hour, asked by anna, <!date^") == 3
         assert asks.count("), still waits for approval.") == 3
+        assert "and 3 more" in asks
         await env["anna"].chooses("Close", card)
         one = await env["anna"].sees(modal("Close"))
         await env["anna"].close(one["id"])

@@ -268,8 +268,16 @@ async def test_what_only_tells_says_where_and_acts_on_nothing(tmp_path: Path) ->
     close, webhook = "ResponderBot_CloseAsFalsePositive_1_0", "ResponderBot_Webhook_1_0"
     to = {"URL": "https://hook:k3y@tickets.example:8443/services/T0/B0?code=s3cret"}  # as environment variables have it
     sections = {webhook: ResponderSection(config=to, confirm="Opens a ticket.", approval=1), close: ResponderSection()}
-    async with feature_environment(tmp_path, responder=sections) as env:
+    mail = {"smtp_host": "127.0.0.1", "from": "bot@corp.example", "to": ["soc@corp.example", "on-call@corp.example"]}
+    sections["ResponderBot_Mail_1_0"] = ResponderSection(config=mail)
+    async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0"}}, responder=sections) as env:
         alert, card = await env.alert_and_card("anna", artifacts=HOSTS[:3])
+        await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": alert.id})
+        await env.ended_run(alert)  # which closed it
+        await env.client.mark_alert_unread(alert.id)
+        await env["anna"].command(SOC, f"/responder run mail {alert.id}")
+        told = await env["anna"].sees(modal("It sends what it gets to `soc@corp.example`, `on-call@corp.example`, and"))
+        await env["anna"].close(told["id"])
         await env["anna"].command(SOC, f'/responder run "Close As False Positive" {alert.id}')
         form = await env["anna"].sees(modal("Reopen in its menu"))
         assert not re.search("observable|It puts|No button|Stop", text_of(form))
@@ -280,7 +288,7 @@ async def test_what_only_tells_says_where_and_acts_on_nothing(tmp_path: Path) ->
         assert got in text_of(question)
         sent = "Opens a ticket.\\nIt sends what it gets to `tickets.example`, and nothing calls that back."
         assert f">{sent}" in text_of(question)
-        assert not re.search("No button|It puts|k3y|8443|services|s3cret", text_of(question))
+        assert not re.search("No button|It puts|k3y|8443|services|s3cret|in force", text_of(question))
         await env["anna"].presses("Ask to send to tickets.example", question)
         request = await env["ben"].sees(reply_to(card, "asks · "))
         approval = text_of(await env["ben"].confirms("Approve", request))
