@@ -17,8 +17,7 @@ from core.common.database.functions import FUNCTIONS
 from core.common.database.location import SETTING, Location, PostgresqlUrl
 from core.common.database.opening import CORES_SCHEMA, CORES_TABLE, postgresql_database
 from core.common.database.schema import Migration, Opening, on_postgresql, on_sqlite
-from core.common.database.sqlite.database import SqliteDatabase, apply, has_table
-from core.common.database.sqlite.transaction import SqliteTransaction
+from core.common.database.sqlite.database import SqliteDatabase, SqliteTransaction, apply, has_table
 from core.common.database.transfer import Store
 from core.common.errors import ResponderBotError
 from core.common.leases import COLUMNS

@@ -15,8 +15,7 @@ import uvloop
 
 from core.common.database import Transaction
 from core.common.database.sqlite.connection import PAGE_BYTES, WAL_PAGES
-from core.common.database.sqlite.database import SqliteDatabase
-from core.common.database.sqlite.transaction import SqliteTransaction
+from core.common.database.sqlite.database import SqliteDatabase, SqliteTransaction
 from core.store import actions as stored
 from core.store import events, objects
 from core.store.database.schema import migrate

@@ -14,7 +14,7 @@ import pytest
 from core.actions.approvals import Choice
 from core.authorization import Caller
 from core.common.database import Reads, Transaction
-from core.common.database.sqlite.transaction import SqliteTransaction
+from core.common.database.sqlite.database import SqliteTransaction
 from core.common.errors import ResponderBotError
 from core.engines.base import Report
 from core.models import Action, AlertInput, AlertUpdate, BulkInput, RunInput, RunTarget

@@ -1,8 +1,11 @@
-"""Connections to a SQLite file, and its migrations."""
+"""Connections to a SQLite file, its migrations, and what can be wrong with it."""
 
+import errno
+import os
 import re
 import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -11,8 +14,6 @@ import sqlite_utils
 
 from core.common.accounts import access_problem
 from core.common.database.schema import Migration, Opening
-from core.common.database.sqlite.errors import STORE_ERRORS, code_of, describe, is_damage
-from core.common.database.sqlite.files import out_of_space
 from core.common.errors import ResponderBotError
 
 # With reports of 2.3 KB an action takes 3.5 KB on disk, with smaller pages 4.4 KB. A single commit takes 0.55 ms
@@ -133,3 +134,106 @@ def _prepare(connection: sqlite3.Connection, migrate: Callable[[sqlite_utils.Dat
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+FILE_ERRORS = (
+    *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM),
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_NOMEM),
+    *DAMAGE,
+)
+
+STORE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # the latter when SQLite's message quotes damaged text
+
+
+def code_of(error: Exception) -> int | None:
+    """SQLite's primary result code; None if Python failed to decode what was read."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def is_file_error(error: Exception) -> bool:
+    return is_damage(error) or code_of(error) in FILE_ERRORS
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether the content of the file is damaged, such as text that is not valid UTF-8."""
+    if not isinstance(error, sqlite3.DatabaseError):
+        return isinstance(error, UnicodeDecodeError)  # such as in a table's name
+    code = code_of(error)
+    return code in DAMAGE or (code is None and "decode" in str(error))
+
+
+def describe(error: Exception) -> str:
+    """SQLite's message. Python's would quote the damaged text, which may be confidential."""
+    return "a text in it is not valid UTF-8" if is_damage(error) and code_of(error) is None else str(error)
+
+
+# --- whether SQLite's open files were removed, replaced or cut, after which what it commits is lost -------------------
+
+
+_HEADER_PAGES = 28  # where the header of a database holds its number of pages
+FREE_BYTES = 2 * 1_048_576  # room for the largest request, since the probe's own write is small
+
+
+class OpenFiles:
+    """The database, its write-ahead log and its shared memory. Create it after SQLite has opened them."""
+
+    def __init__(self, path: Path, page_bytes: int) -> None:
+        self._path = str(path)
+        real = os.path.realpath(path)  # SQLite resolves symbolic links before it names the other two
+        self._identities = {name: _identity(name) for name in (self._path, f"{real}-wal", f"{real}-shm")}
+        self._page_bytes = page_bytes
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._size = os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        """Call after SQLite has closed the database: closing any descriptor of a file drops the process's locks."""
+        os.close(self._descriptor)
+
+    def problem(self) -> str:
+        """What is wrong and what to do, or "". Takes some microseconds: it is called after each commit."""
+        for path, identity in self._identities.items():
+            if _identity(path) != identity:
+                return _sentence(path, "was removed or replaced")
+        return _sentence(self._path, "was cut short") if self._is_cut() else ""
+
+    def _is_cut(self) -> bool:
+        """Whether the database is shorter than its header says. A VACUUM by another process is fine."""
+        size = os.fstat(self._descriptor).st_size
+        if size < self._size and (not size or self._pages_in_header() * self._page_bytes > size):
+            return True
+        self._size = size
+        return False
+
+    def _pages_in_header(self) -> int:
+        return int.from_bytes(os.pread(self._descriptor, 4, _HEADER_PAGES), "big")
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _sentence(path: str, what: str) -> str:
+    return (
+        f"{Path(path).name} {what} while it was in use, so nothing is written to it any more;"
+        " stop this process, put the file back or restore a backup, and start again."
+    )
+
+
+def out_of_space(path: Path) -> str:
+    """Why FREE_BYTES can't be allocated beside this file, or "". Uses an unnamed file."""
+    try:
+        with tempfile.TemporaryFile(dir=path.parent) as file:
+            os.posix_fallocate(file.fileno(), 0, FREE_BYTES)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return str(error.strerror)
+    return ""  # other errors: the file system can't allocate in advance

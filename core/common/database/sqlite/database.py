@@ -6,8 +6,9 @@ BEGIN fails at once when it has to be upgraded to a write.
 
 import asyncio
 import sqlite3
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
@@ -17,14 +18,24 @@ from typing import TypeVar
 import sqlite_utils
 import structlog
 
-from core.common.database.base import Dialect, Params, Reads, Row, Search, Transaction, search_too_slow
+from core.common.database.base import AtEnd, Dialect, Note, Params, Reads, Row, Search, Transaction, search_too_slow
 from core.common.database.failures import Failures
 from core.common.database.group_commit import Work, Writer
-from core.common.database.sqlite.connection import BUSY_TIMEOUT_S, WAL_BYTES, apply, connect, has_table, open_writer
-from core.common.database.sqlite.errors import STORE_ERRORS, code_of, describe, is_damage, is_file_error
-from core.common.database.sqlite.files import OpenFiles, out_of_space
-from core.common.database.sqlite.search import SqliteSearch
-from core.common.database.sqlite.transaction import SqliteTransaction
+from core.common.database.sqlite.connection import (
+    BUSY_TIMEOUT_S,
+    STORE_ERRORS,
+    WAL_BYTES,
+    OpenFiles,
+    apply,
+    code_of,
+    connect,
+    describe,
+    has_table,
+    is_damage,
+    is_file_error,
+    open_writer,
+    out_of_space,
+)
 from core.common.errors import ResponderBotError
 
 __all__ = ["SqliteDatabase", "apply", "has_table"]
@@ -120,7 +131,7 @@ class SqliteDatabase:
             self._searches.discard(search)
             search.stop()
 
-    def _run_search(self, work: Callable[[Search], T], search: SqliteSearch, loop: asyncio.AbstractEventLoop) -> T:
+    def _run_search(self, work: Callable[[Search], T], search: "SqliteSearch", loop: asyncio.AbstractEventLoop) -> T:
         with self._own_reader() as connection:
             try:
                 search.begin(connection)
@@ -358,10 +369,110 @@ def _one_by_one(works: list[Work], connection: sqlite3.Connection) -> None:
         connection.execute("RELEASE item")
 
 
-def _attempt(item: Work, transaction: SqliteTransaction) -> None:
+def _attempt(item: Work, transaction: "SqliteTransaction") -> None:
     try:
         item.attempt(transaction)
     except STORE_ERRORS as error:
         if not is_damage(error):
             raise
         item.error = error
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+class SqliteTransaction(Transaction):
+    """The statements of a transaction that is open on this connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.notes: list[Note] = []
+        self.at_end: AtEnd = {}
+
+    def rows(self, sql: str, params: Params | None = None) -> list[Row]:
+        return self._connection.execute(sql, params or {}).fetchall()
+
+    def row(self, sql: str, params: Params | None = None) -> Row | None:
+        row: Row | None = self._connection.execute(sql, params or {}).fetchone()
+        return row
+
+    def run(self, sql: str, params: Params | None = None) -> int:
+        return self._connection.execute(sql, params or {}).rowcount
+
+    def run_all(self, sql: str, params: Iterable[Params]) -> int:
+        return max(self._connection.executemany(sql, params).rowcount, 0)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        self._connection.execute("SAVEPOINT inner")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK TO inner")
+            raise
+        finally:
+            self._connection.execute("RELEASE inner")
+
+    def is_in_doubt(self, error: Exception) -> bool:
+        return isinstance(error, sqlite3.OperationalError)
+
+
+# --- searches ---------------------------------------------------------------------------------------------------------
+
+
+SEARCH_CHECK_STEPS = 1_000_000  # virtual machine instructions between checks for a stop, some 10 ms
+
+
+class SqliteSearch:
+    """A search on a connection that is lent to it.
+
+    `stop` may be called from any thread at any time, also before `begin` and after `end`.
+    """
+
+    def __init__(self) -> None:
+        self._connection: sqlite3.Connection | None = None
+        self._lock = threading.Lock()
+        self._is_stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._open: set[sqlite3.Cursor] = set()
+
+    def rows(self, sql: str, params: Params | None = None) -> Iterator[Row]:
+        assert self._connection is not None  # noqa: S101 - only between begin and end
+        if self._is_stopped:
+            raise ResponderBotError("bad_request", "The search was stopped.")
+        cursor = self._connection.execute(sql, params or {})
+        self._open.add(cursor)
+        for row in cursor:  # noqa: UP028 - `yield from` would close the cursor whenever the generator is collected
+            yield row
+        self._open.remove(cursor)
+
+    def begin(self, connection: sqlite3.Connection) -> None:
+        """Search on this connection from here on; raises nothing."""
+        # An interrupt between two statements is lost; the handler sees it soon after. It is not called more often since
+        # the thread has to acquire the GIL each time.
+        connection.set_progress_handler(lambda: self._is_stopped, SEARCH_CHECK_STEPS)
+        with self._lock:
+            self._connection = connection
+
+    def limit(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        """Stop the search after this time; call it on the loop that waits for the result."""
+        if not self._is_stopped:
+            self._timer = loop.call_later(seconds, self.stop)
+
+    def stop(self) -> None:
+        """Interrupt what runs; further rows are refused."""
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self._is_stopped = True
+            if self._connection is not None:
+                self._connection.interrupt()
+
+    def end(self) -> None:
+        """Close what is open, so that the connection can be used again."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            for cursor in self._open:  # an open statement would keep its old snapshot for the next search
+                cursor.close()
+            connection.set_progress_handler(None, 0)
