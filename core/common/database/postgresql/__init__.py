@@ -1,4 +1,4 @@
 """The implementation of `Database` for PostgreSQL."""
 
 from core.common.database.postgresql.database import PostgresqlDatabase
-from core.common.database.postgresql.migrations import forget
+from core.common.database.postgresql.server import forget

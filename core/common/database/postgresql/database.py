@@ -15,13 +15,16 @@ import psycopg
 
 from core.common.database.base import Dialect, Params, Reads, Row, Search, Transaction, search_too_slow
 from core.common.database.group_commit import Writer
-from core.common.database.postgresql.errors import describe, is_damage, is_unavailable
-from core.common.database.postgresql.listener import Listener
-from core.common.database.postgresql.migrations import migrate, size_bytes
-from core.common.database.postgresql.search import PostgresqlSearch
-from core.common.database.postgresql.server import Server
-from core.common.database.postgresql.statements import Connection, run_plainly
-from core.common.database.postgresql.writer import GroupWriter
+from core.common.database.postgresql.server import Server, migrate, size_bytes
+from core.common.database.postgresql.statements import (
+    Connection,
+    PostgresqlSearch,
+    describe,
+    is_damage,
+    is_unavailable,
+    run_plainly,
+)
+from core.common.database.postgresql.writer import GroupWriter, Listener
 from core.common.database.schema import Migration, Opening
 from core.common.errors import ResponderBotError
 

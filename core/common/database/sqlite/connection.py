@@ -136,7 +136,7 @@ def _prepare(connection: sqlite3.Connection, migrate: Callable[[sqlite_utils.Dat
     connection.execute("COMMIT")
 
 
-# --- errors -----------------------------------------------------------------------------------------------------------
+# --- errors: which mean that the file is damaged or can't be used now; all others are bugs ----------------------------
 
 
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
