@@ -13,9 +13,8 @@ import sqlite_utils
 from bot.outbox import state
 from core.common.clock import now_ms
 from core.common.database import Database, Transaction
-from core.common.database.functions import FUNCTIONS
 from core.common.database.location import SETTING, Location, PostgresqlUrl
-from core.common.database.opening import CORES_SCHEMA, CORES_TABLE, postgresql_database
+from core.common.database.opening import CORES_SCHEMA, CORES_TABLE, FUNCTIONS, postgresql_database
 from core.common.database.schema import Migration, Opening, on_postgresql, on_sqlite
 from core.common.database.sqlite.database import SqliteDatabase, SqliteTransaction, apply, has_table
 from core.common.database.transfer import Store

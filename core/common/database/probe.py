@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from core.common.database.base import Database, Transaction
-from core.common.errors import ResponderBotError
+from core.common.errors import ResponderBotError, StoreUnavailableError
 
 TIMEOUT_S = 2.0
 PROBE_EVERY_S = 1.0  # a probe is a durable write, so all callers together cause one per second at most
@@ -66,3 +66,36 @@ class Probe:
         if self._result.is_down:  # earlier failures of other work had the same cause
             self._database.forget_failure()
         return ProbeResult(self._database.damage() or self._database.failure(FAILURE_SHOWN_S))
+
+
+# --- the last failure, as other work met it ---------------------------------------------------------------------------
+
+
+class Failures:
+    """The last error, and what is damaged."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, str] | None = None
+        self.damage = ""
+        """A sentence about damage found since the database was opened, or ""."""
+
+    def unavailable(
+        self, sentence: str, cause: Exception | None = None, *, is_damage: bool = False
+    ) -> StoreUnavailableError:
+        """Record this failure; returns the error to raise."""
+        self._last = (time.monotonic(), sentence)
+        if is_damage:
+            self.damage = sentence
+        failure = StoreUnavailableError(sentence)
+        failure.__cause__ = cause
+        return failure
+
+    def last(self, within_s: float) -> str:
+        """The sentence of the last failure, if it is at most `within_s` old; else ""."""
+        if self._last is None or time.monotonic() - self._last[0] > within_s:
+            return ""
+        return self._last[1]
+
+    def forget(self) -> None:
+        """Clear what `last` returns."""
+        self._last = None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sqlite_utils import Database
 
-from core.common.database.functions import FUNCTIONS
+from core.common.database.opening import FUNCTIONS
 from core.common.database.schema import FIELD_FUNCTION, Migration, Opening, on_postgresql, on_sqlite
 from core.common.database.sqlite.database import apply
 from core.common.leases import COLUMNS

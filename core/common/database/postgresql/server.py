@@ -12,7 +12,6 @@ from psycopg import conninfo, errors
 from psycopg.rows import dict_row
 
 from core.common.database.base import Reads, Transaction
-from core.common.database.failures import Failures
 from core.common.database.location import SETTING
 from core.common.database.postgresql.statements import (
     Connection,
@@ -22,6 +21,7 @@ from core.common.database.postgresql.statements import (
     describe,
     run_plainly,
 )
+from core.common.database.probe import Failures
 from core.common.database.schema import Migration, Opening
 from core.common.errors import ResponderBotError, StoreUnavailableError
 

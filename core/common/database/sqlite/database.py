@@ -19,8 +19,8 @@ import sqlite_utils
 import structlog
 
 from core.common.database.base import AtEnd, Dialect, Note, Params, Reads, Row, Search, Transaction, search_too_slow
-from core.common.database.failures import Failures
 from core.common.database.group_commit import Work, Writer
+from core.common.database.probe import Failures
 from core.common.database.sqlite.connection import (
     BUSY_TIMEOUT_S,
     STORE_ERRORS,
