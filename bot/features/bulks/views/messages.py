@@ -54,13 +54,14 @@ def told_in_part(
     said = [
         states.sentence(
             states.on_phone(by),
-            f"{states.name(bulk)} on {states.seen_targets(on, is_on_phone=True)}{lasts}",
+            f"{states.name(bulk)} on {states.seen_targets(on, is_on_phone=True)}{lasts}{states.level_of(bulk, on)}",
             states.quoted(why, view_of_all([view for _, view in on])),
         )
         for (by, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved"))
     ]
+    level = states.level_of(bulk, [one[:2] for one in ends])
     waits = f"{states.seen_targets(still, is_on_phone=True)} still {'waits' if len(still) == 1 else 'wait'}"
-    each = [one.rstrip(".") for one in (more_time.decided_in_short(ends) if ends else said)]
+    each = [one.rstrip(".") for one in (more_time.decided_in_short(ends, level) if ends else said)]
     told = notices.notice(f"{'; '.join([*each, waits] if still else each)}.")
     if more or "Approved" not in how:
         return told
@@ -187,11 +188,8 @@ def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
     is_over = "running" not in undos and undos.count("undone") <= bulk.undone  # else the next event tells it
     ended = [one for one in listed if one[0].undone_by not in ("", reader, bulk.created_by)]
     who = people(action.undone_by for action, _ in ended)
-    seen = [one for one in ended if approvals.sees_all(one[1].clearance, one[1].subject)]
-    alone = bulk.model_copy(update={"severity": None, "awaiting": 0, "total": len(ended)})
-    level = states.up_to(alone, seen)
     said = f"Undone by {who}: {states.name(bulk)} on {runs.distinct_targets(ended, is_on_phone=True)}"
-    return f"{clip(said, states.SAID_LIMIT)}{level}." if ended and is_over else ""
+    return f"{clip(said, states.SAID_LIMIT)}{states.level_of(bulk, ended)}." if ended and is_over else ""
 
 
 def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = False) -> Message:

@@ -203,6 +203,12 @@ def up_to(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> str:
     return f" · {'' if is_one else 'up to '}{SEVERITY_NAMES[severity].upper()}" if severity else ""
 
 
+def level_of(bulk: BulkCounts, listed: Listed) -> str:
+    """Likewise, of these runs of it alone, as far as they may be seen."""
+    alone = bulk.model_copy(update={"severity": None, "awaiting": 0, "total": len(listed)})
+    return up_to(alone, [one for one in listed if approvals.sees_all(one[1].clearance, one[1].subject)])
+
+
 def seen_targets(listed: Listed, *, is_on_phone: bool = False) -> str:
     """The targets of those of these runs that may be seen, or else how many they are; mrkdwn."""
     seen = [one for one in listed if approvals.sees_all(one[1].clearance, one[1].subject)]

@@ -991,7 +991,7 @@ async def test_who_asked_for_a_bulk_is_rung_at_the_first_approval_the_first_deni
             await bot.as_user("anna").cancel(last)  # her own decision is no news to her
             await anna.sees(message_in(SOC, "3 wait for approval"))
             await bot.as_user("lea").approve_bulk(bulk.id, [first])
-            approved = f"Approved by lea, in force: Isolate on {hosts[0]} for 1 hour"
+            approved = f"Approved by lea, in force: Isolate on {hosts[0]} for 1 hour · CRITICAL"
             push = await anna.sees(on_phone("Approved by lea"))
             assert push == f"{approved}; {hosts[1]}, {hosts[2].removeprefix('ip ')} still wait."
             told = await anna.sees(direct_message(push, "Undo all"))
@@ -1001,7 +1001,7 @@ async def test_who_asked_for_a_bulk_is_rung_at_the_first_approval_the_first_deni
             question = await anna.sees(modal("Undo Isolate (1)?", hosts[0].removeprefix("ip ")))
             await anna.close(question["id"])
             await bot.as_user("ben").deny_bulk(bulk.id, [second], f"the laptop of {alerts[1].id}.")
-            denied = f'Denied by ben, not run: Isolate on {hosts[1]} for 1 hour · "the laptop of {alerts[1].id}"'
+            denied = f'Denied by ben, not run: Isolate on {hosts[1]} for 1 hour · HIGH · "the laptop of {alerts[1].id}"'
             push = await anna.sees(on_phone("Denied by ben"))
             assert push == f"{denied}; {hosts[2]} still waits."
             of_denial = await anna.sees(direct_message(push.partition(' · "')[0]))
@@ -1032,10 +1032,13 @@ async def test_who_asked_for_more_time_for_a_bulk_is_rung_at_the_first_decision_
             await env["ben"].sees(direct_message("asks to keep *with no end*"))
             await bot.as_user("ben").deny_bulk(bulk.id, ends[:1], "It <prints>.")
             hosts = [f"ip 203[.]0[.]113[.]{number}" for number in range(3)]
-            denied = f'More time denied by ben: Isolate on {hosts[0]} ends as it was to · "It &lt;prints&gt;"'
-            assert await env["lea"].sees(on_phone(denied)) == f"{denied}; {hosts[1]}, 203[.]0[.]113[.]2 still wait."
+            denied, why = f"More time denied by ben: Isolate on {hosts[0]} ends as it was to", '"It &lt;prints&gt;"'
+            push = await env["lea"].sees(on_phone(denied))
+            assert push == f"{denied} · CRITICAL · {why}; {hosts[1]}, 203[.]0[.]113[.]2 still wait."
             await bot.as_user("ben").approve_bulk(bulk.id, ends[1:])
-        await env["lea"].sees(on_phone(f"{denied}. More time approved by ben, no end now: Isolate on {hosts[1]}, "))
+        await env["lea"].sees(
+            on_phone(f"{denied} · {why}. More time approved by ben, no end now: Isolate on {hosts[1]}, ")
+        )
         await env["lea"].sees(direct_message("Denied in part: more time for Isolate on 3 targets, see below."))
         await all_sent(env.bot)
         assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [1, 2, 2]

@@ -76,7 +76,7 @@ async def test_three_who_decide_at_once_ring_who_asked_once_for_each_kind_and_at
             failed = "Approved by ben, failed: Isolate on 1 target for 1 hour"  # core runs nothing that she may not see
             approved = await env["anna"].sees(direct_message(failed, "Approved by ben, in force: Isolate on "))
             on = "ip 203[.]0[.]113[.]2, 203[.]0[.]113[.]3"
-            denied = f'Denied by lea, not run: Isolate on {on} for 1 hour · \\"It prints\\"'
+            denied = f'Denied by lea, not run: Isolate on {on} for 1 hour · up to HIGH · \\"It prints\\"'
             await env["anna"].sees(direct_message(denied))
             await asyncio.gather(lea.deny_bulk(bulk.id, ids_[6:7]), bot.as_user("anna").cancel(ids_[7]))
             await env["anna"].sees(direct_message("Denied by lea, not run: ", "; ip 203[.]0[.]113[.]8 still waits."))
@@ -161,7 +161,9 @@ async def test_who_ends_the_rest_themselves_is_rung_only_for_decisions_that_did_
         kept, longer, *_ = [entry.action.id for entry in bulk.actions if entry.action]
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").approve_bulk(bulk.id, [kept, longer])
-            approved = "Approved by ben, in force: Isolate on ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]1 for 1 hour"
+            approved = (
+                "Approved by ben, in force: Isolate on ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]1 for 1 hour · up to HIGH"
+            )
             await anna.sees(on_phone(approved))
             told = await anna.sees(direct_message(f"{approved}; "))
             message = await env["lea"].sees(message_in(SOC, "2 wait for approval"))
