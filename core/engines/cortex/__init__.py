@@ -1,4 +1,3 @@
 """A remote engine: Cortex 3 and 4 over HTTP, see core/docs/responder-process.md#remote-cortex-engines."""
 
-from core.engines.cortex.engine import CortexEngine
-from core.engines.cortex.timing import PollTiming
+from core.engines.cortex.engine import CortexEngine, PollTiming
