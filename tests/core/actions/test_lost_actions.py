@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.engines.base import Report
-from core.records.events import Feed
-from core.records.last_event import FILE
+from core.records.events import FILE, Feed
 from tests import stores
 from tests.core.actions.harness import ANNA, another_core, next_run, open_harness, run_input, started_run
 from tests.core.core_process import CoreSetup, alert_in, core_process, counting, hosts_in, run_body, setup_in, stepwise
