@@ -11,7 +11,7 @@ from core.common.errors import ResponderBotError
 from core.common.settings_file import Sections, problems_of, with_line
 from core.protection import ProtectedTargets
 from core.responders.catalogues import ListedCatalogue, without_duplicates, without_lookalikes
-from core.responders.settings_problems import settings_problems
+from core.responders.settings_section import settings_problems
 from core.settings import (
     READERS,
     CoreSettings,

@@ -794,7 +794,7 @@ async def _show_responders(settings: "CoreSettings", *, read_secrets: bool) -> b
     from core.common import logs
     from core.protection import ProtectedTargets
     from core.responders.catalogues import ListedCatalogue, without_duplicates, without_lookalikes
-    from core.responders.settings_problems import settings_problems
+    from core.responders.settings_section import settings_problems
 
     logs.silence()  # what is skipped is printed here
     made = engines.make(settings)

@@ -51,7 +51,7 @@ from core.responders.profiles import (
     why_not_configured,
     with_profile,
 )
-from core.responders.settings_problems import settings_problems
+from core.responders.settings_section import settings_problems
 from core.responders.target import Target, applies
 from core.settings import ResponderSection, section_for
 from core.store import hosts as stored

@@ -19,7 +19,7 @@ from core.engines.base import Catalogue, Skipped
 from core.models import KINDS
 from core.responders.catalogues import merge
 from core.responders.registry import Registry
-from core.responders.settings_problems import settings_problems
+from core.responders.settings_section import settings_problems
 from core.responders.target import Target, applies
 from core.settings import ResponderSection
 from core.store.hosts import catalogue_of

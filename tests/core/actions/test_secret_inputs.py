@@ -13,7 +13,7 @@ import pytest
 from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Report
 from core.models import Action, Parameter, UndoInput, parse_parameters
-from core.responders.settings_problems import settings_problems
+from core.responders.settings_section import settings_problems
 from core.settings import ResponderSection
 from tests import stores
 from tests.core.actions.harness import ANNA, BEN, LEAD, Harness, next_run, open_harness, run_input, started_run

@@ -21,7 +21,7 @@ from core.common.errors import ResponderBotError
 from core.engines.base import Catalogue, Report, Responder, Skipped
 from core.models import Action, AlertInput, EndChange, Extension, Undo, UndoInput
 from core.records.alerts import Alerts
-from core.responders.settings_problems import settings_problems
+from core.responders.settings_section import settings_problems
 from core.settings import ResponderSection, load
 from core.store import blocklist
 from core.store.database.backup import copy, restore_backup
