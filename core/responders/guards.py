@@ -22,8 +22,8 @@ from core.protection import BLOCK, KINDS, Parsed, ProtectedTargets, Unread, pars
 from core.responders.profiles import is_undo, with_profile
 from core.responders.target import Target, applies, artifacts_of, named_by
 from core.settings import Rate, ResponderSection, section_for
+from core.store import actions as stored
 from core.store import blocklist, objects, people
-from core.store import guards as stored
 
 MAX_NAMED = 10
 """How many of those who may decide are named."""
