@@ -218,7 +218,7 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, *, under: str = "
 def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds) -> Block:
     """The line of a bulk; this run of it and the others are listed. While they all wait, who asked withdraws them."""
     listed, action = _together(run, person), run.action
-    of, head, said = [run for run, _ in listed], states.head(bulk), states.by_state(listed)
+    of, head, said = [run for run, _ in listed], states.head(bulk, listed), states.by_state(listed)
     by = f"by {person_name(action.created_by)}, {slack_date(action.start_date)}{runs.approved_by(*of)}"
     mark, on = runs.mark(*listed[0]), runs.first_targets(listed, bulk.total - bulk.refused)
     sign = "" if mark in "🔒🔓" else f"{mark} "  # which the head has where that is so of all

@@ -1,18 +1,19 @@
 """What of a bulk is in force: the forms that undo or extend all of it, and what came of it."""
 
 import json
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.text import context, foreign, person_name, section, sections
+from bot.clearance import RedactedView
 from bot.features.bulks.views import states
 from bot.features.bulks.views.states import Listed, Run
 from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Message
 from core.common.words import count
-from core.models import BulkCounts, Measure, MeasureRun, Policy
+from core.models import Action, BulkCounts, Measure, MeasureRun, Policy
 
 
 def undo_all_view(
@@ -60,10 +61,17 @@ def in_force_rows(in_force: Listed, measures: Sequence[Measure] = (), own: Conta
     for action, view in in_force:
         others = _also_ended([action.id], measures, own)
         ends = [undo_state.ended(run, undo_state.targets(one, view)) for one, run in others]
-        alone = action.model_copy(update={"already": []}) if others else action
-        line = f"{states.target_line(action, view, states.REVIEW_TARGETS)} · {undo_state.in_force(alone, view)}"
+        now = _in_force(action, view, {"already": []} if others else {})
+        line = f"{states.target_line(action, view, states.REVIEW_TARGETS)} · {now}"
         rows[action.id] = questions.with_said(line, *ends)
     return rows
+
+
+def _in_force(action: Action, view: RedactedView, without: Mapping[str, Any]) -> str:
+    """`in force until 14:30`, `without` other fields of the run; or until when another run keeps it longer; mrkdwn."""
+    kept = undo_state.kept_longer(action, view)
+    by_itself = undo_state.in_force(action.model_copy(update=without), view)
+    return f"in force {undo_state.until_by(kept)}" if kept else by_itself
 
 
 def _also_ended(
@@ -79,8 +87,7 @@ def _question_and_rows(verb: str, bulk: BulkCounts, in_force: Listed, rows: Iter
     """The question, whose runs they are, and until when if all end alike; the row of each."""
     asks = f"*{verb} {states.name(bulk)} on {count(len(in_force), 'target')}?*"
     whose = f"*{person_name(bulk.created_by)}* asked for it{runs.approved_by(*(action for action, _ in in_force))}"
-    alone = [(action.model_copy(update={"already": [], "also_for": None}), view) for action, view in in_force]
-    ends = [undo_state.in_force(*one) for one in alone]
+    ends = [_in_force(*one, {"already": [], "also_for": None}) for one in in_force]
     if len(ends) > 1 and (of_all := states.said_of_all(ends)):
         whose += f". Each is {of_all}."
         each = zip(rows, ends, strict=True)

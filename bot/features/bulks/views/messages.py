@@ -68,7 +68,7 @@ def told_in_part(
     seen = [one[:2] for one in by_how if approvals.sees_all(one[1].clearance, one[1].subject)]
     lines = [*states.by_state(seen), waits if still else ""]
     buttons = actions(*_ends(bulk, button, has_again=False), states.show_each(bulk, button))
-    shown = first_of([f"{states.head(bulk)}.", *filter(None, lines)], states.MOST_NAMED)
+    shown = first_of([f"{states.head(bulk, seen)}.", *filter(None, lines)], states.MOST_NAMED)
     return Message(told.text, (*sections(shown), buttons))
 
 
@@ -94,7 +94,7 @@ def progress(
     said = states.by_state([one for one in named if not runs.awaits_approval(one[0])], refused)
     undone = f"⚠️ *{bulk.not_released} not undone*. *Show each* says why." if bulk.not_released else ""
     denied = states.more_time_denied([one for one in named if undo_state.later_end(one[0]) is None])  # else below
-    blocks: list[Block] = sections(filter(None, [states.head(bulk), undone]))
+    blocks: list[Block] = sections(filter(None, [states.head(bulk, named), undone]))
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
         rows = [states.row(action, view, runs.MAX_TARGETS) for action, view in read]
@@ -150,7 +150,7 @@ def again_button(bulk: BulkCounts, button: ButtonIds) -> list[dict[str, Any]]:
 def ended(bulk: BulkCounts, named: Listed = ()) -> Message:
     """The one message in the thread, once all of its runs have ended."""
     whose = f" · {states.who_asked(bulk, named)}."
-    return Message(f"{states.head(bulk, is_on_phone=True)}{whose}", (section(f"{states.head(bulk)}{whose}"),))
+    return Message(f"{states.head(bulk, is_on_phone=True)}{whose}", (section(f"{states.head(bulk, named)}{whose}"),))
 
 
 def ended_for(
@@ -177,7 +177,7 @@ def ended_for(
             text = f"Nobody answered: {states.name(bulk)} on {on}{lasts} was not run."
     is_said = bulk.total in bulk.outcomes.values()  # by the text, which names no time then
     by_state = first_of(states.by_state(seen, refused), states.MOST_NAMED)
-    lines = [text] if is_said else [f"{states.head(bulk)}.", *by_state]
+    lines = [text] if is_said else [f"{states.head(bulk, seen)}.", *by_state]
     buttons = actions(*_ends(bulk, button, has_again=reader == bulk.created_by), states.show_each(bulk, button))
     return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (*sections(lines), buttons))
 

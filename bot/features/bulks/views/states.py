@@ -119,11 +119,14 @@ def each_state(
 ) -> list[tuple[str, ...]]:
     """The mark and words of each state that these runs are in, why, and their targets; mrkdwn.
 
-    They come as `rank` says, first what ends first; ends that read alike are one. Last what was `refused`.
+    They come as `rank` says, first what ends first; ends that read alike are one. Last what was `refused`. What another
+    run keeps longer ends when that does.
     A phone formats no time, and shows first what failed, then what was decided last. `has_times`: also when each ended.
     """
     found, end = dict[tuple[str, str, str], list[int]](), 0
-    ended = [(rank(run), undo_state.ends_at(run), n) for n, (run, _) in enumerate(listed)]
+    kept = [undo_state.kept_longer(*one) for one in listed]
+    ends = [by.until or 0 if by else undo_state.ends_at(run) for by, (run, _) in zip(kept, listed, strict=True)]
+    ended = [(rank(run), ends[n], n) for n, (run, _) in enumerate(listed)]
     newest = sorted(ended, key=lambda one: (listed[one[2]][0].outcome != "failed", -(listed[one[2]][0].end_date or 0)))
     for _, at, n in newest if is_on_phone else sorted(ended, key=lambda one: (one[0], one[1] or 0)):
         action, view = listed[n]
@@ -133,6 +136,7 @@ def each_state(
             now, why = on_phone(now), quoted(runs.reason(action), view)
         end = at if at and at // MINUTE_MS > end // MINUTE_MS else end
         until = "" if at is None or is_on_phone else f" until {slack_date(end)}" if at else " with no end"
+        until = f" {undo_state.until_by(by)}" if until and (by := kept[n]) else until
         until += f", {slack_date(_ended_at(action))}" if has_times else ""
         found.setdefault((runs.mark(action, view), f"{now}{until}", why), []).append(n)
     of_each = [(state, [listed[n] for n in sorted(on)]) for state, on in found.items()]
@@ -223,9 +227,10 @@ def name(bulk: BulkCounts) -> str:
     return foreign(bulk.title, names.NAME_LIMIT)
 
 
-def head(bulk: BulkCounts, *, is_on_phone: bool = False) -> str:
+def head(bulk: BulkCounts, listed: Listed = (), *, is_on_phone: bool = False) -> str:
+    """`🔒 *Isolate* on 3 targets: 3 in force until 14:30 (1 kept longer)`, as these runs of it say."""
     sign = {bulk.timed + bulk.endless: "🔒 ", bulk.undone: "🔓 "}.get(bulk.total, "")  # only where that is so of all
-    return f"{sign}*{name(bulk)}* on {how_many(bulk, bulk.total)}: {result(bulk, is_on_phone=is_on_phone)}"
+    return f"{sign}*{name(bulk)}* on {how_many(bulk, bulk.total)}: {result(bulk, listed, is_on_phone=is_on_phone)}"
 
 
 def how_many(bulk: BulkCounts, number: int) -> str:
@@ -244,7 +249,7 @@ def who_asked(bulk: BulkCounts, named: Listed) -> str:
     return f"asked by {person_name(bulk.created_by)}{approved}{undo_state.more_time_by(run for run, _ in named)}{note}"
 
 
-def result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
+def result(bulk: BulkCounts, listed: Listed = (), *, is_on_phone: bool) -> str:
     """`4 wait for approval, 2 refused`, `3 under way, 12 of 25 succeeded, 1 failed`, `3 in force until 14:30`.
 
     That they have succeeded goes without saying where the rest says more of each. A phone formats no time.
@@ -260,10 +265,12 @@ def result(bulk: BulkCounts, *, is_on_phone: bool) -> str:
         parts.append("nothing was run")
     at = "" if bulk.undone_at is None or is_on_phone else f", {slack_date(bulk.undone_at)}"
     by = f" by {notices.all_of(bulk.undone_by)}" if bulk.undone_by else ""
+    kept = sum(undo_state.kept_longer(*one) is not None for one in listed)
+    ends = f"{until(bulk.first_release_at or 0, bulk.release_at or 0)}{f' ({kept} kept longer)' if kept else ''}"
     others = [
         *((runs.WORDS.get(outcome, outcome), number) for outcome, number in bulk.outcomes.items()),
         ("refused", bulk.refused),
-        (f"in force{'' if is_on_phone else until(bulk.first_release_at or 0, bulk.release_at or 0)}", bulk.timed),
+        (f"in force{'' if is_on_phone else ends}", bulk.timed),
         ("in force with no end", bulk.endless),
         ("being undone", bulk.undoing),
         (f"undone{by}{at}", bulk.undone - bulk.by_itself),

@@ -10,7 +10,7 @@ from bot.block_kit.text import code, core_says, foreign, people, person_name, re
 from bot.clearance import SHARED, RedactedView, may_see
 from bot.features.responders.views import LATER_COUNTS
 from bot.message import Block
-from core.common.clock import MINUTE_MS
+from core.common.clock import FOR_EVER, MINUTE_MS
 from core.common.words import count, some_of
 from core.models import OPEN_STATUSES, Action, Extension, Measure, MeasureRun, Policy, Undo
 
@@ -100,6 +100,14 @@ def ends_at(action: Action) -> int | None:
     """When what is in force ends by itself (ms), 0 for what has no end; None for all else."""
     undo = action.undo
     return undo.at or 0 if undo is not None and undo.status == "available" else None
+
+
+def kept_longer(action: Action, view: RedactedView) -> Measure | None:
+    """What another run keeps in force for longer on all targets of this one, as far as this person may see it."""
+    own_end, own = ends_at(action), {(one.kind, one.data) for one in action.target or ()}
+    longer = [one for one in contained(action, view) if own_end and (one.until or FOR_EVER) > own_end]
+    kept = {(of.kind, of.data) for one in longer for of in one.target or ()}
+    return min(longer, key=lambda one: one.until or FOR_EVER) if longer and own <= kept else None
 
 
 def for_how_long(action: Action) -> str:

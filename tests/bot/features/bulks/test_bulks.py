@@ -1,5 +1,6 @@
 """A responder on several targets: one question, one message that tells how far it is, and what failed again."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -795,7 +796,8 @@ async def test_undo_all_says_once_by_whom_the_end_of_all_was_moved(tmp_path: Pat
     rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "allow_permanent": True, "target": "ip"}}
     async with feature_environment(tmp_path, rules) as env:
         ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in range(2)]
-        await start(env, "anna", "shun", [(await alerts(env, 1, artifacts=ip))[0] for ip in ips])
+        first, second = [(await alerts(env, 1, artifacts=ip))[0] for ip in ips]
+        await start(env, "anna", "shun", [first, second])
         message = await shown(env, "2 in force until")
         await env["anna"].confirms("Extend all", message, longer="+15 minutes")
         await env["anna"].reads("Kept 15 minutes longer: *Shun* on ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1.")
@@ -803,6 +805,17 @@ async def test_undo_all_says_once_by_whom_the_end_of_all_was_moved(tmp_path: Pat
         text = text_of(await env["anna"].sees(modal("Undo Shun (2)?")))
         assert text.count("moved from <!date^") == text.count("in force until") == 1
         assert "*anna* asked for it. Each is in force until <!date^" in text
+        # What another run keeps longer ends when that does.
+        other = (await env.create_alert(sourceRef="other", artifacts=ips[0])).id
+        body = {"responderId": "Shun_1_0", "objectType": "alert", "objectId": other, "undoAfterMinutes": 0}
+        await env.client.run(body)
+        kept = f"In force with no end by admin, for {other}: ip 203[.]0[.]113[.]0."
+        message = await env["anna"].sees(lambda view: next(iter(bulk_messages(view, kept)), None))
+        assert " (1 kept longer)" in text_of(message)
+        assert re.search(r"🔒 In force until <!date[^>]*>: ip 203\[.]0\[.]113\[.]1\.", text_of(message))
+        form = text_of(await env["anna"].confirms("Undo all", message))
+        assert "Each is in force" not in form
+        assert f"({first}) · in force with no end by admin, for {other}\\n    ↳ ⚠️ It also ends *Shun* on " in form
 
 
 async def test_undo_all_says_what_else_it_ends(tmp_path: Path) -> None:
