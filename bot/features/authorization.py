@@ -48,6 +48,11 @@ async def who_gives_rights(services: Services) -> str:
     return await _either(services, permission="manageUser")
 
 
+async def who_may_override(context: Context, clearance: int) -> str:
+    """Who can override a rule for what needs this clearance; "" if nobody can."""
+    return await _either(context.services, permission="manageUser", clearance=clearance)
+
+
 async def _either(services: Services, **conditions: Any) -> str:
     try:
         return notices.either([person.login for person in await services.core.who(**conditions)])

@@ -68,6 +68,7 @@ from core.models.inputs import (
 )
 from core.models.parameters import OWN_PARAMETERS, Parameter, parse_parameters
 from core.models.responses import (
+    OVERRIDE,
     Action,
     Alert,
     Approval,

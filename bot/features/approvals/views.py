@@ -301,7 +301,15 @@ def push_text(action: Action, view: RedactedView) -> str:
     deed = f"OVERRIDE: {deed_on(action, view)}" if action.override else deed_on(action, view)
     by = [one.created_by for one in undo_state.contained(action, view)]
     before = f"{said_before(*decided_before(action, view))}{said_before('contained', by)}"
-    return _asks_of_one(deed, before, action.created_by, note(action, view), view)
+    return _asks_of_one(deed, before, action.created_by, f"{note(action, view)}{_overrides(action, view)}", view)
+
+
+def _overrides(action: Action, view: RedactedView) -> str:
+    """` · "it spreads" · Against the rules: dc01 is protected`; "" of a run that overrides nothing; mrkdwn."""
+    if action.override is None:
+        return ""
+    why = runs.quoted(action.override.reason, NOTE_LIMIT, view)
+    return f" · {why} · Against the rules: {responders.overridden(action.override.overrides, view, is_on_phone=True)}"
 
 
 def level(severity: int | None) -> str:
@@ -477,8 +485,7 @@ def starts(actions: Sequence[Action], until: str = ".") -> str:
     if more != {0}:
         needs = f"{'it' if is_one else 'each'} needs {count(max(more), 'more approval')}"
         return f"After yours {needs}{until}" if len(more) == 1 else ""
-    whose = "you approve" if actions[0].override is None else "an administrator approves"
-    return f"{'Starts' if is_one else 'Each starts'} as soon as {whose} it{until}"
+    return f"{'Starts' if is_one else 'Each starts'} as soon as you approve it{until}"
 
 
 def approved(action: Action, view: RedactedView, link: str) -> Message:
@@ -570,7 +577,7 @@ def later_end_decision(action: Action, extension: Extension) -> str:
 
 
 def later_end_in_short(action: Action, extension: Extension) -> tuple[str, str]:
-    """`More time denied by ben` and ` ends as it was to`: what a phone shows before and behind the run; mrkdwn."""
+    """`More time denied by ben` and ` ends as planned`: what a phone shows before and behind the run; mrkdwn."""
     decided = later_end_decision(action, extension)
     news = f"More time {decided[0].lower()}{decided[1:]}"
     if extension.outcome == "approved":
@@ -578,7 +585,7 @@ def later_end_in_short(action: Action, extension: Extension) -> tuple[str, str]:
     if extension.outcome == "lapsed":
         by = f" by {person_name(action.undone_by)}" if action.undone_by else ", or given another end,"
         return f"Undone{by} before more time was approved", ""
-    return "More time not approved in time" if extension.outcome == "expired" else news, " ends as it was to"
+    return "More time not approved in time" if extension.outcome == "expired" else news, " ends as planned"
 
 
 def deny_view(action: Action, view: RedactedView, deed: str, login: str, now_ms: int) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from bot.block_kit.text import (
 from bot.clearance import RedactedView, Subject, artifact_name, artifact_title, defang, may_see, refanged
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count, some_of
-from core.models import OBJECT_TYPES, OfferedResponder, Policy, Refusal
+from core.models import OBJECT_TYPES, OVERRIDE, OfferedResponder, Policy, Refusal
 
 NOT_ITS_KIND = "it is not for this kind of target"  # begins a reason of core's
 LATER_COUNTS = "the later end counts"  # ends one of what is in force already
@@ -157,23 +157,37 @@ def _can_line(responder: OfferedResponder, view: RedactedView, in_force: Sequenc
     return "\n    ◦ ".join([*lines, *(in_own_time(foreign(defang_indicators(note), 400)) for note in notes)])
 
 
-def reasons(responder: OfferedResponder, view: RedactedView) -> str:
+def reasons(responder: OfferedResponder, view: RedactedView, *, is_short: bool = False) -> str:
     """Why it can't run on the view's subject, as far as that may be shown; foreign text, not escaped.
 
-    A reason may name an artifact, such as one that is protected.
+    A reason may name an artifact, such as one that is protected. `is_short`: without what `lifted` says.
     """
-    refusals = responder.refusals or ()
-    lifts, times = dict.fromkeys(one.lift for one in refusals), [one.until for one in refusals if one.until is not None]
-    free = [f"free again {utc_time(max(times))}"] if times else []
-    sentences = [*(refusal.message for refusal in refusals), *free, *lifts, *(responder.reasons or ())]
+    refusals, at = responder.refusals or (), _free_at(responder)
+    free = [f"free again {utc_time(at)}"] if at is not None else []
+    lifts = [] if is_short else [*free, *dict.fromkeys(one.lift for one in refusals)]
+    sentences = [*(refusal.message for refusal in refusals), *lifts, *(responder.reasons or ())]
     on_kinds = _on_kinds(responder, view.subject)
     sentences = [on_kinds if reason.startswith(NOT_ITS_KIND) else reason for reason in sentences]
     return view.text(with_names(said("; ".join(sentences)), view, is_described=True)) or "it gives no reason"
 
 
-def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int) -> str:
+def shown_reasons(responder: OfferedResponder, view: RedactedView, limit: int, *, is_short: bool = False) -> str:
     """Likewise as mrkdwn, with times in each reader's time."""
-    return in_own_time(foreign(reasons(responder, view), limit))
+    return in_own_time(foreign(reasons(responder, view, is_short=is_short), limit))
+
+
+def lifted(responder: OfferedResponder, who: str) -> list[str]:
+    """Lines on when it can run again, and what can be done before, such as that `who` may override a limit; mrkdwn."""
+    at, lifts = _free_at(responder), dict.fromkeys(one.lift for one in responder.refusals or ())
+    lines = [lift for lift in lifts if lift != OVERRIDE or responder.can_be_overridden]
+    lines = [lift.replace("an administrator", who, 1) if lift == OVERRIDE and who else lift for lift in lines]
+    free = [f"Free again {slack_date(at, DAY_AND_TIME)}."] if at is not None else []
+    return [*free, *(foreign(f"{line[0].upper()}{line[1:]}.", 400) for line in lines)]
+
+
+def _free_at(responder: OfferedResponder) -> int | None:
+    """When the last of the rates that refuse it is free again (ms), if that is known."""
+    return max((one.until for one in responder.refusals or () if one.until is not None), default=None)
 
 
 def not_now(offered: Sequence[OfferedResponder]) -> str:
@@ -181,8 +195,8 @@ def not_now(offered: Sequence[OfferedResponder]) -> str:
     said_of = list[str]()
     for one in (one for one in offered if not one.reasons):
         used = [refusal for refusal in one.refusals or () if refusal.rule == "rate"]
-        times = [refusal.until for refusal in used if refusal.until is not None]
-        free = f", free again {slack_date(max(times))}" if times else ""
+        at = _free_at(one)
+        free = f", free again {slack_date(at)}" if at is not None else ""
         said_of += [f"*{names.shown(one)}* (limit used{free})"] if used else []
     return f"Not now: {some_of(said_of, MAX_TITLES)}." if said_of else ""
 
@@ -202,11 +216,17 @@ def _on_kinds(responder: OfferedResponder, subject: Subject) -> str:
     return f"only on its {', '.join(kinds[:3])}{' and more' if len(kinds) > 3 else ''}"
 
 
-def overridden(refusals: Iterable[Refusal], view: RedactedView, *, is_described: bool = False) -> str:
-    """`dc01 is protected`: the rules that are overridden, and when a rate is free again; mrkdwn."""
+def overridden(
+    refusals: Iterable[Refusal], view: RedactedView, *, is_described: bool = False, is_on_phone: bool = False
+) -> str:
+    """`dc01 is protected`: the rules that are overridden, and when a rate is free again; mrkdwn.
+
+    Without that time on a phone, which formats none.
+    """
     said = list[str]()
     for refusal in refusals:
-        free = f" (free again {slack_date(refusal.until, DAY_AND_TIME)})" if refusal.until is not None else ""
+        until = None if is_on_phone else refusal.until
+        free = f" (free again {slack_date(until, DAY_AND_TIME)})" if until is not None else ""
         named = view.inputs(with_names(refusal.message, view, is_described=is_described))
         said.append(core_says(named, 800).rstrip(".") + free)
     return "; ".join(said)

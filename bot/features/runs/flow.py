@@ -13,10 +13,10 @@ from bot.block_kit import names, notices
 from bot.block_kit.names import title
 from bot.clearance import SHARED, RedactedView, Subject
 from bot.features import responses, subjects
-from bot.features.authorization import own_clearance
+from bot.features.authorization import own_clearance, who_may_override
 from bot.features.base import Context
 from bot.features.payload import clicked_element, is_ephemeral, is_in_modal
-from bot.features.responders.views import is_for_alerts, shown_reasons, with_names
+from bot.features.responders.views import is_for_alerts, lifted, shown_reasons, with_names
 from bot.features.retries import until_answered
 from bot.features.runs import parameters
 from bot.features.runs.targets import (
@@ -80,8 +80,10 @@ async def refusal(context: Context, request: RunRequest, responder: OfferedRespo
     """Why the run can't start, what is in force already, and what this person may do."""
     may_override = context.person.profile == "org-admin" and responder.can_be_overridden
     may_make_case = responder.lacks == ["case"] and "manageCase" in context.person.permissions
-    why = ". ".join(filter(None, [shown_reasons(responder, view, 1500), await used_by(context, responder)]))
-    refused = partial(questions.cannot_run, request, responder, view, why)
+    who = "you" if may_override else await who_may_override(context, view.subject.clearance)
+    then = [*filter(None, [await used_by(context, responder)]), *lifted(responder, who)]
+    why = shown_reasons(responder, view, 1500, is_short=True)
+    refused = partial(questions.cannot_run, request, responder, view, why, then=then)
     already = await in_force_already(context, acts_on.by_object(request.targets, responder), responder)
     run, of_case = f"{context.services.command} run {title(responder)}", is_for_alerts(responder, view.subject)
     instead = [f"{run} {alert_id}" for alert_id in view.subject.alert_ids[:3] if of_case]
@@ -247,7 +249,7 @@ async def started_message(context: Context, action: Action, view: RedactedView) 
     """Says that the action runs or has ended already, or who may approve it until when, with Withdraw."""
     run = runs.heading(action, view)
     if runs.awaits_approval(action):
-        asked = partial(questions.asked, action, view, await _able(context, action))
+        asked = partial(questions.asked, action, view, await able_to_decide(context, action))
         return await responses.with_buttons(context, f"asked:{action.id}", asked)
     if not runs.is_open(action):
         return notices.notice(f"{run} {runs.state(action)}.")
@@ -257,8 +259,8 @@ async def started_message(context: Context, action: Action, view: RedactedView) 
     return notices.notice(f"Started {run}. {tells} how it goes.")
 
 
-async def _able(context: Context, action: Action) -> tuple[Sequence[str], bool]:
-    """Who may approve the run, and whether they are notified; nobody where core doesn't answer now."""
+async def able_to_decide(context: Context, action: Action) -> tuple[Sequence[str], bool]:
+    """Who may approve what waits, and whether they are notified; nobody where core doesn't answer now."""
     with suppress(ResponderBotError):
         return await subjects.deciders(context.core, action)
     return (), False
@@ -286,7 +288,11 @@ async def start_several(
         found = await context.services.outbox.messages_named(f"{kind}:{request.again}:")
         context.refresh_requests.extend(RefreshRequest(one.key) for one in found)
     listed = waiting or accepted
-    able = await _able(context, max(waiting, key=lambda one: one[1].subject.clearance)[0]) if waiting else ((), False)
+    able = (
+        await able_to_decide(context, max(waiting, key=lambda one: one[1].subject.clearance)[0])
+        if waiting
+        else ((), False)
+    )
     render = partial(questions.outcome, await masked(context, response), listed, able, where)
     told = await responses.with_buttons(context, f"asked:{response.id}", render)
     return started_title(listed[0][0]) if listed else CANNOT, told

@@ -49,7 +49,9 @@ async def form_view(
         return run_form.form_of_several(metadata, responder, form, each, choices, menu)
     found = await ends_or_stays(context, request, responder, targets)
     already = [one for one in found if running is None or one.id != running.id]
-    may_review = await review(context, running) if running is not None else ()
+    asked_by_others = (one for one in found if isinstance(one, Action) and runs.awaits_approval(one))
+    waits = running or next(asked_by_others, None)
+    may_review = await review(context, waits) if waits is not None else ()
     return run_form.form_view(
         metadata, responder, view, form, running, choices, already, may_review, context.person.login
     )

@@ -297,7 +297,7 @@ async def _decided_before(context: Context, acted_on: ActedOn, responder: Offere
 
 
 async def used_by(context: Context, responder: OfferedResponder) -> str:
-    """``Used by anna on hostname `LT-0901`, for ~12 (its title), 14:32``: which run counts no more once a rate is free.
+    """``Used by anna on hostname `LT-0901`, for ~12 (its title), 14:32.``: which run counts no more when it is free.
 
     "" where that is unknown, or of what this person may not see; mrkdwn.
     """
@@ -313,7 +313,7 @@ async def used_by(context: Context, responder: OfferedResponder) -> str:
     view = RedactedView(subject, own_clearance(context))
     used = "Used" if began[first.dispatched_at].startswith("1/") else "The first of these was"
     on, at = runs.on_object(action, view, runs.on_what(subject, view)), slack_date(first.dispatched_at)
-    return f"{used} by {person_name(action.created_by)}{on}, {at}" if view.is_open else ""
+    return f"{used} by {person_name(action.created_by)}{on}, {at}." if view.is_open else ""
 
 
 def on_so_many(visible: int, total: int, what: str = "target") -> str:

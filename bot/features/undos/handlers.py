@@ -1,5 +1,6 @@
 """Undo runs: Undo at once, Extend to another time."""
 
+from functools import partial
 from typing import Any
 
 from bot.block_kit import ids, modals, notices
@@ -8,7 +9,7 @@ from bot.features import responses, subjects
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import view_metadata, view_of
 from bot.features.retries import answered, until_answered
-from bot.features.runs.flow import started_message, started_title
+from bot.features.runs.flow import able_to_decide, started_message, started_title
 from bot.features.runs.targets import in_force_on
 from bot.features.runs.views import runs, undo_state
 from bot.features.undos import views
@@ -92,11 +93,12 @@ async def on_extend_view(context: Context) -> Json:
     await responses.refresh_cards(context, subject)
     extension = undo_state.later_end(action)
     shown = RedactedView(subject, context.person.clearance)
-    title, said = "Done", f"{runs.heading(action, shown)} now {undo_state.ends(action)}."
-    if extension is not None:
-        asks = f"{runs.denied_before(extension, shown)}{runs.later_end_line(action, extension, shown)}"
-        title, said = "Asked", f"{asks}\nIt needs {undo_state.needed([extension])}"
-    return modals.update(modals.message_view(title, notices.notice(said)))
+    if extension is None:
+        said = f"{runs.heading(action, shown)} now {undo_state.ends(action)}."
+        return modals.update(modals.message_view("Done", notices.notice(said)))
+    asked = partial(views.asked, action, extension, shown, await able_to_decide(context, action))
+    message = await responses.with_buttons(context, f"asked:{extension.id}", asked)
+    return modals.update(modals.message_view("Asked", message))
 
 
 FEATURE = Feature(

@@ -23,7 +23,7 @@ from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
-from core.models import CAN_UNDO, Action, Measure, Policy, Undo
+from core.models import CAN_UNDO, Action, Extension, Measure, Policy, Undo
 from core.models.inputs import NOTE_LIMIT
 
 MOST_ENDED = 40  # runs on the same targets, which end together
@@ -119,7 +119,8 @@ def longer_view(
     if limits:
         begins = "It needs" if is_all else f"Beyond {slack_date(min(limits))} it needs"
         needed = f"{count(policy.approval or 1, 'approval')}{undo_state.approval_by(able)}"
-        needs = f"{begins} {needed}; until then {'it' if len(timed) == 1 else 'each'} ends as it does now."
+        otherwise = "each ends as planned" if len(timed) > 1 else f"it {undo_state.ends(timed[0])}"
+        needs = f"{begins} {needed}; otherwise {otherwise}."
     if any(map(undo_state.later_end, timed)):
         needs += " It takes the place of the request that waits."
     field = undo_state.longer_field(policy, [at for at, _ in ends], now_ms)
@@ -134,6 +135,16 @@ def longer_view(
         callback_id="",
         submit=f"{'Ask to extend' if is_all else 'Extend'}{number}" if field else "",
     )
+
+
+def asked(action: Action, extension: Extension, view: RedactedView, able: questions.Able, button: ButtonIds) -> Message:
+    """Says that a later end waits, who may approve it, and until when; with Withdraw."""
+    logins, is_notified = able
+    needs = undo_state.needed([extension], () if is_notified else logins)
+    text = f"{runs.denied_before(extension, view)}{runs.later_end_line(action, extension, view)}"
+    text = f"{text}\n{f'{undo_state.notified(logins)}; ' if is_notified else ''}{needs}"
+    withdraw = runs.end_button(action, view, button, extension)
+    return Message(text, (section(f"{text}\n{questions.TOLD}"), actions(withdraw)))
 
 
 # --- in the thread --------------------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ async def test_who_approved_is_not_rung_where_who_asked_undoes_it_also_from_anot
         second = await env.create_alert(sourceRef="second", title="The same host again")
         rung = len(env["ben"].phone)
         await env["anna"].command(SOC, f"/responder run tell {second.id}")
-        unheard = "ben is not notified."
+        unheard = "ben sees it where they approved it."
         question = await env["anna"].sees(modal(f"for {first}. {unheard}"))
         await env["anna"].presses("Tell", question)
         told = await env["ben"].sees(reply_to(contained, "Undone by *anna*: "))
@@ -137,7 +137,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         question = text_of(await env["anna"].confirms("Undo now", card))
         assert f"⚠️ It also ends {of_lea}" in question
         assert f", also for {second.id} until" not in question
-        assert f"for {first}. ben is not notified." in question
+        assert f"for {first}. ben sees it where they approved it." in question
         assert f"by lea, approved by ben, for {second.id}. ben and lea are notified." in question
         assert question.index("🔓 It ends") < question.index("It also ends")
         for alert_id, words in ((first, "undone by anna"), (second.id, UNDONE)):
@@ -338,7 +338,12 @@ async def test_who_asks_reads_who_asked_to_contain_the_same_before(tmp_path: Pat
             assert "Of both" not in form
         await env["anna"].command(SOC, f"/responder run isolate {second.id}")
         assert first.id not in text_of(await env["anna"].sees(modal("How long")))  # as it is withheld from her
-        await env["ben"].command(SOC, f"/responder run isolate {first.id}")
+        run = f"/responder run isolate {first.id}"
+        await env["ben"].command(SOC, run)
+        await env["ben"].presses("Review", await env["ben"].sees(modal(waits, "*Beacon*", "How long")))
+        review = await env["ben"].sees(modal("*lea* asks", "Starts as soon as you approve it"))
+        await env["ben"].close(review["id"])
+        await env["ben"].command(SOC, run)
         of_first = await env["ben"].sees(modal(waits, "*Beacon*", "How long"))
         await env["ben"].submits(of_first)
         await env["ben"].sees(modal("lea asked for it", without="still waits for approval"))

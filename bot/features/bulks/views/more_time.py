@@ -59,7 +59,7 @@ def decisions(ends: Sequence[End]) -> list[str]:
 
 
 def decided_in_short(ends: Sequence[End], level: str = "") -> list[str]:
-    """`More time denied by ben: Isolate on LT-0198 ends as it was to · "It prints".`: likewise for a phone; mrkdwn.
+    """`More time denied by ben: Isolate on LT-0198 ends as planned · "It prints".`: likewise for a phone; mrkdwn.
 
     The `level` of all where all were decided alike.
     """

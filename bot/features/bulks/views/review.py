@@ -118,7 +118,7 @@ def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = 
     if ends:
         asked_by, ids_ = ends[0][2].asked_by, [end.id for *_, end in ends]
         title, submit, head = f"{deed} more time?", f"{deed} more time ({number})", ""
-        then = f"it {undo_state.ends(ends[0][0])}" if number == 1 else "each ends as it does now"
+        then = f"it {undo_state.ends(ends[0][0])}" if number == 1 else "each ends as planned"
     else:
         asked_by, ids_, rest = bulk.created_by, [action.id for action, _ in waiting], bulk.awaiting - number
         title, submit = names.in_view(f"{deed} {bulk.title}", "?"), f"{deed} {count(number, 'run')}"

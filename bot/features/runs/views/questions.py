@@ -33,6 +33,7 @@ from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.clock import MINUTE_MS, duration_ms
 from core.common.words import count, some_of
 from core.models import Action, BulkAnswer, BulkEntry, Measure, OfferedResponder, Policy
 
@@ -44,6 +45,7 @@ Able = tuple[Sequence[str], bool]
 DEED_LIMIT = 60  # characters of a button
 INPUT_LIMIT = 300  # characters of one, whose author typed it
 TITLE_LIMIT = 200
+TOLD = "You get a message when it is decided."
 MOST_LEFT = 3  # of what is in force, and of what waits
 REASONS = 10
 REASON_LIMIT = 200
@@ -87,7 +89,7 @@ def confirm(
 def asked(action: Action, view: RedactedView, able: Able, button: ButtonIds) -> Message:
     """Says that the run waits, who may approve it, and until when; with Withdraw."""
     text = _waits(f"*{runs.name(action)}*{runs.on_target(action, view) or f' on {_target(view)}'}", action, able)
-    then = section(f"{text}\nYou get a message when it is decided.")
+    then = section(f"{text}\n{TOLD}")
     return Message(text, (then, actions(runs.end_button(action, view, button))))
 
 
@@ -95,8 +97,8 @@ def _waits(what: str, action: Action, able: Able) -> str:
     """`*Isolate* on ip 203[.]0[.]113[.]7 for 1 hour waits ...`, and below who may approve it, by when; mrkdwn."""
     logins, is_notified = able
     needs = count(runs.missing_approvals(action), "approval")
-    who = f"{notices.all_of(logins)} {'is' if len(logins) == 1 else 'are'} notified; {needs}"
-    below = f"{who if is_notified else needs + undo_state.approval_by(logins)}{runs.answer_by(action)}"
+    who = f"{undo_state.notified(logins)}; {needs}" if is_notified else needs + undo_state.approval_by(logins)
+    below = f"{who}{runs.answer_by(action)}"
     return f"{what}{undo_state.for_how_long(action)} waits for approval; nothing has run yet.\n{below}."
 
 
@@ -272,14 +274,15 @@ def effect(
     number = approvals_needed(request, responder)
     if policy.sends_to == [] and not policy.is_undo and not number and (policy.confirm or not is_several):
         return [] if is_form else [context(undo_state.NOTHING_LEFT)]  # it only reads, or closes
-    by = ", one of them of another administrator" if request.override_reason is not None and number > 1 else ""
     checked, it, undo = ("Each is checked by itself. ", "each", "Undo all") if is_several else ("", "it", "Undo now")
     stop = "" if policy.sends_to else f"; *Stop* is on {'each' if is_several else 'the'} card while it runs"
     begins = f"Starts at once, without approval{stop}."
     if number:
-        able = responder.approvers or policy.approve_by or ()
+        able, by = responder.approvers or policy.approve_by or (), ""
+        if request.override_reason is not None and (number > 1 or not able):
+            by = f"{', one of them' if number > 1 else ''} of another administrator"
         begins = f"Starts after {count(number, 'approval')}{undo_state.approval_by(able)}{by}."
-        if responder.approvers and not policy.ask and request.override_reason is None:
+        if responder.approvers and not policy.ask and not by:
             whose = "one of them approves" if number == 1 < len(able) else f"it needs {count(number, 'approval')}"
             begins = f"Notifies {notices.all_of(able)}; {whose}."
         begins += f" You can withdraw {it} until then."
@@ -301,6 +304,14 @@ def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool 
     named = [view.text(with_names(note, view, is_described=True)) for note in shown]
     text = "\n".join(f"{note[:1].upper()}{note[1:]}" for note in named)
     return [section(in_own_time(foreign(defang_indicators(text), 1500, lines=True)))] if text else []
+
+
+def limit(policy: Policy) -> list[Block]:
+    """`1 run in 1 hour: choose all that you need now.`, where a run may act on several targets."""
+    rates = [rate.partition("/") for rate in policy.rate or ()]
+    periods = [(int(most), duration_ms(period) // MINUTE_MS) for most, _, period in rates]
+    each = [f"{count(most, 'run')} in {undo_state.minutes(minutes)}" for most, minutes in periods if minutes]
+    return [context(f"{' and '.join(each)}: choose all that you need now.")] if each else []
 
 
 def policy_words(policy: Policy, does: str = "") -> list[Block]:
@@ -342,6 +353,7 @@ def cannot_run(
     reason: str,
     button: ButtonIds,
     *,
+    then: Sequence[str] = (),
     in_force: Sequence[Measure] = (),
     may_override: bool = False,
     may_make_case: bool = False,
@@ -349,12 +361,15 @@ def cannot_run(
 ) -> Message:
     """Why a responder was not run (`reason`, mrkdwn), what is in force already, and what this person may do.
 
-    `instead` are commands that run it on something else.
+    `then` are lines on who used its limit, when it can run again, and who can override that; mrkdwn. `instead` are
+    commands that run it on something else.
     """
     name = names.shown(responder)
     text = f"*{name}* can't run on {_target(view)}: {reason}. Nothing was run."
     text += f" Type {' or '.join(code(one, 200) for one in instead)}." if instead else ""
-    blocks = sections([text, *first_of([undo_state.already(one, view, "").rstrip() for one in in_force], REASONS)])
+    blocks = sections(
+        [text, *then, *first_of([undo_state.already(one, view, "").rstrip() for one in in_force], REASONS)]
+    )
     if may_override:
         value = button(intent_of("form", replace(request, parameters={}, override_reason=""), view))
         blocks.append(actions(button_element("Override ...", ids.BREAK_GLASS, value, style="danger")))

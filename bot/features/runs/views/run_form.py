@@ -127,18 +127,17 @@ def form_view(
 ) -> dict[str, Any]:
     """Asks `login` for the inputs, and what to act on of `to_choose`; to submit it confirms the run.
 
-    `running` is an open run of the responder beside which it would run, which `review` opens, `in_force` what it would
-    repeat.
+    `running` is an open run of the responder beside which it would run, `in_force` what it would repeat, and `review`
+    opens what of this waits for approval.
     """
     blocks, submit = questions.on_what(request, responder, view), questions.deed(request, responder)
     if running is not None:
-        blocks = questions.open_run(request, running, responder, view, review)
+        blocks, review = questions.open_run(request, running, responder, view, review), ()
         submit = questions.anyway(request, responder)
     if request.override_reason is not None:
         rules, submit = responders.overridden(responder.refusals or (), view, is_described=True), "Ask to override"
-        note = "The reason stays with the run, and another administrator has to approve it"
-        blocks.append(section(f"🔴 *{names.shown(responder)} overrides:* {rules}. {note}."))
-    blocks += _asks(request, responder, view, form, to_choose, in_force, login)
+        blocks.append(section(f"🔴 *{names.shown(responder)} overrides:* {rules}."))
+    blocks += _asks(request, responder, view, form, to_choose, in_force, login, review)
     return _modal(request, blocks, submit, responder)
 
 
@@ -196,14 +195,17 @@ def _asks(
     to_choose: Sequence[acts_on.Choice],
     in_force: Sequence[Measure | Action],
     login: str,
+    review: Sequence[Block] = (),
 ) -> list[Block]:
-    """What the run acts on, what it does, and the fields."""
+    """What the run acts on, what it does, and the fields; `review` opens what waits for the same."""
     key, ended = inputs.key_of(responder), _ended(in_force, responder) if to_choose else ()
     return [
         *sections(undo_state.already(one, view, "").rstrip() for one in ended),
         *acts_on.field(to_choose, key, ended),
+        *(questions.limit(responder.policy or Policy()) if to_choose else []),
         *questions.policy_words(responder.policy or Policy()),
         *sections(questions.in_force_lines(() if ended else in_force, responder, view, login)),
+        *review,
         *time_field(key, responder, request.undo_after_minutes),
         *questions.effect(responder, request, in_force, is_form=True),
         *questions.notes(responder, view, is_choosing=bool(to_choose) and len(request.targets) == 1),

@@ -225,7 +225,7 @@ def time_left(at: int, now_ms: int) -> str:
     return minutes(number if number < 120 else round(number / 60) * 60)
 
 
-ONLY_UNDO = "Then only *Undo* ends it."
+ONLY_UNDO = "With no end, only *Undo* ends it."
 NEVER = "0"  # the option of a run that lasts until somebody undoes it
 
 
@@ -353,15 +353,21 @@ def ended(run: MeasureRun, on: str, verb: str = "⚠️ It also ends") -> str:
 
 
 def hears(login: str, *requests: tuple[str, Sequence[str]]) -> str:
-    """`anna and ben are notified; mia is not notified.`: who asked and who approved but `login`, who ends these.
+    """`anna is notified; mia sees it where they approved it.`: who asked and who approved but `login`, who ends these.
 
-    Of what `login` asked for themselves nobody is.
+    Of what `login` asked for themselves nobody is notified.
     """
     told = dict.fromkeys(one for by, able in requests if by != login for one in (by, *able) if one != login)
     others = dict.fromkeys(one for by, able in requests if by == login for one in able if one not in (*told, login))
-    said = [(told, "notified"), (others, "not notified")]
-    each = [f"{notices.all_of([*who])} {'is' if len(who) == 1 else 'are'} {so}" for who, so in said if who]
-    return f"{'; '.join(each)}." if each else ""
+    said = [notified([*told])] if told else []
+    if others:
+        said.append(f"{notices.all_of([*others])} {'sees' if len(others) == 1 else 'see'} it where they approved it")
+    return f"{'; '.join(said)}." if said else ""
+
+
+def notified(logins: Sequence[str]) -> str:
+    """`anna and ben are notified`; mrkdwn."""
+    return f"{notices.all_of(logins)} {'is' if len(logins) == 1 else 'are'} notified"
 
 
 def in_force_already(action: Action, view: RedactedView) -> list[Measure]:
@@ -451,11 +457,13 @@ def longer(extension: Extension) -> str:
 
 
 def needed(asked: Sequence[Extension], able: Sequence[str] = ()) -> str:
-    """`1 approval by ben, answer by 14:30, or its end stays as it is.`, with who is `able` to give it; of the first."""
+    """`1 approval by ben, answer by 14:30; otherwise it ends 15:00.`, with who is `able` to give it; of the first."""
     approval = min((one.approval for one in asked), key=lambda one: one.expires_at)
     more = count(approval.needed - len(approval.approved_by), "approval") + approval_by(able)
-    stays = "its end stays as it is" if len(asked) == 1 else "their ends stay as they are"
-    return f"{more}, answer by {time_ahead(approval.expires_at, asked[0].asked_at)}, or {stays}."
+    first, is_one = asked[0], len(asked) == 1
+    at = slack_date(first.before) if is_one and first.before and len(first.targets) < 2 else "as planned"
+    answer_by = f"answer by {time_ahead(approval.expires_at, first.asked_at)}"
+    return f"{more}, {answer_by}; otherwise {'it' if is_one else 'each'} ends {at}."
 
 
 def approval_by(able: Sequence[str]) -> str:

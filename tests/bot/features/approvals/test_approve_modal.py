@@ -87,7 +87,7 @@ def test_an_override_waits_for_an_org_admin_whoever_else_has_approved_it() -> No
     override = Override(reason="It spreads", overrides=[])
     waits = isolation(override=override, agreed=("ben", "eve"), needed=2)
     assert awaits_approval(waits)
-    assert "Starts as soon as an administrator approves it; answer by" in text_of(asked(waits))
+    assert "Starts as soon as you approve it; answer by" in text_of(asked(waits))
     assert "it needs 1 more approval" in approved(waits, RedactedView(Subject.alert(alert()), 2), "").text
     done = isolation(override=override.model_copy(update={"approved_by": "lea"}), agreed=("ben", "lea"), needed=2)
     assert not awaits_approval(done)

@@ -505,7 +505,7 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
         again = asks.replace("? ", "? 7 minutes left. ")
         await env["ben"].sees(on_phone(again))
         await expire(env)
-        ends = "More time not approved in time: Isolate on ip 203[.]0[.]113[.]7 ends as it was to"
+        ends = "More time not approved in time: Isolate on ip 203[.]0[.]113[.]7 ends as planned"
         assert await env["anna"].sees(on_phone("More time not approved")) == f"{ends} · HIGH {of}"
         await all_sent(env.bot)
         assert len([text for text in env["ben"].phone if "keep" in text]) == 2
@@ -539,7 +539,7 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         assert "and everybody who sees the request" in text_of(form)
         await env["ben"].sees(modal("You denied more time for", f"It ends <!date^{at // 1000}^"))
         told = await env["anna"].sees(on_phone("denied by ben"))
-        ends = "More time denied by ben: Isolate on ip 203[.]0[.]113[.]7 ends as it was to"
+        ends = "More time denied by ben: Isolate on ip 203[.]0[.]113[.]7 ends as planned"
         why = "one hour is &lt;enough&gt;"
         assert told == f'{ends} · HIGH {alert.title} ({alert.id}) · "{why}."'
         said = f"Denied by ben: {why}. Still in force until <!date^{at // 1000}^"
@@ -869,13 +869,13 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         async def ask_to_extend(longer: str) -> dict[str, Any]:
             form = await anna.confirms("Extend all", told, longer=longer, note="It beacons to <them>.")
             assert form["submit"]["text"] == "Ask to extend (4)"
-            needs = "It needs 1 approval by ben or lea; until then each ends as it does now."
+            needs = "It needs 1 approval by ben or lea; otherwise each ends as planned."
             assert needs in text_of(form).partition("How much longer")[0]
             asked = await anna.sees(
                 modal(
                     "Asked: keep *Isolate* on ip 203[.]0[.]113[.]",
                     ". It needs 1 approval by ben or lea, answer by <!date",
-                    "or their ends stay as they are.",
+                    "; otherwise each ends as planned.",
                 )
             )
             await anna.close(asked["id"])
@@ -905,7 +905,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await ben.open_home()
         await ben.sees(app_home("*Waiting for your approval* (1)", asks))
         await ben.command(SOC, f"/responder deny {bulk.id}")  # nothing else of it waits
-        form = await ben.sees(modal("Deny more time?", "If you deny it, each ends as it does now."))
+        form = await ben.sees(modal("Deny more time?", "If you deny it, each ends as planned."))
         await ben.close(form["id"])
         await ben.command(SOC, f"/responder approve {bulk.id}")
         await ben.close((await ben.sees(modal("Keep with no end?")))["id"])
@@ -913,18 +913,21 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         review = await ben.sees(modal(" on 4 targets"))
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end?", "Keep ticked with no end")
         text = text_of(review)
-        assert (text.count(") · with no end"), text.count("Then only *Undo* ends it.")) == (8, 1)  # each is ticked, too
+        assert (text.count(") · with no end"), text.count("With no end, only *Undo* ends it.")) == (
+            8,
+            1,
+        )  # each is ticked, too
         by = text.index("Can be approved by: ben, lea.")
-        ends = text.index("Then only *Undo* ends it.")
+        ends = text.index("With no end, only *Undo* ends it.")
         assert text.index(" on 4 targets, now until <!date^") < ends < by < text.index("Decide only on the ticked")
         assert "; then" not in text
         form = await ben.confirms("Deny the ticked", review, reason="one hour is <enough>.")
         assert (form["title"]["text"], form["submit"]["text"]) == ("Deny more time?", "Deny more time (4)")
-        assert "If you deny it, each ends as it does now." in text_of(form)
+        assert "If you deny it, each ends as planned." in text_of(form)
         assert "anna reads it" in text_of(form)
         await ben.sees(modal(f"You denied more time for Isolate on {with_levels}: still in force until <!date^"))
         over = await anna.sees(on_phone("More time denied by ben"))
-        as_before = f"Isolate on {in_short} ends as it was to · up to CRITICAL"
+        as_before = f"Isolate on {in_short} ends as planned · up to CRITICAL"
         assert over == f'More time denied by ben: {as_before} · "one hour is &lt;enough&gt;".'
         for person in (anna, lea):
             await person.sees(
@@ -1032,7 +1035,7 @@ async def test_who_asked_for_more_time_for_a_bulk_is_rung_at_the_first_decision_
             await env["ben"].sees(direct_message("asks to keep *with no end*"))
             await bot.as_user("ben").deny_bulk(bulk.id, ends[:1], "It <prints>.")
             hosts = [f"ip 203[.]0[.]113[.]{number}" for number in range(3)]
-            denied, why = f"More time denied by ben: Isolate on {hosts[0]} ends as it was to", '"It &lt;prints&gt;"'
+            denied, why = f"More time denied by ben: Isolate on {hosts[0]} ends as planned", '"It &lt;prints&gt;"'
             push = await env["lea"].sees(on_phone(denied))
             assert push == f"{denied} · CRITICAL · {why}; {hosts[1]}, 203[.]0[.]113[.]2 still wait."
             await bot.as_user("ben").approve_bulk(bulk.id, ends[1:])
@@ -1119,7 +1122,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         await lea.reads("anna asked for it, and withdraws it. *Deny more time* decides against it.")
         await lea.confirms("Deny more time", waits, reason="Not <all>")
         over = await anna.sees(on_phone("More time denied by lea: Isolate on ip "))
-        assert over.endswith('113[.]2 ends as it was to · up to CRITICAL · "Not &lt;all&gt;".')
+        assert over.endswith('113[.]2 ends as planned · up to CRITICAL · "Not &lt;all&gt;".')
         assert not [text for text in anna.phone if "another end" in text]  # she has asked herself
 
 
@@ -1222,7 +1225,7 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             await bot.as_user("ben").approve_bulk(bulk.id, [first, third])
             denied = "Denied by ben: ip 203[.]0[.]113[.]1: That one &lt;prints&gt;."
             kept = "Approved by ben: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2."
-            phone = "More time denied by ben: Isolate on ip 203[.]0[.]113[.]1 ends as it was to"
+            phone = "More time denied by ben: Isolate on ip 203[.]0[.]113[.]1 ends as planned"
             phone += ' · "That one &lt;prints&gt;".'
             phone += " More time approved by ben, no end now: Isolate on ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]2."
             assert await env["anna"].sees(on_phone("More time approved by ben")) == phone

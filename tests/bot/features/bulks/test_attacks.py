@@ -66,7 +66,9 @@ async def test_a_refusal_does_not_name_what_one_may_not_see(tmp_path: Path) -> N
         await env["anna"].command(SOC, f"/responder list {alert.id}")
         await env["anna"].sees(modal("*Tell*: dc01 is protected; 10[.]0[.]0[.]5 is protected (10.0.0.0/8);"))
         await env["anna"].command(SOC, f"/responder run wait {alert.artifacts[1].id}")
-        await env["anna"].reads("can't run on ip 10[.]0[.]0[.]5: 10[.]0[.]0[.]5 is protected (10.0.0.0/8);")
+        await env["anna"].reads(
+            "can't run on ip 10[.]0[.]0[.]5: 10[.]0[.]0[.]5 is protected (10.0.0.0/8). Nothing was run."
+        )
 
 
 async def test_two_people_at_once_on_two_bots_run_it_once_on_each(tmp_path: Path) -> None:

@@ -358,17 +358,19 @@ async def test_what_is_protected_has_no_box_but_a_line(tmp_path: Path) -> None:
 async def test_what_is_protected_is_refused_as_soon_as_it_is_named_and_an_administrator_may_override_it(
     tmp_path: Path,
 ) -> None:
-    rules = {"Shun": {"target": "hostname,ip", "undo": "Vendor_Drop_1_0"}}
+    rules = {"Shun": {"target": "hostname,ip", "undo": "Vendor_Drop_1_0", "rate": ["9/1h"]}}
     async with feature_environment(tmp_path, rules, protect=ProtectSection(artifacts=["10.20.0.0/16"])) as env:
         first, other = [
             await env.create_alert(sourceRef=ref, artifacts=[HOSTS[0], {**HOSTS[1], "message": "victim"}, HOSTS[2]])
             for ref in ("1", "2")
         ]
+        await env["anna"].command(SOC, f"/responder run shun {first.id}")
+        await env["anna"].sees(modal("9 runs in 1 hour: choose all that you need now."))
         others = ("target=203.0.113.7,10.20.1.50", "203.0.113.7 10.20.1.50", "203.0.113.7, 10[.]20[.]1[.]50")
         for typed in (f"{first.id} 10.20.1.50", *(f"{first.id} {other}" for other in others)):
             await env["anna"].command(SOC, f"/responder run shun {typed}")
             why = f"*Shun* can't run on {first.id}: 10[.]20[.]1[.]50 (victim) is protected (10.20.0.0/16)"
-            await env["anna"].sees(modal(f"{why}; an administrator may override it"))
+            await env["anna"].sees(modal(f"{why}. Nothing was run.\\nAdmin or lea may override it"))
         await env["anna"].command(SOC, f"/responder run shun {first.id} {other.id} target=10.20.1.50")
         form = await env["anna"].sees(modal("Will be refused", "10[.]20[.]1[.]50 (victim) is protected"))
         assert not form["submit"]
