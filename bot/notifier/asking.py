@@ -2,19 +2,20 @@
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
-from bot.outbox.models import MessageRecord
+from bot.outbox.models import MessageRecord, is_person
 from bot.outbox.outbox import MessageOutbox
 from core.common.clock import MINUTE_MS
 
 AT_MOST = 10
-"""Of how many requests a person, user group or channel hears within LATELY_MS, or a channel's `mention` of new alerts
-of one severity, which senders set; a bulk is one."""
+"""Of how many requests a person, user group or channel hears within LATELY_MS, those that are less urgent than the
+next one not counted; or a channel's `mention` of new alerts of one severity, which senders set; a bulk is one."""
 LATELY_MS = 10 * MINUTE_MS
-About = tuple[int, str, str]
-"""How severe a request is, its alert or case, and its run."""
-NOTHING: About = (0, "", "")
+Counted = tuple[float, str, str]
+"""How urgent a request is, and, if the message that counts it can show it, its alert or case and its run."""
+NOTHING: Counted = (0, "", "")
 _MENTIONS = re.compile(r"(?:<(?:@|!subteam\^)\w+> )*")
 _MENTION = re.compile(r"<(?:@|!subteam\^)(\w+)> ")
 
@@ -32,29 +33,33 @@ class Asking:
         self.told: set[tuple[str, str]] = set()
         """Who hears already that a run has undone something: the run, and the login."""
         self._asked: dict[str, dict[str, Any]] | None = None
-        self.counted: dict[str, tuple[int, About]] = {}
+        self.counted: dict[str, tuple[int, Counted]] = {}
         """By the key of the message that counts the requests one is not asked about: how many, and the worst."""
 
-    async def may_ask(self, who: str, team: str = "", *, about: About = NOTHING, same: str = "") -> bool:
+    async def may_ask(
+        self, who: str, team: str = "", *, urgency: float = 0, run: tuple[str, str] = ("", ""), same: str = ""
+    ) -> bool:
         """Whether a person, user group or channel may be notified once more; else the request is counted for them.
 
-        Nothing is counted for a person without their `team`. The worst of what is counted is kept, where `about` says
-        what it is. Of all with an equal `same` they are notified once.
+        However many requests there are, a more urgent one is heard. Nothing is counted for a person without their
+        `team`. The worst of what is counted is kept, where `run` says what it is. Of all with an equal `same` they are
+        notified once.
         """
         if self._asked is None:
             stored = json.loads(await self._outbox.asked())
-            self._asked = {one: found for one, found in stored.items() if any(map(self._is_lately, found["at"]))}
-        found = self._asked.setdefault(who, {"at": [], "more": [0, 0]})
-        found["at"] = [at for at in found["at"] if self._is_lately(at)]
-        if len(found["at"]) < AT_MOST and same not in self._asked:
-            found["at"].append(self._now)
+            self._asked = {one: found for one, found in stored.items() if self._rang_lately(found)}
+        found = self._asked.setdefault(who, {"more": [0, 0]})
+        found["rang"] = rang = self._rang_lately(found)
+        if sum(other >= urgency for _, other in rang) < AT_MOST and same not in self._asked:
+            rang.append((self._now, urgency))
             if same:
-                self._asked[same] = {"at": [self._now], "more": [0, 0]}
+                self._asked[same] = {"rang": [(self._now, 0)], "more": [0, 0]}
             return True
         since, number, *worst = found["more"] if self._is_lately(found["more"][0]) else (self._now, 0)
-        worst = max(*worst, about, NOTHING, key=lambda one: one[0])  # of equals the one that waits
+        this = (urgency, *run) if any(run) else NOTHING
+        worst = max(*worst, this, NOTHING, key=lambda one: one[0])  # of equals the one that waits
         found["more"] = [since, number + 1, worst] if team or same else found["more"]
-        if team:
+        if team and is_person(who):
             self.counted[f"asks:{since}:{team}:{who}"] = number + 1, worst
         return False
 
@@ -72,8 +77,17 @@ class Asking:
         since, number, *_ = (self._asked or {})[who]["more"]
         return since, number
 
+    def _rang_lately(self, found: dict[str, Any]) -> list[tuple[int, float]]:
+        """When (ms) one was notified, and how urgent that was."""
+        return [(at, urgency) for at, urgency in found.get("rang", ()) if self._is_lately(at)]
+
     def _is_lately(self, at: int) -> bool:
         return 0 <= self._now - at < LATELY_MS  # also after the clock was set back
+
+
+def urgency_of(severity: int, able: Sequence[str]) -> float:
+    """By severity; of equals what only one person can decide is more urgent."""
+    return severity + (len(able) == 1) / 2
 
 
 def asked_in(record: MessageRecord) -> list[str]:

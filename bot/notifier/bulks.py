@@ -1,15 +1,18 @@
 """Renders the messages that tell how far a bulk is, and ask for its approval."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from bot.block_kit import notices
 from bot.block_kit.elements import to_read
 from bot.block_kit.text import mentions
 from bot.clearance import CLEAR, SHARED, RedactedView, Subject, side_by_side
 from bot.features.approvals import views as approvals
 from bot.features.bulks.views import messages, more_time, states
 from bot.features.bulks.views.states import Listed, Refused
+from bot.features.runs.views import runs
 from bot.notifier.asking import Asking
 from bot.notifier.isolation import isolated
 from bot.notifier.renderer import Renderer
@@ -63,32 +66,33 @@ class BulkMessages:
         return not is_asked and all(_is_current(one, bulk, document) for one in posted for document in documents)
 
     async def of(
-        self, bulk: BulkCounts, as_of: int, destinations: Collection[str], asking: Asking, *, has_run: bool
+        self, bulk: BulkCounts, as_of: int, destinations: Mapping[str, float], asking: Asking, *, has_run: bool
     ) -> list[DesiredMessage]:
         """The messages of a bulk there, and where it has some unless they reflect more than `as_of` already.
 
-        `destinations` are channels, `team:user` for direct messages, and user groups that are mentioned. When it is
-        new and waits for approval, that asks them. Unless it `has_run`, only what names its objects may have changed.
+        `destinations` are channels, `team:user` for direct messages, and user groups that are mentioned, each with how
+        urgent it is there. When it is new and waits for approval, that asks them. Unless it `has_run`, only what names
+        its objects may have changed.
         """
         posted = {one.key: one.root_id for one in await self._outbox.messages_named(f"{BULK}:{bulk.id}:")}
         asks = await self._outbox.messages_named(f"{BULK}ask:{bulk.id}:")
         replies: list[DesiredMessage] = []
         found = await self._found(bulk, posted)
-        asked_later = [one for one in destinations if "~" in one]
-        destinations = [one for one in destinations if one not in asked_later]
+        asked_later = {one: urgency for one, urgency in destinations.items() if "~" in one}
+        goes_to = [one for one in destinations if one not in asked_later]
         people = {_user(key) for key in posted if is_person(_user(key))}  # also who asked in one
         was_asked = bool(asks) or bool(people and people - {await self._renderer.slack_user(bulk.created_by)})
         if bulk.awaiting:
-            channels = [one for one in destinations if not _is_asked(one)]
-            asked = [] if was_asked else [one for one in destinations if _is_asked(one)]
-            direct, who = await self._rung(asked, asking)
-            destinations = [*channels, *direct]
+            channels = [one for one in goes_to if not _is_asked(one)]
+            asked = {} if was_asked else {one: destinations[one] for one in goes_to if _is_asked(one)}
+            direct, who = await self._rung(asked, asking, bulk.id)
+            goes_to = [*channels, *direct]
             if has_run and not was_asked:
                 replies = [await self._ask(bulk, one, who, asking, is_asked=bool(asked)) for one in channels]
                 asking.remind(f"{BULK}:{bulk.id}", bulk.created_at, bulk.expires_at or bulk.created_at)
         before = [*posted, *(message.key for message in asks)]
         more_time, in_threads = await self._more_time(bulk, found, before, asked_later, asking)
-        keys = {bulk_key(bulk.id, destination): None for destination in [*destinations, *more_time]}
+        keys = {bulk_key(bulk.id, destination): None for destination in [*goes_to, *more_time]}
         replies += in_threads
         if as_of < self._as_of.get(bulk.id, 0):
             keys = {key: None for key in keys if key not in posted}
@@ -101,10 +105,30 @@ class BulkMessages:
         for kind, is_due in ((BULK_TOLD, is_over), (BULK_UNDONE, bulk.undone)):
             if is_due and (has_run or await self._outbox.messages_named(f"{kind}:{bulk.id}:")):
                 told += await self._told(kind, bulk, found)
+        counting = [one for one in await self._outbox.messages_of(bulk.id) if one.key.startswith("asks:")]
+        told += [await self._counted(one.key, one.counted, bulk, found) for one in counting]
         return [*rendered, *replies, *told]
 
+    async def counted(self, key: str, number: int, bulk_id: str) -> DesiredMessage:
+        """The message that counts requests for somebody, this bulk the worst of them."""
+        bulk = await self._core.bulk(bulk_id)
+        return await self._counted(key, number, bulk, await self._found(bulk, ()))
+
+    async def _counted(self, key: str, number: int, bulk: BulkCounts, found: _Found) -> DesiredMessage:
+        """Likewise, with its runs as far as they decide on them."""
+        _, since, team, user = key.split(":")
+        content = partial(notices.counted, number, int(since), self._access.command)
+        person = await self._renderer.recipient(team, user)
+        waiting = [(run, on) for run, on in found if runs.awaits_approval(run)]
+        own = _Found((run, on) for run, on in waiting if person and approvals.may_decide(run, person, on))
+        if person is None or not own:
+            return DesiredMessage(key, user, content(), counted=number)
+        (seen, _), buttons = _seen(own, person.clearance), await self._outbox.buttons.prepare(user, key)
+        shown = content(messages.push_text(bulk, seen), [approvals.bulk_request(seen, buttons)])
+        return _naming(DesiredMessage(key, user, shown, buttons=buttons, counted=number), bulk, seen)
+
     async def _more_time(
-        self, bulk: BulkCounts, found: _Found, posted: Sequence[str], asked: Sequence[str], asking: Asking
+        self, bulk: BulkCounts, found: _Found, posted: Sequence[str], asked: Mapping[str, float], asking: Asking
     ) -> tuple[list[str], list[DesiredMessage]]:
         """Where requests for more time go that are new, or once they are over, and what says so in threads."""
         destinations, replies, known = list[str](), list[DesiredMessage](), set(map(_request, posted))
@@ -119,7 +143,7 @@ class BulkMessages:
                 asks = [key for key in posted if key.startswith(f"{BULK}ask:{bulk.id}:{request}:")]
                 replies += [one for key in asks for one in await self._messages(key, bulk, found)]
             elif request not in known:
-                able = [one for one in asked if request in one.split(":")]
+                able = {one: urgency for one, urgency in asked.items() if request in one.split(":")}
                 direct, who = await self._rung(able, asking)
                 about = bulk.model_copy(update={"severity": max(on.severity for _, on, _ in of_request)})
                 for channel in channels:
@@ -129,11 +153,15 @@ class BulkMessages:
                 asking.remind(f"{BULK}:{bulk.id}", waiting[0].asked_at, expires_at)
         return destinations, replies
 
-    async def _rung(self, asked: Iterable[str], asking: Asking) -> tuple[list[str], str]:
-        """Who of those who are asked gets a direct message; with these the others, who are mentioned; mrkdwn."""
-        team = self._access.team()
-        direct = [one for one in asked if is_person(_user(one)) and await asking.may_ask(_user(one), team)]
-        groups = [_user(one) for one in asked if not is_person(_user(one)) and await asking.may_ask(_user(one))]
+    async def _rung(self, asked: Mapping[str, float], asking: Asking, bulk_id: str = "") -> tuple[list[str], str]:
+        """Who of those who are asked gets a direct message; with these the others, who are mentioned; mrkdwn.
+
+        `bulk_id`: the bulk that a message which counts the request may show.
+        """
+        team, may_ask = self._access.team(), partial(asking.may_ask, run=(bulk_id, ""))
+        rung = [one for one, urgency in asked.items() if await may_ask(_user(one), team, urgency=urgency)]
+        direct = [one for one in rung if is_person(_user(one))]
+        groups = [_user(one) for one in rung if one not in direct]
         readers = [await self._renderer.recipient(team, _user(one)) for one in direct]
         return direct, mentions(groups, sorted(one.login for one in readers if one))
 
@@ -141,7 +169,7 @@ class BulkMessages:
         self, bulk: BulkCounts, channel: str, who: str, asking: Asking, *, is_asked: bool, request: str = ""
     ) -> DesiredMessage:
         """The reply that says in a channel `who` is asked; it mentions without any who the channel mentions."""
-        is_broadcast = not is_asked and await asking.may_ask(channel)
+        is_broadcast = not is_asked and await asking.may_ask(channel, urgency=bulk.severity or 0)
         who = mentions(self._access.mention(channel, 1)) if is_broadcast else who
         content = messages.ask(self._shown(bulk, channel), who, is_broadcast=is_broadcast, is_later_end=bool(request))
         key = f"{BULK}ask:{bulk.id}:{f'{request}:' if request else ''}{channel}"
@@ -155,10 +183,12 @@ class BulkMessages:
     async def remind(self, bulk_id: str, asking: Asking) -> list[DesiredMessage]:
         """The message once more for those who were asked, since half of the time is over."""
         posted = [message.key for message in await self._outbox.messages_named(f"{BULK}:{bulk_id}:")]
-        own = await self._renderer.slack_user((await self._core.bulk(bulk_id)).created_by)
+        bulk = await self._core.bulk(bulk_id)
+        own = await self._renderer.slack_user(bulk.created_by)
         first = [key.rpartition(":") for key in posted if is_person(_user(key)) and ":again:" not in key]
         again = [f"{before}:again:{user}" for before, _, user in first if user != own]
-        asked = [key for key in again if await asking.may_ask(_user(key), key.split(":")[2])]
+        may_ask = partial(asking.may_ask, urgency=bulk.severity or 0)
+        asked = [key for key in again if await may_ask(_user(key), key.split(":")[2])]
         await self._outbox.upsert(*await self.read(asked, only_waiting=True))  # the others say who was
         return await self.read([key for key in posted if asked], only_waiting=True)
 

@@ -214,7 +214,8 @@ class Notifier:
             named.setdefault(root_id, set()).add(run_id)
         documents, desired = await self._documents(named), list[DesiredMessage]()
         for key, (number, (_, root_id, run_id)) in asking.counted.items():
-            desired.append(await self._renderer.counted(key, number, documents.get(root_id), run_id))
+            of_bulk = self._bulks.counted(key, number, root_id) if root_id and not run_id else None
+            desired.append(await (of_bulk or self._renderer.counted(key, number, documents.get(root_id), run_id)))
         return desired
 
     async def _reminders(self, document: Document, asking: Asking) -> list[DesiredMessage]:
@@ -311,10 +312,11 @@ class Notifier:
             ran = [(one, run) for one, run in runs if (run.id, one.id) in acted]
             if not ran and await self._bulks.are_current(bulk, documents):
                 continue
-            destinations = dict[str, None]()
+            destinations = dict[str, float]()
             for document, run in ran:
                 found = self._renderer.bulk_destinations(run, document, desired)
-                destinations |= dict.fromkeys(await isolated(found, document.id, otherwise=[]))
+                for one, urgency in (await isolated(found, document.id, otherwise={})).items():
+                    destinations[one] = max(urgency, destinations.get(one, 0))
             messages = self._bulks.of(bulk, as_of, destinations, asking, has_run=bool(ran))
             desired += await isolated(messages, bulk.id, otherwise=[])
         await self._outbox.commit_page(

@@ -19,7 +19,7 @@ from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Message
-from bot.notifier.asking import NOTHING, Asking, asked_in
+from bot.notifier.asking import Asking, asked_in, urgency_of
 from bot.notifier.isolation import CORE_UNAVAILABLE
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox.errors import SLACK_FAILURES, classify
@@ -207,8 +207,10 @@ class Renderer:
             desired += [replace(reply, by_person=True) for reply in news]
         return desired
 
-    async def bulk_destinations(self, run: Action, document: Document, new: Iterable[DesiredMessage]) -> list[str]:
-        """Where the message of a bulk goes because of one of its runs.
+    async def bulk_destinations(
+        self, run: Action, document: Document, new: Iterable[DesiredMessage]
+    ) -> dict[str, float]:
+        """Where the message of a bulk goes because of one of its runs, and how urgent that is there.
 
         While it waits for approval: the channels that show its object, and those who are asked to decide, people as
         `team:user`, user groups by their id. Of several later ends, asked for at once, those who are asked, with the id
@@ -227,7 +229,8 @@ class Renderer:
         if later is not None and later.request:
             able = [f"{team}:{later.request}:{who}" for who in await self._able(asked, run, subject, later)]
             destinations += [*(f"{later.request}:{who}" for who in asked if who.startswith("S")), *able]
-        return destinations
+        able = [one for one in destinations if is_person(one.rpartition(":")[2])]
+        return {one: urgency_of(subject.severity, able) for one in destinations}
 
     async def _undo_changed(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """What tells how a run that has ended was undone since, or why not: what told its end, and what went wrong."""
@@ -326,20 +329,20 @@ class Renderer:
         is_new = not direct and posted.keys().isdisjoint(in_threads)
         asked_at = extension.asked_at if extension else action.created_at
         asked, mentioned, more = list[str](), list[str](), list[DesiredMessage]()
+        team, run = self._access.team(), ("", "") if extension else (timeline.root_id, action.id)
         if waits and is_new:
             asked = self._asked(action, timeline)
             able = await self._able(asked, action, subject, extension)
-            of = NOTHING if extension else (subject.severity, timeline.root_id, action.id)
-            in_team = dict.fromkeys(able, self._access.team())
-            rung = [who for who in asked if await asking.may_ask(who, in_team.get(who, ""), about=of)]
-            direct = {f"ask:{action.id}:{self._access.team()}:{who}:{about}" for who in rung if who in able}
+            may_ask = partial(asking.may_ask, urgency=urgency_of(subject.severity, able), run=run)
+            rung = [who for who in asked if await may_ask(who, team if who in able else "")]
+            direct = {f"ask:{action.id}:{team}:{who}:{about}" for who in rung if who in able}
             mentioned = [who for who in rung if who not in able]
             asking.remind(timeline.root_id, asked_at, approval.expires_at)
         elif waits and asking.is_reminder and now >= (asked_at + approval.expires_at) // 2:
             users = {key.split(":")[3]: key for key in direct if not key.endswith(AGAIN)}
             able = await self._able(users, action, subject, extension)
-            team = self._access.team()
-            direct |= {users[user] + AGAIN for user in able if await asking.may_ask(user, team)}
+            may_ask = partial(asking.may_ask, urgency=urgency_of(subject.severity, able), run=run)
+            direct |= {users[user] + AGAIN for user in able if await may_ask(user, team)}
             for key, thread in in_threads.items():
                 more += await self._remind(action, about, posted.get(key), replace(timeline, threads=[thread]), asking)
 
@@ -355,7 +358,7 @@ class Renderer:
                 continue
             who, is_broadcast = mentioned if record is None else asked_in(record), _is_broadcast(record)
             if waits and is_new and not asked and self._view(subject, channel).is_open:
-                is_broadcast = await asking.may_ask(channel)
+                is_broadcast = await asking.may_ask(channel, urgency=subject.severity)
                 who = self._access.mention(channel, subject.severity) if is_broadcast else []
             said = f"{mentions(who)} {reminded}" if reminded else mentions(who, named)
             shown = partial(render, who=said if waits else "", is_broadcast=is_broadcast)
@@ -426,7 +429,8 @@ class Renderer:
         if not groups and not _is_broadcast(record):
             return []
         (thread,) = timeline.threads
-        if not all([await asking.may_ask(who) for who in groups or [thread.channel]]):
+        severity = timeline.target(action).severity
+        if not all([await asking.may_ask(who, urgency=severity) for who in groups or [thread.channel]]):
             return []
         return await self._reminders(action, about, groups, timeline)
 

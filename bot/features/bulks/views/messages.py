@@ -124,7 +124,7 @@ def progress(
     elif is_for_requester and bulk.free_at is not None and not states.open_runs(bulk):
         at = slack_date(bulk.free_at, DAY_AND_TIME)
         blocks += [context(f"*{one['text']['text']}* works from {at}, when the rate is free.") for one in elements[-1:]]
-    push = _push(bulk, read, is_own=is_own) if bulk.awaiting else states.head(bulk, is_on_phone=True)
+    push = push_text(bulk, read, is_own=is_own) if bulk.awaiting else states.head(bulk, is_on_phone=True)
     whose = context(f"{states.who_asked(bulk, named)} · {bulk.id}")
     return Message(push, (*blocks, whose, actions(*elements, states.show_each(bulk, button))))
 
@@ -195,12 +195,12 @@ def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> str:
 def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = False) -> Message:
     """Mentions in the thread those who are asked to decide."""
     name, review = states.name(bulk), "Its button" if is_later_end else "*Review*"
-    push = f"{approvals.level(bulk.severity)}: more time for {name}?" if is_later_end else _push(bulk)
+    push = f"{approvals.level(bulk.severity)}: more time for {name}?" if is_later_end else push_text(bulk)
     what = f"More time for *{name}*" if is_later_end else f"*{name}* on {states.what_is_asked(bulk)}"
     return Message(push, (section(f"{who} {what}. {review} above shows each.".strip()),), is_broadcast)
 
 
-def _push(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> str:
+def push_text(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> str:
     """What a locked phone shows of a bulk that waits for approval."""
     if is_own:
         on = runs.distinct_targets(waiting, bulk.awaiting, is_on_phone=True) if waiting else ""

@@ -27,6 +27,7 @@ from core.models import Action, Alert, BulkInput, RunTarget
 from tests import stores
 from tests.bot import samples
 from tests.bot.features.approvals.asking import ISOLATE, asking, bulk_of, expire, isolate
+from tests.bot.features.bulks.bulk import reviewed
 from tests.bot.features.bulks.bulk import shown as bulk_shown
 from tests.bot.features.environment import CLEAR, FAILED, FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import ManualClock, all_sent
@@ -178,31 +179,56 @@ async def test_those_who_were_asked_are_asked_once_more_at_half_of_the_time(tmp_
         assert len([m for m in direct_messages(env["lea"].live_view) if ids.APPROVE in text_of(m)]) == 0
 
 
-async def test_of_twenty_requests_each_is_asked_about_ten_and_one_message_counts_the_rest(tmp_path: Path) -> None:
+async def test_of_twenty_requests_each_is_asked_about_ten_and_what_is_worse_and_one_message_counts_the_rest(
+    tmp_path: Path,
+) -> None:
     async with asking(tmp_path) as env:
         worse = {14: 4, 12: 3}
         alerts = [
             await env.create_alert(sourceRef=str(n), title=f"Beacon {n}", severity=worse.get(n, 2)) for n in range(20)
         ]
         asked = [await isolate(env, alert) for alert in alerts]
-        counting = await env["ben"].sees(direct_message("10 more requests for approval* since", alerts[14].id))
+        counting = await env["ben"].sees(direct_message("8 more requests for approval* since", alerts[10].id))
         await all_sent(env.bot)
-        worst = f"the worst CRITICAL: Isolate on ip 203[.]0[.]113[.]7 for 1 hour? Beacon 14 ({alerts[14].id})"
-        assert f"10 more requests for approval, {worst}, asked by anna" == counting["text"]
+        worst = f"the worst MEDIUM: Isolate on ip 203[.]0[.]113[.]7 for 1 hour? Beacon 10 ({alerts[10].id})"
+        assert f"8 more requests for approval, {worst}, asked by anna" == counting["text"]
         assert max(text_of(m).count("also asked for") for m in direct_messages(env["ben"].live_view)) == 3
+        rung = AT_MOST + len(worse)
         for name in ("ben", "lea"):
             messages = [m for m in direct_messages(env[name].live_view) if not m.get("ephemeral")]
-            assert (len([m for m in messages if "asks · " in text_of(m)]), len(messages)) == (AT_MOST, AT_MOST + 1)
-            assert len(env[name].phone) == AT_MOST + 1
+            assert (len([m for m in messages if "asks · " in text_of(m)]), len(messages)) == (rung, rung + 1)
+            assert len(env[name].phone) == rung + 1
+            assert [text for text in env[name].phone if text.startswith("CRITICAL: Isolate on ")]
         here = await env["ben"].dm(env.emulator.bot_user_id)
         posts = [body for _, what, body, _ in env.emulator.traffic if what == "chat.postMessage"]
-        assert len([body for body in posts if body["channel"] == here]) == AT_MOST + 1
+        assert len([body for body in posts if body["channel"] == here]) == rung + 1
         counted = calls(env)  # in two channels a card and a request for each
-        assert (counted["post"], counted["direct post"]) == (2 * 2 * len(alerts), 2 * (AT_MOST + 1))
-        await env.client.deny(asked[14].id, "A test")
+        assert (counted["post"], counted["direct post"]) == (2 * 2 * len(alerts), 2 * (rung + 1))
+        await env.client.deny(asked[10].id, "A test")
         for name in ("ben", "lea"):
-            left = await env[name].sees(direct_message("10 more requests for approval* since", without="Beacon 14"))
-            assert (left["text"], len(env[name].phone)) == ("10 more requests for approval.", AT_MOST + 1)
+            left = await env[name].sees(direct_message("8 more requests for approval* since", without="Beacon 10"))
+            assert (left["text"], len(env[name].phone)) == ("8 more requests for approval.", rung + 1)
+
+
+async def test_a_storm_keeps_nobody_from_hearing_of_several_worse_runs_or_of_what_only_they_decide(
+    tmp_path: Path,
+) -> None:
+    async with asking(tmp_path) as env:
+        for name, level in (("anna", 3), ("ben", 2)):
+            await env.core.core.people.set_clearance(name, level)
+        for n in range(AT_MOST + 1):
+            await isolate(env, await env.create_alert(sourceRef=str(n), severity=4 if n == 3 else 2))
+        red = await env.create_alert(sourceRef="red", title="Beacon red", severity=2, tlp=3)
+        await isolate(env, red)
+        await env["lea"].sees(on_phone("Beacon red"))  # which ben may not see
+        await env["lea"].sees(direct_message("1 more request for approval"))
+        await bulk_of(env, "anna", [4, 4], red=[0])
+        both = "ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]1"
+        asks = "CRITICAL: Isolate on 2 targets for 1 hour? Asked by anna: "
+        assert await env["lea"].sees(on_phone("Isolate on 2 targets")) == f"{asks}{both}"
+        assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == f"{asks}ip 203[.]0[.]113[.]1 and 1 more"
+        message = await env["anna"].sees(message_in(SOC, "2 wait for approval"))
+        await env["anna"].sees(reply_to(message, "ben, lea: *Isolate* on 2 targets"))
 
 
 async def test_the_worst_of_many_requests_is_shown_to_whom_it_may_be_for_as_long_as_that_is_so(tmp_path: Path) -> None:
@@ -210,7 +236,7 @@ async def test_the_worst_of_many_requests_is_shown_to_whom_it_may_be_for_as_long
     async with asking(tmp_path, clock_ms=clock) as env:
         await env.core.core.people.set_clearance("ben", 2)
         for n in range(AT_MOST):
-            await isolate(env, await env.create_alert(sourceRef=str(n), severity=2))
+            await isolate(env, await env.create_alert(sourceRef=str(n), severity=3))
         red = await env.create_alert(sourceRef="red", title="Beacon red", severity=4, tlp=3)
         await isolate(env, red, by="lea")  # ben may not see it, so that it isn't counted for him
         amber = await env.create_alert(sourceRef="amber", title="Beacon amber", severity=3)
@@ -229,6 +255,31 @@ async def test_the_worst_of_many_requests_is_shown_to_whom_it_may_be_for_as_long
             await env.client.request("PATCH", f"/api/alert/{amber.id}", {"tlp": 3})
             await env["ben"].sees(direct_message("1 more request for approval*", without="Beacon amber"))
             await env["lea"].sees(direct_message("1 more request for approval*", "Beacon amber"))
+
+
+async def test_a_bulk_that_is_counted_is_shown_with_its_review_to_whom_it_may_be_while_it_waits(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with asking(tmp_path, clock_ms=clock) as env:
+        await env.core.core.people.set_clearance("ben", 2)
+        for n in range(AT_MOST):
+            await isolate(env, await env.create_alert(sourceRef=str(n), severity=3))
+        bulk, (first, _) = await bulk_of(env, "anna", [3, 2])
+        worst = (
+            "the worst HIGH: Isolate on 2 targets for 1 hour? Asked by anna: ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]1"
+        )
+        for name in ("ben", "lea"):
+            assert await env[name].sees(on_phone("1 more request")) == f"1 more request for approval, {worst}"
+        counting = await env["ben"].sees(direct_message("1 more request for approval*", bulk.id))
+        await reviewed(env, "ben", counting, " on 2 targets")
+        await env.client.request("PATCH", f"/api/alert/{first.id}", {"tlp": 3})
+        left = await env["ben"].sees(direct_message("1 more request for approval*", without="203[.]0[.]113[.]0"))
+        assert "Isolate on 1 target for 1 hour?* · anna" in text_of(left)
+        await env.core.core.people.set_clearance("ben", 1)
+        clock.ahead_ms += CACHE_MS
+        env.bot.channels.refreshed.set()
+        await env["ben"].sees(direct_message("1 more request for approval*", without="203[.]0[.]113[.]1"))
+        await env.client.deny_bulk(bulk.id, None, "A test")
+        await env["lea"].sees(direct_message("1 more request for approval*", without=bulk.id))
 
 
 def test_what_asks_goes_after_critical_cards_and_before_what_happens() -> None:
@@ -1059,7 +1110,7 @@ async def test_first_decisions_ring_no_phone_more_than_ten_times_in_ten_minutes(
                 await bot.as_user("ben").deny_bulk(bulk.id, [bulk.actions[0].action.id])  # type: ignore[union-attr]
         await env["anna"].until(rung)
         await isolate(env, await env.create_alert(), by="lea")
-        await env["anna"].sees(direct_message("1 more request for approval*", "Beacon"))
+        await env["anna"].sees(on_phone("asked by lea"))  # which these don't drown
         await all_sent(env.bot)
         assert rung(env["anna"].live_view)
 
