@@ -19,6 +19,7 @@ _ID_IN_TEXT = re.compile(r"(?:~|%7[Ee])(\d{1,18})(?!\d)")
 _LIKE_TARGET = re.compile(r"(?<!\S)(?!\S+_\d+_\d+(?!\S))\S*[\d.:@]\S*")  # names no responder, such as LT-0412
 _ID_IN_LINK = re.compile(r"/(?:alert|case|log|task)s?/~?(\d{1,18})(?=[/?#;,.)]|$)")
 
+_AND = ("and", "&")
 NOT_TAKEN = "Nothing was done"  # begins the sentence about what a verb doesn't take
 WHICH = "Which one?"  # begins that about what it lacks, the id of an alert or a run
 MAX_PARTS = 12  # of a name: words and numbers
@@ -99,14 +100,23 @@ def instead_of_id(usage: str, rest: str) -> tuple[str, str]:
 
 
 def split_name_and_ids(text: str) -> tuple[str, list[str]]:
-    """The name and each id in a text such as `Block ~12 13`; without `~` only those behind the first, or at the end."""
+    """The name and each id in a text such as `Block ~12, 13 and 14`.
+
+    Without `~` only those behind the first that has it, or at the end.
+    """
     words = split_words(text)
     marked = [n for n, word in enumerate(words) if word.startswith(("~", "%"))]
-    end = len(words) - len(list(takewhile(parse_id, reversed(words))))
+    end = len(words) - len(list(takewhile(lambda word: word in _AND or _ids(word), reversed(words))))
     end = next((n for n in marked if n >= end), len(words) if marked else end)
-    own = [n for n, word in enumerate(words) if (n in marked or n >= end) and "/" not in word and parse_id(word)]
-    object_ids = dict.fromkeys(one for n in own for one in find_ids(words[n]) or find_ids(f"~{words[n]}"))
-    return " ".join(word for n, word in enumerate(words) if n not in own), [*object_ids]
+    name = [word for n, word in enumerate(words) if n < end and not (n in marked and _ids(word))]
+    own = [one for n, word in enumerate(words) if n >= end or n in marked for one in _ids(word)]
+    return " ".join(name), [*dict.fromkeys(own)]
+
+
+def _ids(word: str) -> list[str]:
+    """Those in `~12` or `12,13`; none if the word has anything else, such as a link."""
+    ids = [parse_id(one) or "" for one in word.split(",") if one]
+    return ids if "/" not in word and all(ids) else []
 
 
 def split_inputs(text: str) -> tuple[str, dict[str, str]]:

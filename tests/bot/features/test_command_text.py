@@ -84,6 +84,11 @@ def test_inputs_are_taken_out_of_a_command(typed: str, rest: str, given: dict[st
         ("Close 2 ~18", "Close 2", ["~18"]),
         ("~18 Close 2", "Close 2", ["~18"]),
         ("~18,~20 Block 7 now", "Block 7 now", ["~18", "~20"]),
+        ("isolate 18, 20 and 22", "isolate", ["~18", "~20", "~22"]),
+        ("isolate on ~18, ~20 and ~22", "isolate on", ["~18", "~20", "~22"]),
+        ("Search and Close 2 18,20 & 22", "Search and Close", ["~2", "~18", "~20", "~22"]),
+        ("Search and Close 18", "Search and Close", ["~18"]),
+        ("18 and ~20 Block 7", "18 and Block 7", ["~20"]),
     ],
 )
 def test_several_ids_are_found_with_and_without_a_tilde(typed: str, name: str, found: list[str]) -> None:

@@ -230,7 +230,7 @@ async def test_for_several_alerts_one_chooses_for_each_in_the_form(env: FeatureE
         await env.create_alert(sourceRef=str(n), artifacts=artifacts)
         for n, artifacts in enumerate((HOSTS, HOSTS, HOSTS[:1]))
     ]
-    await env["anna"].command(SOC, f"/responder run tell {first.id} {second.id} {third.id}")
+    await env["anna"].command(SOC, f"/responder run tell {first.id[1:]}, {second.id[1:]} and {third.id[1:]}")
     form = await env["anna"].sees(modal("What should it act on?"))
     field = field_of(form, "target")
     labels = [group["label"]["text"] for group in field["element"]["option_groups"]]
