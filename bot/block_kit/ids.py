@@ -5,7 +5,7 @@ interactions are dispatched by what is before it (`family`).
 """
 
 # Buttons and menus on messages. Their value is an opaque id, for which the bot's tables have the Intent.
-RUN = "responder_run"
+RUN = "responder_run"  # of 0.2.0, as the next and DISMISS: it asked beside the form to confirm a run
 RUN_ANYWAY = "responder_run_anyway"
 RUN_AGAIN = "responder_run_again"
 DISMISS = "responder_dismiss"

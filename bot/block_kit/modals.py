@@ -46,17 +46,8 @@ def working() -> dict[str, Any]:
 
 
 def message_view(title: str, message: Message) -> dict[str, Any]:
-    """A message as a modal, which has a button to close it: one in the message to dismiss it is left out."""
-    blocks = [shown for block in message.blocks or [section(message.text)] if (shown := _without_dismiss(block))]
-    close = "Close" if blocks == list(message.blocks) else "Cancel"
-    return modal(title, blocks, callback_id=ids.NOTICE_VIEW, close=close)
-
-
-def _without_dismiss(block: Block) -> Block | None:
-    if block.get("type") != "actions":
-        return block
-    kept = [element for element in block["elements"] if element.get("action_id") != ids.DISMISS]
-    return {**block, "elements": kept} if kept else None
+    """A message as a modal."""
+    return modal(title, message.blocks or [section(message.text)], callback_id=ids.NOTICE_VIEW)
 
 
 def update(view: View) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class DemoScript:
         await self._choose(await self._ben.until(find_reply, STEP_S), WEBHOOK)
         question = await self._ben.until(lambda view: _modal_with(view, "Send to "), STEP_S)
         self._transcript.say("ben", "presses Send")
-        await self._ben.click(None, view_id=question["id"], action_id=ids.RUN)
+        await self._ben.submit(question["id"], {})
         await self._ended(WEBHOOK, "case_task_log", log_id, ts)
         if not self._environment.received:
             raise DemoFailed("the ticket system received nothing")

@@ -14,7 +14,6 @@ from bot.features.base import Context, Json
 from bot.features.command_text import normalize, split_name_and_id
 from bot.features.payload import button_token, is_ephemeral, is_in_modal, object_in_message
 from bot.message import ButtonIds, Intent, Message
-from bot.outbox.buttons import LIFE_MS
 from bot.outbox.errors import SLACK_FAILURES, classify
 from bot.outbox.models import LOG
 from core.common.errors import ResponderBotError
@@ -64,10 +63,10 @@ async def show_with_buttons(context: Context, title: str, about: str, render: Ca
     await show(context, title, replace(message, blocks=for_person(message.blocks, context.person)))
 
 
-async def with_buttons(context: Context, about: str, render: Callable[[ButtonIds], T], *, life_ms: int = LIFE_MS) -> T:
+async def with_buttons(context: Context, about: str, render: Callable[[ButtonIds], T]) -> T:
     """What `render` shows to this person only, in any channel; `about` as above."""
     key = f"only:{context.team}:{context.user}:{about}"
-    return await context.services.outbox.buttons.issue("", key, render, life_ms=life_ms)
+    return await context.services.outbox.buttons.issue("", key, render)
 
 
 async def refresh_cards(context: Context, subject: Subject) -> None:

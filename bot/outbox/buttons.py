@@ -20,7 +20,6 @@ T = TypeVar("T")
 NONCE_BYTES = 16  # 128 random bits: nobody guesses one
 MAX_INTENTS = 200  # the newest of a message whose content changes again and again
 LIFE_MS = 7 * 86_400_000
-QUESTION_MS = 3_600_000  # of a question that holds inputs, which may be secret
 EPHEMERAL = "only:"  # keys of messages that only one person sees: only:<team>:<user>:<about>
 
 
@@ -31,17 +30,15 @@ class Buttons:
         self._store = store
         self._clock = clock_ms
 
-    async def issue(
-        self, channel: str, message_key: str, render: Callable[[ButtonIds], T], *, life_ms: int = LIFE_MS
-    ) -> T:
+    async def issue(self, channel: str, message_key: str, render: Callable[[ButtonIds], T]) -> T:
         """Render with ids that are bound to the channel ("" for views) and the message, and store them."""
-        buttons = await self.prepare(channel, message_key, life_ms=life_ms)
+        buttons = await self.prepare(channel, message_key)
         rendered = render(buttons)
         if not buttons.intents.keys() <= buttons.stored:
             await self._store.transaction(lambda tx: save(tx, buttons))
         return rendered
 
-    async def prepare(self, channel: str, message_key: str, *, life_ms: int = LIFE_MS) -> ButtonSet:
+    async def prepare(self, channel: str, message_key: str) -> ButtonSet:
         """The buttons for the next rendering of a message.
 
         A nonce with more than half of its life left is used again, so that an unchanged card stays unchanged.
@@ -55,7 +52,7 @@ class Buttons:
         row = await self._store.read(lambda reads: reads.row(sql, values))
         if row is None:
             nonce = secrets.token_urlsafe(NONCE_BYTES)
-            return ButtonSet(channel, message_key, nonce, now + life_ms, frozenset())
+            return ButtonSet(channel, message_key, nonce, now + LIFE_MS, frozenset())
         return ButtonSet(channel, message_key, row["nonce"], row["expires_at"], frozenset(json.loads(row["intents"])))
 
     async def rotate(self, token: str) -> None:

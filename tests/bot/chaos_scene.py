@@ -264,27 +264,33 @@ class Scene:
         replaced: set[str] = set()
         on = re.compile(rf"{request.object_id}\b")
 
-        def question(view: Any) -> Json | None:
-            """An ephemeral message if the bot was killed; the modal may lie below another one by now."""
-            shown = [*view.ephemerals(request.channel), *view.earlier_modals]
-            named = [m for m in shown if request.responder in text_of(m) and on.search(text_of(m))]
-            asked = [m for m in named if f'"{ids.RUN}"' in text_of(m)]
-            return next((m for m in reversed(asked) if m.get("id") not in replaced), None)
+        def refused(view: Any) -> set[str]:
+            """Where the bot was killed, an ephemeral message asks to type it again."""
+            return {m["ts"] for m in view.ephemerals(request.channel) if "Slack opened no window" in m["text"]}
+
+        before = refused(who.live_view)
+
+        def answer_to(view: Any) -> Json | None:
+            """The form, which may lie below another one by now."""
+            named = [m for m in view.earlier_modals if request.responder in text_of(m) and on.search(text_of(m))]
+            forms = [m for m in named if m["callback_id"] == ids.START_VIEW and m["id"] not in replaced]
+            return forms[-1] if forms else {"again": True} if refused(view) - before else None
 
         while True:
             while not (await who.command(request.channel, text))["ok"]:  # noqa: ASYNC110 - a person tries again
                 await asyncio.sleep(PAUSE_S)
             try:
-                shown = await who.until(question, QUIET_S if self.is_together else GIVEN_UP_S)
+                shown = await who.until(answer_to, QUIET_S if self.is_together else GIVEN_UP_S)
             except TimeoutError:
                 assert not self.is_together, f"{request} was acknowledged and never answered"
                 return
             assert shown is not None
+            if "again" in shown:
+                before |= refused(who.live_view)
+                continue
             self.asking.set()
-            at: Json = {"view_id": shown["id"]} if shown.get("type") == "modal" else {"message_ts": shown["ts"]}
-            channel = request.channel if "message_ts" in at else None
             try:
-                answer = await who.click(channel, action_id=ids.RUN, **at)
+                answer = await who.submit(shown["id"], {})
             except Refused:  # a modal that this person asked for elsewhere has just replaced it
                 replaced.add(shown["id"])
                 continue

@@ -15,7 +15,6 @@ Json = Mapping[str, Any]
 
 APPROVALS = (ids.APPROVE_VIEW, ids.BULK_APPROVE_VIEW)
 OPENS_A_MODAL = (ids.APPROVE, ids.BULK_REVIEW)
-STARTS = (ids.RUN, ids.RUN_ANYWAY)
 _TARGET = re.compile(r"~\d+|[Oo]bservable|`[^`]+`")
 _TIME = re.compile(
     r"\b[Ee]nds? (?:after|<!date|\d)|\b[Ll]asts (?:until|longer|as long)|takes? (?:it )?back|withheld"
@@ -66,8 +65,6 @@ def _of_holder(what: str, holder: Json) -> Iterator[str]:
     for button in _buttons(blocks):
         family = ids.family(str(button.get("action_id")))
         dialog = " ".join(_texts(button.get("confirm") or {}))
-        if family in STARTS:
-            yield from _lacking("a run", text, _TARGET, _TIME)
         label = str((button.get("text") or {}).get("text"))
         if label.startswith("Approve") and not dialog and family not in OPENS_A_MODAL:
             yield f"{label} decides on the first press"

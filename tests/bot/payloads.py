@@ -12,7 +12,7 @@ from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.close import close_view
 from bot.features.approvals import views as approvals
 from bot.features.home import views as home
-from bot.features.runs.views import inputs, questions, run_form
+from bot.features.runs.views import inputs, run_form
 from bot.features.runs.views.request import RunRequest
 from bot.features.undos import views as undos
 from bot.message import Message
@@ -68,7 +68,6 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "end of a run": replies.end_reply(done, subject, **seen),
         "failed run": replies.end_reply(failed, subject, **seen),
         "task log": replies.task_log_card(log, [done], subject, **seen),
-        "question": questions.confirm(_asked(alert), _responder(), RedactedView(subject, 2), button=seen["button"]),
     }
     views = {
         "time of a run": undos.extend_view(timed, RedactedView(subject, 2), Policy(undo="Release_1_0"), now_ms),
@@ -85,6 +84,9 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
             button=seen["button"],
         ),
         "run modal": run_form.start_view(_asked(alert), subject, clearance=2),
+        "form without inputs": run_form.form_view(
+            _asked(alert), _responder(), RedactedView(subject, 2), inputs.Form(())
+        ),
         "inputs of a run": run_form.form_view(
             _asked(alert), _responder(), RedactedView(subject, 2), inputs.form(_inputs(), {})
         ),

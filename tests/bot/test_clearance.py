@@ -144,7 +144,6 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
                 offered, by_artifact, subject, clearance=clearance, button=button, command="/responder"
             )
         ),
-        dump(questions.confirm(request, offered[0], view, button=button)),
         dump(details.found_alerts({alert.id: [alert]}, "x", "", (), more=True, clearance=clearance, button=button)),
         dump(cases.becomes_case(view)),
         dump(run_form.start_view(request, None, clearance=clearance, choices=choices)),
@@ -181,7 +180,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
             dump(
                 responders.responder_list(offered, {}, target, clearance=clearance, button=button, command="/responder")
             ),
-            dump(questions.confirm(request, offered[0], own, button=button)),
+            dump(run_form.form_view(request, offered[0], own, inputs.Form(()))),
             dump(questions.cannot_run(request, offered[0], own, "why", button=button, may_make_case=True)),
             dump(questions.ambiguous_name("x", offered, target, "/responder")),
         ]
@@ -446,7 +445,7 @@ def test_titles_are_escaped_wherever_they_are_shown() -> None:
     shown = [
         *everything(make.alert(), [run], 3),
         dump(responders.responder_list(offered, {}, view.subject, clearance=3, button=button, command="/responder")),
-        dump(questions.confirm(request, offered[0], view, button=button)),
+        dump(run_form.form_view(request, offered[0], view, inputs.Form(()))),
     ]
     no_markup = r'(?:"type": "plain_text", "text"|"accessibility_label"): "(?:[^"\\\\]|\\\\.)*"'
     in_markup = [re.sub(no_markup, "", text) for text in shown]

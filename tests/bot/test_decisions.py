@@ -8,7 +8,7 @@ import pytest
 from bot.block_kit import ids
 from bot.clearance import RedactedView, Subject
 from bot.features.approvals.views import approve_view
-from bot.features.runs.views import questions
+from bot.features.runs.views import inputs, run_form
 from bot.features.undos import views as undos
 from core.models import Policy, TargetArtifact, Undo
 from tests.bot.decisions import problems
@@ -32,7 +32,7 @@ def undo() -> dict[str, Any]:
 
 def question() -> dict[str, Any]:
     policy = Policy(undo="Release_1_0", contains=True)
-    return questions.confirm(request(), responder(policy=policy), VIEW, button=button).payload()
+    return {"view": run_form.form_view(request(), responder(policy=policy), VIEW, inputs.Form(()))}
 
 
 def without(payload: dict[str, Any], words: str) -> dict[str, Any]:
@@ -45,8 +45,7 @@ def without(payload: dict[str, Any], words: str) -> dict[str, Any]:
 def test_what_names_all_of_it_is_fine() -> None:
     for payload in (approval(), undo(), question()):
         assert problems("views.open", payload) == []
-        if "blocks" in payload:  # as a form encodes it
-            assert problems("chat.postMessage", {**payload, "blocks": json.dumps(payload["blocks"])}) == []
+        assert problems("views.open", {"view": json.dumps(payload["view"])}) == []  # as a form encodes it
 
 
 @pytest.mark.parametrize("words", ["*anna* asks", "Ends by itself (Release Host); *Undo now* ends it earlier"])

@@ -16,7 +16,6 @@ from bot.outbox.outbox import MessageOutbox
 from bot.outbox.store import open_stores
 from core.common.clock import now_ms
 from core.common.database import Transaction
-from core.settings import ResponderSection
 from tests import stores, templates
 from tests.bot.core_proxy import CoreProxy
 from tests.bot.outbox.harness import ManualClock, all_sent, until
@@ -75,17 +74,18 @@ async def test_what_takes_over_a_minute_is_not_carried_out_a_second_time_meanwhi
         assert "Nothing has the id ~404" in response["text"]
 
 
-async def test_what_the_database_did_not_take_of_a_form_is_told_in_the_form(tmp_path: Path) -> None:
-    async with running_bot(tmp_path, responder={EXTRACT: ResponderSection(confirm="Reads it all.")}) as env:
+async def test_what_the_database_did_not_take_of_a_click_in_a_modal_is_told_in_it(tmp_path: Path) -> None:
+    async with running_bot(tmp_path) as env:
         anna, alert_id, _ = await env.first_card()
+        await env.client.request("POST", "/api/case/template", {"name": "Phishing"})
         await all_sent(env.bot)
-        await anna.command(SOC, f"/responder run {EXTRACT} {alert_id}")
-        form = await anna.sees(modal("Reads it all."))
+        await anna.command(SOC, f"/responder case {alert_id}")
+        asked = await anna.sees(modal("Phishing"))
         with closing(stores.hold(stores.inbox(tmp_path / "core.db"), bots=True)):
-            await anna.presses("Extract Indicators", form)
+            await anna.presses("Use", asked)
             told = await anna.sees(modal("database can't be used now, so nothing was done"))
-        assert told["id"] == form["id"]
-        assert await env.client.actions("alert", alert_id) == []
+        assert told["id"] == asked["id"]
+        assert (await env.client.alert(alert_id)).case is None
 
 
 async def test_a_click_that_the_database_did_not_take_in_time_is_never_carried_out(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from core.models import OfferedResponder
 
 
 async def on_responder_menu(context: Context) -> None:
-    """Run the responder that was chosen on a card, ask for confirmation, or say why it can't run."""
+    """Run the responder that was chosen on a card, show its form, or say why it can't run."""
     intent = await responses.clicked_intent(context)
     rotated = asyncio.create_task(context.services.outbox.buttons.rotate(button_token(context)))
     try:
@@ -52,20 +52,17 @@ async def _start_selected(
 
 
 async def on_run_button(context: Context) -> None:
-    """Run what the person confirmed, or show the form that asks why rules are overridden."""
+    """Show the form that asks why rules are overridden, or for a button of 0.2.0, which asked to confirm, the run's."""
     intent = await responses.clicked_intent(context)
-    request = RunRequest.from_text(intent.argument)
-    if intent.what == "form":
-        responder, targets = await flow.offered(context, request)
-        if responder.can_run:
-            raise ResponderBotError("conflict", "No rule blocks it any more; run it as usual.")
-        await flow.show_form(context, request, responder, targets)
-        return
-    await flow.start(context, request, f"run-{button_token(context)}")
+    request = replace(RunRequest.from_text(intent.argument), anyway="")
+    responder, targets = await flow.offered(context, request)
+    if responder.can_run and request.override_reason is not None:
+        raise ResponderBotError("conflict", "No rule blocks it any more; run it as usual.")
+    await flow.show_form(context, request, responder, targets)
 
 
 async def on_run_again_button(context: Context) -> None:
-    """Run the same responder on the same object again, after its form or question."""
+    """Run the same responder on the same object again, after its form."""
     intent = await responses.clicked_intent(context)
     previous = await context.core.action(intent.object_id)
     request = replace(RunRequest.again_of(previous), channel=context.channel)
@@ -79,16 +76,14 @@ async def on_run_again_button(context: Context) -> None:
 
 
 async def on_dismiss_button(context: Context) -> None:
-    """Delete the question and run nothing."""
+    """Delete the question of 0.2.0 and run nothing."""
     await context.replace_original(None)
 
 
 FEATURE = Feature(
     actions={
         ids.MENU: Entry(on_responder_menu, Ack.WRITE),
-        ids.RUN: Entry(on_run_button, Ack.WRITE),
-        ids.RUN_ANYWAY: Entry(on_run_button, Ack.WRITE),
-        ids.BREAK_GLASS: Entry(on_run_button, modal_title=run_form.TITLE),
+        **dict.fromkeys((ids.RUN, ids.RUN_ANYWAY, ids.BREAK_GLASS), Entry(on_run_button, modal_title=run_form.TITLE)),
         ids.RUN_AGAIN: Entry(on_run_again_button, Ack.WRITE),
         ids.DISMISS: Entry(on_dismiss_button),
     }

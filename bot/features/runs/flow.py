@@ -1,7 +1,4 @@
-"""From a request to a run: why it can't run, the form for its inputs, the question, the start.
-
-A request leads to `proceed`, which shows a form or asks where it must; what somebody has confirmed to `start`.
-"""
+"""From a request to a run: why it can't run, the form that asks for its inputs or to confirm it, the start."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -21,17 +18,15 @@ from bot.features.retries import until_answered
 from bot.features.runs import parameters
 from bot.features.runs.targets import (
     Target,
-    ends_or_stays,
     find_targets,
     in_force_already,
     load,
     to_choose,
     used_by,
 )
-from bot.features.runs.views import acts_on, questions, run_form, runs, undo_state
+from bot.features.runs.views import acts_on, questions, runs, undo_state
 from bot.features.runs.views.request import RunRequest
 from bot.message import Message
-from bot.outbox.buttons import QUESTION_MS
 from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, RefreshRequest, bulk_key
 from core.common.errors import ResponderBotError
 from core.models import Action, Bulk, BulkAnswer, BulkEntry, OfferedResponder, Policy
@@ -49,7 +44,7 @@ async def proceed(
     on: str = "",
     is_complete: bool = False,
 ) -> bool:
-    """Start the run, or show what comes before it: why it can't run, its inputs, a question. True if it started.
+    """Start the run, or show what comes before it: why it can't run, or its form. True if it started.
 
     `is_complete`: the inputs are those that the person wants to give. `on` says on which of several objects, also
     if only one of them is visible.
@@ -64,16 +59,10 @@ async def proceed(
     is_repeated = bool(request.again and (request.parameters or policy.approval)) or context.asks
     needs_confirmation = bool(policy.confirm or policy.contains or policy.is_undo or policy.sends_to or is_repeated)
     is_open = not is_complete and (bool(responder.parameters) or responder.is_timed)
-    has_fields = bool(responder.parameters) or (bool(request.parameters) and not request.again)  # or typed for this run
-    wants_form = to_choose(request, targets) or is_open or (needs_confirmation and has_fields)
-    if on or len(request.targets) > 1 or (wants_form and responder.can_run):
+    if on or len(request.targets) > 1 or to_choose(request, targets) or is_open or needs_confirmation:
         await show_form(context, request, responder, targets, on=on)
         return False
-    if needs_confirmation:
-        shown = await question(context, request, responder, targets)
-        await responses.show(context, run_form.deed(responder, request), shown)
-        return False
-    return await start(context, request, context.idempotency_key, responder, view)
+    return await start(context, request, responder, view)
 
 
 async def refusal(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> Message:
@@ -99,21 +88,9 @@ async def show_form(
     running: Action | None = None,
     on: str = "",
 ) -> None:
-    """Show the inputs as fields, and what it can act on; if it already runs, that too."""
+    """Show its form: what it acts on and does, and its inputs as fields; if it already runs, that too."""
     shown = await parameters.form_view(context, request, responder, targets, running, on)
     await responses.open_view(context, shown, "Nothing was run; ask again.")
-
-
-async def question(
-    context: Context,
-    request: RunRequest,
-    responder: OfferedResponder,
-    targets: Sequence[Target],
-) -> Message:
-    """What somebody confirms before a run. Its button holds the request with all inputs, so it works for an hour."""
-    found = await ends_or_stays(context, request, responder, targets)
-    asked = partial(questions.confirm, request, responder, targets[0].view, in_force=found, login=context.person.login)
-    return await responses.with_buttons(context, f"run:{context.idempotency_key}", asked, life_ms=QUESTION_MS)
 
 
 def as_before(
@@ -137,41 +114,26 @@ def as_before(
 # --- start ----------------------------------------------------------------------------------------------------------
 
 
-async def start(
-    context: Context,
-    request: RunRequest,
-    key: str,
-    responder: OfferedResponder | None = None,
-    view: RedactedView | None = None,
-) -> bool:
-    """Have core start the run, once for each `key`, and say so; core checks it all. Returns whether it started.
+async def start(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> bool:
+    """Have core start the run, and say so; core checks it all. Returns whether it started.
 
-    If the same responder is open on the object, show that run. Without `responder` and `view`, which somebody confirmed
-    before, they are read only once core has answered.
+    If the same responder is open on the object, show that run.
     """
     try:
-        action = await create_action(context, request, key, responder, view)
+        action = await create_action(context, request, context.idempotency_key, responder, view)
     except ResponderBotError as error:
-        existing = open_action(error)
-        if existing is None:
+        running = open_action(error)
+        if running is None:
             raise
-        await _show_open_action(context, request, existing, responder, view)
+        await show_form(context, replace(request, anyway=running.id), responder, [Target(view)], running)
         return False
-    if responder is not None and view is not None:
-        action, subject = names.titled_by(action, responder), view.subject
-    else:
-        action, subject = await _of_action(context, action)
-    await responses.refresh_cards(context, subject)
-    await _confirm_start(context, action, RedactedView(subject, own_clearance(context)))
+    await responses.refresh_cards(context, view.subject)
+    await _confirm_start(context, names.titled_by(action, responder), view)
     return True
 
 
 async def create_action(
-    context: Context,
-    request: RunRequest,
-    key: str,
-    responder: OfferedResponder | None = None,
-    view: RedactedView | None = None,
+    context: Context, request: RunRequest, key: str, responder: OfferedResponder, view: RedactedView
 ) -> Action:
     """Have core start the run, once for each `key`. Raises ResponderBotError; a rule's names what this person may see.
 
@@ -179,7 +141,7 @@ async def create_action(
     nothing twice.
     """
     body = request.run_input()
-    name, command = title(responder)[:100] if responder else "The run", context.services.command
+    name, command = title(responder)[:100], context.services.command
     unknown = (
         f"{name} may have started on {body.object_id}: the responder service stopped answering. Before you ask "
         f"again, see what ran with {command} actions {body.object_id}."
@@ -189,39 +151,15 @@ async def create_action(
     except ResponderBotError as error:
         if "rule" not in error.details:
             raise
-        if responder is None or view is None:
-            responder, (target, *_) = await offered(context, request)
-            view = target.view
         named = error.message.replace(responder.name, title(responder))
         sentence = view.text(with_names(named.replace(" can't run:", f" can't run on {runs.target(view)}:", 1), view))
         raise ResponderBotError(error.code, f"{sentence} Nothing was run.", details=error.details) from error
-
-
-async def _of_action(context: Context, action: Action) -> tuple[Action, Subject]:
-    """The run with its titles, and its target; without them where core does not answer, as the start is confirmed."""
-    try:
-        return await subjects.of_action(context.core, action)
-    except ResponderBotError:
-        return action, Subject.of_action(action)
 
 
 def open_action(error: ResponderBotError) -> Action | None:
     """The open action that kept core from starting the same one (`onlyIfIdle`); None for other errors."""
     action = error.details.get("action") if error.code == "conflict" else None
     return None if action is None else Action.model_validate(action)
-
-
-async def _show_open_action(
-    context: Context,
-    request: RunRequest,
-    action: Action,
-    responder: OfferedResponder | None,
-    view: RedactedView | None,
-) -> None:
-    if responder is None or view is None:
-        responder, (target, *_) = await offered(context, request)
-        view = target.view
-    await show_form(context, replace(request, anyway=action.id), responder, [Target(view)], running=action)
 
 
 async def offered(context: Context, request: RunRequest) -> tuple[OfferedResponder, Sequence[Target]]:

@@ -181,7 +181,7 @@ async def _start_view(
 
 
 async def on_run_view(context: Context) -> Json | None:
-    """Handle Next, Run and Run anyway: from the objects to a responder, to its inputs, to a question or the run.
+    """Handle Next, Run and Run anyway: from the objects to a responder, to its form, to the run.
 
     Core checks each step again, since what the modal keeps comes from the client.
     """
@@ -197,11 +197,10 @@ async def on_run_view(context: Context) -> Json | None:
     if not targets:
         return modals.problem(GONE)
     offered = offered_on(targets)
-    if run_form.RESPONDER not in blocks:
-        responder = next((candidate for candidate in offered if candidate.id == request.responder_id), None)
-        return await _submitted(context, request, targets, responder)
-    responder = responder_of_option(offered, modals.values(view).get(run_form.RESPONDER, ""))
-    return await _submitted(context, request, targets, responder, asks=True)
+    responder = next((candidate for candidate in offered if candidate.id == request.responder_id), None)
+    if run_form.RESPONDER in blocks:
+        responder = responder_of_option(offered, modals.values(view).get(run_form.RESPONDER, ""))
+    return await _submitted(context, request, targets, responder)
 
 
 async def _object_chosen(context: Context, request: RunRequest) -> Json | None:
@@ -223,14 +222,9 @@ async def _object_chosen(context: Context, request: RunRequest) -> Json | None:
 
 
 async def _submitted(
-    context: Context,
-    request: RunRequest,
-    targets: Sequence[Target],
-    responder: OfferedResponder | None,
-    *,
-    asks: bool = False,
+    context: Context, request: RunRequest, targets: Sequence[Target], responder: OfferedResponder | None
 ) -> Json | None:
-    """Run it, or show what is lacking: the inputs, or a question, which `asks` wants also for one object."""
+    """Run it, or show the form with what is lacking."""
     view, modal = targets[0].view, view_of(context)
     if responder is None:
         text, menu = "That responder is no longer available; choose again.", f"responder:{view.subject.id}"
@@ -255,9 +249,8 @@ async def _submitted(
         except ResponderBotError as error:
             return _core_error(modal, responder, error)
         return modals.update(modals.message_view(title, message))
-    if asks or (responder.policy is not None and responder.policy.is_undo):
-        question = await flow.question(context, request, responder, targets)
-        return modals.update(modals.message_view(run_form.deed(responder, request), question))
+    if choices and responder.policy is not None and responder.policy.is_undo:  # all that ends on what was chosen
+        return modals.update(await _form(context, request, targets, responder))
     return await _start(context, request, responder, view)
 
 

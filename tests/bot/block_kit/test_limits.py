@@ -139,7 +139,7 @@ def test_a_list_and_a_menu_of_any_responders_fit(
     assert problems("options", menu) == []
     for responder in offered[:2]:
         view = RedactedView(subject, clearance)
-        fine(questions.confirm(samples.request(), responder, view, button=button))
+        fine_view(run_form.form_view(samples.request(), responder, view, inputs.Form(())))
         fine(Message("-", tuple(questions.open_run(samples.request(), samples.action(), responder, view, ()))))
         why = responders.shown_reasons(responder, view, 1500)
         refused = questions.cannot_run(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bot.message import Intent
-from bot.outbox.buttons import QUESTION_MS
+from bot.outbox.buttons import LIFE_MS
 from core.common.errors import ResponderBotError
 from core.models import ClosedObjects
 from tests import stores
@@ -57,21 +57,21 @@ async def never_asked(ids: Collection[str]) -> ClosedObjects:
     raise AssertionError(ids)
 
 
-async def test_a_question_that_holds_inputs_is_deleted_once_it_expires(tmp_path: Path) -> None:
-    """They may be secret."""
+async def test_what_a_button_means_is_deleted_once_it_expires(tmp_path: Path) -> None:
+    """It may hold inputs, which may be secret."""
     async with outbox_environment(tmp_path, send=False) as env:
-        question = Intent("bulk_start", "C0SOC", '{"parameters":{"passphrase":"hunter22"}}')
-        key, place = "only:T0LOCAL:U0ANNA:bulk:1", {"channel": "", "message_ts": "", "user": "U0ANNA"}
+        case = Intent("case", "~1", '{"parameters":{"passphrase":"hunter22"}}')
+        key, place = "only:T0LOCAL:U0ANNA:cannot:~1:R", {"channel": "", "message_ts": "", "user": "U0ANNA"}
         press = env.outbox.buttons.resolve
-        token = await env.outbox.buttons.issue("", key, lambda button: button(question), life_ms=QUESTION_MS)
+        token = await env.outbox.buttons.issue("", key, lambda button: button(case))
+        env.clock.ahead_ms = LIFE_MS - 60_000
         card = Intent("refresh", "~1")
-        old = await env.outbox.buttons.issue(SOC, "alert:~1:C0SOC", lambda button: button(card))
-        env.clock.ahead_ms = QUESTION_MS - 60_000
+        new = await env.outbox.buttons.issue(SOC, "alert:~1:C0SOC", lambda button: button(card))
         await env.outbox.retention(0, never_asked).prune()
-        assert await press(token, **place) == question
-        env.clock.ahead_ms = QUESTION_MS + 60_000
+        assert await press(token, **place) == case
+        env.clock.ahead_ms = LIFE_MS + 60_000
         with pytest.raises(ResponderBotError, match="too old; nothing was run"):
             await press(token, **place)
         await env.outbox.retention(0, never_asked).prune()
         assert "hunter22" not in str(stores.rows(env.location, "SELECT * FROM button_set"))
-        assert await press(old, **{**place, "channel": SOC}) == card
+        assert await press(new, **{**place, "channel": SOC}) == card

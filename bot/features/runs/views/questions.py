@@ -1,10 +1,9 @@
-"""Questions before something runs: confirmation, and what to do if it already runs."""
+"""What the forms before a run say, why one can't run, and what is said once it was asked for."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal
 
 from bot.block_kit import ids, names, notices
 from bot.block_kit.elements import actions, button_element
@@ -42,8 +41,6 @@ Named = Sequence[tuple[RedactedView, str]]
 Able = tuple[Sequence[str], bool]
 """Who may approve a run, and whether it is these who are notified."""
 
-DEED_LIMIT = 60  # characters of a button
-INPUT_LIMIT = 300  # characters of one, whose author typed it
 TITLE_LIMIT = 200
 TOLD = "You get a message when it is decided."
 MOST_LEFT = 3  # of what is in force, and of what waits
@@ -55,35 +52,8 @@ _USED = re.compile(r"\b(\d+) of (\d+) runs in ")  # core's note on a limit that 
 
 
 def intent_of(what: str, request: RunRequest, view: RedactedView) -> Intent:
-    """To `run` what is requested, or to show its `form`; `view` is of the first target."""
+    """To show the `form` of what is requested, or to make the `case` that it needs; `view` is of the first target."""
     return Intent(what, view.subject.root_id or view.subject.id, request.to_text())
-
-
-def confirm(
-    request: RunRequest,
-    responder: OfferedResponder,
-    view: RedactedView,
-    button: ButtonIds,
-    in_force: Sequence[Measure | Action] = (),
-    login: str = "",
-) -> Message:
-    """Asks `login` to confirm a run: the object, the inputs, and what the responder's policy says of the effect.
-
-    `in_force` is what it would undo or repeat.
-    """
-    blocks: list[Block] = [
-        *on_what(request, responder, view),
-        *policy_words(responder.policy or Policy()),
-        *sections(in_force_lines(in_force, responder, view, login) or nothing_known(responder)),
-        *_inputs(request, responder, view),
-        *notes(responder, view),
-        *effect(responder, request, in_force),
-    ]
-    value = button(intent_of("run", request, view))
-    run = button_element(deed(request, responder, DEED_LIMIT), ids.RUN, value, style=style(responder))
-    cancel = button_element("Cancel", ids.DISMISS, button(Intent("dismiss", view.subject.id)))
-    blocks.append(actions(run, cancel))
-    return Message(f"Run {names.shown(responder)} on {_target(view)}?", tuple(blocks))
 
 
 def asked(action: Action, view: RedactedView, able: Able, button: ButtonIds) -> Message:
@@ -199,19 +169,9 @@ def nothing_known(responder: OfferedResponder) -> list[str]:
     return ["⚠️ responder-bot knows of nothing that this would end."] if is_undo else []
 
 
-def _inputs(request: RunRequest, responder: OfferedResponder, view: RedactedView) -> list[Block]:
-    lines = request.lines(responder, view, INPUT_LIMIT)
-    return [section(clip("\n".join(["*Inputs*", *(f"• {line}" for line in lines)]), LINES_LIMIT))] if lines else []
-
-
 def deed(request: RunRequest, responder: OfferedResponder, limit: int = VIEW_TITLE_LIMIT) -> str:
     """The label of the button that starts the run, or asks for it."""
     return names.deed(responder, approvals_needed(request, responder), limit)
-
-
-def style(responder: OfferedResponder) -> Literal["primary", "danger"]:
-    """Of the button that starts a run: danger only where its runs leave something in force."""
-    return "danger" if responder.policy is not None and responder.policy.contains else "primary"
 
 
 def approvals_needed(request: RunRequest, responder: OfferedResponder) -> int:
@@ -263,17 +223,16 @@ def effect(
     request: RunRequest,
     in_force: Sequence[Measure | Action] = (),
     *,
-    is_form: bool = False,
     is_several: bool = False,
 ) -> list[Block]:
-    """When the run, or each of several, starts, how long it lasts, and what takes it back; a form may ask how long.
+    """When the run, or each of several, starts, how long it lasts, and what takes it back.
 
     `in_force` is what is there already.
     """
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
     if policy.sends_to == [] and not policy.is_undo and not number and (policy.confirm or not is_several):
-        return [] if is_form else [context(undo_state.NOTHING_LEFT)]  # it only reads, or closes
+        return [] if responder.parameters else [context(undo_state.NOTHING_LEFT)]  # it only reads, or closes
     checked, it, undo = ("Each is checked by itself. ", "each", "Undo all") if is_several else ("", "it", "Undo now")
     stop = "" if policy.sends_to else f"; *Stop* is on {'each' if is_several else 'the'} card while it runs"
     begins = f"Starts at once, without approval{stop}."
@@ -288,7 +247,7 @@ def effect(
         begins += f" You can withdraw {it} until then."
     unless = undo_state.unless_longer(in_force)
     lasts = _lasts(policy, request.undo_after_minutes, unless)
-    if is_form and responder.is_timed:
+    if responder.is_timed:  # the form asks how long
         lasts = f"Ends by itself ({_undo_name(policy)}){unless}, or with *{undo}*."
     return [context(f"{checked}{begins} {lasts}".rstrip())]
 

@@ -9,9 +9,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
 from pydantic.dataclasses import dataclass
 
 from bot.block_kit import modals, names
-from bot.block_kit.text import defang_indicators, foreign
-from bot.clearance import RedactedView
-from bot.features.runs.views import inputs, runs, undo_state
+from bot.features.runs.views import inputs, undo_state
 from bot.message import Block
 from core.common.errors import ResponderBotError
 from core.models import (
@@ -117,11 +115,6 @@ class RunRequest:
         if problems:
             raise ResponderBotError("bad_request", f"{title} was not run. {' '.join(problems)}")
         return replace(self, parameters=values)
-
-    def lines(self, responder: OfferedResponder, view: RedactedView, limit: int) -> Sequence[str]:
-        """`minutes: 60`, one for each input, with at most `limit` characters of each value; mrkdwn."""
-        lines = runs.parameter_lines(self.parameters, responder.parameters or (), view, limit)
-        return [f"Note: {foreign(defang_indicators(self.note), NOTE_LIMIT)}", *lines] if self.note else lines
 
     def keeping(self, logins: Mapping[str, str]) -> "RunRequest":
         """The request with no other parameters than these logins; with none if a modal has no room for them."""

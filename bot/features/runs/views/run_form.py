@@ -156,7 +156,7 @@ def form_of_several(
     key, found = inputs.key_of(responder), [one for of_one in each.in_force.values() for one in of_one]
     first = [
         *questions.policy_words(responder.policy or Policy(), responder.description),
-        *questions.effect(responder, request, found, is_form=True, is_several=True),
+        *questions.effect(responder, request, found, is_several=True),
         *time_field(key, responder, request.undo_after_minutes),
     ]
     fields = [
@@ -199,15 +199,16 @@ def _asks(
 ) -> list[Block]:
     """What the run acts on, what it does, and the fields; `review` opens what waits for the same."""
     key, ended = inputs.key_of(responder), _ended(in_force, responder) if to_choose else ()
+    before = questions.in_force_lines(in_force, responder, view, login) or questions.nothing_known(responder)
     return [
         *sections(undo_state.already(one, view, "").rstrip() for one in ended),
         *acts_on.field(to_choose, key, ended),
         *(questions.limit(responder.policy or Policy()) if to_choose else []),
         *questions.policy_words(responder.policy or Policy()),
-        *sections(questions.in_force_lines(() if ended else in_force, responder, view, login)),
+        *([] if ended else sections(before)),
         *review,
         *time_field(key, responder, request.undo_after_minutes),
-        *questions.effect(responder, request, in_force, is_form=True),
+        *questions.effect(responder, request, in_force),
         *questions.notes(responder, view, is_choosing=bool(to_choose) and len(request.targets) == 1),
         *inputs.fields(form, key),
         *why_field(request, responder),
@@ -226,11 +227,10 @@ def is_shown(
     """Whether the modal has what somebody fills in or confirms before this run."""
     if not acts_on.is_shown(view, to_choose, inputs.key_of(responder)):
         return False
-    declared, policy = responder.parameters or (), responder.policy
+    blocks, declared, policy = modals.labels(view), responder.parameters or (), responder.policy
     if request.responder_id != responder.id:
-        is_asked = policy is not None and bool(policy.confirm or policy.contains or policy.sends_to)
-        return not (declared or is_asked or len(request.targets) > 1 or responder.is_timed)
-    blocks = modals.labels(view)
+        is_asked = policy is not None and bool(policy.confirm or policy.contains or policy.sends_to or policy.is_undo)
+        return not (declared or is_asked or responder.is_timed or RESPONDER in blocks)
     return all(inputs.block_id(inputs.key_of(responder), parameter.name) in blocks for parameter in declared)
 
 

@@ -36,7 +36,7 @@ from bot.features.runs.views import undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.decoding import mapping
-from core.common.words import SECRET_WORDS, count, some_of
+from core.common.words import count, some_of
 from core.models import (
     OPEN_STATUSES,
     SEVERITY_NAMES,
@@ -660,7 +660,8 @@ def input_lines(action: Action, view: RedactedView, limit: int) -> list[str]:
     """`minutes: 60`, one for each input, with at most `limit` characters of each value; mrkdwn."""
     if given_inputs(action) and not view.shows_inputs:
         return [f"inputs: {text}"] if (text := view.inputs("")) else []
-    return _lines(_titled(given_inputs(action), action.inputs, view), limit)
+    titled = _titled(given_inputs(action), action.inputs, view)
+    return [f"{foreign(title, 100)}: {foreign(defang_indicators(text[: limit * 4]), limit)}" for title, text in titled]
 
 
 def _has_note(action: Action) -> bool:
@@ -672,20 +673,6 @@ def noted(action: Action, view: RedactedView, limit: int = INPUT_LIMIT, between:
     """`: "it beacons"`, behind who asked; "" without a note, that of an override is shown with what it overrides."""
     note = quoted(action.note or "", limit, view) if _has_note(action) else ""
     return f"{between}{note}" if note else ""
-
-
-def parameter_lines(
-    values: Mapping[str, Any], declared: Sequence[Parameter], view: RedactedView, limit: int
-) -> list[str]:
-    """The same of a run that isn't started yet, for whoever gave them; also without secrets."""
-    known = {parameter.name: parameter.secret for parameter in declared}
-    by_name = {name: any(word in name.lower() for word in SECRET_WORDS) for name in values}
-    shown = {name: REMOVED if known.get(name, by_name[name]) else value for name, value in values.items()}
-    return _lines(_titled(shown, declared, view), limit)
-
-
-def _lines(titled: Sequence[tuple[str, str]], limit: int) -> list[str]:
-    return [f"{foreign(title, 100)}: {foreign(defang_indicators(text[: limit * 4]), limit)}" for title, text in titled]
 
 
 def inputs_in_brackets(action: Action, view: RedactedView) -> str:

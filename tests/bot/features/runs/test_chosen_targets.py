@@ -137,20 +137,20 @@ async def test_what_is_in_force_is_said_in_the_list_and_marked_first_where_someb
 async def test_a_command_names_what_to_act_on_in_any_spelling(
     env: FeatureEnvironment, typed: str, data: list[str]
 ) -> None:
-    alert = await env.create_alert(artifacts=HOSTS)
+    alert, _ = await env.alert_and_card("anna", artifacts=HOSTS)
     await env["anna"].command(SOC, f"/responder run shun {alert.id} target={typed}")
     question = await env["anna"].sees(modal("It can be undone there"))
     assert question["title"]["text"] == ("Shun (2)" if len(data) > 1 else "Shun")
     assert "It lasts until somebody undoes it, by Drop traffic." in text_of(question)
     assert text_of(question).casefold().count("srv-dc01") == ("srv-dc01" in data)
     await env["anna"].presses("Shun", question)
-    on = ", ".join(f"{'hostname' if 'srv' in one else 'ip'} {one.replace('.', '[.]')}" for one in data)
-    await env["anna"].reads(f"Started *Shun* on {on}, for HIGH ET MALWARE Beacon to known C2 ({alert.id}).")
+    on = [f"{'hostname' if 'srv' in one else 'ip'} {one.replace('.', '[.]')}" for one in data]
+    await env["anna"].sees(card_of(alert, "*Shun* on ", *on))
     assert await acted_on(env, alert) == data
     await env["anna"].command(SOC, f"/responder run isolate {alert.id} target={typed}")
     await env["anna"].reads("waits for approval")
     await env["ben"].open_home()
-    await env["ben"].sees(app_home(f"*Isolate on {on}?* · anna"))
+    await env["ben"].sees(app_home(f"*Isolate on {', '.join(on)}?* · anna"))
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,6 @@ async def test_several_observables_behind_the_name_are_all_of_them(env: FeatureE
         await env["anna"].reads("Nothing was run. The form of Shun asks how long: type the command without 'for'.")
         await env["anna"].command(SOC, f"/responder run shun {alert.id} {typed.removesuffix(' for 2 h')}")
     await env["anna"].presses("Shun", await env["anna"].sees(modal("It can be undone there")))
-    await env["anna"].reads("Started *Shun*")
     assert await acted_on(env, alert) == ["srv-dc01", "10.20.1.50"]
 
 
@@ -193,9 +192,6 @@ async def test_a_command_chooses_nothing_that_is_only_alike(tmp_path: Path) -> N
         await env["anna"].command(SOC, f"/responder run shun {alert.id} target=hxxps://files[.]example/a")
         question = await env["anna"].sees(modal("It can be undone there"))
         await env["anna"].presses("Shun", question)
-        await env["anna"].reads(
-            f"Started *Shun* on url hxxps[://]files[.]example/a, for HIGH ET MALWARE Beacon to known C2 ({alert.id})."
-        )
         assert await acted_on(env, alert) == ["https://files.example/a"]
 
 
@@ -289,7 +285,7 @@ async def test_what_only_tells_says_where_and_acts_on_nothing(tmp_path: Path) ->
         sent = "Opens a ticket.\\nIt sends what it gets to `tickets.example`, and nothing calls that back."
         assert f">{sent}" in text_of(question)
         assert not re.search("No button|It puts|k3y|8443|services|s3cret|in force", text_of(question))
-        await env["anna"].presses("Ask to send to tickets.example", question)
+        await env["anna"].presses("Ask to send", question)
         request = await env["ben"].sees(reply_to(card, "asks · "))
         approval = text_of(await env["ben"].confirms("Approve", request))
         assert "It gets 3 observables:" in approval

@@ -109,12 +109,10 @@ async def test_release_asks_what_is_meant_only_while_a_run_is_in_force(env: Feat
 
 
 async def run_report(env: FeatureEnvironment, alert: Alert) -> None:
-    """Run it after the question that comes before what stays in force."""
+    """Run it after the form that comes before what stays in force."""
     await env["anna"].command(SOC, f"/responder run report {alert.id}")
-    question = await env["anna"].sees(modal("It lasts until somebody undoes it, by Fail."))
-    (press,) = [e for b in question["blocks"] for e in b.get("elements", []) if e.get("action_id") == ids.RUN]
-    assert (press["text"]["text"], press["style"]) == ("Report", "danger")
-    await env["anna"].presses("Report", question)
+    form = await env["anna"].sees(modal("It lasts until somebody undoes it, by Fail."))
+    await env["anna"].presses("Report", form)
 
 
 async def test_what_could_not_be_undone_is_told_in_the_thread_and_on_the_card(env: FeatureEnvironment) -> None:
@@ -162,7 +160,6 @@ async def test_an_undo_that_core_is_refused_is_told_once_and_done_by_who_may(
 async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
     await run_report(env, alert)
-    await env["anna"].reads("Started *Report*")
     ran = await env.ended_run(alert)
     for name in ("anna", "lea"):
         await env[name].command(SOC, f"/responder run report {alert.id}")
@@ -221,7 +218,6 @@ async def test_a_refusal_begins_with_what_is_protected_not_with_a_used_limit(tmp
 async def test_choosing_for_several_alerts_says_which_limit_is_used(env: FeatureEnvironment) -> None:
     first, second = await env.create_alert(), await env.create_alert(sourceRef="2")
     await run_report(env, first)
-    await env["anna"].reads("Started *Report*")
     await env["anna"].command(SOC, "/responder find beacon")
     await env["anna"].presses("Select several", await env["anna"].sees(modal("newest day first")))
     chosen = await env["anna"].sees(modal("Then: assign or close them"))

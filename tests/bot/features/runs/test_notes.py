@@ -50,7 +50,7 @@ async def test_run_again_leaves_out_what_the_person_may_not_see(env: FeatureEnvi
     await env["anna"].reads("or you may not see all of them. Nothing was run.")
     assert len(await env.client.actions("alert", alert.id)) == 2
     await env["ben"].presses("Run again", failed)
-    await env["ben"].presses("Fail", await env["ben"].sees(modal("• to: evil[.]example")))
+    await env["ben"].presses("Fail", await env["ben"].sees(modal('{\\"to\\": \\"evil.example\\"}')))
     await env["ben"].sees(reply_to(card, number=3))
     assert json.loads((await env.ended_run(alert)).parameters or "") == {"to": "evil.example"}
 
@@ -58,9 +58,9 @@ async def test_run_again_leaves_out_what_the_person_may_not_see(env: FeatureEnvi
 async def test_who_is_asked_to_confirm_or_to_approve_reads_the_note(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f'/responder run contain {alert.id} note="{NOTE}"')
-    question = await env["anna"].sees(modal("Cuts the host off."))
-    assert SHOWN in text_of(question)
-    await env["anna"].presses("Ask to contain", question)
+    form = await env["anna"].sees(modal("Cuts the host off."))
+    assert filled_in(form)["note"] == NOTE
+    await env["anna"].presses("Ask to contain", form)
     asked = await env["ben"].sees(reply_to(card, "asks · "))
     quoted = SHOWN.removeprefix("Note: ")
     assert f' · \\"{quoted}\\"' in text_of(asked)

@@ -1,16 +1,13 @@
 """The one way to a run: a request as text, and what becomes of what somebody confirmed."""
 
-from pathlib import Path
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.features.runs.views.request import RunRequest
 from core.models import KINDS, RunTarget
-from tests.bot.core_proxy import CoreProxy
 from tests.bot.features.bulks.bulk import alerts
-from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import card_of, modal, no_modal
+from tests.bot.features.environment import FeatureEnvironment
+from tests.bot.people import modal, no_modal
 from tests.bot.running import SOC
 
 words = st.text(max_size=20)
@@ -46,32 +43,6 @@ def test_a_request_comes_back_from_its_text(request: RunRequest) -> None:
 )
 def test_any_other_text_is_an_empty_request(text: str) -> None:
     assert RunRequest.from_text(text) == RunRequest()
-
-
-async def test_what_was_confirmed_is_sent_before_anything_is_read(tmp_path: Path) -> None:
-    proxy = CoreProxy()
-    async with feature_environment(tmp_path, core_proxy=proxy.serve) as env:
-        alert = await env.create_alert()
-        await env["anna"].sees(card_of(alert))
-        await env["anna"].command(SOC, f"/responder run shun {alert.id}")
-        question = await env["anna"].sees(modal("Blocks the host"))
-        proxy.hold("GET /api/document")
-        await env["anna"].presses("Shun", question)
-        await env["ben"].sees(card_of(alert, "*Shun* done"))
-        proxy.release()
-        await env["anna"].reads(f"({alert.id}). Its card")
-
-
-async def test_a_question_runs_once_however_often_it_is_confirmed(env: FeatureEnvironment) -> None:
-    alert = await env.create_alert()
-    for number in (1, 2):
-        await env["anna"].command(SOC, f"/responder run shun {alert.id}")
-        question = await env["anna"].sees(modal("Blocks the host"))
-        for _ in range(2):  # a double click
-            await env["anna"].presses("Shun", question)
-        await env["anna"].reads("Started *Shun* on ")
-        await env.ended_run(alert)
-        assert len(await env.client.actions("alert", alert.id)) == number  # a new question is a new run
 
 
 async def test_of_several_objects_the_only_visible_one_is_asked_about(env: FeatureEnvironment) -> None:

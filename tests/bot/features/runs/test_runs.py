@@ -5,16 +5,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+from slack_sdk.web.async_client import AsyncWebClient
+
 from bot.block_kit import ids
+from bot.block_kit.elements import actions, button_element
 from bot.block_kit.notices import CHANGED
-from bot.message import Intent
+from bot.features.runs.views.request import RunRequest
+from bot.message import ButtonIds, Intent
 from bot.slack_emulator import EmulatorView
 from bot.slack_emulator.elements import all_blocks
 from core.authorization import COMMAND_LINE
 from core.client import CoreClient
-from core.models import Alert
+from core.models import Alert, RunTarget
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import app_home, card_of, ephemeral, menu_block, modal, no_modal, reply_to, text_of
+from tests.bot.people import app_home, card_of, ephemeral, filled_in, menu_block, modal, no_modal, reply_to, text_of
 from tests.bot.running import SOC
 
 
@@ -140,7 +145,7 @@ async def test_run_anyway_asks_anew_once_the_run_has_ended(env: FeatureEnvironme
     assert (await env.ended_run(alert)).created_by == "ben@responder-bot.local"
 
 
-async def test_run_again_keeps_the_inputs_also_past_a_question(env: FeatureEnvironment) -> None:
+async def test_run_again_keeps_the_inputs_of_a_responder_that_declares_none(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
     given = {"to": "boss@responder-bot.local", "lines": [1, 2]}
     body = {"responderId": "Fail_1_0", "objectType": "alert", "objectId": alert.id}
@@ -148,8 +153,9 @@ async def test_run_again_keeps_the_inputs_also_past_a_question(env: FeatureEnvir
     first = await env.ended_run(alert)
     failed = await env["ben"].sees(reply_to(card))
     await env["ben"].presses("Run again", failed)
-    question = await env["ben"].sees(modal("boss[@]responder-bot[.]local", "Starts at once, without approval"))
-    await env["ben"].presses("Fail", question)
+    form = await env["ben"].sees(modal("Starts at once, without approval"))
+    assert json.loads(str(filled_in(form)["parameters"])) == given
+    await env["ben"].presses("Fail", form)
     await env["ben"].sees(reply_to(card, number=2))
     second = await env.ended_run(alert)
     assert (second.id != first.id, json.loads(second.parameters or "")) == (True, given)
@@ -199,28 +205,40 @@ async def cancel_open(env: FeatureEnvironment, alert: Alert) -> None:
 async def test_confirmation_repeats_what_runs_on_what_in_a_modal(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env["anna"].command(SOC, f"/responder run Shun {alert.id}")
-    question = await env["anna"].sees(modal("Blocks the host at the firewall."))
-    assert "ET MALWARE Beacon" in text_of(question)
-    assert question["close"]["text"] == "Cancel"
+    form = await env["anna"].sees(modal("Blocks the host at the firewall."))
+    assert "ET MALWARE Beacon" in text_of(form)
+    assert (form["submit"]["text"], form["close"]["text"]) == ("Shun", "Cancel")
     assert "Starts at once, without approval; *Stop* is on the card while it runs. No button undoes it." in text_of(
-        question
+        form
     )
-    assert [e["style"] for b in question["blocks"] for e in b.get("elements", []) if "style" in e] == ["primary"]
-    await env["anna"].close(question["id"])
+    await env["anna"].close(form["id"])
     assert await env.client.actions("alert", alert.id) == []
     await env["anna"].command(SOC, f"/responder run Shun {alert.id}")
-    question = await env["anna"].sees(modal("Blocks the host at the firewall."))
-    await env["anna"].presses("Shun", question)
-    started = await env["anna"].sees(modal(f"({alert.id}). Its card"))
-    assert started["id"] == question["id"]
+    form = await env["anna"].sees(modal("Blocks the host at the firewall."))
+    await env["anna"].presses("Shun", form)
     assert (await env.ended_run(alert)).status == "Success"
 
 
-async def test_question_is_an_ephemeral_message_where_no_modal_opens(env: FeatureEnvironment) -> None:
+@pytest.mark.parametrize("action_id", [ids.RUN, ids.RUN_ANYWAY])
+async def test_a_button_of_an_earlier_version_leads_to_the_form_and_runs_nothing(
+    env: FeatureEnvironment, action_id: str
+) -> None:
+    """0.2.0 asked to confirm a run in a message of its own."""
     alert = await env.create_alert()
-    env.emulator.faults.error("views.open", "expired_trigger_id")
-    await env["anna"].command(SOC, f"/responder run Shun {alert.id}")
-    question = await env["anna"].sees(ephemeral("Blocks the host at the firewall. It can be undone there."))
+    on = RunTarget(object_type="alert", object_id=alert.id)
+    request = RunRequest((on,), "Shun_1_0", anyway="~40")
+    asked = {"Run": Intent("run", alert.id, request.to_text()), "Cancel": Intent("dismiss", alert.id)}
+
+    def rendered(button: ButtonIds) -> list[dict[str, Any]]:
+        run, cancel = (button(intent) for intent in asked.values())
+        return [dict(actions(button_element("Run", action_id, run), button_element("Cancel", ids.DISMISS, cancel)))]
+
+    blocks = await env.bot.outbox.buttons.issue("", "only:T0LOCAL:U0ANNA:run:1", rendered)
+    slack = AsyncWebClient(token=env.emulator.bot_token, base_url=env.emulator.api_url)
+    await slack.chat_postEphemeral(channel=SOC, user="U0ANNA", text="Run it?", blocks=blocks)
+    question = await env["anna"].sees(ephemeral("Run it?"))
+    await env["anna"].presses("Run", question)
+    await env["anna"].sees(modal("Blocks the host at the firewall."))
     await env["anna"].presses("Cancel", question)
     await env["anna"].sees(lambda view: not view.ephemerals(SOC))
     assert await env.client.actions("alert", alert.id) == []

@@ -66,7 +66,7 @@ async def test_a_host_in_other_letters_is_named_in_both_wherever_somebody_decide
     alert, card = await env.alert_and_card("anna", artifacts=[{"dataType": "hostname", "data": host}])
     assert line in text_of(card)
     await env["anna"].command(SOC, f"/responder run contain {alert.id} {host}")
-    form = await env["anna"].sees(modal("Ask to contain"))
+    form = await env["anna"].sees(modal("Contain"))
     assert line in text_of(form)
     await env["anna"].presses("Ask to contain", form)
     request = await env["ben"].sees(reply_to(card, "asks · "))
@@ -104,7 +104,7 @@ async def test_a_long_title_leaves_room_for_what_is_decided(env: FeatureEnvironm
     await env["anna"].command(SOC, f"/responder alert {alert.id}")
     assert title in text_of(await env["anna"].sees(modal("*Facts*")))
     await env["anna"].command(SOC, f"/responder run contain {alert.id}")
-    form = await env["anna"].sees(modal("Ask to contain"))
+    form = await env["anna"].sees(modal("Contain"))
     short = f"{title[:53]}…{title[-26:]}"
     assert short in text_of(form)
     await env["anna"].presses("Ask to contain", form)
