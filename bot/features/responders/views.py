@@ -347,7 +347,10 @@ def _groups(
         elsewhere |= runnable
         target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
         responders = [_without_reasons(r) for r in offered if r.name in runnable and (r.name, artifact.id) not in once]
-        groups += _by_kind(heading, _with(target, shown_on(artifact.id, responders)), f"{artifact.id}:")
+        on_alert = {r.name for r in acting_through(offered, artifact.id)}
+        for at, is_through in ((f"{artifact.id}:", False), (f"{subject.id}={artifact.id}:", True)):
+            here = shown_on(artifact.id, [r for r in responders if (r.name in on_alert) == is_through])
+            groups += _by_kind(heading, _with(target, here), at)
     if is_artifact:  # nobody who asks about an address needs to know why it can't take a domain
         of_alerts = [r for r in cannot if _kind(r) == 0 and is_for_alerts(r, subject)]
         cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]

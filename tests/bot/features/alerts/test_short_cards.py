@@ -80,6 +80,9 @@ async def test_the_menu_of_a_host_runs_on_the_alert_of_its_card_also_in_a_case(t
         for name in ("Isolate", "Quarantine"):  # which is for observables as well
             await env["anna"].chooses(name, card, beside="Act on ip 203[.]0[.]113[.]7")
             card = await env["anna"].sees(card_of(alert, f"*{name}* on ip 203[.]0[.]113[.]7"))
+        typed = str(await env["anna"].searches(card, "quarantine 203.0.113.7", beside="Run a responder"))
+        (artifact,) = (await env.client.alert(alert.id)).artifacts  # which is the case's
+        assert f"'{alert.id}={artifact.id}:" in typed
         groups = await env["anna"].searches(card, beside="Act on ip 203[.]0[.]113[.]7")
         assert "Isolate" not in str([group for group in groups if "Can't run" in str(group)])
         assert {run.object_id for run in await env.client.actions("alert", alert.id)} == {alert.id}
