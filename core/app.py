@@ -361,7 +361,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         people,
         body_limit_bytes=section.body_limit_bytes,
         observe=metrics.observe,
-        refusals=Refusals(database, clock),
+        refusals=Refusals(database, clock, registry.name),
         proxies=section.trusted_proxies,
         refused_key=metrics.count_refused_key,
         last_event=feed.last,

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Container, Mapping, Sequence
+from itertools import chain
 
 from bot.block_kit.elements import MAX_LINES
 from bot.block_kit.text import (
+    SECTION_LIMIT,
     VERSION,
-    clip_apart,
     defang_indicators,
     foreign,
     in_own_time,
@@ -18,7 +19,7 @@ from bot.block_kit.text import (
     utc_time,
 )
 from bot.block_kit.text import said as called
-from bot.clearance import CLEAR, RED, RedactedView, Subject, may_see
+from bot.clearance import CLEAR, RED, RedactedView, Subject, artifact_name, may_see
 from bot.features import command_text, responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Command, Context, Entry, Feature
@@ -28,8 +29,8 @@ from core.common.clock import MINUTE_MS
 from core.common.words import some_of
 from core.models import Artifact, AuditRow, Document
 
-ON_LIMIT = 200  # characters of what a run was on
-ROW_CHARS = 700
+ROW_CHARS = 700  # without the names of what runs were on
+MAX_TEXTS = 60  # of Slack's length: a modal takes 250,000 characters
 RUNS = ("object", "action", "undoes")  # the keys of a row that name runs
 Ran = tuple[str, str, str]
 """What people call a run, what it was on, and ` for 1 hour`; foreign text, not escaped."""
@@ -47,16 +48,18 @@ async def on_audit_command(context: Context) -> None:
 def audit(object_id: str, rows: Sequence[AuditRow], documents: Sequence[Document], clearance: int) -> Message:
     """The story of an object for this clearance, from rows and the documents of all that these are about."""
     about, ran, views, hidden = object_id, dict[str, Ran](), dict[str, RedactedView](), list[Artifact]()
+    called = dict[str, str]()
     for document in documents:
         if (subject := Subject.in_document(document, document.id)) is not None:
             hidden += [one for one in (*subject.artifacts, *subject.others) if not may_see(clearance, one.tlp)]
+            called |= {one.id: artifact_name(one) for one in RedactedView(subject, clearance).artifacts()}
             if object_id in (document.id, about):  # its own title comes before those of what belongs to it
                 about = f"{object_id}: {runs.of_root(subject, of := RedactedView(subject, clearance))}"
                 if document.case is not None and document.id == object_id and of.is_open:
                     about += f" · made by {person_name(document.case.created_by)}"
         for action in document.actions:  # also for what people call its responders
             view = views[action.id] = RedactedView(Subject.of_action(action, document), clearance)
-            on = runs.targets_in_plain(action, view, ON_LIMIT, has_types=False) or runs.target(view)
+            on = runs.all_targets_in_plain(action, view) or runs.target(view)
             ran[action.id] = runs.title(action), on, undo_state.for_how_long(action)
     together = [(run, views[run.id]) for one in documents for run in one.actions if run.bulk == object_id]
     about = f"{object_id}: {runs.name(together[0][0])} on {runs.distinct_targets(together)}" if together else about
@@ -69,6 +72,7 @@ def audit(object_id: str, rows: Sequence[AuditRow], documents: Sequence[Document
         about += f" · {runs.hidden_line(above, views)}"
     of_all, gone = (RedactedView(Subject("alert", "", "", tlp, others=(*hidden,)), clearance) for tlp in (CLEAR, RED))
     shown = [_redacted(row, views.get(row.object, gone if "message" in row.texts else of_all), of_all) for row in rows]
+    shown = [_on_its_target(row, called) if row.what == "run.refused" else row for row in shown]
     return story(about, shown, ran, [action.id for action, _ in together])
 
 
@@ -81,6 +85,15 @@ def _redacted(row: AuditRow, view: RedactedView, of_all: RedactedView) -> AuditR
     did = view.inputs(did.replace(f'"{said}"', f'"{view.report(said)}"'))
     texts = {name: of_all.text(text) for name, text in row.texts.items()}
     return row.model_copy(update={"sentence": by + of_all.text(did), "texts": texts})
+
+
+def _on_its_target(row: AuditRow, called: Mapping[str, str]) -> AuditRow:
+    """The refusal of a run that was to act on these artifacts of the object, where they may all be named."""
+    targets = row.row.get("target", ())
+    if not targets or not called.keys() >= {*targets}:
+        return row
+    on = ", ".join(called[one] for one in targets)
+    return row.model_copy(update={"sentence": row.sentence.replace(f" on {row.object}", f" on {on}", 1)})
 
 
 def story(about: str, rows: Sequence[AuditRow], ran: Mapping[str, Ran], together: Container[str] = ()) -> Message:
@@ -100,17 +113,28 @@ def story(about: str, rows: Sequence[AuditRow], ran: Mapping[str, Ran], together
             alike.append([])
         alike[newest[same]].append(row)
         last |= dict.fromkeys(of, newest[same])
-    title += f": the last {MAX_LINES} of {len(alike)} rows" if len(alike) > MAX_LINES else ""
-    lines = list[str]()
+    told = list[list[str]]()
     for first, *others in alike[-MAX_LINES:]:
         named = {one: f"{what} on {target}" for one, (what, target, _) in ran.items()}
         for key in RUNS:
             each = {run: ran[run][1] for one in (first, *others) if (run := str(one.row.get(key))) in ran}
-            on = some_of(clip_apart([*each.values()], ON_LIMIT // (5 if others else 1)), runs.MAX_FULL_TARGETS)
-            named |= {run: f"{ran[run][0]} on {on}" for run in list(each)[:1]}
+            named |= {run: f"{ran[run][0]} on {', '.join(each.values())}" for run in list(each)[:1]}
         said = _said(first, named, _lasts(first, ran, asked))
-        lines.append(f"{slack_date(first.at)} " + (said.replace(': "', ':\n"', 1) if others else said))
-    return Message(title, tuple(map(section, [title, *lines])))
+        said = said.replace(': "', ':\n"', 1) if others else said
+        told.append(_in_texts(f"{slack_date(first.at)} {said}"))
+    while sum(map(len, told)) > MAX_TEXTS:
+        del told[0]
+    title += f": the last {len(told)} of {len(alike)} rows" if len(told) < len(alike) else ""
+    return Message(title, tuple(map(section, [title, *chain(*told)])))
+
+
+def _in_texts(line: str) -> list[str]:
+    """A line in as few texts as it fits into, parted between names."""
+    texts = [""]
+    for part in re.split("(?<=, )", line):
+        texts += [""] if len(texts[-1]) + len(part) > SECTION_LIMIT else []
+        texts[-1] += part
+    return texts
 
 
 def _lasts(row: AuditRow, ran: Mapping[str, Ran], asked: Mapping[str | None, AuditRow]) -> str:
@@ -134,7 +158,8 @@ def _said(row: AuditRow, ran: Mapping[str, str], lasts: str) -> str:
     did = _did(row, ran, lasts)
     did = called(did) if row.what.endswith(".refused") else did  # a sentence of core's
     parts = re.split(rf"(?<![^\s(\"])({named})(?![^\s,;:)])", did)
-    said = foreign("".join(names.get(part) or defang_indicators(part) for part in parts), ROW_CHARS)
+    limit = ROW_CHARS + 2 * sum(len(ran[run]) for key in RUNS if (run := str(row.row.get(key))) in ran)
+    said = foreign("".join(names.get(part) or defang_indicators(part) for part in parts), limit)
     return in_own_time(f"*{person_name(row.sentence[: len(row.by)])}* {said}")
 
 

@@ -179,7 +179,7 @@ def _how_far(row: Row, login: str, on: str = "") -> str:
     does, began, then = "running", "started", "stop that, or wait for its end"
     if row["awaits_approval"]:
         # Nobody decides on what they asked for.
-        then = "withdraw that first: cancel ~" if row["created_by"] == login else "wait for the decision on ~"
+        then = "to withdraw it: cancel ~" if row["created_by"] == login else "wait for the decision on ~"
         does, began, then = "waiting for approval", "asked", f"{then}{row['id']}"
     return f"already {does}{on} since {time_text(row['created_at'])}, {began} by {row['created_by']}; {then}"
 

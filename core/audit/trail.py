@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -21,7 +21,7 @@ from core.common.accounts import name_of
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Row, Transaction
 from core.common.errors import ResponderBotError
-from core.models import parse_id
+from core.models import RunInput, parse_id
 from core.store import audit as stored
 from core.store.database import backup
 
@@ -188,16 +188,18 @@ _CODES = ("forbidden", "conflict", "rate_limited")
 class Refusals:
     """Adds a row for each refusal, in a transaction of its own; of logins, one a minute for each address."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, called: Callable[[str], str]) -> None:
+        """`called` gives the name of the responder that a request names by its id."""
         self._database = database
         self._clock = clock
+        self._called = called
         self._addresses: OrderedDict[str, int] = OrderedDict()
         """When each address last got a row, oldest first; at most MAX_LOGINS."""
 
     async def request(
-        self, error: ResponderBotError, *, login: str, request: str, object: str, responder: str | None = None
+        self, error: ResponderBotError, *, login: str, request: str, object: str, run: RunInput | None = None
     ) -> None:
-        """Record that somebody was refused what they asked for; `responder` is that of a run, if there is one.
+        """Record that somebody was refused what they asked for, such as a `run`.
 
         What is no id in `object` is any text, and so beside the chain.
 
@@ -206,8 +208,11 @@ class Refusals:
         rule = error.details.get("rule") or error.details.get("permission")
         if error.code not in _CODES and rule is None:
             return
-        details: dict[str, Any] = {"code": error.code, "rule": rule, "responder": responder, "asked": request}
-        what: What = "run.refused" if responder else "request.refused"
+        details: dict[str, Any] = {"code": error.code, "rule": rule, "asked": request}
+        if run is not None:
+            on = [one for one in run.target if parse_id(one) is not None]  # and none by its data
+            details |= {"responder": self._called(run.responder_id), "target": on}
+        what: What = "request.refused" if run is None else "run.refused"
         is_id = parse_id(object) is not None
         now, texts = self._clock(), {"reason": error.message, "object": "" if is_id else object}
         about = object if is_id else "core"

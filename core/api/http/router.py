@@ -149,14 +149,14 @@ class Router:
                 await self._refusals.login(request.address)
             elif request.caller is not ANONYMOUS:
                 body = request.body
-                is_run = isinstance(body, RunInput)
-                was_chosen = is_run and (error.code != "forbidden" or "rule" in error.details)
+                run = body if isinstance(body, RunInput) else None
+                was_chosen = error.code != "forbidden" or "rule" in error.details
                 await self._refusals.request(
                     error,
                     login=request.caller.login,
                     request=f"{request.method} {request.route}",
-                    object=body.object_id if is_run else next(iter(request.path.values()), ""),
-                    responder=body.responder_id if was_chosen else None,
+                    object=run.object_id if run else next(iter(request.path.values()), ""),
+                    run=run if was_chosen else None,
                 )
         except ResponderBotError as unavailable:
             return unavailable

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from bot.block_kit.text import SECTION_LIMIT
 from bot.features.audit import story
 from core.audit import trail
 from core.client import CoreClient
+from core.common.clock import HOUR_MS
 from core.common.errors import ResponderBotError
 from core.models import AuditRow
 from tests.bot.features.bulks.bulk import start
@@ -53,6 +55,11 @@ async def test_a_run_is_called_what_it_was_on_and_not_by_its_number(tmp_path: Pa
         await env["anna"].presses("Ask to isolate", await env["anna"].sees(modal("one of them approves")))
         await env["anna"].sees(card_of(alert, "needs 1 approval"))
         (run,) = await env.client.actions("alert", alert.id)
+        (offered,) = [one for one in await env.client.responders("alert", alert.id) if one.name == "Isolate_1_0"]
+        again = {"responderId": offered.id, "objectType": "alert", "objectId": alert.id}
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            with pytest.raises(ResponderBotError, match="to withdraw it"):
+                await bot.as_user("anna").run({**again, "target": [alert.artifacts[0].id], "onlyIfIdle": True})
         await env["ben"].command(SOC, f"/responder approve {run.id}")
         await env["ben"].submits(await env["ben"].sees(modal("LT-0500 for 1 hour?")))
         await env.ended_run(alert)
@@ -65,6 +72,7 @@ async def test_a_run_is_called_what_it_was_on_and_not_by_its_number(tmp_path: Pa
         assert f' *anna* asked to run {what} for 1 hour; it needs 1 approval: \\"It beacons\\""' in shown
         assert f' *ben* approved {what} (1 of 1)"' in shown
         assert f", which undoes {what}" in shown
+        assert f" *anna* was refused a run of {what}: " in shown
         assert not re.search(rf"through|lt-0500|{run.id}\\b|{undone_by.id}\\b", shown)
 
 
@@ -222,8 +230,8 @@ async def test_of_a_bulk_one_reads_all_that_was_undone_together_and_what_was_ref
         assert f' *admin* was refused a run of Isolate on {other.id}: \\"{why}\\"' in shown
 
 
-def test_long_names_of_a_bulk_are_short_and_stay_apart_and_the_reason_has_its_line() -> None:
-    ran = {f"~{n}": ("Isolate", f"SRV-{'FINANCE-' * 9}{end}", "") for n, end in enumerate(("PROD", "BACKUP"), 3)}
+def test_a_row_of_a_bulk_names_each_of_its_targets_whole_and_the_reason_has_its_line() -> None:
+    ran = {f"~{n}": ("Isolate", f"srv-{n:03}-{'finance-' * 9}backup", "") for n in range(3, 63)}
     rows = [
         AuditRow(
             number=n, hash="", at=0, what="run.denied", by="lea", object=run,
@@ -232,11 +240,15 @@ def test_long_names_of_a_bulk_are_short_and_stay_apart_and_the_reason_has_its_li
         )
         for n, run in enumerate(ran)
     ]  # fmt: skip
-    shown = text_of(story("~2", rows, ran, ran).payload()).partition("denied Isolate on ")[2]
-    line, _, reason = shown.partition(":\\n")
-    assert [name.endswith(end) for name, end in zip(line.split(", "), ("PROD", "BACKUP"), strict=True)] == [True, True]
-    assert len(line) < 100
-    assert reason.startswith('\\"Known noise\\"')
+    texts = [block["text"]["text"] for block in story("~2", rows, ran, ran).blocks[1:]]
+    line, _, reason = "".join(texts).partition("denied Isolate on ")[2].partition(":\n")
+    assert line.split(", ") == [on for _, on, _ in ran.values()]
+    assert reason == '"Known noise"'
+    assert max(map(len, texts)) <= SECTION_LIMIT
+    later = [row.model_copy(update={"at": hour * HOUR_MS}) for hour in range(60) for row in rows]
+    newest = story("~2", later, ran, ran)
+    assert len(newest.blocks) < 100
+    assert newest.text.endswith(f": the last {(len(newest.blocks) - 1) // len(texts)} of 60 rows")
 
 
 def test_times_of_a_sentence_are_the_readers() -> None:

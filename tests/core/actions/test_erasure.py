@@ -16,7 +16,7 @@ from core.common.database.transfer import matching
 from core.common.errors import ResponderBotError
 from core.common.settings_file import RetentionSection
 from core.engines.base import Report
-from core.models import AlertInput, AlertUpdate, number_of
+from core.models import AlertInput, AlertUpdate, RunInput, number_of
 from core.records.alerts import Alerts
 from core.retention.erasure import Eraser
 from core.retention.pruning import Retention
@@ -119,8 +119,9 @@ async def test_what_was_recorded_while_somebody_was_asked_goes_too(harness: Harn
     )
     erasure = await eraser(harness).of_roots("alert", [harness.alert_id])
     refusal = ResponderBotError("forbidden", f"{VALUE} is protected.")
-    refusals = Refusals(harness.database, harness.clock)
-    await refusals.request(refusal, login=ANNA.login, request="POST /", object=harness.alert_id, responder=BLOCK)
+    run = RunInput(object_type="alert", object_id=harness.alert_id, responder_id=BLOCK)
+    refusals = Refusals(harness.database, harness.clock, str)
+    await refusals.request(refusal, login=ANNA.login, request="POST /", object=harness.alert_id, run=run)
     await eraser(harness).carry_out(erasure)
     assert await left(harness) == []
     exported = export(harness.database, harness.clock, "the command line", since=None, until=None, as_csv=False)

@@ -151,7 +151,7 @@ async def test_a_run_that_waits_for_approval_is_told_apart_from_one_that_runs(co
     alert = await made(core, "/api/alert", {**ALERT, "sourceRef": "waits"})
     run = {"responderId": "Everywhere_1_0", "objectType": "alert", "objectId": alert["id"]}
     action = await made(core, f"{ENGINE}/action", run)
-    said: dict[Profile, str] = {"org-admin": "withdraw that first: cancel", "read-only": "wait for the decision on"}
+    said: dict[Profile, str] = {"org-admin": "to withdraw it: cancel", "read-only": "wait for the decision on"}
     for profile, then in said.items():
         answer = await core.send("GET", f"{ENGINE}/responder/alert/{alert['id']}?explain=true", profile=profile)
         open_run = next(one for one in answer.json() if one["name"] == "Everywhere_1_0")["openRun"]

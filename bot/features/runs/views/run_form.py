@@ -30,7 +30,6 @@ from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedRe
 TITLE, SEVERAL_TITLE = "What should run?", "Select several"
 MOST_NAMED = 5  # of several, where nobody decides yet
 OBSERVABLE_LIMIT = 500  # characters of the first observable of each
-WAITS = "`/responder pending` has *Review* of what you decide, and *Withdraw all* of what you asked for together."
 RESPONDER = "responder"  # the menu of responders for several objects
 EVERY = "every"  # the value of the option that stands for all others
 
@@ -165,8 +164,6 @@ def form_of_several(
         *why_field(request, responder),
     ]
     shown = questions.on_each(responder, each, first) + fields if each.ready else questions.on_each(responder, each)
-    if any("waiting for approval" in why for _, why in each.refused):
-        shown.append(context(WAITS))
     end = f" ({questions.able_now(responder, each)})" if each.ready else ""
     submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(end))}{end}" if each.ready else ""
     blocks = [*([_responder_menu(menu, responder, is_field=bool(submit))] if menu else []), *shown]

@@ -346,11 +346,17 @@ def in_option(action: Action, view: RedactedView, name: str, warnings: Sequence[
     return text, warned[0] if warned else foreign(below, OPTION_LIMIT), has_room
 
 
-def targets_in_plain(action: Action, view: RedactedView, limit: int, *, has_types: bool = True) -> str:
+def targets_in_plain(action: Action, view: RedactedView, limit: int) -> str:
     """`hostname SRV-FILE02`: likewise, without the object; "" if nobody has declared it; not escaped."""
     shown, others = _first(action.target or (), view, MAX_TARGETS)
-    full = [f"{f'{one.data_type} ' if has_types else ''}{target_data(one, view)}" for one in shown]
+    full = [f"{one.data_type} {target_data(one, view)}" for one in shown]
     return ", ".join([*clip_apart(full, limit // max(1, len(full))), *others])
+
+
+def all_targets_in_plain(action: Action, view: RedactedView) -> str:
+    """`SRV-FILE02, SRV-FILE03`: likewise, all of them, and whole."""
+    shown, others = _first(action.target or (), view, MAX_LISTED_TARGETS)
+    return ", ".join([*(clip_middle(target_data(one, view), FULL_TARGET_LIMIT) for one in shown), *others])
 
 
 def on_target(action: Action, view: RedactedView) -> str:

@@ -35,7 +35,7 @@ async def test_list_says_what_can_run_and_why_the_rest_cannot(env: FeatureEnviro
     assert "• *Isolate*: needs 1 approval\\n    ◦ already waiting for approval since <!date^" in shown
     assert "• *Secret*: " in shown
     assert "TLP" in shown.partition("*Secret*")[2]
-    assert f", asked by anna; withdraw that first: `/responder cancel {waits.id}`\\n" in shown
+    assert f", asked by anna; to withdraw it: `/responder cancel {waits.id}`\\n" in shown
     await env["anna"].command(SOC, f"/responder cancel {waits.id}")
     await env["anna"].sees(modal("Withdraw Isolate?"))
 
