@@ -629,7 +629,7 @@ def last_decided(same: Iterable[Action], *, is_in_force: bool) -> Action | None:
     if not found:
         return None
     last, action = max(found, key=lambda one: one[0].at)
-    times = sum(decided.how == last.how for decided, _ in found)
+    times = len({decided for decided, _ in found if decided.how == last.how})  # one undo may have ended several runs
     earlier = action.earlier and action.earlier.model_copy(update={"times": times})
     return action.model_copy(update={"earlier": earlier})
 

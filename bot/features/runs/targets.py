@@ -292,8 +292,8 @@ async def _decided_before(context: Context, acted_on: ActedOn, responder: Offere
     if responder.policy is None or not (responder.policy.approval or responder.policy.undo):
         return []
     found = _acting_on(acted_on, await context.core.decided_before(responder.name, acted_on))
-    by_target = {(one.id, *sorted(_names(one.target or ()))): one for one in found}  # once for all objects that have it
-    return [*by_target.values()]
+    once = {(one.decided_against, *sorted(_names(one.target or ()) or {one.object_id})): one for one in reversed(found)}
+    return [*once.values()][::-1]  # each decision for all objects that have its target, as of the first
 
 
 async def used_by(context: Context, responder: OfferedResponder) -> str:

@@ -87,6 +87,11 @@ async def test_what_is_in_force_names_each_other_alert_for_which_it_ran_alone(tm
         assert f"({ids[2]}) · also for {ids[0]}, {ids[1]}" in listed
         also = [f", also for {one} until <!date^" for one in ids[:2]]
         await env["anna"].sees(card_of(ids[2], *also))
+        await env["anna"].confirms("Undo now", await env["anna"].sees(card_of(ids[0], "in force until")))
+        await env["anna"].sees(card_of(ids[2], "undone by anna, <!date^"))
+        form = text_of(await asked(env, "anna", "shun", ids))
+        assert form.count("🔓 *Undone before by anna, <!date^") == form.count("🔓 *Undone ") == 1
+        assert "🔓 *1 undone before*" in form
 
 
 async def test_a_limit_of_one_run_is_enough_for_one_address_of_five_alerts(tmp_path: Path) -> None:
