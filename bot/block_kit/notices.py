@@ -1,6 +1,7 @@
 """Short texts: not linked, channel not set up, errors, confirmations, reminders."""
 
 import hashlib
+import json
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -165,9 +166,14 @@ def changed(lines: Iterable[str] = (), read: Container[str] | None = (), over: S
     return sections([f"⚠️ *{CHANGED}*", *(f">{line}" for line in new.splitlines())]) if read is not None else []
 
 
+def digest(shown: Sequence[Any]) -> str:
+    """Tells whether the same was read: blocks, lines or ids."""
+    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:32]
+
+
 def mark_of(line: str) -> str:
-    """Tells, in the little room of a modal's metadata, whether a line was read."""
-    return hashlib.sha256(line.encode()).hexdigest()[:4]
+    """Likewise of a line, in the little room of a modal's metadata."""
+    return digest([line])[:4]
 
 
 def counted(number: int, since: int, command: str, worst: str = "", shown: Sequence[Block] = ()) -> Message:

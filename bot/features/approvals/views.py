@@ -1,6 +1,5 @@
 """What somebody who is to approve a run reads: the question, who asks and why, the target, and what follows."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -455,17 +454,12 @@ def approve_view(
     deny = runs.decision_buttons(action, button, extension)[1]
     of = extension.id if extension is not None else ""
     lines = [line for block in shown if "text" in block for line in block["text"]["text"].splitlines()]
-    about = {"id": action.id, "extension": of, "shown": digest(shown)}
+    about = {"id": action.id, "extension": of, "shown": notices.digest(shown)}
     about["lines"] = "".join(map(notices.mark_of, lines))
     blocks = [*notices.changed(lines, read), *shown, context(" · ".join(filter(None, needs))), actions(deny)]
     return modals.modal(
         title, blocks, callback_id=ids.APPROVE_VIEW, submit=label, metadata=json.dumps(about), close="Not now"
     )
-
-
-def digest(shown: Sequence[Block]) -> str:
-    """Tells whether the same was read."""
-    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:32]
 
 
 def effect(responder: OfferedResponder | None, then: str = "") -> list[Block]:

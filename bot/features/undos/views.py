@@ -1,6 +1,5 @@
 """How a run can be undone: what its line says, Undo and Extend, and how long it is to last."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -83,7 +82,7 @@ def undo_view(
         *first_of(ends or [f"It ends:\n{runs.in_force_line(action, view)}"], MOST_ENDED),
         f"{waits} That request ends too." if undo_state.later_end(action) is not None else "",
     ]
-    digest = hashlib.sha256(" ".join(sorted(n for one in measures for n in one.actions)).encode()).hexdigest()
+    digest = notices.digest(sorted(n for one in measures for n in one.actions))
     return modals.modal(
         names.in_view(title, "?"),
         [deed, *questions.policy_words(policy), *sections(filter(None, lines))],

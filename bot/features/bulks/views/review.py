@@ -101,7 +101,7 @@ def review_view(
     deny = f"Withdraw all {total}" if why_not else "Deny the ticked" if total > 1 else "Deny"
     decide = button_element(deny, ids.BULK_DENY, button(Intent("bulk_deny", bulk.id, request)))
     more = [actions(decide)] if waits and (not why_not or deed == "Withdraw") else []
-    digest = approvals.digest([section(asks), *effect, *sections([able, *each]), *below])  # the same whatever is ticked
+    digest = notices.digest([section(asks), *effect, *sections([able, *each]), *below])  # the same whatever is ticked
     about = {"id": bulk.id, "runs": marks, "request": request, "shown": digest}
     head = section(f"{asks}\n{why_not}" if why_not else f"{asks} · {needs}")
     blocks = [*notices.changed(each, read, over), head, *shown, *more, *below]
