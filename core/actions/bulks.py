@@ -62,6 +62,8 @@ class Refusal(NamedTuple):
     """What stays true of it, unlike a message that advises what to do first."""
     covered_by: int | None = None
     """The action of the run that covers it."""
+    target: Sequence[str] = ()
+    """The artifacts that the request named there."""
 
     @staticmethod
     def of(error: ResponderBotError) -> "Refusal":
@@ -77,7 +79,8 @@ class Refusal(NamedTuple):
         """What an answer says of it."""
         status, kind = ERRORS[self.code]
         covered = {"coveredBy": f"~{self.covered_by}"} if self.covered_by else {}
-        return {"status": status, "type": kind, "message": self.message, **covered}
+        named = {"target": self.target} if self.target else {}
+        return {"status": status, "type": kind, "message": self.message, **named, **covered}
 
 
 class BulkOutcomes(NamedTuple):
@@ -193,7 +196,7 @@ class Bulks(Service):
                     continue
                 if is_shown:
                     _audit(tx, self._clock(), "request.refused", caller, id_, outcome, bulk=bulk_id, asked=asked)
-                outcomes.append((target["objectId"], outcome))
+                outcomes.append((target["objectId"], outcome._replace(target=target.get("target", ()))))
             _require_any([outcome for _, outcome in outcomes], "Nothing was changed", self._clock())
             return outcomes, ready
 
@@ -304,8 +307,8 @@ class Bulks(Service):
     ) -> Mapping[str, Any]:
         recorded = [
             {
-                **json.loads(target.to_json()),
                 **(outcome._asdict() if isinstance(outcome, Refusal) else {"action": outcome.number}),
+                **json.loads(target.to_json()),
             }
             for target, outcome in zip(request.targets, outcomes, strict=True)
         ]
@@ -429,7 +432,7 @@ def _state(target: Mapping[str, Any], actions: Mapping[int, Row]) -> BulkTarget:
         was = refusal.fields() | {"message": refusal.fact or refusal.message}
         is_refused = not (refusal.covered_by or target.get("is_repeated"))
         is_on_other = action is not None and f"~{action['object_id']}" != target["objectId"]
-        return BulkTarget(**named, **was, has_failed=is_refused or (is_on_other and has_failed))
+        return BulkTarget(**named | was, has_failed=is_refused or (is_on_other and has_failed))
     if action is None:  # deleted by hand
         return BulkTarget(**named, status=404)
     return BulkTarget(

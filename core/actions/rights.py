@@ -184,10 +184,13 @@ def _how_far(row: Row, login: str, on: str = "") -> str:
     return f"already {does}{on} since {time_text(row['created_at'])}, {began} by {row['created_by']}; {then}"
 
 
-def require_idle(reads: Reads, target: Target, responder_name: str, login: str) -> None:
-    """Raises ResponderBotError("conflict") with the `action` if the responder is still open on the object."""
+def require_idle(reads: Reads, target: Target, responder_name: str, login: str, bulk_id: int | None) -> None:
+    """Raises ResponderBotError("conflict") with the `action` if the responder is still open on the object.
+
+    Other runs of the same bulk there act on other targets.
+    """
     for row in stored.open_on(reads, target.id):
-        if row["responder_name"] == responder_name:
+        if row["responder_name"] == responder_name and (bulk_id is None or row["bulk_id"] != bulk_id):
             sentence = f"{responder_name} is {_how_far(row, login, ' on this')}."
             raise ResponderBotError("conflict", sentence, details={"action": json.loads(row["doc"])})
 

@@ -682,6 +682,8 @@ class BulkEntry(ApiModel):
     status: int
     """201 with an action; otherwise the status that a run on this object alone would have answered."""
     action: Action | None = None
+    target: list[str] = Field(default_factory=list)
+    """Without an action: the artifacts that the request named there, by id or data."""
     covered_by: ObjectId | None = None
     """The action of the target that this one repeats."""
     type: str | None = None

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.api.bulks import answer
 from core.common.errors import ResponderBotError
 from core.engines.base import Responder
 from core.models import RED, Action, ArtifactTarget, BulkInput, OfferedResponder, TargetArtifact, UndoInput, parse_id
@@ -214,7 +215,8 @@ async def test_a_bulk_has_a_target_for_each_run(tmp_path: Path) -> None:
         bulks = harness.bulks
         on = {"objectType": "alert", "objectId": harness.alert_id}
         chosen: list[Any] = ["srv-dc01", "lt-0419.corp.example", "srv-dc01", None]
-        request = {"responderId": BLOCK, "targets": [{**on, "target": target} for target in chosen]}
+        chosen = [{**on, "target": target} for target in chosen]
+        request = {"responderId": BLOCK, "targets": chosen, "onlyIfIdle": True}
         found = await bulks.start(ANNA, BulkInput.model_validate(request))
         first, second, twice, several = (outcome for _, outcome in found.targets)
         assert [shown(Action.model_validate_json(str(doc)).target) for doc in (first, second)] == [
@@ -222,6 +224,10 @@ async def test_a_bulk_has_a_target_for_each_run(tmp_path: Path) -> None:
             ["lt-0419.corp.example"],
         ]
         assert [bool(getattr(refusal, "covered_by", None)) for refusal in (twice, several)] == [True, False]
+        (one,) = [one for one in json.loads(answer(found))["actions"] if "coveredBy" in one]
+        assert one["target"] == ["srv-dc01"]
+        beside = await bulks.start(ANNA, BulkInput.model_validate({**request, "targets": chosen[:1]}))
+        assert "already" in getattr(beside.targets[0][1], "message", "")
         for _ in range(2):
             (await next_run(harness.engine)).finish(DONE)
 
