@@ -266,12 +266,15 @@ class BulkMessages:
     async def _read(self, bulk_id: str) -> _Found:
         """Its runs, on the most severe objects first, and what it was refused."""
         targets, found = (await self._core.bulk(bulk_id)).own_targets, dict[str, tuple[Action | BulkTarget, Subject]]()
-        refused = {one.object_id: one for one in targets if one.has_failed and not one.action_id}
-        ids = [one.action_id for one in targets if one.action_id]
-        async for response in self._core.documents_in_pages([*ids, *filter(parse_id, refused)]):
+        refused = [one for one in targets if one.has_failed and not one.action_id]
+        ids, objects = [one.action_id for one in targets if one.action_id], [one.object_id for one in refused]
+        async for response in self._core.documents_in_pages([*ids, *filter(parse_id, dict.fromkeys(objects))]):
             for document in response.documents:
                 on = {one.id: (one, Subject.of_action(one, document)) for one in document.actions if one.id in ids}
-                named = {id_: (one, Subject.in_document(document, id_)) for id_, one in refused.items()}
+                named = {
+                    " ".join([one.object_id, *one.target]): (one, Subject.in_document(document, one.object_id))
+                    for one in refused
+                }
                 for id_, (one, subject) in (on | named).items():
                     # In an alert and in its case: the higher level counts.
                     if subject and (id_ not in found or found[id_][1].clearance < subject.clearance):

@@ -24,7 +24,7 @@ from bot.features.payload import view_metadata, view_of
 from bot.features.retries import answered, until_answered
 from bot.features.runs import flow, parameters
 from bot.features.runs.flow import UNKNOWN, masked
-from bot.features.runs.targets import acted_on, on_so_many, run_target, with_targets_again, within
+from bot.features.runs.targets import acted_on, run_target, with_targets_again, within
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.request import RunRequest
 from bot.features.undos.handlers import UNKNOWN_TIME
@@ -54,8 +54,9 @@ async def on_retry(context: Context) -> None:
     request = flow.as_before(request, bulk, responder, view, bulk.undo_after_minutes)
     before = [(one.view.subject.id, acted_on(one.action) if one.action else one.target.target) for one in again]
     request = with_targets_again(request, found, before)
-    on = on_so_many(len(again), sum(one.has_failed for one in bulk.targets))
-    form = await parameters.form_view(context, request, responder, found, on=on)
+    hidden = sum(one.has_failed for one in bulk.targets) - len(again)
+    without = f"not {hidden} that you may not see" if hidden else ""
+    form = await parameters.form_view(context, request, responder, found, without=without)
     form = {**form, "blocks": [*details.ended_before(shown), *form["blocks"]]}
     await responses.open_view(context, form, "Nothing was run; ask again.")
 
@@ -305,20 +306,18 @@ async def _changed(
 
 async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownTarget]:
     """Those of these that the person may see, each with its action, the most severe first."""
-    clearance, shown = own_clearance(context), dict[str, ShownTarget]()
-    by_id = {target.action_id or target.object_id: target for target in targets}
-    valid_ids = [key for key in by_id if parse_id(key) is not None]
-    for document in await subjects.documents(context.core, valid_ids):
+    clearance, shown = own_clearance(context), dict[int, ShownTarget]()
+    keys = [target.action_id or target.object_id for target in targets]
+    for document in await subjects.documents(context.core, [*filter(parse_id, dict.fromkeys(keys))]):
         actions = {action.id: action for action in document.actions}
         known = {*actions, *within(document, [target.object_id for target in targets])}
-        for key in [key for key in by_id if key in known]:
-            target, action = by_id[key], actions.get(key)
+        for n in [n for n, key in enumerate(keys) if key in known]:
+            target, action = targets[n], actions.get(keys[n])
             subject = Subject.in_document(document, action.object_id if action else target.object_id)
             view = RedactedView(subject.acted_on(action) if action else subject, clearance) if subject else None
             if view is not None and view.is_open:
-                shown[key] = ShownTarget(target, view, action)
-    found = [shown[key] for key in by_id if key in shown]
-    return sorted(found, key=lambda one: -one.view.subject.severity)
+                shown[n] = ShownTarget(target, view, action)
+    return sorted([shown[n] for n in sorted(shown)], key=lambda one: -one.view.subject.severity)
 
 
 def _typed(on_run: Handler, on_bulk: Handler) -> Handler:

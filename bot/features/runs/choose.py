@@ -13,10 +13,11 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import metadata_text, view_of
 from bot.features.responders import views as responders
-from bot.features.runs.targets import MOST, Target, find_targets, offered_on, on_so_many, run_target, worst_first
+from bot.features.runs.targets import MOST, Target, find_targets, offered_on, run_target, worst_first
 from bot.features.runs.views import run_form
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
+from core.common.words import count
 from core.models import parse_id
 
 GONE = "None of them is there any more for you to see. Nothing was run."
@@ -111,7 +112,8 @@ async def next_view(context: Context, request: RunRequest) -> Json:
     if not targets:
         return modals.problem(GONE)
     try:
-        on = on_so_many(len(targets), len(chosen), "observable" if request.targets else "alert")
+        on = count(len(chosen), "observable" if request.targets else "alert")
+        on = on if len(targets) == len(chosen) else f"{len(targets)} of {on}, those that you may see"
         return modals.update(responder_view(request, targets, on))
     except ResponderBotError as error:
         return modals.errors({"targets": error.message})

@@ -17,6 +17,7 @@ from bot.features.runs.targets import (
     Target,
     find_targets,
     offered_on,
+    require_few,
     run_target,
     with_typed_target,
     worst_first,
@@ -24,7 +25,7 @@ from bot.features.runs.targets import (
 from bot.features.runs.views import inputs, questions
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
-from core.common.words import count, some_of
+from core.common.words import some_of
 from core.models import Artifact, OfferedResponder
 
 
@@ -109,8 +110,7 @@ def _with_typed(
 
 async def _on_several(context: Context, name: str, object_ids: Sequence[str], typed: Mapping[str, str]) -> bool:
     """Ask to confirm the runs on several objects, if a command names them; False for one, or one and its observable."""
-    if len(object_ids) > MOST:
-        raise ResponderBotError("bad_request", f"At most {MOST} targets at once, not {len(object_ids)}.")
+    require_few(object_ids)
     targets = list((found := await find_targets(context, object_ids)).values())
     first = [item.view.subject for item in targets if item.view.subject.id == object_ids[0]]
     is_part = any(one.kind != "case_artifact" and one.part(object_ids[1]) for one in first)
@@ -133,8 +133,8 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
     request = _with_typed(request, responders[0], targets, typed)
     is_complete = not inputs.missing(responders[0].parameters or (), request.parameters)
     without = some_of([one for one in object_ids if one not in found], MOST_NAMED)
-    on = count(len(targets), "target") + (without and f", not {without} (you see nothing there)")
-    await flow.proceed(context, request, responders[0], targets, on=on, is_complete=is_complete)
+    without = without and f"not {without} (you see nothing there)"
+    await flow.proceed(context, request, responders[0], targets, without=without, is_complete=is_complete)
     return True
 
 

@@ -1,6 +1,5 @@
 """From a request to a run: why it can't run, the form that asks for its inputs or to confirm it, the start."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -41,17 +40,18 @@ async def proceed(
     responder: OfferedResponder,
     targets: Sequence[Target],
     *,
-    on: str = "",
+    without: str = "",
     is_complete: bool = False,
 ) -> bool:
     """Start the run, or show what comes before it: why it can't run, or its form. True if it started.
 
-    `is_complete`: the inputs are those that the person wants to give. `on` says on which of several objects, also
-    if only one of them is visible.
+    `is_complete`: the inputs are those that the person wants to give. `without` says which of several objects are left
+    out, so that also one of them has the form of several.
     """
     responses.require_permission(context, "manageAction")
-    view, responder = targets[0].view, responder.on(request.targets[0].target)
-    if len(request.targets) == 1 and not responder.can_run:
+    view, is_one = targets[0].view, len(request.targets) == 1
+    responder = responder.on(request.targets[0].target) if is_one else responder
+    if is_one and not responder.can_run:
         await responses.show(context, CANNOT, await refusal(context, request, responder, view))
         return False
     policy = responder.policy or Policy()
@@ -59,8 +59,8 @@ async def proceed(
     is_repeated = bool(request.again and (request.parameters or policy.approval)) or context.asks
     needs_confirmation = bool(policy.confirm or policy.contains or policy.is_undo or policy.sends_to or is_repeated)
     is_open = not is_complete and (bool(responder.parameters) or responder.is_timed)
-    if on or len(request.targets) > 1 or to_choose(request, targets) or is_open or needs_confirmation:
-        await show_form(context, request, responder, targets, on=on)
+    if without or not is_one or to_choose(request, targets) or is_open or needs_confirmation:
+        await show_form(context, request, responder, targets, without=without)
         return False
     return await start(context, request, responder, view)
 
@@ -86,10 +86,10 @@ async def show_form(
     responder: OfferedResponder,
     targets: Sequence[Target],
     running: Action | None = None,
-    on: str = "",
+    without: str = "",
 ) -> None:
     """Show its form: what it acts on and does, and its inputs as fields; if it already runs, that too."""
-    shown = await parameters.form_view(context, request, responder, targets, running, on)
+    shown = await parameters.form_view(context, request, responder, targets, running, without)
     await responses.open_view(context, shown, "Nothing was run; ask again.")
 
 
@@ -169,7 +169,7 @@ async def offered(context: Context, request: RunRequest) -> tuple[OfferedRespond
     if responder is None:
         on = ", ".join(target.object_id for target in request.targets[:3])
         raise ResponderBotError("not_found", f"{request.responder_id} is no longer available for {on}.")
-    return responder.on(request.targets[0].target), targets
+    return responder if len(request.targets) > 1 else responder.on(request.targets[0].target), targets
 
 
 async def _confirm_start(context: Context, action: Action, view: RedactedView) -> None:
@@ -246,18 +246,18 @@ async def masked(
     refused = [entry.object_id for entry in response.actions if entry.action is None]
     views = {one: target.view for one, target in (await find_targets(context, refused, responders=False)).items()}
     decided = {entry.action.id for entry in response.actions if entry.action}
-    left = defaultdict[str, list[tuple[Action, RedactedView]]](list)
-    for run, view in listed:
-        if run.id not in decided and (runs.awaits_approval(run) or undo_state.later_end(run)):
-            left[run.object_id].append((run, view))
-    acts_on = {on: runs.distinct_targets(of) if of[0][0].target else "" for on, of in left.items()}
-    views |= {on: of[0][1] for on, of in left.items()}
-    called = {object_id: questions.named(view, acts_on.get(object_id, "")) for object_id, view in views.items()}
+    waiting = [one for one in listed if runs.awaits_approval(one[0]) or undo_state.later_end(one[0])]
+    left = [one for one in waiting if one[0].id not in decided]
+    views |= {run.object_id: view for run, view in left}
 
     def shown(entry: BulkEntry) -> BulkEntry:
-        view, name = views.get(entry.object_id), called.get(entry.object_id, entry.object_id)
-        message = view.text(with_names(entry.message or "", view)) if view is not None else entry.message
-        return entry.model_copy(update={"object_id": name, "message": message})
+        view = views.get(entry.object_id)
+        if view is None:
+            return entry
+        of = [one for one in left if one[0].object_id == entry.object_id and runs.is_on(one[0], entry.target)]
+        acts_on = runs.distinct_targets(of) if of and of[0][0].target else runs.named_targets(entry.target, view)
+        message = view.text(with_names(entry.message or "", view))
+        return entry.model_copy(update={"object_id": questions.named(view, acts_on), "message": message})
 
     worst = {on: -view.subject.severity for on, view in views.items()}
     own = [entry for entry in response.actions if not entry.covered_by]  # the run that covers one names it

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from bot.block_kit import names
@@ -16,7 +16,7 @@ from bot.features.runs.views import acts_on, questions, runs
 from bot.features.runs.views.request import RunRequest
 from core.common.clock import duration_ms
 from core.common.errors import ResponderBotError
-from core.common.words import count, some_of
+from core.common.words import some_of
 from core.models import (
     Action,
     Artifact,
@@ -68,7 +68,7 @@ async def load(context: Context, object_ids: Sequence[str]) -> Sequence[Target]:
 
 async def find_targets(context: Context, object_ids: Sequence[str], *, responders: bool = True) -> Mapping[str, Target]:
     """The objects with these ids, in this order; without those that aren't there, or that this person may not see."""
-    clearance, targets = own_clearance(context), dict[str, Target]()
+    clearance, targets, object_ids = own_clearance(context), dict[str, Target](), [*dict.fromkeys(object_ids)]
     for document in await subjects.documents(context.core, object_ids, responders=responders):
         for object_id in within(document, object_ids):
             subject = Subject.in_document(document, object_id)
@@ -86,6 +86,12 @@ def within(document: Document, object_ids: Sequence[str]) -> Sequence[str]:
     return [object_id for object_id in object_ids if object_id in known]
 
 
+def require_few(named: Collection[object]) -> None:
+    """Raise ResponderBotError("bad_request") for more than core takes at once."""
+    if len(named) > MOST:
+        raise ResponderBotError("bad_request", f"At most {MOST} targets at once, not {len(named)}.")
+
+
 def worst_first(targets: Iterable[Target]) -> list[Target]:
     """As core gets them, which runs on the first of those with one target."""
     return sorted(targets, key=lambda one: -one.view.subject.severity)
@@ -98,40 +104,37 @@ def offered_on(targets: Iterable[Target]) -> Sequence[OfferedResponder]:
 
 
 async def on_each(
-    context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target], on: str = ""
+    context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target], without: str = ""
 ) -> questions.OnEach:
-    """What the question, or the form, before runs on several objects shows of each; `on` says on how many."""
-    ready = list[tuple[RedactedView, str]]()
-    refused = dict[tuple[frozenset[str], str], list[tuple[RedactedView, str]]]()
-    of, found = _acted_on(request, responder, targets), await ends_or_stays(context, request, responder, targets)
-    in_force, choices = dict[str, list[Measure | Action]](), to_choose(request, targets)
-    undecided, policy = {one.view.subject.id for one in choices}, responder.policy or Policy()
-    once, also = dict[str, set[str]](), defaultdict[str, list[RedactedView]](list)
-    chosen = {one.object_id: one.target for one in request.targets}
-    for target in worst_first(targets):
-        view, id_ = target.view, target.view.subject.id
-        here = target.responder(request.responder_id, chosen[id_])
-        in_force[id_] = _acting_on({id_: of[id_]}, found)
-        lines = runs.target_lines(of[id_], view) if here is not None and id_ not in undecided else []
-        is_once = (policy.contains or policy.is_undo) and id_ not in undecided
-        acts_on = _names(of[id_]) if is_once and all(one.kind != "file" for one in of[id_]) else set[str]()
-        by = next((one for one, on in once.items() if acts_on and acts_on <= on), "")
+    """What the form before runs on several targets shows of each; `without` says which it leaves out, and why."""
+    found = await ends_or_stays(context, request, responder, targets)
+    by_id = {one.view.subject.id: one for one in targets}
+    open_choices, policy = {one.view.subject.id for one in to_choose(request, targets)}, responder.policy or Policy()
+    ready, undecided = list[tuple[questions.Row, set[str]]](), list[questions.Row]()
+    refused = dict[tuple[frozenset[str], str], list[questions.Row]]()
+    asked = [(by_id[one.object_id], one) for one in request.targets if one.object_id in by_id]
+    for target, wanted in sorted(asked, key=lambda one: -one[0].view.subject.severity):
+        view, id_, here = target.view, wanted.object_id, target.responder(request.responder_id, wanted.target)
+        of = acts_on.chosen(wanted, here or responder)
+        on = "" if here is None or id_ in open_choices else ", ".join(runs.target_lines(of, view))
+        row = questions.Row(view, on, _acting_on({id_: of}, found), [])
+        is_once = (policy.contains or policy.is_undo) and id_ not in open_choices
+        names_ = _names(of) if is_once and all(one.kind != "file" for one in of) else set[str]()
+        same = next((one for one, by in ready if names_ and names_ <= by), None)
         if here is None or not here.can_run or here.open_run:
-            why_not = (here.open_run or reasons(here, view)) if here else f"{names.title(responder)} doesn't take it"
-            refused.setdefault((frozenset(acts_on or {id_}), why_not), []).append((view, ", ".join(lines)))
-        elif by:  # core runs it once
-            also[by].append(view)
-            in_force[by] += [one for one in in_force[id_] if one not in in_force[by]]
+            why = (here.open_run or reasons(here, view)) if here else f"{names.title(responder)} doesn't take it"
+            refused.setdefault((frozenset(names_ or {id_}), why), []).append(row)
+        elif id_ in open_choices:
+            undecided.append(row)
+        elif same is not None:  # core runs it once
+            same.also.append(view)
+            same.in_force.extend(one for one in row.in_force if one not in same.in_force)
         else:
-            ready.append((view, ", ".join(lines)))
-            once[id_] = acts_on
-    on = on or on_so_many(len(targets), len(request.targets))
-    able = len(ready) + sum(map(len, also.values()))
-    on = count(able, "target") if ready and on == count(len(targets), "target") else on  # that sees all of them
-    is_fewer = also or (not ready and len(refused) < len(targets))
-    on = f"{count(len(ready or refused), 'target')} in {on.replace('target', 'alert')}" if is_fewer else on
-    rows = [(questions.refused(rows, in_force, policy), why) for (_, why), rows in refused.items()]
-    return questions.OnEach(on, ready, rows, in_force, also, context.person.login)
+            ready.append((row, names_))
+    hidden = len(request.targets) - len(asked)
+    without = without or (f"not {hidden} that you may not see" if hidden else "")
+    why_not = [(rows, why) for (_, why), rows in refused.items()]
+    return questions.OnEach([row for row, _ in ready], undecided, why_not, without, context.person.login)
 
 
 # --- what a run is to act on ----------------------------------------------------------------------------------------
@@ -169,7 +172,9 @@ def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str
                 by_object[target.view.subject.id] = [one.id for each in found for one in each]
     wrong = " ".join(word for word in left[0] if all(word in words for words in left)) if left else typed
     if by_object and wrong in ("", "and", "&"):
-        return replace(request, targets=acts_on.with_artifacts(request.targets, by_object))
+        request = acts_on.with_artifacts(request, by_object, each_alone=True)
+        require_few(request.targets)
+        return request
     shown = [line for target, artifacts in fitting for line in runs.target_lines(artifacts, target.view)]
     on, named = some_of([one.view.subject.id for one in targets], MOST_NAMED), defang_indicators(wrong[:100])
     fits = some_of([*dict.fromkeys(shown)], MOST_NAMED)
@@ -190,7 +195,7 @@ def with_targets_again(
         ids = [one.id for one in fitting if one.id in wanted or (one.data_type, one.data) in wanted]
         if len(fitting) > 1 and ids:
             by_object[id_] = ids
-    return replace(request, targets=acts_on.with_artifacts(request.targets, by_object))
+    return acts_on.with_artifacts(request, by_object, each_alone=request.is_bulk)
 
 
 def acted_on(action: Action) -> Collection[object]:
@@ -211,7 +216,11 @@ async def ends_or_stays(
 def _acted_on(request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]) -> ActedOn:
     """What the run on each object acts on, by its id."""
     of = {target.view.subject.id: target.responder(responder.id) or responder for target in targets}
-    return {one.object_id: acts_on.chosen(one, of[one.object_id]) for one in request.targets if one.object_id in of}
+    found = defaultdict[str, list[TargetArtifact]](list)
+    for one in request.targets:
+        if one.object_id in of:
+            found[one.object_id] += acts_on.chosen(one, of[one.object_id])
+    return found
 
 
 async def in_force_on(context: Context, acted_on: ActedOn, undone_by: str) -> Sequence[Measure]:
@@ -314,8 +323,3 @@ async def used_by(context: Context, responder: OfferedResponder) -> str:
     used = "Used" if began[first.dispatched_at].startswith("1/") else "The first of these was"
     on, at = runs.on_object(action, view, runs.on_what(subject, view)), slack_date(first.dispatched_at)
     return f"{used} by {person_name(action.created_by)}{on}, {at}." if view.is_open else ""
-
-
-def on_so_many(visible: int, total: int, what: str = "target") -> str:
-    """Such as `3 of 5 targets, those that you may see`."""
-    return count(total, what) if visible == total else f"{visible} of {total} {what}s, those that you may see"

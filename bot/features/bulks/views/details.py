@@ -82,7 +82,7 @@ def ended_before(shown: Sequence[ShownTarget]) -> list[Block]:
 def _line(shown: ShownTarget, bulk: Bulk) -> str:
     target, view, action = shown.target, shown.view, shown.action
     if action is None:
-        on = f"• {questions.named(view, states.named_target(target, view))}"
+        on = f"• {questions.named(view, runs.named_targets(target.target, view))}"
         state = f"refused {slack_date(bulk.created_at)}: {questions.reason_shown(view.text(target.message or ''))}"
     else:
         on = states.target_line(action, view, runs.MAX_TARGETS)

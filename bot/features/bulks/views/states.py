@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from bot.block_kit import ids, names, notices
 from bot.block_kit.elements import button_element
 from bot.block_kit.text import foreign, person_name, slack_date, time_ahead
-from bot.clearance import RedactedView, artifact_title, view_of_all
+from bot.clearance import RedactedView, view_of_all
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import questions, runs, undo_state
 from bot.message import ButtonIds, Intent
@@ -145,7 +145,9 @@ def each_state(
     for target, view in refused:
         if approvals.sees_all(view.clearance, view.subject):
             why = questions.reason_shown(view.inputs(target.message or ""))
-            why_not.setdefault(why, []).append(named_target(target, view) or runs.on_what(view.subject, view))
+            why_not.setdefault(why, []).append(
+                runs.named_targets(target.target, view) or runs.on_what(view.subject, view)
+            )
     return [*states, *(("🚫", "Refused", why, some_of(on, runs.MAX_TARGETS)) for why, on in why_not.items())]
 
 
@@ -161,12 +163,6 @@ def _ended_at(action: Action) -> int:
     """The minute (ms) in which an ended run was undone, or else ended."""
     undone_at = action.measure.ended_at if action.measure is not None else None
     return (undone_at or action.end_date or 0) // MINUTE_MS * MINUTE_MS
-
-
-def named_target(target: BulkTarget, view: RedactedView) -> str:
-    """`hostname LT-0301`: what a target without a run names; mrkdwn."""
-    named = [one for one in view.artifacts() if {one.id, one.data}.intersection(target.target)]
-    return some_of([foreign(artifact_title(one), runs.TARGET_LIMIT) for one in named], runs.MAX_TARGETS)
 
 
 def _outcome(action: Action) -> str:
@@ -234,8 +230,8 @@ def head(bulk: BulkCounts, listed: Listed = (), *, is_on_phone: bool = False) ->
 
 
 def how_many(bulk: BulkCounts, number: int) -> str:
-    """`4 targets`, or of all of a bulk `4 targets in 6 alerts`, where several alerts have the same."""
-    alerts = f" in {count(bulk.objects, 'alert')}" if number == bulk.total < bulk.objects else ""
+    """`4 targets`, or of all of a bulk `4 targets in 6 alerts`, unless each alert has one of its own."""
+    alerts = f" in {count(bulk.objects, 'alert')}" if number == bulk.total != bulk.objects else ""
     return f"{count(number, 'target')}{alerts}"
 
 

@@ -28,6 +28,7 @@ from bot.features.runs.views.request import RunRequest
 from bot.message import Block
 from core.common.words import count, some_of
 from core.models import Measure, OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
+from core.models.inputs import MAX_TARGETS
 
 NAME_LIMIT = OPTION_LIMIT - 2  # characters of a target between backticks
 GOT_LIMIT, MOST_GOT = 120, 10  # characters of an observable that a run gets, and how many are named
@@ -175,15 +176,19 @@ def submitted(
     }
     if not any(by_object.values()):
         return request, {block: NOTHING_CHOSEN}
-    return replace(request, targets=with_artifacts(request.targets, by_object)), {}
+    request = with_artifacts(request, by_object, each_alone=request.is_several)
+    too_many = len(request.targets) > MAX_TARGETS
+    return request, {block: f"At most {MAX_TARGETS} at once, not {len(request.targets)}."} if too_many else {}
 
 
-def with_artifacts(targets: Sequence[RunTarget], by_object: dict[str, list[str]]) -> tuple[RunTarget, ...]:
-    """The targets, each with the ids of the artifacts that the run on it is to act on."""
-    return tuple(
-        target.model_copy(update={"target": by_object[target.object_id]}) if target.object_id in by_object else target
-        for target in targets
-    )
+def with_artifacts(request: RunRequest, by_object: Mapping[str, list[str]], *, each_alone: bool) -> RunRequest:
+    """The request with the ids of the artifacts that runs on these objects are to act on: one run, or one on each."""
+    targets = list[RunTarget]()
+    for target in request.targets:
+        chosen = by_object.get(target.object_id, target.target)
+        of_runs = [[one] for one in chosen] if each_alone and chosen else [chosen]
+        targets += [target.model_copy(update={"target": of_run}) for of_run in of_runs]
+    return replace(request, targets=tuple(targets))
 
 
 def _block(choices: Sequence[Choice], key: str) -> str:

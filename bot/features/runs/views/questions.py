@@ -1,9 +1,9 @@
 """What the forms before a run say, why one can't run, and what is said once it was asked for."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence, Sized
+from dataclasses import replace
+from typing import NamedTuple
 
 from bot.block_kit import ids, names, notices
 from bot.block_kit.elements import actions, button_element
@@ -36,8 +36,8 @@ from core.common.clock import MINUTE_MS, duration_ms
 from core.common.words import count, some_of
 from core.models import Action, BulkAnswer, BulkEntry, Measure, OfferedResponder, Policy
 
-Named = Sequence[tuple[RedactedView, str]]
-"""Objects of runs, each with what the run on it acts on; mrkdwn."""
+Listed = tuple[RedactedView, str, Sequence[str]]
+"""An object, what a run on it acts on, and what is said of it below; mrkdwn."""
 Able = tuple[Sequence[str], bool]
 """Who may approve a run, and whether it is these who are notified."""
 
@@ -72,50 +72,79 @@ def _waits(what: str, action: Action, able: Able) -> str:
     return f"{what}{undo_state.for_how_long(action)} waits for approval; nothing has run yet.\n{below}."
 
 
-@dataclass(frozen=True)
-class OnEach:
-    """What runs on which of several objects (`on` says how many there are), and what it ends or repeats on each.
+class Row(NamedTuple):
+    """A target in the form before several runs: the object that it is for, and what the run acts on; mrkdwn."""
 
-    `refused` are `named`, with why, foreign text.
-    """
+    view: RedactedView
+    acts_on: str
+    in_force: list[Measure | Action]
+    """What the run ends or repeats there, and how somebody decided before."""
+    also: list[RedactedView]
+    """The other objects that this run is for."""
 
-    on: str
-    ready: Named
-    refused: Sequence[tuple[str, str]] = ()
-    in_force: Mapping[str, Sequence[Measure | Action]] = field(default_factory=dict)
-    also: Mapping[str, Sequence[RedactedView]] = field(default_factory=dict)
-    """Others that the run on one of these covers."""
+    @property
+    def is_contained(self) -> bool:
+        return any(isinstance(one, Measure) and one.state != "asked" for one in self.in_force)
+
+    @property
+    def decided(self) -> str:
+        """How somebody decided against it before, or ""."""
+        decided = [one.decided_against for one in self.in_force if isinstance(one, Action)]
+        return next((one.how for one in decided if one is not None), "")
+
+    def listed(self, responder: OfferedResponder, login: str) -> Listed:
+        """With whether its alert is closed, the other objects, and what is in force there or was decided before."""
+        also = undo_state.also_for([view.subject.id for view in self.also])[2:]
+        lines = in_force_lines(self.in_force, responder, view_of_all([self.view, *self.also]), login)
+        return self.view, self.acts_on, [runs.closed_line(self.view), also, *lines]
+
+
+class OnEach(NamedTuple):
+    """On which of several targets something runs."""
+
+    ready: Sequence[Row]
+    undecided: Sequence[Row] = ()
+    """Where somebody has yet to choose what it acts on."""
+    refused: Sequence[tuple[Sequence[Row], str]] = ()
+    """What core refuses, each with all objects that have this target, and why, foreign text."""
+    without: str = ""
+    """What is left out, and why."""
     login: str = ""
     """Who is asked."""
 
+    @property
+    def on(self) -> str:
+        """`6 targets in 5 alerts, and those that you choose of ~26`."""
+        of = [[row.view, *row.also] for row in self.ready]
+        of = of or ([] if self.undecided else [[row.view for row in rows] for rows, _ in self.refused])
+        known, ids_ = count(len(of), "target"), {view.subject.id for views in of for view in views}
+        known += f" in {count(len(ids_), 'alert')}" if len(ids_) != len(of) else ""
+        chosen = some_of([row.view.subject.id for row in self.undecided], runs.MAX_TARGETS)
+        choose = f"{'and ' if of else ''}those that you choose of {chosen}" if chosen else ""
+        return ", ".join(filter(None, [known if of else "", choose, self.without]))
+
 
 def on_each(responder: OfferedResponder, each: OnEach, first: Sequence[Block] = ()) -> list[Block]:
-    """On how many objects it runs and what happened on them before, what is to be read `first`, and each.
+    """On what it runs and what happened there before, what is to be read `first`, and each.
 
     Last those that core will refuse.
     """
-    policy, able = responder.policy or Policy(), able_now(responder, each)
-    after = f", after {count(policy.approval, 'approval')}" if policy.approval and each.ready else ""
-    found = [(view.subject.id, one) for view, _ in each.ready for one in each.in_force.get(view.subject.id, ())]
-    decided = {id_: one.decided_against for id_, one in found if isinstance(one, Action)}
-    before = [one.how for one in decided.values() if one is not None]
-    contained = {id_ for id_, one in found if policy.undo and isinstance(one, Measure) and one.state != "asked"}
-    left = f"; *{len(each.refused)} will be refused*" if each.ready and each.refused else ""
-    about = f"*{names.shown(responder)}* on *{each.on}*{after}{left}{warned(before, contained)}"
+    policy, able, shown = responder.policy or Policy(), able_now(responder, each), [*each.ready, *each.undecided]
+    after = f", after {count(policy.approval, 'approval')}" if policy.approval and shown else ""
+    contained = [row for row in shown if policy.undo and row.is_contained]
+    left = f"; *{len(each.refused)} will be refused*" if shown and each.refused else ""
+    about = f"*{names.shown(responder)}* on *{each.on}*{after}{left}{warned([row.decided for row in shown], contained)}"
     blocks: list[Block] = [section(about), *first]
-    if each.ready:
-        same = {view.subject.id: [view, *each.also.get(view.subject.id, ())] for view, _ in each.ready}
-        said = {
-            one: in_force_lines(each.in_force.get(one, ()), responder, view_of_all(on), each.login)
-            for one, on in same.items()
-        }
-        also = {one: undo_state.also_for([view.subject.id for view in on[1:]])[2:] for one, on in same.items()}
-        rows = {one: [runs.closed_line(same[one][0]), also[one], *lines] for one, lines in said.items()}
-        of = "" if able == len(each.ready) else f"{able} of "
-        blocks += listed(f"*Runs on {of}{count(len(each.ready), 'target')}*", each.ready, said=rows)
-        blocks += [] if any(said.values()) else sections(nothing_known(responder))
+    if shown:
+        rows, number = [row.listed(responder, each.login) for row in shown], len(each.ready)
+        of = "" if able == number else f"{able} of "
+        below = f"*{'And on' if number else 'Runs on'} what you choose below of*"
+        blocks += listed(f"*Runs on {of}{count(number, 'target')}*", rows[:number]) if number else []
+        blocks += listed(below, rows[number:]) if each.undecided else []
+        blocks += [] if any(row.in_force for row in shown) else sections(nothing_known(responder))
     if each.refused:
-        blocks.append(section(why_refused(f"*Will be refused on {count(len(each.refused), 'target')}*", each.refused)))
+        why = [(refused(rows, policy), why_not) for rows, why_not in each.refused]
+        blocks.append(section(why_refused(f"*Will be refused on {count(len(why), 'target')}*", why)))
     if able < len(each.ready):
         blocks.append(section(f"⚠️ More than its limit of {' and '.join(policy.rate or ())}: the others are refused."))
     return blocks
@@ -344,15 +373,10 @@ def ambiguous_name(typed: str, responders: list[OfferedResponder], subject: Subj
     return Message(asks, (section("\n".join([asks, *first_of(lines, 10)])),))
 
 
-def listed(
-    head: str, each: Named, most: int = 0, said: Mapping[str, Sequence[str]] = MappingProxyType({})
-) -> list[Block]:
-    """The most severe first; all of them where somebody decides by them, else the first `most`.
-
-    Below an object (by id) what is `said` of it.
-    """
+def listed(head: str, each: Sequence[Listed], most: int = 0) -> list[Block]:
+    """The most severe first; all of them where somebody decides by them, else the first `most`."""
     worst_first = sorted(each, key=lambda one: -one[0].subject.severity)
-    lines = [with_said(f"• {named(view, on)}", *said.get(view.subject.id, ())) for view, on in worst_first]
+    lines = [with_said(f"• {named(view, on)}", *said) for view, on, said in worst_first]
     return sections([head, *first_of(lines, most or len(each))])
 
 
@@ -369,12 +393,13 @@ def named(view: RedactedView, acts_on: str = "") -> str:
     return f"{runs.sign(view)}{f'{clip(acts_on, ACTS_ON_LIMIT)}, for {root}' if acts_on else root}"
 
 
-def refused(on: Named, in_force: Mapping[str, Sequence[Measure | Action]], policy: Policy) -> str:
+def refused(on: Sequence[Row], policy: Policy) -> str:
     """The first of these objects with one target, the others by id, and what contains the target already; mrkdwn."""
-    (view, acts_on), *others = on
-    found = in_force.get(view.subject.id, ()) if policy.undo else ()
-    already = [undo_state.already(one, view, "").rstrip() for one in found if isinstance(one, Measure)]
-    return with_said(named(view, acts_on) + undo_state.also_for([one.subject.id for one, _ in others]), *already)
+    first, *others = on
+    found = first.in_force if policy.undo else ()
+    already = [undo_state.already(one, first.view, "").rstrip() for one in found if isinstance(one, Measure)]
+    also = undo_state.also_for([one.view.subject.id for one in others])
+    return with_said(named(first.view, first.acts_on) + also, *already)
 
 
 def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:

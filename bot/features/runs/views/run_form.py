@@ -101,8 +101,8 @@ def responder_view(
     each_of = {0: f"on 0 of {total}, asked for already", -1: "can't run now", total: "on each"}
     on_so_many = [(one, each_of.get(number, f"on {number} of {total}")) for one, number in offered]
     options = [responders.option(one, responders.needs(one, on_each)) for one, on_each in on_so_many[:MAX_OPTIONS]]
-    said = {view.subject.id: [foreign(_observable(view), OBSERVABLE_LIMIT)] for view in views}
-    blocks = questions.listed(f"*{on}*", [(view, "") for view in views], MOST_NAMED, said)
+    listed = [(view, "", [foreign(_observable(view), OBSERVABLE_LIMIT)]) for view in views]
+    blocks = questions.listed(f"*{on}*", listed, MOST_NAMED)
     if all(target.object_type == "alert" for target in request.targets):
         assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
         close, case = button_element("Close ...", ids.SEVERAL_CLOSE), button_element("Make a case", ids.SEVERAL_CASE)
@@ -152,7 +152,8 @@ def form_of_several(
 
     `menu` are the options of the responders among which this one was chosen.
     """
-    key, found = inputs.key_of(responder), [one for of_one in each.in_force.values() for one in of_one]
+    key, is_some = inputs.key_of(responder), bool(each.ready or each.undecided)
+    found = [one for row in (*each.ready, *each.undecided) for one in row.in_force]
     first = [
         *questions.policy_words(responder.policy or Policy(), responder.description),
         *questions.effect(responder, request, found, is_several=True),
@@ -163,9 +164,9 @@ def form_of_several(
         *inputs.fields(form, key),
         *why_field(request, responder),
     ]
-    shown = questions.on_each(responder, each, first) + fields if each.ready else questions.on_each(responder, each)
-    end = f" ({questions.able_now(responder, each)})" if each.ready else ""
-    submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(end))}{end}" if each.ready else ""
+    shown = questions.on_each(responder, each, first) + fields if is_some else questions.on_each(responder, each)
+    end = f" ({questions.able_now(responder, each)})" if each.ready and not each.undecided else ""
+    submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(end))}{end}" if is_some else ""
     blocks = [*([_responder_menu(menu, responder, is_field=bool(submit))] if menu else []), *shown]
     return _modal(request, blocks, submit, several=names.in_view(names.title(responder), end))
 

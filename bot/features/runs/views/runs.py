@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any, Literal
 
 from bot.block_kit import ids
@@ -30,7 +30,7 @@ from bot.block_kit.text import (
     slack_date,
     time_ahead,
 )
-from bot.clearance import MASK, SHARED, Closing, RedactedView, Subject, may_see, withheld
+from bot.clearance import MASK, SHARED, Closing, RedactedView, Subject, artifact_title, may_see, withheld
 from bot.features.responders.views import with_names
 from bot.features.runs.views import undo_state
 from bot.features.runs.views.reports import read_report
@@ -444,6 +444,17 @@ def distinct_targets(
 def acts_on(action: Action) -> Hashable:
     """What tells apart on what runs act, whose names may be cut alike: its targets, or else its object."""
     return frozenset((one.kind, one.data) for one in action.target or ()) or action.object_id
+
+
+def is_on(action: Action, names: Collection[str]) -> bool:
+    """Whether a run acts on one of these artifacts, which a request named by id or data; for none true."""
+    return not names or any({one.id, one.data}.intersection(names) for one in action.target or ())
+
+
+def named_targets(names: Collection[str], view: RedactedView) -> str:
+    """`hostname LT-0301`: the artifacts that a request without a run named so; mrkdwn."""
+    named = [one for one in view.artifacts() if {one.id, one.data}.intersection(names)]
+    return some_of([foreign(artifact_title(one), TARGET_LIMIT) for one in named], MAX_TARGETS)
 
 
 def newest_first(actions: Sequence[Action]) -> list[Action]:

@@ -436,9 +436,9 @@ async def test_who_asks_for_what_was_denied_or_undone_on_another_alert_reads_tha
             before = "🚫 *ip 203[.]0[.]113[.]7: denied before by ben, <!date^"
             since = "🔓 *ip 203[.]0[.]113[.]8: undone before by lea, <!date^"
             why = f", for {first.id}*: Call the &lt;owner&gt;."
-            await env["anna"].command(SOC, f"/responder run isolate {both.id} 203.0.113.7 203.0.113.8")
+            await env["anna"].command(SOC, f"/responder run isolate {both.id}")
             form = await env["anna"].sees(modal("How long", before, why, since, f", for {undone.id}*"))
-            await env["anna"].submits(form)
+            await env["anna"].submits(form, target=[one.id for one in both.artifacts])
             asked = await env["ben"].sees(direct_message("asks · ", before, since, f", for {undone.id}*"))
             assert "Call the" not in text_of(asked)  # whose level may rise
             assert "? Undone before by lea. " in asked["text"]

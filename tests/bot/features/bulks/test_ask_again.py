@@ -224,7 +224,7 @@ async def test_what_one_may_not_see_any_more_is_left_out_and_the_rest_gets_the_i
         await env.client.request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3, "title": "Raised to red"})
         await env.client.request("POST", f"/api/alert/{alert_ids[1]}/markAsRead")
         await env["anna"].presses("Run again", message)
-        form = await env["anna"].sees(modal("*Drop traffic* on *3 of 5 targets, those that you may see*"))
+        form = await env["anna"].sees(modal("*Drop traffic* on *3 targets, not 2 that you may not see*"))
         assert not [word for word in ("Raised to red", f"({alert_ids[0]})") if word in text_of(form)]
         assert all(f" ({one})" in text_of(form) for one in alert_ids[1:])
         held = filled_in(form)
@@ -264,14 +264,17 @@ async def test_of_several_hosts_those_that_failed_are_asked_for_and_where_none_w
         await ask(env, "anna", [], targets=targets, responderId="Fail_1_0", onlyIfIdle=False)
         message = await env["anna"].sees(direct_message("2 failed, 1 refused"))
         await env["anna"].presses("Run again", message)
-        form = await env["anna"].sees(modal("*Fail* on *3 targets*", "What should it act on?"))
-        assert "hostname `WS-1` · Seat of ws-1, hostname `WS-2` · Seat of ws-2, for HIGH" in text_of(form)
+        on = f"*Fail* on *2 targets in 1 alert, and those that you choose of {unnamed.id}*"
+        form = await env["anna"].sees(modal(on, "What should it act on?"))
+        rows = [f"• 🟠 hostname `WS-{n}` · Seat of ws-{n}, for HIGH Odd tool ({twice.id})" for n in (1, 2)]
+        assert "\\n".join(["*Runs on 2 targets*", *rows]) in text_of(form)
+        assert f"*And on what you choose below of*\\n• 🟠 HIGH Odd tool ({unnamed.id})" in text_of(form)
         assert "WS-3" not in text_of(form)
         assert "errors" in await env["anna"].submits(form)
         await env["anna"].submits(form, target=[unnamed.artifacts[1].id])
         await env["anna"].sees(modal("Started *Fail* on "))
-        runs = [(await env.client.actions("alert", one.id))[0] for one in (twice, unnamed)]
-        assert [sorted(one.data for one in run.target or ()) for run in runs] == [["ws-1", "ws-2"], ["ws-5"]]
+        runs = [run for one in (twice, unnamed) for run in await env.client.actions("alert", one.id)]
+        assert [[one.data for one in run.target or ()] for run in runs] == [[f"ws-{n}"] for n in (2, 1, 2, 1, 5)]
 
 
 async def test_inputs_that_nobody_declared_are_asked_for_again_but_not_without_their_secret(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
         everything = [*alert_ids, untagged, secret]
         question = await asked(env, "anna", "tell", [*everything, "~999999"])
         text = text_of(question)
-        on = f"*Tell* on *9 targets, not {secret}, ~999999 (you see nothing there)*"
+        on = f"*Tell* on *8 targets, not {secret}, ~999999 (you see nothing there)*; *1 will be refused*"
         assert text.count(secret) == text.count(on) == 1
         assert "*Runs on 8 targets*" in text
         assert f"*Will be refused on 1 target*\\n• 🟠 HIGH ET MALWARE Beacon to known C2 ({untagged}): " in text
@@ -932,6 +932,7 @@ def test_the_message_says_what_expired_and_when_a_rate_is_free_again() -> None:
         responder_name="Isolate_1_0",
         title="Isolate",
         total=12,
+        objects=12,
         refused=4,
         counts={"Success": 3, "Failure": 4, "Deleted": 1},
         outcomes={"failed": 1, "expired": 2, "denied": 1, "cancelled": 1},

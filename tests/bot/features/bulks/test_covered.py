@@ -6,10 +6,16 @@ from typing import Any
 from tests.bot.features.approvals.asking import ISOLATE, asking
 from tests.bot.features.bulks.bulk import alerts, asked, reviewed, shown
 from tests.bot.features.environment import feature_environment
-from tests.bot.people import card_of, modal, on_phone, text_of
+from tests.bot.people import card_of, field_of, labels_of, modal, on_phone, text_of
 from tests.bot.running import SOC
 
 IP = "203.0.113.4"
+HOSTS = ("WS-0101", "WS-0102")
+
+
+def options_in(review: dict[str, Any]) -> list[dict[str, Any]]:
+    """What Review has to tick."""
+    return list(field_of(review, "decide")["element"]["options"])
 
 
 async def test_one_host_of_three_alerts_is_one_target_for_who_asks_decides_and_undoes(tmp_path: Path) -> None:
@@ -55,6 +61,60 @@ async def test_one_host_of_three_alerts_is_one_target_for_who_asks_decides_and_u
         await env["anna"].command(SOC, f"/responder audit {medium}")
         story = text_of(await env["anna"].sees(modal(f"asked to run Isolate on {medium} too")))
         assert f"The run on {critical} (" in story
+
+
+async def test_each_host_that_is_ticked_for_an_alert_is_a_target_for_who_asks_decides_and_undoes(
+    tmp_path: Path,
+) -> None:
+    async with asking(tmp_path, {**ISOLATE, "target": "hostname"}) as env:
+        roles = {"WS-0101": "Source", "WS-0102": "Reached", "WS-0103": "Other"}
+        of_one = [{"dataType": "hostname", "data": host, "message": role} for host, role in roles.items()]
+        several = await env.create_alert(sourceRef="several", title="Spread", artifacts=of_one)
+        laptop = [{"dataType": "hostname", "data": "LT-0900"}]
+        others = [(await alerts(env, 1, title=f"t{n}", artifacts=laptop))[0] for n in range(2)]
+        form = await asked(env, "anna", "isolate", [*others, several.id])
+        choose = f"those that you choose of {several.id}"
+        assert f"*Isolate* on *1 target in 2 alerts, and {choose}*, after 1 approval" in text_of(form)
+        assert (form["title"]["text"], form["submit"]["text"]) == ("Isolate", "Ask to isolate")
+        await env["anna"].submits(form, target=[one.id for one in several.artifacts[:2]])
+        told = text_of(await env["anna"].reads("notified; 1 approval, answer by "))
+        assert "*Isolate* on hostname LT-0900, hostname WS-0101, hostname WS-0102 for 1 hour" in told
+
+        await env["ben"].sees(on_phone("Isolate on 3 targets for 1 hour?"))
+        message = await shown(env, "3 wait for approval")
+        review = await reviewed(env, "ben", message, "Decide only on the ticked")
+        said = [(one["text"]["text"], one["description"]["text"]) for one in options_in(review)]
+        assert said[1:] == [(f"hostname {host} · {roles[host]}", f"🟠 HIGH · Spread ({several.id})") for host in HOSTS]
+        await env["ben"].submits(review, decide=[said[0][0], said[2][0]])
+        await env["ben"].reads("You approved 2 runs: Isolate on 🟠 HIGH hostname LT-0900, hostname WS-0102.")
+        left = await shown(env, "1 waits for approval, 2 in force until")
+        review = await reviewed(env, "ben", left, "*anna* asks for it on 1 target")
+        await env["ben"].confirms("Deny", review, reason="the source is mine")
+        done = await shown(env, "1 denied, 2 in force until")
+        await env["anna"].presses("Show each", done)
+        each = await env["anna"].sees(modal("WS-0101", "WS-0102", "LT-0900", "the source is mine"))
+        assert labels_of(each).count("Undo now") == 2
+        undo = await env["anna"].confirms("Undo all", done)
+        assert "on 2 targets?" in text_of(undo)
+        await shown(env, "2 undone by anna, <!date^")
+
+
+async def test_of_two_hosts_of_an_alert_that_core_refuses_each_is_named(tmp_path: Path) -> None:
+    rules = {"Isolate": {**ISOLATE, "target": "hostname", "rate": ["1/1h"], "approval": 0}}
+    async with feature_environment(tmp_path, rules) as env:
+        hosts = [{"dataType": "hostname", "data": f"WS-010{n}"} for n in range(3)]
+        alert = await env.create_alert(artifacts=hosts)
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id} WS-0100 WS-0101 WS-0102")
+        form = await env["anna"].sees(modal("*Isolate* on *3 targets in 1 alert*", "Runs on 1 of 3 targets"))
+        await env["anna"].submits(form)
+        told = text_of(await env["anna"].reads("Started *Isolate* on hostname WS-0100."))
+        refused = [f"• 🟠 hostname {host}, for HIGH " for host in ("WS-0101", "WS-0102")]
+        assert all(one in told.partition("*Refused on 2 targets*")[2] for one in refused)
+        message = await shown(env, "1 in force until <!date^")
+        assert "Refused: hostname WS-0101, hostname WS-0102" in text_of(message)
+        await env["anna"].presses("Show each", message)
+        each = text_of(await env["anna"].sees(modal("WS-0100")))
+        assert all(f"• 🟠 hostname {host}, for HIGH " in each for host in ("WS-0101", "WS-0102"))
 
 
 async def test_one_address_of_three_alerts_that_is_refused_is_one_target_with_why_and_until_when(

@@ -9,7 +9,7 @@ from bot.features.approvals.views import decision_on_all
 from bot.features.bulks.views import details, ending, messages, review
 from bot.features.bulks.views.details import ShownTarget
 from bot.features.runs.views import inputs, questions, run_form, runs
-from bot.features.runs.views.questions import OnEach
+from bot.features.runs.views.questions import OnEach, Row
 from bot.features.runs.views.request import RunRequest
 from bot.slack_emulator.limits import problems
 from core.models import (
@@ -31,7 +31,7 @@ from tests.bot.samples import HOSTILE, NOW, button, fine, fine_view
 MANY = 100
 IDS = [f"~{10**17 + n}" for n in range(MANY)]
 VIEWS = [RedactedView(Subject.alert(samples.alert(id=one, title=HOSTILE[:500])), 2) for one in IDS]
-EACH = [(view, "") for view in VIEWS]
+EACH = [Row(view, "", [], []) for view in VIEWS]
 
 
 def bulk(**more: object) -> Bulk:
@@ -62,10 +62,10 @@ def bulk(**more: object) -> Bulk:
 
 def test_the_form_the_message_and_the_replies_fit() -> None:
     responder = samples.responder(title=HOSTILE, policy=Policy(confirm=HOSTILE, approval=2, rate=["5/1h"]))
-    refused = [(one, f"{one} {HOSTILE[:500]}") for one in IDS]
+    refused = [([row], f"{row.view.subject.id} {HOSTILE[:500]}") for row in EACH]
     for ready in (EACH, EACH[:1], []):
         request, form = samples.request(*IDS), inputs.Form((), text=HOSTILE)
-        fine_view(run_form.form_of_several(request, responder, form, OnEach("100 targets", ready, refused)))
+        fine_view(run_form.form_of_several(request, responder, form, OnEach(ready, EACH[len(ready) :], refused)))
     fine(messages.progress(bulk(), button=button))
     fine(messages.progress(bulk(awaiting=0, counts={}, first_release_at=1), button=button))
     failed = [(samples.ended("Failure", f"{n} {HOSTILE}", n), view) for n, view in enumerate(VIEWS)]
@@ -185,7 +185,7 @@ def test_the_form_for_a_hundred_objects_fits() -> None:
     chosen_one = run_form.responder_view(request, offered, f"the worst {MANY} of 9,999 alerts", VIEWS)
     fine_view(chosen_one)
     menu = field_of(chosen_one, "responder")["element"]["options"]
-    each = OnEach("100 targets", EACH, [(one, HOSTILE) for one in IDS])
+    each = OnEach(EACH, [], [([row], HOSTILE) for row in EACH])
     fine_view(run_form.form_of_several(request, offered[0][0], inputs.Form((), text=HOSTILE), each, menu=menu))
     logins = {"owner": "o" * 100}, {"owner": "o" * 1500}  # a run on one object has room for both
     assert [request.keeping(kept).parameters for kept in logins] == [logins[0], {}]
