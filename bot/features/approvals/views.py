@@ -442,6 +442,7 @@ def approve_view(
     deed = runs.title(action) if extension is None else undo_state.keep(extension)
     label, title = names.in_view(deed), names.in_view(deed, "?")
     if extension is not None:
+        action = undo_state.of_extension(action, extension)
         who = f"In force, asked for by {person_name(action.created_by)}{runs.approved_by(action)}."
         follows = f"{who} {undo_state.ONLY_UNDO}" if extension.at is None else who
         shown = sections([later_end(action, extension, view), *_targets(action, view), follows])
@@ -528,6 +529,7 @@ def later_end_request(
     `who` is mentioned; `can_decide` is false for a reader who can't. `is_replaced`: of the request before it.
     """
     view, extension = RedactedView(subject, clearance), action.undo.extension if action.undo is not None else None
+    action = undo_state.of_extension(action, extension) if extension is not None else action
     if extension is None or not view.is_open:
         text = f"An extension of a run on {subject.id}: {withheld(subject.tlp)}"
         return Message(text, (section(text),), is_broadcast)
@@ -537,7 +539,7 @@ def later_end_request(
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),), is_broadcast)
     longer, approvers = undo_state.longer(extension), people(extension.approval.approved_by)
     if undo_state.later_end(action) is None:
-        kept = undo_state.until(extension.at, extension.asked_at)
+        kept = undo_state.until(extension.at)
         asked = f"*{by}* asked to keep *{kept}*: {runs.heading(action, view)}"
         decided = later_end_decision(action, extension)
         news, then = later_end_in_short(action, extension)
@@ -589,6 +591,7 @@ def deny_view(action: Action, view: RedactedView, deed: str, login: str, now_ms:
     if_so = f"If you {deed.lower()} it, it"
     asks = _asked(action, view, now_ms, follows=f"{if_so} will not run: nothing changes on the target.")
     if extension is not None:
+        action = undo_state.of_extension(action, extension)
         stays = f"{if_so} {undo_state.ends(action)}."
         asks = sections([later_end(action, extension, view), *_targets(action, view), stays])
         asked_by, title = extension.asked_by, f"{deed} more time?"
@@ -650,14 +653,15 @@ def _became(action: Action, view: RedactedView, button: ButtonIds) -> list[Block
     state = "" if left and action.outcome == "succeeded" else runs.state(action, view)
     why = f": {runs.result_text(action, view)}" if action.outcome == "failed" else ""
     said, buttons = f"{state}{left}{why}".removeprefix(", "), undos.buttons(action, view, button)
-    return [context(f"{runs.mark(action, view)} {said}"), *([actions(*buttons)] if buttons else [])]
+    now = said.strip() if said.startswith("\n") else f"{runs.mark(action, view)} {said}"
+    return [context(now), *([actions(*buttons)] if buttons else [])]
 
 
 def left_by(action: Action, view: RedactedView, *, is_on_phone: bool = False) -> str:
     """`, in force until 14:30` of what has ended, or `, not in force` of what failed; "" if it left nothing; mrkdwn."""
-    now = undo_state.in_short(action) if is_on_phone else undo_state.summary(action, view).removeprefix(" · ")
+    now = undo_state.in_short(action) if is_on_phone else runs.left(action, view).removeprefix(" · ")
     now = now or ("not in force" if action.outcome == "failed" and action.undo is not None else "")
-    return f", {now}" if now else ""
+    return now if now.startswith("\n") else f", {now}" if now else ""
 
 
 def not_approved(

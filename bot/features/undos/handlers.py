@@ -37,7 +37,7 @@ async def _question(context: Context, action_id: str, part: str) -> dict[str, An
     shown = _part(action, part)
     if shown.undo is None or not views.can_undo(shown):
         await responses.refresh_cards(context, view.subject)  # which show what they no longer do
-        return modals.notice("Undo", f"{runs.heading(shown, view)}{undo_state.summary(shown, view)}.")
+        return modals.notice("Undo", f"{runs.heading(shown, view)}{runs.left(shown, view)}.")
     undone_by, on = shown.undo.responder, {action.object_id: shown.target or ()}
     policy, _ = await subjects.policy_and_able(context.core, view.subject, undone_by)
     ends = [one for one in await in_force_on(context, on, undone_by) if action.id in one.actions]
@@ -46,8 +46,8 @@ async def _question(context: Context, action_id: str, part: str) -> dict[str, An
 
 
 def _part(action: Action, part: str) -> Action:
-    """What the run has in force on one of its targets (`part`), or all of it."""
-    return {id_: one for one, id_ in undo_state.in_force_by_target(action)}.get(part, action)
+    """What the run has in force on one of its targets (`part`), or all of that."""
+    return {id_: one for one, id_ in undo_state.by_target(action)}.get(part) or undo_state.still(action)
 
 
 async def on_undo_view(context: Context) -> Json:
@@ -75,6 +75,10 @@ async def on_extend_button(context: Context) -> None:
     responses.require_permission(context, "manageAction")
     action, view = await subjects.visible_run(context, intent.object_id)
     policy, able = await subjects.policy_and_able(context.core, view.subject, action.responder_name)
+    if not intent.argument and undo_state.has_own_ends(action):
+        which = partial(views.which_to_extend, action, view)
+        await responses.show_with_buttons(context, "Extend", f"ends:{action.id}", which)
+        return
     shown, now = _part(action, intent.argument), context.services.clock_ms()
     await context.show_modal(views.extend_view(shown, view, policy, now, able=able, part=intent.argument))
 
@@ -94,7 +98,9 @@ async def on_extend_view(context: Context) -> Json:
     extension = undo_state.later_end(action)
     shown = RedactedView(subject, context.person.clearance)
     if extension is None:
-        said = f"{runs.heading(action, shown)} now {undo_state.ends(action)}."
+        moved, others = undo_state.moved_last(action)
+        now = f"{runs.heading(moved, shown)} now {undo_state.ends(moved)}."
+        said = "\n".join([now, *runs.target_states(others, shown)])
         return modals.update(modals.message_view("Done", notices.notice(said)))
     asked = partial(views.asked, action, extension, shown, await able_to_decide(context, action))
     message = await responses.with_buttons(context, f"asked:{extension.id}", asked)

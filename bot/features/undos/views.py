@@ -43,11 +43,31 @@ def buttons(action: Action, view: RedactedView, button: ButtonIds, *, part: str 
     undo = "Undo now" if is_timed or action.undo.status != "available" else "Undo"
     can_extend = is_timed and (waiting is None or (part and part not in waiting.targets))
     extend = [("Extend", ids.EXTEND, "extend")] if can_extend else []
-    about = f"{runs.title(action)} on {runs.target_in_plain(action, view, OPTION_LIMIT)}"
+    about = f"{runs.title(action)} on {runs.target_in_plain(undo_state.still(action), view, OPTION_LIMIT)}"
     return [
         button_element(label, action_id, button(Intent(what, action.id, part)), of=f"{action.id}{part}", about=about)
         for label, action_id, what in [*extend, (undo, ids.UNDO, "undo")]
     ]
+
+
+def which_to_extend(action: Action, view: RedactedView, button: ButtonIds) -> Message:
+    """Asks which of its targets shall end later, where these end at different times."""
+    text = f"{runs.heading(undo_state.still(action), view)}, ends at different times. Extend each by itself:"
+    return Message(text, (section(text), *each_target(action, view, button)))
+
+
+def each_target(action: Action, view: RedactedView, button: ButtonIds) -> list[Block]:
+    """What a run has in force on each of several targets, with what can be done about that one."""
+    blocks = list[Block]()
+    for part, id_ in undo_state.in_force_by_target(action):
+        line, shown_buttons = runs.in_force_line(part, view), buttons(part, view, button, part=id_)
+        extension = part.undo.extension if part.undo is not None else None
+        if extension is not None and extension.targets[:1] == [id_]:
+            line += runs.waiting_end(part, view)
+            shown_buttons[:0] = [] if extension.outcome else runs.waiting_buttons(part, view, button, extension)
+        blocks.append(section(line, block_id=f"run:{part.id}{id_}"))
+        blocks += [actions(*shown_buttons)] if shown_buttons else []
+    return blocks
 
 
 def can_undo(action: Action) -> bool:
@@ -200,7 +220,9 @@ def measure_reply(
     view, measure = RedactedView(subject, clearance), action.measure
     if measure is None or not view.is_open:
         return notices.notice(f"A run on {subject.id}: {withheld(subject.tlp)}")
-    on, why = runs.heading(action, view), foreign(view.inputs(measure.message or ""), undo_state.MESSAGE_LIMIT)
+    of = [part for part, _ in undo_state.by_target(action) if part.measure and part.measure.state == measure.state]
+    on = runs.heading(undo_state.together(action, of), view)
+    why = foreign(view.inputs(measure.message or ""), undo_state.MESSAGE_LIMIT)
     if measure.state == "ended":
         by = person_name(measure.ended_by or "")
         text = f"Marked as ended by *{by}*: {on}. Nothing was run: {why}"

@@ -53,7 +53,7 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         await env["lea"].command(SOC, f"/responder run tell {second.id}")
         question = await env["lea"].sees(modal("It ends *Isolate*", "Starts at once"))
         (measure,) = await env.client.measures()
-        until = f"until <!date^{(measure.until or 0) // 1000}^{{time}}|"
+        until = f"until <!date^{(measure.until or 0) // 1000}^{{date"
         assert f"It ends *Isolate* on `203[.]0[.]113[.]7` {until}" in text_of(question)
         hear = f"by anna, approved by ben, for {first}. anna and ben are notified."
         assert hear in text_of(question)
@@ -113,11 +113,11 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
             asked = await bot.as_user("lea").run(longer)
             await bot.as_user("ben").approve(asked.id)
         until = (await env.ended_run(second)).undo
-        both = f", also for {second.id} until <!date^{(until.at or 0) // 1000}^{{time}}|" if until is not None else ""
+        both = f", also for {second.id} until <!date^{(until.at or 0) // 1000}^{{date" if until is not None else ""
         await env["anna"].sees(card_of(first, both))
         told = await env["lea"].sees(direct_message("Approved by ben: ", "in force until", "Undo now"))
         assert until is not None
-        of_lea = f"*Isolate* on `203[.]0[.]113[.]7` until <!date^{(until.at or 0) // 1000}^{{time}}|"
+        of_lea = f"*Isolate* on `203[.]0[.]113[.]7` until <!date^{(until.at or 0) // 1000}^{{date"
 
         await env["anna"].command(SOC, "/responder active")
         listed = await env["anna"].sees(modal("*In force: 1 measure*"))
@@ -277,7 +277,7 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
     async with feature_environment(tmp_path, RULES) as env:
         await isolated(env)
         (measure,) = await env.client.measures()
-        already = f"🔒 `203[.]0[.]113[.]7` is contained already until <!date^{(measure.until or 0) // 1000}^{{time}}|"
+        already = f"🔒 `203[.]0[.]113[.]7` is contained already until <!date^{(measure.until or 0) // 1000}^{{date"
         second, card = await env.alert_and_card("lea", sourceRef="second", title="The same host again", **CLEAR)
         ((entry, *_), *_) = [group["options"] for group in await env["lea"].searches(card, "Isolate")]
         assert entry["description"]["text"].startswith("203[.]0[.]113[.]7 · 🔒 contained already")

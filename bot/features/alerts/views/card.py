@@ -335,7 +335,7 @@ def _runs(
         text = runs.in_force_line(action, view)
     parts = undo_state.in_force_by_target(action) if len(group) == 1 else []
     if parts and parts[0][1]:
-        return [block for part, id_ in parts for block in _in_force(part, id_, view, button)]
+        return undos.each_target(action, view, button)
     if undo_buttons := undos.buttons(action, view, button) if len(group) == 1 else []:
         text += runs.waiting_end(action, view)
         if (extension := undo_state.later_end(action)) is not None:
@@ -352,18 +352,6 @@ def _runs(
     if not runs.can_be_approved(action, view):
         return [section(text, block_id=block_id, accessory=runs.end_button(action, view, button))]
     return [section(text, block_id=block_id), actions(*runs.waiting_buttons(action, view, button))]
-
-
-def _in_force(action: Action, part: str, view: RedactedView, button: ButtonIds) -> list[Block]:
-    """What a run has in force on one of several targets."""
-    line = runs.in_force_line(action, view)
-    shown_buttons = undos.buttons(action, view, button, part=part)
-    extension = action.undo.extension if action.undo is not None else None
-    if extension is not None and extension.targets[:1] == [part]:
-        line += runs.waiting_end(action, view)
-        shown_buttons[:0] = [] if extension.outcome else runs.waiting_buttons(action, view, button, extension)
-    blocks: list[Block] = [section(line, block_id=f"run:{action.id}{part}")]
-    return [*blocks, actions(*shown_buttons)] if shown_buttons else blocks
 
 
 def _push_notification(view: RedactedView, newest: Sequence[Action]) -> str:

@@ -55,8 +55,8 @@ def end_reply(
         blocks += _result(action, report, view)
     if view.shows_reports:
         blocks += _labels(report) + _changes(report) + _report_lines(report)
-    undo = undo_state.summary(action, view).removeprefix(" · ")
-    if undo and not undo_state.is_undone(action):  # which the first line says
+    undo = runs.left(action, view).removeprefix(" · ").strip()
+    if undo and undo != undo_state.undone(action):  # which the first line says
         blocks.append(context(undo[:1].upper() + undo[1:]))
     again = run_again_button(action, view, button)
     if buttons := [again] if again else undos.buttons(action, view, button):
@@ -89,7 +89,8 @@ def _headline(action: Action, view: RedactedView) -> str:
     by = f"{'asked' if action.dispatched_at is None else 'started'} by {person_name(action.created_by)}"
     said = f" {runs.state(action)}{on}, {by}"
     if undo_state.is_undone(action):
-        said = f"{on}, {by}: {undo_state.undone(action)}"
+        is_of_all = "\n" not in runs.left(action, view)
+        said = f"{on}, {by}{f': {undo_state.undone(action)}' if is_of_all else ''}"
     return f"{runs.mark(action, view)} *{runs.name(action)}*{said}."
 
 

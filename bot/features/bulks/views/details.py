@@ -87,7 +87,7 @@ def _line(shown: ShownTarget, bulk: Bulk) -> str:
     else:
         on = states.target_line(action, view, runs.MAX_TARGETS)
         why = runs.result_text(action, view) if target.outcome in ("failed", "denied") else ""
-        left = undo_state.summary(action, view)
+        left = runs.left(action, view)
         still = "".join(f"; still contained {undo_state.until_by(one)}" for one in shown.in_force)
         ended = "" if left and action.outcome == "succeeded" else runs.state(action, view)
         state = f"{ended}{f': {why}' if why else ''}{still}{left}{runs.waiting_end(action, view)}".removeprefix(" · ")

@@ -152,7 +152,7 @@ def _options(
 
     With `ends` each has its new end, as the question says when they end now.
     """
-    says = [[undo_state.in_option(undo_state.until(end.at, end.asked_at))] for end in ends]
+    says = [[undo_state.until_in_option(end.at, end.asked_at)] for end in ends]
     options, whole, alike = list[tuple[str, str, str]](), list[str](), dict[str, list[str]]()
     all_called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], OPTION_LIMIT)
     own = ("    ↳ ⚠️", "    ↳ also for ", *(["    ↳ 🚫"] if ends else []))

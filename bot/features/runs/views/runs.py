@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from bot.block_kit import ids
@@ -151,13 +151,14 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
 
     Below the run's own line on a card only who asks.
     """
-    asked_at, undo = extension.asked_at, action.undo
-    now = undo_state.until(undo.at if undo is not None else None, asked_at)
+    action = undo_state.of_extension(action, extension)
+    undo = action.undo
+    now = undo_state.until(undo.at if undo is not None else None)
     by, why = f"*{person_name(extension.asked_by)}* asks", quoted(extension.note or "", NOTE_LIMIT, view)
     if not is_on_card:
         of = f"{sign(view)}{of_root(view.subject, view)}"
         by = f"*{name(action)}*{on_target(action, view)}\n{by} · {of}"
-    return f"⏳ *Keep {undo_state.until(extension.at, asked_at)}* (now {now}): {by}{why and f' · {why}'}"
+    return f"⏳ *Keep {undo_state.until(extension.at)}* (now {now}): {by}{why and f' · {why}'}"
 
 
 def decided_line(before: Action, view: RedactedView, *, is_kept: bool = False) -> str:
@@ -503,10 +504,27 @@ def state(action: Action, view: RedactedView | None = None) -> str:
     return f"{WORDS.get(now, now)}{by if now in ('denied', 'cancelled', 'stopped') else ''}"
 
 
+def left(action: Action, view: RedactedView) -> str:
+    """As `undo_state.summary`; a line for the targets of each state and end where these differ; mrkdwn."""
+    parts = [part for part, _ in undo_state.by_target(action)]
+    apart = target_states(parts, view)
+    return "\n" + "\n".join(apart) if len(apart) > 1 else undo_state.summary(action, view)
+
+
+def target_states(parts: Iterable[Action], view: RedactedView) -> list[str]:
+    """`🔓 ip 198[.]51[.]100[.]23: undone by ben, today 17:52`, a line for the targets of each state and end; mrkdwn."""
+    alike = dict[tuple[str, str], list[Action]]()
+    for part in parts:
+        alike.setdefault((mark(part, view), undo_state.summary(part, view).removeprefix(" · ")), []).append(part)
+    named = [(key, targets(undo_state.together(same[0], same), view)) for key, same in alike.items()]
+    return first_of([f"{sign_} {on}: {state}" for (sign_, state), on in named if on and state], MAX_INPUTS)
+
+
 def run_line(action: Action, view: RedactedView) -> str:
     """One line for a card: mark, name, inputs, state, who and when, and the result.
 
-    Where the object is withheld, only the state: a name of a responder or a person tells what was found and who acts.
+    Below it how far each target is undone, if these differ. Where the object is withheld, only the state: a name of a
+    responder or a person tells what was found and who acts.
     """
     at = slack_date(action.start_date)
     if not view.is_open:
@@ -514,8 +532,8 @@ def run_line(action: Action, view: RedactedView) -> str:
     lasts = undo_state.for_how_long(action) if awaits_approval(action) else ""
     asked = f"{_by_whom(action)}, {at}{noted(action, view)}"
     what = f"{mark(action, view)} *{name(action)}*{on_target(action, view)}{lasts}{inputs_in_brackets(action, view)}"
-    if undo_state.is_undone(action):
-        return f"{what} · {asked}{approved_by(action)}{undo_state.summary(action, view)}"
+    if undo_state.is_undone(action) or "\n" in left(action, view):
+        return f"{what} · {asked}{approved_by(action)}{left(action, view)}"
     now = undo_state.in_force(action, view) if undo_state.is_in_force(action) else state(action)
     when = f", {slack_date(action.end_date)}" if action.ended_by and action.end_date is not None else ""
     return f"{what} {now}{when}{answer_by(action)} · {asked}{_tail(action, view)}"
@@ -734,7 +752,8 @@ def action_list(actions: Sequence[Action], object_id: str, views: Mapping[str, R
     newest = newest_first(actions)
     if not newest:
         return notice(f"Nothing ran on {object_id} yet.")
-    lines = [f"{run_line(a, views[a.id]).rstrip('.')} · {a.id}" for a in newest]
+    of_each = [(a.id, *run_line(a, views[a.id]).partition("\n")) for a in newest]
+    lines = [f"{line.rstrip('.')} · {id_}{end}{states}" for id_, line, end, states in of_each]
     head = summary(newest, total, on=f" on {object_id}")
     return Message(head, tuple(sections([f"*{head}*", *first_of(lines, MAX_LINES, total)])))
 

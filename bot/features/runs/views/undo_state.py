@@ -37,22 +37,57 @@ def is_in_force(action: Action) -> bool:
     return action.measure is not None and action.measure.state != "ended"
 
 
-def in_force_by_target(action: Action) -> list[tuple[Action, str]]:
-    """What is in force of a run, for each of several targets as if it had acted on that alone, with its id.
+def by_target(action: Action) -> list[tuple[Action, str]]:
+    """A run for each of several targets on which it left something, as if it had acted on that alone, with its id.
 
     Of a run on one target, or on all of its object, the run itself and "".
     """
     measure, undo, targets = action.measure, action.undo, {one.id: one for one in action.target or ()}
-    if not is_in_force(action) or measure is None or len(measure.targets) < 2:
-        return [(action, "")] if is_in_force(action) else []
+    if measure is None or len(measure.targets) < 2:
+        return [(action, "")]
     found = []
     for one in measure.targets:
         own = None if undo is None or one.undo is None else undo.model_copy(update=dict(one.undo))
-        alone = measure.model_copy(update={"state": one.state, "message": one.message, "targets": [one]})
+        state = one.model_dump(exclude={"id", "target", "undo"})
+        alone = measure.model_copy(update={**state, "targets": [one]})
         target = [targets[one.target]] if one.target in targets else action.target
-        part = action.model_copy(update={"target": target, "undo": own, "measure": alone})
-        found += [(part, one.id)] if is_in_force(part) else []
+        found.append((action.model_copy(update={"target": target, "undo": own, "measure": alone}), one.id))
     return found
+
+
+def in_force_by_target(action: Action) -> list[tuple[Action, str]]:
+    """Those of them that are in force."""
+    return [(part, id_) for part, id_ in by_target(action) if is_in_force(part)]
+
+
+def together(action: Action, parts: Sequence[Action]) -> Action:
+    """A run as if it had acted on some of its targets alone, with the state of the last; all of it without any."""
+    target = [one for part in parts for one in part.target or ()]
+    return parts[-1].model_copy(update={"target": target or None}) if parts else action
+
+
+def moved_last(action: Action) -> tuple[Action, Sequence[Action]]:
+    """A run on those of its targets whose end somebody changed last, and the others, each alone."""
+    parts = [part for part, _ in by_target(action)]
+    at = [part.undo.changed.at if part.undo and part.undo.changed else 0 for part in parts]
+    moved = [part for part, when in zip(parts, at, strict=True) if when == max(at)]
+    return together(action, moved), [part for part in parts if part not in moved]
+
+
+def of_extension(action: Action, extension: Extension) -> Action:
+    """A run on those of its targets that a later end is asked for."""
+    return together(action, [part for part, id_ in by_target(action) if id_ in extension.targets])
+
+
+def still(action: Action) -> Action:
+    """A run on those of its targets alone on which it is in force, if it is."""
+    parts = [part for part, _ in in_force_by_target(action)]
+    return action.model_copy(update={"target": together(action, parts).target})
+
+
+def has_own_ends(action: Action) -> bool:
+    """Whether what it has in force ends at different times."""
+    return len({part.undo.at for part, _ in in_force_by_target(action) if part.undo is not None}) > 1
 
 
 def summary(action: Action, view: RedactedView) -> str:
@@ -177,7 +212,7 @@ def _until(action: Action, view: RedactedView) -> str:
         return "maybe still in force: " + (why(undo, view) or f"the undo {undo.action_id} failed")
     if undo.status == "running":
         return "in force, being undone"
-    ends = "in force until " + (time_ahead(undo.at, action.start_date) if undo.at else "somebody undoes it")
+    ends = "in force until " + (slack_date(undo.at) if undo.at else "somebody undoes it")
     ends += moved(action) + _also(action, view)
     return f"maybe {ends}: nobody knows whether it took effect" if is_unknown else ends
 
@@ -282,16 +317,21 @@ def already(measure: Measure, view: RedactedView, changes: str = f"Of both, {LAT
 
 def until_by(measure: Measure) -> str:
     """`until 15:31 by lea, for ~18`, and of what is starting only whose it is; mrkdwn."""
-    lasts = f"{until(measure.until, measure.since)} " if measure.state != "starting" else ""
+    lasts = f"{until(measure.until)} " if measure.state != "starting" else ""
     return f"{lasts}by {person_name(measure.created_by)}, for {measure.root_id}"
 
 
 def already_in_short(measure: Measure, *, is_named: bool = False) -> str:
     """`🔒 contained until 15:31 by lea`."""
-    ends, by = until(measure.until, measure.since), f" by {person_name(measure.created_by)}" if is_named else ""
+    by = f" by {person_name(measure.created_by)}" if is_named else ""
     other = {"asked": "⏳ also asked for", "starting": "🔒 just being contained"}
-    now = f"🔒 {'contained ' if is_named else ''}{in_option(ends)}"
+    now = f"🔒 {'contained ' if is_named else ''}{until_in_option(measure.until, measure.since)}"
     return f"{other.get(measure.state, now)}{by}"
+
+
+def until_in_option(at: int | None, since_ms: int) -> str:
+    """As `until`, with its day only if it is half a day after `since_ms`, since an option has little room."""
+    return in_option(until(at) if at is None else f"until {time_ahead(at, since_ms)}")
 
 
 def in_option(text: str) -> str:
@@ -304,14 +344,14 @@ def targets(measure: Measure, view: RedactedView) -> str:
     return ", ".join(code(target_data(one, view), TARGET_LIMIT) for one in measure.target or ())
 
 
-def until(at: int | None, since_ms: int) -> str:
-    """`until 15:31`, or `with no end`; said at `since_ms` or later."""
-    return f"until {time_ahead(at, since_ms)}" if at is not None else "with no end"
+def until(at: int | None) -> str:
+    """`until tomorrow 2:46`, or `with no end`; mrkdwn."""
+    return f"until {slack_date(at)}" if at is not None else "with no end"
 
 
 def whose(run: MeasureRun, on: str = "") -> str:
     """``*Isolate Host* on `LT-0198` until 15:31 by lea, approved by ben, for ~18``; mrkdwn."""
-    ends = until(run.until, run.since)
+    ends = until(run.until)
     lasts = {"starting": ", which is starting,", "unknown": f" maybe {ends}"}.get(run.state, f" {ends}")
     return f"*{foreign(run.title, NAME_LIMIT)}*{f' on {on}' if on else ''}{lasts} {_by(run)}, for {run.root_id}"
 
@@ -418,7 +458,7 @@ def _also(action: Action, view: RedactedView) -> str:
     each = [run for one in also for run in (one, *one.others[::-1])]
     on = [(one, "by another run" if one.root_id == of else f"for {one.root_id}") for one in each]
     alone = [id_ for id_ in action.also_for or () if id_ not in [one.root_id for one in each]]
-    return also_for(alone) + "".join(f", also {what} {until(one.until, one.since)}" for one, what in on)
+    return also_for(alone) + "".join(f", also {what} {until(one.until)}" for one, what in on)
 
 
 def also_for(alert_ids: Sequence[str] | None) -> str:

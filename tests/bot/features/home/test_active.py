@@ -234,3 +234,41 @@ async def test_of_two_targets_of_a_run_one_is_released_and_the_other_stays(
     await env["anna"].presses("Extend", released)
     form = await env["anna"].sees(modal(second))
     assert first not in text_of(form)
+
+
+async def test_what_names_a_run_says_of_each_target_whether_and_until_when_it_is_in_force(
+    env: FeatureEnvironment,
+) -> None:
+    three = [{"dataType": "ip", "data": f"203.0.113.{number}"} for number in (7, 8, 9)]
+    alert, card = await env.alert_and_card("anna", artifacts=three)
+    async with CoreClient(env.core.url, env.service_key) as bot:
+        body = {"responderId": "Shun_1_0", "objectType": "alert", "objectId": alert.id, "undoAfterMinutes": 15}
+        await bot.as_user("anna").run({**body, "target": [one["data"] for one in three]})
+    first, second, third = (f"ip 203[.]0[.]113[.]{number}" for number in (7, 8, 9))
+    shown = await env["anna"].sees(card_of(alert, f"on {third} is in force"))
+    await env["anna"].confirms("Undo now", shown, beside=f"on {first} is in force")
+    over = f"🔓 {first}: undone by anna, <!date^"
+    await env["anna"].sees(reply_to(card, over, f"🔒 {second}, {third}: in force until <!date^"))
+    shown = await env["anna"].sees(card_of(alert, f"on {third} is in force", without=f"on {first} is in force"))
+    await env["anna"].presses("Extend", shown, beside=f"on {third} is in force")
+    await env["anna"].submits(await env["anna"].sees(modal("How much longer")), longer="+45 minutes")
+    receipt = text_of(await env["anna"].sees(modal(" now ends <!date")))
+    assert f"*Shun* on {third}, for" in receipt
+    assert over in receipt
+    still = f"🔒 {second}: in force until <!date^"
+    assert still in receipt
+    moved = f"🔒 {third}: in force until <!date^"
+    reply = await env["anna"].sees(reply_to(card, over, still, moved))
+    for typed in ("mine", f"actions {alert.id}"):
+        await env["anna"].command(SOC, f"/responder {typed}")
+        listed = await env["anna"].sees(modal(over, still, moved, ", moved from <!date^"))
+        assert f"{third} in force until" not in text_of(listed)
+        await env["anna"].close(listed["id"])
+    await env["anna"].presses("Extend", reply)
+    which = await env["anna"].sees(modal(f"*Shun* on {second}, {third}, for", "Extend each by itself:"))
+    await env["anna"].presses("Extend", which, beside=f"on {second} is in force")
+    assert third not in text_of(await env["anna"].sees(modal("How much longer")))
+    question = text_of(await env["anna"].confirms("Undo now", reply))
+    assert f"🔓 *Tell* on {second}, {third}, for" in question
+    over_too = text_of(await env["anna"].sees(reply_to(card, f"🔓 {second}, {third}: undone by anna", over)))
+    assert "Undo now" not in over_too
