@@ -27,7 +27,7 @@ from bot.features.runs.views import runs, undo_state
 from bot.message import Message
 from core.common.clock import MINUTE_MS
 from core.common.words import some_of
-from core.models import Artifact, AuditRow, Document
+from core.models import Action, Artifact, AuditRow, Document
 
 ROW_CHARS = 700  # without the names of what runs were on
 MAX_TEXTS = 60  # of Slack's length: a modal takes 250,000 characters
@@ -49,6 +49,7 @@ def audit(object_id: str, rows: Sequence[AuditRow], documents: Sequence[Document
     """The story of an object for this clearance, from rows and the documents of all that these are about."""
     about, ran, views, hidden = object_id, dict[str, Ran](), dict[str, RedactedView](), list[Artifact]()
     called = dict[str, str]()
+    acted = {action.id: action for document in documents for action in document.actions}
     for document in documents:
         if (subject := Subject.in_document(document, document.id)) is not None:
             hidden += [one for one in (*subject.artifacts, *subject.others) if not may_see(clearance, one.tlp)]
@@ -73,7 +74,21 @@ def audit(object_id: str, rows: Sequence[AuditRow], documents: Sequence[Document
     of_all, gone = (RedactedView(Subject("alert", "", "", tlp, others=(*hidden,)), clearance) for tlp in (CLEAR, RED))
     shown = [_redacted(row, views.get(row.object, gone if "message" in row.texts else of_all), of_all) for row in rows]
     shown = [_on_its_target(row, called) if row.what == "run.refused" else row for row in shown]
+    shown = [_of_targets(row, acted[row.object], views[row.object]) if row.object in acted else row for row in shown]
     return story(about, shown, ran, [action.id for action, _ in together])
+
+
+def _of_targets(row: AuditRow, action: Action, view: RedactedView) -> AuditRow:
+    """The row of a run with those of its targets that it is about, as the alert writes them; without if it is of all.
+
+    What undoes a run on some of its targets acts on just these.
+    """
+    text = row.texts.get("target", "")
+    named = [one for one in action.target or () if f" {one.data} ".casefold() in f" {text} ".casefold()]
+    is_part = bool(named) and ("undoes" in row.row or len(named) < len(action.target or ()))
+    on = runs.all_targets_in_plain(action.model_copy(update={"target": named}), view)
+    sentence = row.sentence.replace(f"; target: {text}", "", 1)
+    return row.model_copy(update={"sentence": sentence, "texts": {**row.texts, "target": on if is_part else ""}})
 
 
 def _redacted(row: AuditRow, view: RedactedView, of_all: RedactedView) -> AuditRow:
@@ -117,8 +132,9 @@ def story(about: str, rows: Sequence[AuditRow], ran: Mapping[str, Ran], together
     for first, *others in alike[-MAX_LINES:]:
         named = {one: f"{what} on {target}" for one, (what, target, _) in ran.items()}
         for key in RUNS:
-            each = {run: ran[run][1] for one in (first, *others) if (run := str(one.row.get(key))) in ran}
-            named |= {run: f"{ran[run][0]} on {', '.join(each.values())}" for run in list(each)[:1]}
+            runs_of = [(one, str(one.row.get(key))) for one in (first, *others)]
+            each = dict.fromkeys((run, _on(one, key, ran, asked)) for one, run in runs_of if run in ran)
+            named |= {run: f"{ran[run][0]} on {', '.join(on for _, on in each)}" for run, _ in list(each)[:1]}
         said = _said(first, named, _lasts(first, ran, asked))
         said = said.replace(': "', ':\n"', 1) if others else said
         told.append(_in_texts(f"{slack_date(first.at)} {said}"))
@@ -135,6 +151,12 @@ def _in_texts(line: str) -> list[str]:
         texts += [""] if len(texts[-1]) + len(part) > SECTION_LIMIT else []
         texts[-1] += part
     return texts
+
+
+def _on(row: AuditRow, key: str, ran: Mapping[str, Ran], asked: Mapping[str | None, AuditRow]) -> str:
+    """On what the run was that a row names, as far as the row is about it, or the request that it decides on."""
+    about = asked.get(str(row.row.get("extension")), row)
+    return (about.texts.get("target") if key != "action" else "") or ran[str(row.row[key])][1]
 
 
 def _lasts(row: AuditRow, ran: Mapping[str, Ran], asked: Mapping[str | None, AuditRow]) -> str:
@@ -169,7 +191,7 @@ def _did(row: AuditRow, ran: Mapping[str, str], lasts: str) -> str:
     run_id, what = str(of.get("object")), f"{of.get('responder')} on {of.get('on')}"
     if run_id in ran:
         did = did.replace(f"{run_id}, {what}", what, 1).replace(f" as {run_id}", "", 1)
-        did = did.replace(what, ran[run_id] + lasts, 1).replace(f"; target: {row.texts.get('target')}", "", 1)
+        did = did.replace(what, ran[run_id] + lasts, 1)
     for other in (str(of.get(key)) for key in ("action", "undoes", "object") if of.get(key) in ran):
         did = ran[other].join(re.split(rf"{other}(?!\d)", did, maxsplit=1))
     ended = rf': "(?:Denied|Cancelled) by {re.escape(row.by)}("$|: )'

@@ -27,6 +27,7 @@ from core.models import (
     TargetArtifact,
     Undo,
     UndoState,
+    number_of,
 )
 from core.protection import BLOCK, Look, Parsed, look_of
 from core.records import block_readers
@@ -240,8 +241,9 @@ def _change(
     action = _with_rows(tx, action)
     stored_actions.change(tx, row["id"], doc=action.to_json())
     _tell(tx, row["id"], row["root_id"], user, now)
-    is_part = 0 < len(changed) < len(stored.of_action(tx, row["id"]))
-    texts = {"reason": reason, "target": " ".join(one["target"] for one in changed) if is_part else None}
+    rows, of = stored.of_action(tx, row["id"]), {*changes, *map(number_of, asked.targets if asked else ())}
+    named = " ".join(one["target"] for one in rows if one["id"] in of) if len(of) < len(rows) else None
+    texts = {"reason": reason, "target": named or None}
     trail.record_run(tx, now, what, row, by=by, texts=texts, **(details or {}))
     return action
 

@@ -268,6 +268,11 @@ async def test_what_names_a_run_says_of_each_target_whether_and_until_when_it_is
     which = await env["anna"].sees(modal(f"*Shun* on {second}, {third}, for", "Extend each by itself:"))
     await env["anna"].presses("Extend", which, beside=f"on {second} is in force")
     assert third not in text_of(await env["anna"].sees(modal("How much longer")))
+    await env["anna"].command(SOC, f"/responder audit {alert.id}")
+    story = text_of(await env["anna"].sees(modal("Audit of")))
+    assert " *anna* moved the end of Shun on 203[.]0[.]113[.]9, from <!date^" in story
+    assert " has undone Shun on 203[.]0[.]113[.]7" in story
+    assert 'undoes Shun on 203[.]0[.]113[.]7"' in story
     question = text_of(await env["anna"].confirms("Undo now", reply))
     assert f"🔓 *Tell* on {second}, {third}, for" in question
     over_too = text_of(await env["anna"].sees(reply_to(card, f"🔓 {second}, {third}: undone by anna", over)))
