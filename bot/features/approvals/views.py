@@ -577,7 +577,8 @@ def later_end_in_short(action: Action, extension: Extension) -> tuple[str, str]:
     decided = later_end_decision(action, extension)
     news = f"More time {decided[0].lower()}{decided[1:]}"
     if extension.outcome == "approved":
-        return f"{news}, {'no end now' if extension.at is None else undo_state.longer(extension)}", ""
+        end = "no end now" if extension.at is None else undo_state.longer(extension)
+        return f"{news}, {undo_state.in_short(action) if undo_state.is_undone(action) else end}", ""
     if extension.outcome == "lapsed":
         by = f" by {person_name(action.undone_by)}" if action.undone_by else ", or given another end,"
         return f"Undone{by} before more time was approved", ""

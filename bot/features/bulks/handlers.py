@@ -29,6 +29,8 @@ from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.request import RunRequest
 from bot.features.undos.handlers import UNKNOWN_TIME
 from bot.message import Message
+from bot.outbox.links import card_link
+from bot.outbox.models import BULK, bulk_key, is_person
 from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
@@ -139,7 +141,16 @@ async def on_approve_view(context: Context) -> Json:
         return modals.errors(dict.fromkeys(_tick_fields(submitted), "Tick at least one."))
     approved = await masked(context, await answered(context.core.approve_bulk(bulk.id, ticked)), listed)
     context.refresh(bulk.id)
-    return modals.update(modals.message_view("Done", review.decided(bulk, approved, "approved", listed, request)))
+    done = review.decided(bulk, approved, "approved", listed, request, await _link(context, bulk.id))
+    return modals.update(modals.message_view("Approved", done))
+
+
+async def _link(context: Context, bulk_id: str) -> str:
+    """The address of the bulk's message to this person, or else in a channel; "" without one."""
+    posted = await context.services.outbox.messages_named(f"{BULK}:{bulk_id}:")
+    own = [one for one in posted if one.key == bulk_key(bulk_id, f"{context.team}:{context.user}")]
+    in_channels = [one for one in posted if not is_person(one.channel)]
+    return card_link(own or in_channels, context.services.clearance, context.services.workspace_url())
 
 
 def _ticked(view: modals.View) -> list[str]:
@@ -222,7 +233,7 @@ async def on_undo_all_view(context: Context) -> Json:
         key = f"{context.idempotency_key}-{action.id}"
         return await until_answered(lambda: context.core.undo(action.id, idempotency_key=key), UNKNOWN)
 
-    return modals.update(modals.message_view("Done", await _changed(context, bulk, "Undo started:", left, undo)))
+    return modals.update(modals.message_view(UNDO_TITLE, await _changed(context, bulk, "Undo started:", left, undo)))
 
 
 async def on_extend_all(context: Context) -> None:

@@ -60,13 +60,13 @@ def told_in_part(
         for (by, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved"))
     ]
     level = states.level_of(bulk, [one[:2] for one in ends])
-    waits = f"{states.seen_targets(still, is_on_phone=True)} still {'waits' if len(still) == 1 else 'wait'}"
+    waits = f"Still waiting: {states.seen_targets(still, is_on_phone=True)}." if still else ""
     each = [one.rstrip(".") for one in (more_time.decided_in_short(ends, level) if ends else said)]
-    told = notices.notice(f"{'; '.join([*each, waits] if still else each)}.")
+    told = notices.notice(f"{'; '.join(each)}. {waits}".rstrip())
     if more or "Approved" not in how:
         return told
     seen = [one[:2] for one in by_how if approvals.sees_all(one[1].clearance, one[1].subject)]
-    lines = [*states.by_state(seen), waits if still else ""]
+    lines = [*states.by_state(seen), waits]
     buttons = actions(*_ends(bulk, button, has_again=False), states.show_each(bulk, button))
     shown = first_of([f"{states.head(bulk, seen)}.", *filter(None, lines)], states.MOST_NAMED)
     return Message(told.text, (*sections(shown), buttons))

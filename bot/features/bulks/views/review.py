@@ -172,8 +172,11 @@ def _options(
     return options, [*whole, *(f"• {', '.join(of)}{said}" for said, of in alike.items())]
 
 
-def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, request: str) -> Message:
-    """What became of a decision on all of these, or with a `request` on their later ends."""
+def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, request: str, link: str = "") -> Message:
+    """What became of a decision on all of these, or with a `request` on their later ends.
+
+    `link` is the address of the bulk's message.
+    """
     refused = [(entry.object_id, questions.why_not(entry)) for entry in response.actions if questions.why_not(entry)]
     done = {one.action.id: one.action for one in response.actions if one.action and not questions.why_not(one)}
     seen = [(done[run.id], view) for run, view in shown if run.id in done]
@@ -186,7 +189,8 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, re
     waiting = sum(bool(waits(action)) for action in done.values())
     text += f" Still wait for approval: {waiting}." if waiting else ""
     if done and verb == "approved" and not request:
-        undo = "" if bulk.undo_after_minutes is None else " *Undo all* will be on the message."
+        its_message = f"<{link}|its message>" if link else "its message"
+        undo = "" if bulk.undo_after_minutes is None else f" *Undo all* will be on {its_message}."
         starts = " It starts now." if len(done) == 1 else " They start now."
         text += f"{'' if waiting else starts}{undo}"
     rows = more_time.question_and_rows(ends, ends)[1:] if ends and not now else ()

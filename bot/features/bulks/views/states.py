@@ -167,6 +167,8 @@ def _ended_at(action: Action) -> int:
 
 def _outcome(action: Action) -> str:
     """`Approved by ben, in force`, `Approved by ben, failed`, `Undone by mia`, `Not approved in time`."""
+    if runs.awaits_approval(action):
+        return "Waits for approval"
     now = "under way" if runs.is_open(action) else undo_state.in_short(action) or runs.state(action)
     if action.approval is None or runs.missing_approvals(action):
         return f"{now[0].upper()}{now[1:]}"

@@ -403,12 +403,17 @@ def refused(on: Sequence[Row], policy: Policy) -> str:
 
 
 def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:
-    """Each reason once, with what it is about, `named` as above, each on a line."""
+    """Each reason once, with what it is about, `named` as above, each on a line; above them if they are several."""
     why: dict[str, list[str]] = {}
     for name, reason in refused:
         why.setdefault(reason_shown(reason), []).append(f"• {name}")
-    each = [("\n".join(first_of(rows, REASONS)), reason) for reason, rows in why.items()]
-    lines = [with_said(rows, reason) if "\n" in rows else f"{rows}: {reason}" for rows, reason in each]
+    lines = list[str]()
+    for reason, rows in why.items():
+        if len(rows) > 1:
+            rows = [f"{reason[0].upper()}{reason[1:].rstrip('.')}:", *first_of(rows, REASONS)]
+        else:
+            rows = [with_said(rows[0], reason) if "\n" in rows[0] else f"{rows[0]}: {reason}"]
+        lines.append("\n".join(rows))
     return clip("\n".join([head, *first_of(lines, REASONS)]), LINES_LIMIT)
 
 

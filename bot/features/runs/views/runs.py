@@ -64,6 +64,7 @@ MARKS: Mapping[str, str] = {
     "stopped": "🛑",
 }
 WORDS: Mapping[str, str] = {
+    "waiting": "about to start",
     "succeeded": "done",
     "cancelled": "withdrawn",
     "expired": "not approved in time",
@@ -615,7 +616,7 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
 def withheld_line(actions: Sequence[Action], total: int) -> str:
     """How many runs there are, and how many wait or are under way, where the object is withheld."""
     states = [state_of(action) for action in actions]
-    labels = {"approval": "waiting for approval", "waiting": "waiting", "running": "running"}
+    labels = {"approval": "waiting for approval", "waiting": WORDS["waiting"], "running": "running"}
     parts = [f"{states.count(status)} {label}" for status, label in labels.items() if status in states]
     return ", ".join([count(total, "run"), *parts])
 

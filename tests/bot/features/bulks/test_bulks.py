@@ -609,7 +609,10 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         await env["ben"].sees(on_phone("HIGH: Isolate on 2 targets with no end? "))
         view = await reviewed(env, "ben", message, "*anna* asks for it on 2 targets with no end · 1 approval")
         await env["ben"].submits(view)
-        await env["ben"].reads("They start now. *Undo all* will be on the message.")
+        receipt = await env["ben"].sees(modal("Approved", "They start now. *Undo all* will be on <"))
+        own = await env["ben"].sees(direct_message("*Isolate* on 2 targets: "))
+        here = await env["ben"].dm(env.emulator.bot_user_id)
+        assert f"/archives/{here}/p{own['ts'].replace('.', '')}|its message>." in text_of(receipt)
         told = await env["anna"].sees(on_phone("Approved by ben, in force: Isolate on "))
         assert told.endswith(" with no end · up to HIGH.")
         message = await shown(env, "🔒 *Isolate* on 2 targets: 2 in force with no end")
@@ -899,7 +902,7 @@ async def test_each_of_several_is_refused_for_its_own_reason(tmp_path: Path) -> 
         on = "• 🟠 ip `203[.]0[.]113[.]7`, for HIGH ET MALWARE Beacon to known C2"
         assert f"{on} ({waiting}): already waiting for approval since <!date^" in text
         assert f", asked by admin; wait for the decision on {run.id}" in text
-        assert f" ({bare})\\n• 🟠 HIGH ET MALWARE Beacon to known C2 ({empty})\\n    ↳ " in text
+        assert f":\\n• 🟠 HIGH ET MALWARE Beacon to known C2 ({bare})\\n• 🟠 HIGH ET" in text
         assert f" ({empty})\\n    ↳ already" not in text
 
 
@@ -968,4 +971,4 @@ async def test_the_receipt_names_the_most_severe_first_among_what_goes_on_waitin
         review = await reviewed(env, "ben", await shown(env, "3 wait for approval"), " on 3 targets")
         await env["ben"].submits(review, decide=["ip 203[.]0[.]113[.]4"])
         _, left = text_of(await env["ben"].reads("You approved 1 run")).split("Not decided")
-        assert 0 < left.index(f"({ids_[1]})") < left.index(f"({ids_[0]})")
+        assert 0 < left.index("Still waiting:\\n• ") < left.index(f"({ids_[1]})") < left.index(f"({ids_[0]})")

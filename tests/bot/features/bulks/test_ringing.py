@@ -79,7 +79,7 @@ async def test_three_who_decide_at_once_ring_who_asked_once_for_each_kind_and_at
             denied = f'Denied by lea, not run: Isolate on {on} for 1 hour · up to HIGH · \\"It prints\\"'
             await env["anna"].sees(direct_message(denied))
             await asyncio.gather(lea.deny_bulk(bulk.id, ids_[6:7]), bot.as_user("anna").cancel(ids_[7]))
-            await env["anna"].sees(direct_message("Denied by lea, not run: ", "; ip 203[.]0[.]113[.]8 still waits."))
+            await env["anna"].sees(direct_message("Denied by lea, not run: ", ". Still waiting: ip 203[.]0[.]113[.]8."))
         assert "203[.]0[.]113[.]0" not in str(approved)
         await all_sent(env.bot)
         rung = len(env["anna"].phone)
@@ -116,6 +116,8 @@ async def test_the_message_of_several_runs_is_edited_before_the_cards_of_their_a
         limits.block("chat.update", SOC, clock(), 10_000)
         await env["lea"].confirms("Undo all", message)
         assert await edited_first("1 waits for approval, 4 undone by lea") == message["ts"]
+        waits = "⏳ Waits for approval: ip 203[.]0[.]113[.]4."
+        await env["anna"].sees(direct_message("Undone by lea: Isolate on ", waits, without="nder way"))
 
 
 async def test_a_reason_for_one_target_names_nothing_that_is_hidden_of_another(tmp_path: Path) -> None:
@@ -165,7 +167,7 @@ async def test_who_ends_the_rest_themselves_is_rung_only_for_decisions_that_did_
                 "Approved by ben, in force: Isolate on ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]1 for 1 hour · up to HIGH"
             )
             await anna.sees(on_phone(approved))
-            told = await anna.sees(direct_message(f"{approved}; "))
+            told = await anna.sees(direct_message(f"{approved}. Still waiting: "))
             message = await env["lea"].sees(message_in(SOC, "2 wait for approval"))
             await anna.confirms("Withdraw all", message)
             await anna.sees(updated(told, f"{approved}.", "🔒 Approved by ben, in force until <!date^"))
@@ -179,7 +181,8 @@ async def test_who_ends_the_rest_themselves_is_rung_only_for_decisions_that_did_
             told = await anna.sees(direct_message(more))
             await anna.confirms("Undo all", await anna.sees(message_in(SOC, "asks to keep")))
             ended = "Undone by anna before more time was approved: Isolate on ip 203[.]0[.]113[.]1."
-            await anna.sees(updated(told, f"{more}; {ended}"))
+            undone = more.replace("no end now", "undone by anna")
+            await anna.sees(updated(told, f"{undone}; {ended}"))
             await anna.sees(message_in(SOC, "2 withdrawn, 2 undone by anna"))
             await all_sent(env.bot)
             assert len(anna.phone) == 2

@@ -252,6 +252,10 @@ def test_a_withheld_card_says_where_to_find_details_and_names_nobody() -> None:
     assert "in force" not in str(alert_card(alert(tlp=3), held, clearance=SHARED, button=button))
 
 
+def test_a_run_that_needs_no_approval_or_has_it_is_about_to_start() -> None:
+    assert [text for text in texts_of(card(action(43))) if "about to start · " in text]
+
+
 def test_a_run_can_be_ended_only_while_it_is_open() -> None:
     def ends(*actions: Any) -> list[Intent]:
         made = intents_in(lambda b: alert_card(alert(), actions, clearance=2, button=b))
