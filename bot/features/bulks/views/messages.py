@@ -100,15 +100,9 @@ def progress(
         rows = [states.row(action, view, runs.MAX_TARGETS) for action, view in read]
         on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else ". *Review* names each"
         asks = f"{approvals.closed_among(waiting)}⏳ *{states.what_is_asked(bulk)}*{'' if rows else on}."
-        before = [approvals.decided_before(*one)[0] for one in waiting if not rows]
-        contained = [one for one in waiting if undo_state.contained(*one) and not rows]
-        which = f" ({runs.distinct_targets(contained)})" if 0 < len(contained) < bulk.awaiting else ""
         note = states.quoted_note(waiting if len(waiting) == bulk.awaiting else read)
-        blocks.append(
-            section(
-                f"{asks}{by_when}{reminded and f' {reminded}'}{note}{questions.warned(before, contained, on=which)}"
-            )
-        )
+        warned = "" if rows else _warned(waiting, bulk.awaiting)
+        blocks.append(section(f"{asks}{by_when}{reminded and f' {reminded}'}{note}{warned}"))
         blocks += sections(first_of(rows, states.MOST_NAMED, bulk.awaiting)) if rows else []
         decide = runs.bulk_buttons(bulk.id, None, button, "Withdraw")
         blocks.append(actions(*(decide if is_for_requester else decide[:1])))
@@ -127,6 +121,22 @@ def progress(
     push = push_text(bulk, read, is_own=is_own) if bulk.awaiting else states.head(bulk, is_on_phone=True)
     whose = context(f"{states.who_asked(bulk, named)} · {bulk.id}")
     return Message(push, (*blocks, whose, actions(*elements, states.show_each(bulk, button))))
+
+
+def _warned(waiting: Listed, total: int) -> str:
+    """Names those that somebody denied or undid before, and who, and those that are contained already; mrkdwn."""
+    before = [approvals.decided_before(*one) for one in waiting]
+    contained = [one for one in waiting if undo_state.contained(*one)]
+    which = {"contained": _unless_all(contained, total)}
+    for what in runs.DECIDED:
+        on = [one for one, (how, _) in zip(waiting, before, strict=True) if how == what]
+        which[what] = f" by {people(by[0] for how, by in before if how == what)}{_unless_all(on, total)}"
+    return questions.warned([how for how, _ in before], contained, which=which)
+
+
+def _unless_all(some: Listed, total: int) -> str:
+    """These in brackets, unless they are all; mrkdwn."""
+    return f" ({runs.distinct_targets(some)})" if len(some) < total else ""
 
 
 def _ends(bulk: BulkCounts, button: ButtonIds, *, has_again: bool) -> list[dict[str, Any]]:

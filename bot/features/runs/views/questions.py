@@ -1,8 +1,9 @@
 """What the forms before a run say, why one can't run, and what is said once it was asked for."""
 
 import re
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from bot.block_kit import ids, names, notices
@@ -181,15 +182,19 @@ def in_force_lines(
     return [*lines, *first_of(left, MOST_LEFT), *first_of(waits, MOST_LEFT)]
 
 
-def warned(decided: Sequence[str], contained: Sized, more: str = "", on: str = "") -> str:
+def warned(
+    decided: Sequence[str], contained: Sized, more: str = "", which: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """A line `🚫 1 denied before · 🔒 2 contained already`, or "".
 
-    `decided` says how each was decided against before, "" where it was not; `more` is on those, `on` on the contained.
+    `decided` says how each was decided against before, "" where it was not; `more` is on those. `which` says of the
+    `denied`, the `undone` and the `contained` which they are.
     """
-    counts = [(f"{mark} *{decided.count(how)} {how} before*", decided.count(how)) for how, mark in runs.DECIDED.items()]
-    before = " · ".join(said for said, number in counts if number)
-    held = f"🔒 *{len(contained)} contained already*{on}" if contained else ""
-    return f"\n{' · '.join(filter(None, [before and before + more, held]))}".rstrip()
+    counts = [(how, mark, decided.count(how)) for how, mark in runs.DECIDED.items()]
+    each = [f"{mark} *{number} {how} before*{which.get(how, '')}" for how, mark, number in counts if number]
+    before = f"{' · '.join(each)}{more}" if each else ""
+    held = f"🔒 *{len(contained)} contained already*{which.get('contained', '')}" if contained else ""
+    return f"\n{' · '.join(filter(None, [before, held]))}".rstrip()
 
 
 def nothing_known(responder: OfferedResponder) -> list[str]:

@@ -54,8 +54,8 @@ async def test_a_push_says_who_contains_a_target_already_and_why_it_is_asked_for
         asked = await env["lea"].sees(direct_message("2 wait for approval"))
         assert text_of(asked).count("Ransomware spreads") == 2  # on the phone, and in the message
         in_channel = text_of(await env["lea"].sees(message_in(SOC, "2 wait for approval")))
-        warned = '\\"Ransomware spreads\\"\\n🚫 *1 denied before* · 🔒 *1 contained already* (ip 203[.]0[.]113[.]2)'
-        assert warned in in_channel
+        warned = '\\"Ransomware spreads\\"\\n🚫 *1 denied before* by ben (ip 203[.]0[.]113[.]2)'
+        assert f"{warned} · 🔒 *1 contained already* (ip 203[.]0[.]113[.]2)" in in_channel
         await env["lea"].command(SOC, "/responder pending")
         await env["lea"].sees(modal("*Isolate on 2 targets", "🚫 *1 denied before* · 🔒 *1 contained already*"))
 
