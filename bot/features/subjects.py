@@ -140,12 +140,12 @@ async def policy_and_able(core: CoreClient, subject: Subject, name: str) -> tupl
     return of_responder, (found.approvers if found is not None else None) or of_responder.approve_by or ()
 
 
-async def deciders(core: CoreClient, action: Action) -> tuple[Sequence[str], bool]:
-    """Who may decide on a run that waits: logins, and whether it is these who are notified."""
-    found = await documents(core, [action.id])
-    able = [one.login for document in found for one in document.may_decide.get(action.id, ())]
-    others = [document.policies.get(action.responder_name, Policy()).ask for document in found]
-    return able, bool(able) and not any(others)
+async def deciders(core: CoreClient, *waiting: Action) -> tuple[Sequence[str], bool]:
+    """Who may decide on runs that wait, or on some of them: logins, and whether it is these who are asked."""
+    found = await documents(core, [one.id for one in waiting])
+    able = {one.login: None for document in found for run in waiting for one in document.may_decide.get(run.id, ())}
+    others = [document.policies.get(run.responder_name, Policy()).ask for document in found for run in waiting]
+    return [*able], bool(able) and not any(others)
 
 
 async def visible_run(context: Context, action_id: str) -> tuple[Action, RedactedView]:

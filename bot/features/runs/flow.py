@@ -197,10 +197,10 @@ async def started_message(context: Context, action: Action, view: RedactedView) 
     return notices.notice(f"Started {run}. {tells} how it goes.")
 
 
-async def able_to_decide(context: Context, action: Action) -> tuple[Sequence[str], bool]:
-    """Who may approve what waits, and whether they are notified; nobody where core doesn't answer now."""
+async def able_to_decide(context: Context, *waiting: Action) -> tuple[Sequence[str], bool]:
+    """Who may approve what waits, or a part of it, and whether they are asked; nobody where core doesn't answer now."""
     with suppress(ResponderBotError):
-        return await subjects.deciders(context.core, action)
+        return await subjects.deciders(context.core, *waiting)
     return (), False
 
 
@@ -226,11 +226,7 @@ async def start_several(
         found = await context.services.outbox.messages_named(f"{kind}:{request.again}:")
         context.refresh_requests.extend(RefreshRequest(one.key) for one in found)
     listed = waiting or accepted
-    able = (
-        await able_to_decide(context, max(waiting, key=lambda one: one[1].subject.clearance)[0])
-        if waiting
-        else ((), False)
-    )
+    able = await able_to_decide(context, *(action for action, _ in waiting))
     render = partial(questions.outcome, await masked(context, response), listed, able, where)
     told = await responses.with_buttons(context, f"asked:{response.id}", render)
     return started_title(listed[0][0]) if listed else CANNOT, told

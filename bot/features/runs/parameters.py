@@ -45,6 +45,9 @@ async def form_view(
     if not request.again:
         _require_room(request, form, metadata.parameters)
     if without or request.is_several:
+        offered = [here for one in targets if (here := one.responder(request.responder_id))]
+        able = [*dict.fromkeys(login for one in offered for login in one.approvers or ())]
+        responder = responder.model_copy(update={"approvers": able}) if able else responder
         each = await on_each(context, request, responder, targets, without)
         return run_form.form_of_several(metadata, responder, form, each, choices, menu)
     found = await ends_or_stays(context, request, responder, targets)

@@ -158,12 +158,12 @@ def longer_view(
 
 def asked(action: Action, extension: Extension, view: RedactedView, able: questions.Able, button: ButtonIds) -> Message:
     """Says that a later end waits, who may approve it, and until when; with Withdraw."""
-    logins, is_notified = able
-    needs = undo_state.needed([extension], () if is_notified else logins)
+    logins, are_asked = able
+    needs = undo_state.needed([extension], () if are_asked else logins)
     text = f"{runs.denied_before(extension, view)}{runs.later_end_line(action, extension, view)}"
-    text = f"{text}\n{f'{undo_state.notified(logins)}; ' if is_notified else ''}{needs}"
+    needs = f"{undo_state.are(logins, 'asked')}; {needs}" if are_asked else needs
     withdraw = runs.end_button(action, view, button, extension)
-    return Message(text, (section(f"{text}\n{questions.TOLD}"), actions(withdraw)))
+    return Message(f"{text}\n{needs}", (section(f"{text}\n{needs}\n{questions.TOLD}"), actions(withdraw)))
 
 
 # --- in the thread --------------------------------------------------------------------------------------------------

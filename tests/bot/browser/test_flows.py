@@ -137,11 +137,11 @@ async def test_another_person_approves_and_the_one_who_asked_can_not(flows: Flow
     shown = await card(page, title)
     await choose(page, shown, "isolate")
     await (
-        modal(page, "Notifies Ben, Lea and Mia; one of them approves.")
+        modal(page, "Asks Ben, Lea and Mia; one of them approves.")
         .get_by_role("button", name="Ask to isolate host")
         .click()
     )
-    await expect(modal(page, "Ben, Lea and Mia are notified; 1 approval")).to_be_visible()
+    await expect(modal(page, "Ben, Lea and Mia are asked; 1 approval")).to_be_visible()
     await leave_modal(page)
     await expect(shown).to_contain_text("needs 1 approval")
     await shown.locator(".thread-link").click()

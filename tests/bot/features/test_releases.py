@@ -29,7 +29,7 @@ async def isolated(env: FeatureEnvironment) -> tuple[dict[str, Any], str]:
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
     form = await env["anna"].sees(modal("How long"))
     assert (
-        "Notifies ben and lea; one of them approves. You can withdraw it until then. Ends by itself (Tell), or with "
+        "Asks ben and lea; one of them approves. You can withdraw it until then. Ends by itself (Tell), or with "
         "*Undo now*."
     ) in text_of(form)
     await env["anna"].submits(form)

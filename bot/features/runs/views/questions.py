@@ -40,7 +40,7 @@ from core.models import Action, BulkAnswer, BulkEntry, Measure, OfferedResponder
 Listed = tuple[RedactedView, str, Sequence[str]]
 """An object, what a run on it acts on, and what is said of it below; mrkdwn."""
 Able = tuple[Sequence[str], bool]
-"""Who may approve a run, and whether it is these who are notified."""
+"""Who may approve a run, and whether it is these who are asked, in a message each or in one that counts many."""
 
 TITLE_LIMIT = 200
 TOLD = "You get a message when it is decided."
@@ -66,9 +66,9 @@ def asked(action: Action, view: RedactedView, able: Able, button: ButtonIds) -> 
 
 def _waits(what: str, action: Action, able: Able) -> str:
     """`*Isolate* on ip 203[.]0[.]113[.]7 for 1 hour waits ...`, and below who may approve it, by when; mrkdwn."""
-    logins, is_notified = able
+    logins, are_asked = able
     needs = count(runs.missing_approvals(action), "approval")
-    who = f"{undo_state.notified(logins)}; {needs}" if is_notified else needs + undo_state.approval_by(logins)
+    who = f"{undo_state.are(logins, 'asked')}; {needs}" if are_asked else needs + undo_state.approval_by(logins)
     below = f"{who}{runs.answer_by(action)}"
     return f"{what}{undo_state.for_how_long(action)} waits for approval; nothing has run yet.\n{below}."
 
@@ -276,8 +276,9 @@ def effect(
             by = f"{', one of them' if number > 1 else ''} of another administrator"
         begins = f"Starts after {count(number, 'approval')}{undo_state.approval_by(able)}{by}."
         if responder.approvers and not policy.ask and not by:
-            whose = "one of them approves" if number == 1 < len(able) else f"it needs {count(number, 'approval')}"
-            begins = f"Notifies {notices.all_of(able)}; {whose}."
+            one = f"one of them approves{' each' if is_several else ''}"
+            whose = one if number == 1 < len(able) else f"it needs {count(number, 'approval')}"
+            begins = f"Asks {notices.all_of(able)}; {whose}."
         begins += f" You can withdraw {it} until then."
     unless = undo_state.unless_longer(in_force)
     lasts = _lasts(policy, request.undo_after_minutes, unless)

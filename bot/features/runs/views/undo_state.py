@@ -399,15 +399,15 @@ def hears(login: str, *requests: tuple[str, Sequence[str]]) -> str:
     """
     told = dict.fromkeys(one for by, able in requests if by != login for one in (by, *able) if one != login)
     others = dict.fromkeys(one for by, able in requests if by == login for one in able if one not in (*told, login))
-    said = [notified([*told])] if told else []
+    said = [are([*told], "notified")] if told else []
     if others:
         said.append(f"{notices.all_of([*others])} {'sees' if len(others) == 1 else 'see'} it where they approved it")
     return f"{'; '.join(said)}." if said else ""
 
 
-def notified(logins: Sequence[str]) -> str:
-    """`anna and ben are notified`; mrkdwn."""
-    return f"{notices.all_of(logins)} {'is' if len(logins) == 1 else 'are'} notified"
+def are(logins: Sequence[str], what: str) -> str:
+    """`anna and ben are asked`; mrkdwn."""
+    return f"{notices.all_of(logins)} {'is' if len(logins) == 1 else 'are'} {what}"
 
 
 def in_force_already(action: Action, view: RedactedView) -> list[Measure]:

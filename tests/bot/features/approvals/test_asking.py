@@ -316,7 +316,7 @@ async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: 
         assert form["submit"]["text"] == "Ask to isolate"
         assert filled_in(form) == {"undo_after": "15 minutes", "note": "It beacons."}
         assert "🟠 *HIGH*" in text_of(form)
-        assert "Notifies ben and lea; one of them approves." in text_of(form)
+        assert "Asks ben and lea; one of them approves." in text_of(form)
         assert await env["ben"].sees(on_phone("HIGH: Isolate on ip 203[.]0[.]113[.]7 for 15 minutes?", 2))
         asked = await env["anna"].sees(updated(card, "⏳ *Isolate*", without="Ask again"))
         assert "⌛ *Isolate*" in text_of(asked)
@@ -1463,11 +1463,11 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         before = form["blocks"][0]["elements"][0]["text"]
         assert (before.partition(", <!date^")[0], before.partition(">: ")[2]) == ("⌛ Not approved in time", on)
         assert form["title"]["text"] == "Isolate (2)"
-        assert "Notifies ben; it needs 1 approval. You can withdraw each until then." in text_of(form)
+        assert "Asks ben; it needs 1 approval. You can withdraw each until then." in text_of(form)
         assert form["submit"]["text"] == "Ask to isolate (2)"
         await env["anna"].submits(form)
         await env["anna"].sees(
-            modal("Asked", f"*Isolate* on {on} for 1 hour waits for approval", "ben is notified;", without="Started")
+            modal("Asked", f"*Isolate* on {on} for 1 hour waits for approval", "ben is asked;", without="Started")
         )
         await bulk_shown(env, "2 wait for approval")
         await bulk_shown(env, "Asked for again as ~")

@@ -14,7 +14,7 @@ from tests.bot.running import OPEN, SOC
 async def test_another_person_approves_and_the_requester_is_refused(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
     await env["anna"].chooses("Isolate", card)
-    await env["anna"].sees(ephemeral("\\nben and lea are notified; 1 approval, answer by"))
+    await env["anna"].sees(ephemeral("\\nben and lea are asked; 1 approval, answer by"))
     request = await env["ben"].sees(reply_to(card, "asks · "))
     await env["ben"].sees(card_of(alert, "needs 1 approval"))
     await env["anna"].presses("Approve", request)
@@ -328,7 +328,7 @@ async def test_who_approves_what_has_changed_is_offered_to_ask_again(env: Featur
     assert "Ask again" in text_of(await env["anna"].sees(card_of(alert, "Ask again")))
     await env["ben"].presses("Ask again", refused)
     await env["ben"].presses("Ask to isolate", await env["ben"].sees(modal("It gets the alert's only observable")))
-    await env["ben"].reads("anna and lea are notified; 1 approval, answer by")
+    await env["ben"].reads("anna and lea are asked; 1 approval, answer by")
     newest, ended = await env.client.actions("alert", alert.id)
     assert (newest.status, newest.created_by.partition("@")[0], ended.status) == ("Waiting", "ben", "Failure")
     again = await env["anna"].sees(reply_to(card, "*ben* asks"))

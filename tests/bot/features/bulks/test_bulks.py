@@ -362,7 +362,10 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         await env["lea"].sees(modal("*Contain* on *3 targets*"))  # an administrator
 
         (red,) = await alerts(env, 1, tlp=3, title="For few eyes")
-        await start(env, "ben", "contain", [alert_ids[0], red])
+        form = await asked(env, "ben", "contain", [alert_ids[0], red])
+        assert "Asks anna and lea; one of them approves each." in text_of(form)
+        await env["ben"].submits(form)
+        await env["ben"].reads("anna and lea are asked; 1 approval, answer by")
         message = await shown(env, "2 wait for approval")
         view = await reviewed(env, "anna", message, "1 more target that you may not see: somebody else decides.")
         assert red not in text_of(view)
@@ -916,7 +919,7 @@ async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: P
         ]
         question = await asked(env, "anna", "isolate", [high, critical])
         assert "*Runs on 2 targets*\\n" + "\\n".join(lines) in text_of(question)
-        assert "; one of them approves. You can withdraw each until then." in text_of(question)
+        assert "; one of them approves each. You can withdraw each until then." in text_of(question)
         await env["anna"].presses("Ask to isolate (2)", question)
         message = await shown(env, "2 wait for approval")
         view = await reviewed(env, "ben", message, " on 2 targets")

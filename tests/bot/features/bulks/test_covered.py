@@ -35,7 +35,7 @@ async def test_one_host_of_three_alerts_is_one_target_for_who_asks_decides_and_u
         assert text.count("203[.]0[.]113[.]4`") == 1
         assert form["submit"]["text"].endswith("(2)")
         await env["anna"].submits(form)
-        told = text_of(await env["anna"].reads("notified; 1 approval, answer by "))
+        told = text_of(await env["anna"].reads("asked; 1 approval, answer by "))
         assert "*Isolate* on ip 203[.]0[.]113[.]4, ip 203[.]0[.]113[.]9 for 1 hour" in told
         assert "also for" not in told  # a list of one of them
         assert "Refused" not in told
@@ -77,7 +77,7 @@ async def test_each_host_that_is_ticked_for_an_alert_is_a_target_for_who_asks_de
         assert f"*Isolate* on *1 target in 2 alerts, and {choose}*, after 1 approval" in text_of(form)
         assert (form["title"]["text"], form["submit"]["text"]) == ("Isolate", "Ask to isolate")
         await env["anna"].submits(form, target=[one.id for one in several.artifacts[:2]])
-        told = text_of(await env["anna"].reads("notified; 1 approval, answer by "))
+        told = text_of(await env["anna"].reads("asked; 1 approval, answer by "))
         assert "*Isolate* on hostname LT-0900, hostname WS-0101, hostname WS-0102 for 1 hour" in told
 
         await env["ben"].sees(on_phone("Isolate on 3 targets for 1 hour?"))

@@ -175,7 +175,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
         assert (ids.BREAK_GLASS in text_of(refused)) == (name == "lea")
     await env["lea"].presses("Override ...", refused)
     form = await env["lea"].sees(modal("🔴 *Report overrides:*"))
-    assert "Notifies admin; it needs 1 approval. You can" in text_of(form)  # the one that an override needs
+    assert "Asks admin; it needs 1 approval. You can" in text_of(form)  # the one that an override needs
     assert "administrator" not in text_of(form)
     assert (form["title"]["text"], form["submit"]["text"]) == ("Override: Report", "Ask to override")
     for why in ("", "It spreads. " * 100):
@@ -313,7 +313,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     shown = await env["anna"].sees(card_of(alert, '"Extend"'))
     await extend(env, "anna", shown, "+45 minutes")
     asked = await env["anna"].sees(modal("⏳ *Keep until <!date^"))
-    assert re.search("are notified; 1 approval, answer by .*; otherwise it ends <!", text_of(asked))
+    assert re.search("are asked; 1 approval, answer by .*; otherwise it ends <!", text_of(asked))
     assert "You get a message when it is decided." in text_of(asked)
     assert (asked["title"]["text"], labels_of(asked)) == ("Asked", ["Withdraw"])
     await env["anna"].close(asked["id"])

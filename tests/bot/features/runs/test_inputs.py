@@ -79,7 +79,7 @@ async def test_a_responder_asks_for_its_inputs_with_a_field_for_each_type(env: F
     }
     await env["anna"].submits(view, **IN_SLACK)
     asked = await env["anna"].sees(
-        modal("Asked", f"on {alert.id} waits for approval; nothing has run yet.\\nben and lea are notified")
+        modal("Asked", f"on {alert.id} waits for approval; nothing has run yet.\\nben and lea are asked")
     )
     await env["anna"].presses("Withdraw", asked)
     await env["anna"].close((await env["anna"].sees(modal("Withdraw", without="Asked")))["id"])
@@ -187,14 +187,14 @@ async def test_a_command_without_a_needed_input_opens_the_form_with_the_others(e
     view = await env["anna"].sees(modal("Nobody reaches it any more."))
     assert (filled_in(view)["reason"], filled_in(view)["list"]) == ("C2", "inbound")
     await env["anna"].submits(view)
-    await env["anna"].reads("ben and lea are notified; 1 approval, answer by")
+    await env["anna"].reads("ben and lea are asked; 1 approval, answer by")
     await env["ben"].command(SOC, f"/responder run {BAN} {alert.id} reason=mine list=outbound")
     view = await env["ben"].sees(modal("Nobody reaches it any more."))
     await env["ben"].submits(view)
     view = await env["ben"].sees(modal("anna asked for it"))
     assert filled_in(view)["reason"] == "mine"
     await env["ben"].submits(view)
-    await env["ben"].reads("anna and lea are notified; 1 approval, answer by")
+    await env["ben"].reads("anna and lea are asked; 1 approval, answer by")
     given = [json.loads(a.parameters or "")["reason"] for a in await env.client.actions("alert", alert.id)]
     assert given == ["mine", "C2"]
 

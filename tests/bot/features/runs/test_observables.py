@@ -225,7 +225,7 @@ async def test_runs_on_an_observable_collide_wait_for_approval_stop_and_run_agai
     await env["ben"].sees(card_of(alert, f"*Fail* on {DEFANGED}: 2 runs failed"))
 
     await env["anna"].chooses("Quarantine", card, beside=SHOWN)
-    await env["anna"].reads("ben and lea are notified; 2 approvals, answer by")
+    await env["anna"].reads("ben and lea are asked; 2 approvals, answer by")
     await env["ben"].chooses("Quarantine", card, beside=SHOWN)
     waits = await env["ben"].sees(modal("*Quarantine* already waits"))
     assert (labels_of(waits), waits["submit"]["text"]) == (["Review"], "Ask anyway")
