@@ -77,7 +77,9 @@ def target_data(artifact: TargetArtifact, view: RedactedView) -> str:
 
 def with_menu(text: str, artifact: Artifact, view: RedactedView, button: ButtonIds) -> Block:
     """A line with the menu of what can be done with the observable."""
-    name = clip_middle(clean(view.text(artifact_name(artifact))), MENU_LIMIT)
+    name = clean(view.text(artifact_name(artifact)))
+    own, *domain = name.split("[.]") if artifact.data_type in ("hostname", "fqdn") else [name]
+    name = clip_middle(own if domain and len(name) > MENU_LIMIT else name, MENU_LIMIT)
     block_id = ids.MENU_BLOCK + button(Intent("menu", artifact.id, view.subject.root_id))
     return section(
         text,

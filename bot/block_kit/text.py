@@ -62,15 +62,16 @@ def _end_of_host(text: str) -> int:
 
 
 def clip_apart(texts: Sequence[str], limit: int) -> list[str]:
-    """Each as `clip_middle`; those that would look the same, with the part in which they differ."""
+    """Each as `clip_middle`; of long ones with the same beginning the part in which they differ."""
     shown = [clip_middle(text, limit) for text in texts]
-    for same in [one for one, number in Counter(shown).items() if number > 1]:
-        alike = [n for n, one in enumerate(shown) if one == same]
+    begins = {n: text[: limit // 2] for n, text in enumerate(texts) if shown[n] != text}
+    for same in [one for one, number in Counter(begins.values()).items() if number > 1]:
+        alike = [n for n, one in begins.items() if one == same]
         letters = zip(*(texts[n] for n in alike), strict=False)
-        at = next((max(0, n - 3) for n, there in enumerate(letters) if len({*there}) > 1), None)
-        for n in alike if at is not None else ():
+        at = next((n - 3 for n, there in enumerate(letters) if len({*there}) > 1), 0)
+        for n in alike:
             start = max(limit // 4, _end_of_host(texts[n]))
-            if limit - start > 6:  # else they get a number
+            if limit - start > 6 and at > start:  # else they get a number
                 shown[n] = f"{texts[n][:start]}…{clip_middle(texts[n][at:], limit - start - 1)}"
     seen = dict[str, str]()
     for n, text in enumerate(texts):

@@ -134,7 +134,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     told = [home.HomeRun(action, targets[action.id]) for action in actions]
     mine = home.HomeAlerts([home.HomeAlert(subject, NOW)], Counter([3]))
     offered = [make.responder(), refusing(alert)]
-    request, choices = make.request(), [run_form.object_option(subject, clearance)]
+    request, choices = make.request(), run_form.object_options([subject], clearance)
     texts = [
         dump(alert_card(alert, actions, clearance=clearance, button=button)),
         dump(details.alert_in_full(alert, make.document(alert, *actions), clearance=clearance, button=button)),

@@ -58,12 +58,13 @@ async def on_target_options(context: Context) -> Json:
     request, typed = request_of(context), str(context.payload.get("value") or "")
     if request.targets:
         words = refanged(typed).casefold().split()
-        options = [
-            run_form.object_option(view.subject, view.clearance)
+        found = [
+            view.subject
             for view in await _observables(context, request.targets[0].object_id)
             if all(word in refanged(view.title()).casefold() for word in words)
         ]
-        return {"options": options[:MAX_OPTIONS]} if options else message_option("No observable has this text.")
+        options = run_form.object_options(found[:MAX_OPTIONS], own_clearance(context))
+        return {"options": options} if options else message_option("No observable has this text.")
     options = await _alert_options(context, request.channel, typed)
     return {"options": options} if options else message_option("No alert that you may see contains this.")
 
@@ -81,13 +82,13 @@ async def _found(context: Context, text: str, most: int) -> list[dict[str, Any]]
     """The alerts that show this text to the person."""
     clearance = own_clearance(context)
     alerts = await subjects.search(context.core, text, clearance, most)
-    return [run_form.object_option(Subject.alert(alert), clearance) for alert in alerts]
+    return run_form.object_options(map(Subject.alert, alerts), clearance)
 
 
 async def _options(context: Context, alert_ids: Sequence[str]) -> list[dict[str, Any]]:
     """Those of these alerts that the person may see."""
     found = [view for view in await subjects.visible_of(context, alert_ids) if view.subject.kind == "alert"]
-    return [run_form.object_option(view.subject, view.clearance) for view in found]
+    return run_form.object_options([view.subject for view in found], own_clearance(context))
 
 
 async def _observables(context: Context, object_id: str) -> list[RedactedView]:

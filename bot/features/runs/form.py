@@ -65,7 +65,7 @@ async def _view_of_known(context: Context, object_ids: list[str]) -> dict[str, A
     clearance, request = own_clearance(context), RunRequest(channel=context.channel)
     if len(known) == 1:
         return await _start_view(context, _on(request, known[0]), known[0])
-    choices = [run_form.object_option(subject, clearance) for subject in known]
+    choices = run_form.object_options(known, clearance)
     return run_form.start_view(request, None, clearance=clearance, choices=choices)
 
 
@@ -87,11 +87,10 @@ async def on_object_options(context: Context) -> Json:
     typed, clearance = str(context.payload.get("value") or ""), own_clearance(context)
     by_id = await _known(context, [object_id] if (object_id := parse_id(typed)) else [])
     alerts = await subjects.search(context.core, typed, clearance, MAX_OPTIONS)
-    matches = [*by_id, *map(Subject.alert, alerts)]
-    shown = {subject.id: run_form.object_option(subject, clearance) for subject in matches}
-    if not shown:
+    matches = {subject.id: subject for subject in [*by_id, *map(Subject.alert, alerts)]}
+    if not matches:
         return message_option("No alert that you may see contains this.")
-    return {"options": list(shown.values())[:MAX_OPTIONS]}
+    return {"options": run_form.object_options([*matches.values()][:MAX_OPTIONS], clearance)}
 
 
 async def _input_options(context: Context) -> Json:

@@ -332,9 +332,8 @@ def test_the_run_modal_fits(alert: Alert, responder: OfferedResponder, clearance
     subject, request = Subject.alert(alert), replace(samples.request(), channel="C0SOC", parameters=kept)
     fine_view(run_form.start_view(request, None, clearance=clearance))
     fine_view(run_form.start_view(request, subject, clearance=clearance))
-    fine_view(
-        run_form.start_view(request, subject, clearance=clearance, choices=[run_form.object_option(subject, clearance)])
-    )
+    choices = run_form.object_options([subject], clearance)
+    fine_view(run_form.start_view(request, subject, clearance=clearance, choices=choices))
     found = details.found_alerts({alert.id: [alert]}, typed, "", (), more=True, clearance=clearance, button=button)
     fine_view(modals.message_view("Alerts found", found))
     listed = responders.responder_list(

@@ -1,6 +1,6 @@
 """The modals that lead to a run: for the objects, the responder, and its inputs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
@@ -9,7 +9,8 @@ from bot.block_kit.subjects import SIGNS, by_ioc, object_line, responder_menu
 from bot.block_kit.text import (
     OPTION_LIMIT,
     VIEW_TITLE_LIMIT,
-    clip_middle,
+    clean,
+    clip_apart,
     context,
     escape,
     first_of,
@@ -52,7 +53,7 @@ def start_view(
     `choices` are options, if only these can be chosen; `in_force` is what a run would repeat; `who` can open the
     object if this person can't.
     """
-    chosen = object_option(subject, clearance) if subject is not None else None
+    chosen = object_options([subject], clearance)[0] if subject is not None else None
     label = "Which one? The message names several." if choices else "Alert"
     blocks: list[Block] = [modals.search_field("object", label, "Search, or type an id", choices, chosen)]
     if subject is not None:
@@ -255,15 +256,23 @@ def _modal(
     return modals.modal(title, blocks, callback_id=callback_id, submit=submit, metadata=request.metadata(), close=close)
 
 
-def object_option(subject: Subject, clearance: int) -> dict[str, Any]:
-    """An entry of the menu of alerts: id and title, and its severity and first observable, or its kind."""
-    view, kind = RedactedView(subject, clearance), OBJECT_TYPES[subject.kind]
-    name = foreign_plain(f"{subject.id} · {view.title()}", OPTION_LIMIT)
-    if subject.kind == "alert":
-        kind = f"{SIGNS[subject.severity]} {SEVERITY_NAMES[subject.severity].upper()}"
-        on = _observable(view)
-        kind = f"{kind} · {clip_middle(on, OPTION_LIMIT - len(kind) - 3)}" if on else kind
-    return {"text": plain(name), "value": subject.id, "description": plain(foreign_plain(kind, OPTION_LIMIT))}
+def object_options(found: Iterable[Subject], clearance: int) -> list[dict[str, Any]]:
+    """Entries of the menu of alerts: id and title, and the severity and first observable of each, or its kind."""
+    views = [RedactedView(subject, clearance) for subject in found]
+    kinds = [_kind(view.subject) for view in views]
+    room = OPTION_LIMIT - len(" · ") - max(map(len, kinds), default=0)
+    each, options = clip_apart([clean(_observable(view)) for view in views], room), list[dict[str, Any]]()
+    for view, kind, on in zip(views, kinds, each, strict=True):
+        name = foreign_plain(f"{view.subject.id} · {view.title()}", OPTION_LIMIT)
+        about = foreign_plain(" · ".join(filter(None, [kind, on])), OPTION_LIMIT)
+        options.append({"text": plain(name), "value": view.subject.id, "description": plain(about)})
+    return options
+
+
+def _kind(subject: Subject) -> str:
+    """`🟠 HIGH` of an alert; else `Case`, `Observable`."""
+    is_alert, level = subject.kind == "alert", subject.severity
+    return f"{SIGNS[level]} {SEVERITY_NAMES[level].upper()}" if is_alert else OBJECT_TYPES[subject.kind]
 
 
 def _observable(view: RedactedView) -> str:

@@ -7,7 +7,7 @@ from core.models import Alert
 from tests.bot.features.alert_groups.grouping import group_card, grouping_bot, post
 from tests.bot.features.environment import FeatureEnvironment
 from tests.bot.outbox.harness import all_sent
-from tests.bot.people import app_home, modal, on_phone, text_of
+from tests.bot.people import app_home, message_in, modal, on_phone, text_of
 from tests.bot.running import SOC
 
 
@@ -52,6 +52,23 @@ async def test_the_worst_is_named_first_in_whatever_order_they_were_clicked(env:
     await env["anna"].presses("Close ...", await env["anna"].sees(modal("Selected (3)")))
     asks = text_of(await env["anna"].sees(modal("3 alerts: 1 critical, 1 high, 1 medium.")))
     assert asks.index("Lemur 4") < asks.index("Lemur 3") < asks.index("Lemur 2")
+
+
+async def test_two_long_names_of_hosts_are_told_apart_in_the_menu_and_on_their_cards(env: FeatureEnvironment) -> None:
+    both = ("encrypting-node-01", "backup-node-02")
+    for severity, host in enumerate((f"srv-fileserver-production-emea-frankfurt-rack17-{what}" for what in both), 3):
+        named = [{"dataType": "hostname", "data": f"{host}.corp.example.net"}]
+        await env.create_alert(sourceRef=host, title=f"Lemur {severity}", severity=severity, artifacts=named)
+    await env["anna"].command(SOC, "/responder find lemur")
+    await env["anna"].presses("Select several", await env["anna"].sees(modal("Select several")))
+    form = await env["anna"].sees(modal("Nothing happens yet."))
+    _, *each = form["blocks"][0]["element"]["options"]
+    assert sorted(one["description"]["text"] for one in each) == [
+        "🔴 CRITICAL · hostname srv-fi…17-backup-node-02[.]corp[.]example[.]net",
+        "🟠 HIGH · hostname srv-fi…17-encrypting-node-01[.]corp[.]example[.]net",
+    ]
+    for end in ("pting-node-01", "ackup-node-02"):
+        await env["anna"].sees(message_in(SOC, f"Act on hostname srv-fileserver-production-…{end}"))
 
 
 async def test_several_alerts_are_assigned_but_those_of_others(env: FeatureEnvironment) -> None:

@@ -171,6 +171,13 @@ def test_no_two_texts_are_cut_to_the_same() -> None:
     assert len({*shown}) == 100
     assert max(map(len, shown)) <= 75
     assert clip_apart(["short", ENCRYPTING], 75)[0] == "short"
+    long = [
+        f"srv-fileserver-production-emea-frankfurt-rack17-{what}.corp.example.net" for what in ("run-1", "backup-2")
+    ]
+    assert clip_apart(long, 60) == [
+        "srv-fileserver-…17-run-1.corp.example.net",
+        "srv-fileserver-…17-backup-2.corp.example.net",
+    ]
 
 
 async def test_a_menu_keeps_the_end_of_a_host_that_is_too_long_for_its_heading(tmp_path: Path) -> None:

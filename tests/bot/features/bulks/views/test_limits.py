@@ -177,7 +177,7 @@ def test_the_longest_input_and_both_ends_of_a_long_object_are_read_by_who_approv
 
 
 def test_the_form_for_a_hundred_objects_fits() -> None:
-    chosen = [run_form.object_option(view.subject, 2) for view in VIEWS]
+    chosen = run_form.object_options([view.subject for view in VIEWS], 2)
     request = samples.request(*IDS, channel="C0123456789")
     assert len(request.to_text()) <= 3000
     fine_view(run_form.targets_view(RunRequest(channel="C0123456789"), "Alerts found", chosen, MANY))
