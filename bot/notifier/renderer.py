@@ -243,6 +243,7 @@ class Renderer:
             *(message for message in of_end if message.key in posted),
             *(reply for reply in problems if has_problem or reply.key in posted),
             *await self._undone(action, timeline),
+            *await self._moved(action, timeline),
         ]
 
     async def _undone(self, action: Action, timeline: Timeline) -> list[DesiredMessage]:
@@ -251,9 +252,28 @@ class Renderer:
         for (by_id, login), together in undone_by_others(timeline.document).items():
             by = timeline.action(by_id)
             if by is not None and together[0].id == action.id:
-                undone = [(one, timeline.target(one)) for one in together]
+                undone = [(one, timeline.target(timeline.action(one.id) or one)) for one in together]
                 render = partial(replies.undone, undone, by.created_by, login, link=link)
-                desired += await self._to_requester(f"undone:{action.id}", login, "", render, timeline)
+                of_all = len(together[0].target or ()) == len(action.target or ())
+                suffix = "" if of_all else f":{by_id}"
+                desired += await self._to_requester(f"undone:{action.id}", login, suffix, render, timeline)
+        return desired
+
+    async def _moved(self, action: Action, timeline: Timeline, at: str = "") -> list[DesiredMessage]:
+        """The direct messages to whoever asked for or approved a run whose end somebody else moved, last or `at` once.
+
+        Who approved that end, or asked for it, knows.
+        """
+        part, _ = undo_state.moved_last(action)
+        changed, desired = part.undo.changed if part.undo is not None else None, list[DesiredMessage]()
+        if changed is None:
+            return []
+        render = partial(replies.moved, part, timeline.target(action), changed, link=await self._link(timeline.root_id))
+        knows = () if at else undo_state.granted_by(part)
+        for login in _concerned(part, but=None if at else changed.by):
+            if login not in knows:
+                suffix = f":{at or changed.at}"
+                desired += await self._to_requester(f"moved:{action.id}", login, suffix, render, timeline)
         return desired
 
     async def _undo_problems(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
@@ -400,6 +420,8 @@ class Renderer:
             return await self._told(action, here.target(action), here)
         if kind == "undone":
             return await self._undone(action, here)
+        if kind == "moved":
+            return await self._moved(action, here, about)
         return await self.requests(action, here, Asking(self._outbox, self._clock()))
 
     def _asked(self, action: Action, timeline: Timeline) -> list[str]:
@@ -559,7 +581,7 @@ class Renderer:
             return []
         subject = here.target(action)
         action = await self._whole(action, here)
-        if kind in ("approval", "extension", "ask", "remind", "told", "undone"):
+        if kind in ("approval", "extension", "ask", "remind", "told", "undone", "moved"):
             return [one for one in await self._asked_again(message, action, here) if one.key == message.key]
         if kind == "undo":
             return await self._undo_problems(action, subject, here)
@@ -620,10 +642,15 @@ def undone_by_others(document: Document) -> dict[tuple[str, str], list[Action]]:
     """
     known, found = {one.id for one in document.actions}, dict[tuple[str, str], list[Action]]()
     for action in sorted(document.actions, key=lambda one: (not one.bulk, one.number)):
-        by_id = action.undo.action_id if action.undo is not None and undo_state.is_undone(action) else None
-        if by_id and action.measure is not None and (action.bulk or by_id in known):
-            for login in _concerned(action, but=action.measure.ended_by):
-                found.setdefault((by_id, login), []).append(action)
+        undone = dict[str, list[Action]]()
+        for part, _ in undo_state.by_target(action):
+            by_id = part.undo.action_id if part.undo is not None and undo_state.is_undone(part) else None
+            if by_id and part.measure is not None and (action.bulk or by_id in known):
+                undone.setdefault(by_id, []).append(part)
+        for by_id, parts in undone.items():
+            part = undo_state.together(action, parts)
+            for login in _concerned(part, but=part.measure.ended_by if part.measure is not None else None):
+                found.setdefault((by_id, login), []).append(part)
     return found
 
 

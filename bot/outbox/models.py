@@ -26,7 +26,7 @@ BULK_UNDONE = f"{BULK}undone"  # of that which tells them that somebody else has
 ASKS = ("ask", "asks", "new", "approval", "extension", "remind", f"{BULK}ask")
 LOST = "lost"  # of the direct message that tells who worked on an alert that somebody else took it
 LOG = "log"  # of a task log's card
-NEWS_KINDS = ("end", "told", "undone", LOST, BULK_TOLD, BULK_UNDONE)  # of messages, by their keys
+NEWS_KINDS = ("end", "told", "undone", "moved", LOST, BULK_TOLD, BULK_UNDONE)  # of messages, by their keys
 
 Status = Literal[
     "unsent",  # Slack doesn't have it

@@ -27,7 +27,7 @@ from bot.features.runs.views.runs import run_again_button
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Message
 from core.common.words import count
-from core.models import SEVERITY_NAMES, Action, Log
+from core.models import SEVERITY_NAMES, Action, EndChange, Log
 from core.models.inputs import NOTE_LIMIT
 
 MAX_REPORT_LINES = 24  # less than a screen, without a file
@@ -203,10 +203,28 @@ def undone(
     deeds = list(dict.fromkeys(f"*{runs.name(one)}{runs.on_target(one, its)}*" for one, its in seen if its.is_open))
     asked_by = {end.asked_by for one, _ in together for end in one.extensions[:1] if end.outcome == "lapsed"}
     more = "; your request for more time is over too" if to in asked_by else ""
-    said, on = f"Undone by {person_name(by)}: {' and '.join(deeds)}{more}", runs.of_root(subject, view)
-    text = clip(f"{said.replace('*', '')} ({on}).", MESSAGE_TEXT_LIMIT)
-    about = context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")
-    return Message(text, (section(f"{said}. Nothing of it is in force any more."), about))
+    said = f"Undone by {person_name(by)}: {' and '.join(deeds)}{more}"
+    return _by_another(said, ". Nothing of it is in force any more.", view, link)
+
+
+def moved(
+    action: Action, subject: Subject, changed: EndChange, *, clearance: int, button: ButtonIds, link: str = ""
+) -> Message:
+    """The direct message to whoever asked for or approved a run whose end somebody else moved."""
+    view = RedactedView(subject, clearance)
+    if not view.is_open:
+        return notice(f"A run on {action.object_id} was given another end, {withheld(subject.tlp)}")
+    is_later = changed.after is None or (changed.before is not None and changed.after > changed.before)
+    deed = f"*{runs.name(action)}{runs.on_target(action, view)}*"
+    said = f"{'Extended' if is_later else 'Shortened'} by {person_name(changed.by)}: {deed}"
+    return _by_another(said, f", now {undo_state.until(changed.after)}.", view, link)
+
+
+def _by_another(said: str, then: str, view: RedactedView, link: str) -> Message:
+    """What somebody else did, for a phone, and below it `then` and the alert or case; mrkdwn."""
+    text = clip(f"{said.replace('*', '')} ({runs.of_root(view.subject, view)}).", MESSAGE_TEXT_LIMIT)
+    about = context(f"{runs.sign(view)}{runs.of_root(view.subject, view, link)}")
+    return Message(text, (section(f"{said}{then}"), about))
 
 
 def lost(view: RedactedView, by: str) -> Message:

@@ -8,7 +8,7 @@ import pytest
 from bot.block_kit import ids
 from core.client import CoreClient
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import app_home, card_of, labels_of, modal, reply_to, text_of
+from tests.bot.people import app_home, card_of, direct_message, labels_of, modal, reply_to, text_of
 from tests.bot.running import OPEN, SOC
 
 
@@ -250,9 +250,10 @@ async def test_what_names_a_run_says_of_each_target_whether_and_until_when_it_is
     over = f"🔓 {first}: undone by anna, <!date^"
     await env["anna"].sees(reply_to(card, over, f"🔒 {second}, {third}: in force until <!date^"))
     shown = await env["anna"].sees(card_of(alert, f"on {third} is in force", without=f"on {first} is in force"))
-    await env["anna"].presses("Extend", shown, beside=f"on {third} is in force")
-    await env["anna"].submits(await env["anna"].sees(modal("How much longer")), longer="+45 minutes")
-    receipt = text_of(await env["anna"].sees(modal(" now ends <!date")))
+    await env["ben"].presses("Extend", shown, beside=f"on {third} is in force")
+    await env["ben"].submits(await env["ben"].sees(modal("How much longer")), longer="+45 minutes")
+    receipt = text_of(await env["ben"].sees(modal(" now ends <!date")))
+    await env["anna"].sees(direct_message(f"Extended by ben: *Shun on {third}*, now until <!date^"))
     assert f"*Shun* on {third}, for" in receipt
     assert over in receipt
     still = f"🔒 {second}: in force until <!date^"
@@ -270,10 +271,13 @@ async def test_what_names_a_run_says_of_each_target_whether_and_until_when_it_is
     assert third not in text_of(await env["anna"].sees(modal("How much longer")))
     await env["anna"].command(SOC, f"/responder audit {alert.id}")
     story = text_of(await env["anna"].sees(modal("Audit of")))
-    assert " *anna* moved the end of Shun on 203[.]0[.]113[.]9, from <!date^" in story
+    assert " *ben* moved the end of Shun on 203[.]0[.]113[.]9, from <!date^" in story
     assert " has undone Shun on 203[.]0[.]113[.]7" in story
     assert 'undoes Shun on 203[.]0[.]113[.]7"' in story
-    question = text_of(await env["anna"].confirms("Undo now", reply))
+    question = text_of(await env["ben"].confirms("Undo now", reply))
     assert f"🔓 *Tell* on {second}, {third}, for" in question
-    over_too = text_of(await env["anna"].sees(reply_to(card, f"🔓 {second}, {third}: undone by anna", over)))
+    over_too = text_of(await env["anna"].sees(reply_to(card, f"🔓 {second}, {third}: undone by ben", over)))
     assert "Undo now" not in over_too
+    await env["anna"].sees(direct_message(f"Undone by ben: *Shun on {second}, {third}*."))
+    rings = [text.partition(" · ")[0].partition(" (")[0] for text in env["anna"].phone if " by ben: " in text]
+    assert rings == [f"Extended by ben: Shun on {third}", f"Undone by ben: Shun on {second}, {third}"]
