@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
+from bot.block_kit.elements import actions
 from bot.block_kit.text import person_name
 from bot.clearance import RedactedView, Subject, view_of_all
 from bot.features import responses, subjects
@@ -28,7 +29,7 @@ from bot.features.runs.targets import acted_on, run_target, with_targets_again, 
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.request import RunRequest
 from bot.features.undos.handlers import UNKNOWN_TIME
-from bot.message import Message
+from bot.message import ButtonIds, Message
 from bot.outbox.links import card_link
 from bot.outbox.models import BULK, bulk_key, is_person
 from core.common.clock import MINUTE_MS
@@ -274,8 +275,15 @@ async def on_extend_all_view(context: Context) -> Json:
     longer, what = f"{undo_state.minutes(minutes)} longer" if minutes else "with no end", f"*{states.name(bulk)}*"
     then = f" {longer}. It needs {undo_state.needed(waiting, able)}" if waiting else ""
     of = [timed[one.id] for one in changed]
-    done = ending.changed_all(f"Kept {longer}: {what}", f"keep {what}", of, len(waiting), refused, then)
-    return modals.update(modals.message_view("Asked" if waiting else "Done", done))
+    told = f"Kept {longer}: {what}", f"keep {what}", of, len(waiting), refused, then
+
+    def asked(button: ButtonIds) -> Message:
+        return ending.changed_all(*told, actions(*runs.bulk_buttons(bulk.id, waiting[0], button, "Withdraw")[1:]))
+
+    if not waiting:
+        return modals.update(modals.message_view("Done", ending.changed_all(*told)))
+    about = f"asked:{waiting[0].request}"
+    return modals.update(modals.message_view("Asked", await responses.with_buttons(context, about, asked)))
 
 
 async def _opened(context: Context, title: str) -> tuple[Bulk, str]:

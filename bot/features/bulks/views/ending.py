@@ -11,7 +11,7 @@ from bot.features.bulks.views import states
 from bot.features.bulks.views.states import Listed, Run
 from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
-from bot.message import Message
+from bot.message import Block, Message
 from core.common.words import count
 from core.models import Action, BulkCounts, Measure, MeasureRun, Policy
 
@@ -119,7 +119,13 @@ def with_an_end(in_force: Listed, measures: Sequence[Measure] = ()) -> Listed:
 
 
 def changed_all(
-    done: str, asks: str, changed: Listed, waiting: int, refused: Sequence[tuple[Run, str]], then: str = ""
+    done: str,
+    asks: str,
+    changed: Listed,
+    waiting: int,
+    refused: Sequence[tuple[Run, str]],
+    then: str = "",
+    *more: Block,
 ) -> Message:
     """On which targets runs of a bulk were `changed`, how many of these wait and for what, and why others were not.
 
@@ -131,4 +137,4 @@ def changed_all(
     asked = f"Asked: {asks} on {on_waiting}{then or '. It waits for approval.'}" if waiting else ""
     told = f"{done} on {on}." if number or not waiting else ""
     why_not = [(questions.named(view, runs.targets(run, view)), view.inputs(why)) for (run, view), why in refused]
-    return questions.with_reasons(" ".join(filter(None, [told, asked, of_some])), "*Refused*", why_not)
+    return questions.with_reasons(" ".join(filter(None, [told, asked, of_some])), "*Refused*", why_not, *more)

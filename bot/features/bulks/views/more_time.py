@@ -82,7 +82,7 @@ def question_and_rows(ends: Sequence[End], seen: Sequence[End]) -> list[str]:
     rows = [f"{closed}{before}{approvals.asks_to_keep(action, extension, len(ends))}"]
     for run, view, end in seen:
         denied = "" if before or not is_asked else runs.denied_before(end, view)
-        then = f"; then *{undo_state.until(end.at)}*" if is_asked else ""
+        then = f"; then *{undo_state.until(end.at)}*" if is_asked and end.at is not None else ""
         now = undo_state.end_decided(end) or f"now it {undo_state.ends(run)}"
         now = f" · {now}" if undo_state.is_in_force(run) else runs.left(run, view)
         line = f"{states.target_line(run, view, states.REVIEW_TARGETS)}{now}{then}"
