@@ -105,7 +105,8 @@ def responder_list(
     blocks += listed(f"*Can run ({len(now)})*", [_can_line(r, view, in_force.get(r.name, ())) for r in now])
     repeated = {line for r in already if _kind(r) == 0 for line in in_force[r.name]}
     left = {r.name: [line for line in in_force[r.name] if _kind(r) == 0 or line not in repeated] for r in already}
-    blocks += listed("*In force already, and what ends it*", [_can_line(r, view, left[r.name]) for r in already])
+    ended = [_can_line(_on_what_it_ends(r, ends), view, left[r.name]) for r in already]
+    blocks += listed("*In force already, and what ends it*", ended)
     if not offered:
         blocks.append(section(f"Nothing can run on {subject.id} now."))
     why_not = [f"• *{names.shown(r)}*: {shown_reasons(r, view, 300)}" for r in cannot]
@@ -115,8 +116,9 @@ def responder_list(
     blocks += listed("*Nothing is known to be in force that these would end*", ends_nothing)
     if can or elsewhere:
         blocks.append(menu_block(view, button, channel))
-        if now and _kind(now[0]) == 0:
-            blocks.append(context(f"Or type {code(f'{command} run {names.example(now[0])} {subject.id}', 200)}."))
+        first = next((r for r in now if not r.open_run), None)
+        if first is not None and _kind(first) == 0:
+            blocks.append(context(f"Or type {code(f'{command} run {names.example(first)} {subject.id}', 200)}."))
     return Message(text, tuple(blocks))
 
 
@@ -137,6 +139,15 @@ def _on_artifacts(
         titles = [names.shown(r) for r in able if _kind(r) != 2 or r.name in ends.get(artifact.id, ())]
         on.setdefault(some_of(titles, MAX_TITLES), []).append(f"{named} ({artifact.id})")
     return [f"• {some_of(alike, MOST_ALIKE)}: {titles}" for titles, alike in on.items() if titles], elsewhere
+
+
+def _on_what_it_ends(responder: OfferedResponder, ends: ByArtifact) -> OfferedResponder:
+    """One that undoes on those artifacts alone on which something is in force that it ends."""
+    if responder.target is None:
+        return responder
+    held = [one for one in responder.target.artifacts if responder.name in ends.get(one.id, ())]
+    target = responder.target.model_copy(update={"artifacts": held or responder.target.artifacts})
+    return responder.model_copy(update={"target": target})
 
 
 def _without_reasons(responder: OfferedResponder) -> OfferedResponder:
@@ -166,7 +177,7 @@ def reasons(responder: OfferedResponder, view: RedactedView, *, is_short: bool =
     free = [f"free again {utc_time(at)}"] if at is not None else []
     lifts = [] if is_short else [*free, *dict.fromkeys(one.lift for one in refusals)]
     sentences = [*(refusal.message for refusal in refusals), *lifts, *(responder.reasons or ())]
-    on_kinds = _on_kinds(responder, view.subject)
+    on_kinds = _on_kinds(responder, view)
     sentences = [on_kinds if reason.startswith(NOT_ITS_KIND) else reason for reason in sentences]
     return view.text(with_names(said("; ".join(sentences)), view, is_described=True)) or "it gives no reason"
 
@@ -207,10 +218,13 @@ def is_for_alerts(responder: OfferedResponder, subject: Subject) -> bool:
     return bool(subject.alert_ids) and is_other and "thehive:alert" in responder.data_type_list
 
 
-def _on_kinds(responder: OfferedResponder, subject: Subject) -> str:
-    """What it runs on, such as `only on its ip`, and so not on this object."""
-    if is_for_alerts(responder, subject):
-        return f"only on an alert of the case: {' or '.join(subject.alert_ids[:3])}"
+def _on_kinds(responder: OfferedResponder, view: RedactedView) -> str:
+    """What it runs on, such as `only on its ip`, and so not on this object; its target is that on the alert of this."""
+    if is_for_alerts(responder, view.subject):
+        return f"only on an alert of the case: {' or '.join(view.subject.alert_ids[:3])}"
+    if responder.target is not None and responder.target.artifacts:
+        on = [f"{one.data_type} {target_data(one, view)}" for one in responder.target.artifacts]
+        return f"only on {some_of(on, MAX_TITLES)}"
     names = {f"thehive:{kind}": name for kind, name in OBJECT_TYPES.items()}
     kinds = [names.get(kind, kind) for kind in responder.data_type_list]
     return f"only on its {', '.join(kinds[:3])}{' and more' if len(kinds) > 3 else ''}"

@@ -71,13 +71,23 @@ async def refusal(context: Context, request: RunRequest, responder: OfferedRespo
     may_make_case = responder.lacks == ["case"] and "manageCase" in context.person.permissions
     who = "you" if may_override else await who_may_override(context, view.subject.clearance)
     then = [*filter(None, [await used_by(context, responder)]), *lifted(responder, who)]
-    why = shown_reasons(responder, view, 1500, is_short=True)
+    known = await _through_alert(context, responder, view.subject)
+    why = shown_reasons(known, view, 1500, is_short=True)
     refused = partial(questions.cannot_run, request, responder, view, why, then=then)
     already = await in_force_already(context, acts_on.by_object(request.targets, responder), responder)
     run, of_case = f"{context.services.command} run {title(responder)}", is_for_alerts(responder, view.subject)
     instead = [f"{run} {alert_id}" for alert_id in view.subject.alert_ids[:3] if of_case]
     render = partial(refused, in_force=already, instead=instead, may_override=may_override, may_make_case=may_make_case)
     return await responses.with_buttons(context, f"cannot:{view.subject.id}:{responder.id}", render)
+
+
+async def _through_alert(context: Context, responder: OfferedResponder, subject: Subject) -> OfferedResponder:
+    """The responder with what it acts on through the alert of this artifact, if it does."""
+    if subject.kind != "case_artifact" or responder.target is not None or subject.alert_ids:
+        return responder
+    _, offered = await subjects.offered(context.core, subject.root_id)
+    target = next((one.target for one in offered if one.id == responder.id and one.can_run), None)
+    return responder.model_copy(update={"target": target})
 
 
 async def show_form(

@@ -108,6 +108,7 @@ async def test_what_is_in_force_is_said_in_the_list_and_marked_first_where_someb
         now = f"\\n    ◦ 🔒 `10[.]20[.]1[.]50` is contained already until <!date^{until}^"
         shown = await env["anna"].sees(modal(now))
         listed = text_of(shown)
+        assert "• *Tell*: 10[.]20[.]1[.]50\\n" in listed  # and not what else it could act on
         assert listed.partition(idle)[0].count(now) == 2  # of Shun, and of Tell, which ends it
         assert f" by anna, for {alert.id}." in listed
         assert f"{run.id} has it in force" not in listed
