@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from bot.block_kit import ids, notices
+from bot.block_kit.names import typed_names
 from bot.block_kit.notices import TASKS
 from bot.block_kit.subjects import SHORT_TITLE, headline
 from bot.block_kit.text import code, core_says, foreign, plain_name, said
@@ -11,7 +12,7 @@ from bot.clearance import tlp_name
 from bot.features import subjects
 from bot.features.authorization import DIRECT_MESSAGE, not_linked, who_gives_rights
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
-from bot.features.command_text import NOT_TAKEN, WHICH, closest_match, wrong_usage
+from bot.features.command_text import NOT_TAKEN, WHICH, closest_match, match_names, wrong_usage
 from bot.features.responses import require_permission
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
@@ -20,8 +21,8 @@ from core.models import Check, Person
 MOST_OFFERED = 3  # alerts, where a command names none
 GROUPS = {
     "Decide": ("pending", "approve", "deny", "cancel"),
-    "Act": ("list", "run", "active", "assign", "case", "template"),
-    "Look": ("find", "alert", "mine", "actions", "failed", "audit", "doctor", "help"),
+    "Act": ("list", "run", "undo", "extend", "assign", "case", "template"),
+    "Look": ("active", "find", "alert", "mine", "actions", "failed", "audit", "doctor", "help"),
 }
 HOW_TO_RUN = {
     "run NAME HOST": "on the open alert that has this host or address; if several have it, they are listed",
@@ -59,16 +60,24 @@ async def on_mistyped_command(context: Context) -> Json:
     command = context.services.commands[verb.lower()]
     require_permission(context, command.permission)
     text = wrong_usage(command.usage, rest, context.services.command)
-    worst = await _worst_open(context) if text.startswith(WHICH) and "~id" in command.usage else []
+    name = rest if "NAME ~id" in command.usage else ""
+    worst = await _worst_open(context, name) if text.startswith(WHICH) and "~id" in command.usage else []
     return notices.acknowledgement(notices.notice("\n".join([core_says(text, 2800), *worst])))
 
 
-async def _worst_open(context: Context) -> list[str]:
-    """A line for each of the worst open alerts of this person and of nobody."""
+async def _worst_open(context: Context, name: str) -> list[str]:
+    """A line for each of the worst open alerts of this person and of nobody, on which a responder of this name runs."""
     own, free = await asyncio.gather(context.core.open_alerts(context.person.login), context.core.open_alerts(""))
-    worst = sorted([*own, *free], key=lambda one: -one.severity)[:MOST_OFFERED]
-    found = await subjects.visible_of(context, [one.id for one in worst])
-    return [f"• {headline(view, limit=SHORT_TITLE)['text']['text']} · {view.subject.id}" for view in found]
+    worst = [one.id for one in sorted([*own, *free], key=lambda one: -one.severity)[: 10 * MOST_OFFERED]]
+    views = await subjects.visible_of(context, worst)
+    if name:
+        found = await subjects.documents(context.core, worst, responders=True)
+        offered = [(one.id, responder) for one in found for responder in one.responders.get(one.id, ())]
+        named = {*match_names(name, [known for _, one in offered for known in typed_names(one)])}
+        able = {id_ for id_, one in offered if one.can_run and named & {*typed_names(one)}}
+        views = [view for view in views if view.subject.id in able] if named else views
+    first = views[:MOST_OFFERED]
+    return [f"• {headline(view, limit=SHORT_TITLE)['text']['text']} · {view.subject.id}" for view in first]
 
 
 def _help(context: Context) -> list[str]:

@@ -39,7 +39,7 @@ FEATURES: tuple[Feature, ...] = (
     alert_groups.FEATURE,
 )
 
-SAME_AS = {"-h": "help", "--help": "help", "undo": "active", "extend": "active", "status": "active"}
+SAME_AS = {"-h": "help", "--help": "help", "status": "active"}
 
 T = TypeVar("T")
 

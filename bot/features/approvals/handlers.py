@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.text import person_name
-from bot.clearance import RedactedView, Subject
+from bot.clearance import RedactedView, Subject, may_see
 from bot.features import responses, subjects
 from bot.features.approvals import views
 from bot.features.authorization import own_clearance
@@ -20,12 +20,14 @@ from core.models import Action, Extension
 
 
 async def on_cancel(context: Context) -> None:
-    """Stop a run that runs, or ask whether to withdraw what waits. Core refuses one that has ended."""
+    """Stop a run that runs, or ask whether to withdraw what waits; say what became of one that has ended."""
     action, subject = await _run(context, (await responses.clicked_intent(context)).object_id)
     if action.status == "Waiting" or undo_state.later_end(action) is not None:
         await on_deny(context)
         return
-    subjects.require_visible(context, subject)
+    _require_visible(context, subject)
+    if not runs.is_open(action) and await _is_over(context, action, subject):
+        return
     _require_asker(context, action)
     action, subject = await subjects.of_action(context.core, await answered(context.core.cancel(action.id)))
     await responses.refresh_cards(context, subject)
@@ -62,7 +64,7 @@ async def on_approve(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     action, subject = await _run(context, intent.object_id)
     extension = _later_end(context, action, subject, intent.argument)
-    view = subjects.require_visible(context, subject)
+    view = _require_visible(context, subject)
     if extension is None and await _is_over(context, action, subject):
         return
     _require_voter(context, action)
@@ -78,6 +80,13 @@ def _later_end(context: Context, action: Action, subject: Subject, extension_id:
         context.refresh(subject.root_id or subject.id, action.id)  # which takes away the buttons
         raise ResponderBotError("conflict", "This extension no longer waits for approval; nothing was changed.")
     return extension
+
+
+def _require_visible(context: Context, subject: Subject) -> RedactedView:
+    """Refuse what this person may not see, first of all where they may decide on nothing. Raises ResponderBotError."""
+    if not may_see(own_clearance(context), subject.clearance):
+        responses.require_permission(context, "manageAction")
+    return subjects.require_visible(context, subject)
 
 
 def _require_voter(context: Context, action: Action) -> None:
@@ -185,7 +194,7 @@ async def on_deny(context: Context) -> None:
     deed = "Deny" if intent.what == "deny" else "Withdraw"
     action, subject = await _run(context, intent.object_id)
     extension = _later_end(context, action, subject, intent.argument)
-    view = subjects.require_visible(context, subject)
+    view = _require_visible(context, subject)
     is_queued = deed == "Withdraw" and action.status == "Waiting"
     if extension is None and not is_queued and await _is_over(context, action, subject):
         return

@@ -179,8 +179,9 @@ async def on_deny_button(context: Context) -> None:
         return
     deed, asked_by = _deed(context, bulk, waiting)
     if intent.what in ("bulk_withdraw", "cancel") and deed != "Withdraw":
-        instead = "*Deny more time* decides against it." if request else "*Review* has *Deny*."
-        raise ResponderBotError("forbidden", f"{person_name(asked_by)} asked for it, and withdraws it. {instead}")
+        deny = "*Deny more time*" if request else f"`{context.services.command} deny {bulk.id}`"
+        only = f"Only {person_name(asked_by)}, who asked for it, may withdraw it; you can deny it: {deny}."
+        raise ResponderBotError("forbidden", only)
     await context.show_modal(review.deny_view(bulk, [one[:2] for one in waiting], request, deed))
 
 
@@ -339,13 +340,22 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
     return sorted([shown[n] for n in sorted(shown)], key=lambda one: -one.view.subject.severity)
 
 
+def _waits(run: Action) -> bool:
+    return runs.awaits_approval(run) or undo_state.later_end(run) is not None
+
+
 def _typed(on_run: Handler, on_bulk: Handler) -> Handler:
-    """What a command does with an id: what the button of that run, or of that bulk, does."""
+    """What a command does with an id: what the button of that run does, of that bulk, or of all that waits on that."""
 
     async def on_command(context: Context) -> None:
         named = (await responses.clicked_intent(context)).object_id
-        bulks = (await context.core.documents([named])).bulks  # a run of a bulk has that with it
-        await (on_bulk if named in [bulk.id for bulk in bulks] else on_run)(context)
+        found = await context.core.documents([named])
+        if named in [bulk.id for bulk in found.bulks]:  # a run of a bulk has that with it
+            await on_bulk(context)
+            return
+        waiting = [run for one in found.documents for run in one.actions if named == one.id and _waits(run)]
+        only = waiting[0].id if len(waiting) == 1 else named
+        await on_run(replace(context, text=only))
 
     return on_command
 

@@ -13,7 +13,7 @@ from bot.clearance import SHARED, RedactedView, Subject, refanged
 from bot.features import responses, subjects
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.approvals import views as approvals
-from bot.features.authorization import not_linked, own_clearance
+from bot.features.authorization import not_linked, own_clearance, why_not_run
 from bot.features.base import Ack, Command, Context, Entry, Feature, Json
 from bot.features.command_text import find_ids, normalize
 from bot.features.home import views
@@ -84,7 +84,8 @@ async def _home(context: Context, person: Person) -> Home:
     found = await context.services.outbox.storms()
     storms = [(storm.channel, storm_sentence(storm, slack_date(storm.since))) for storm in found]
     running, failed_runs, recent = shown
-    return Home(to_approve, alerts, unassigned, running, failed_runs, recent, storms)
+    refused = await why_not_run(context)
+    return Home(to_approve, alerts, unassigned, running, failed_runs, recent, storms, refused)
 
 
 async def _own(context: Context, login: str) -> HomeAlerts:
@@ -186,7 +187,21 @@ async def on_active_command(context: Context) -> None:
         above = [one for one in await context.services.core.measures(of=ids_) if known.isdisjoint(one.actions)]
         found += await runs_of(replace(context, core=context.services.core), above[: views.MAX_LISTED])
     active = partial(views.in_force_list, found, person, text, total=len(measures), ignored=" ".join(ignored))
+    active = partial(active, named=await _named(context, ids_, measures))
     await responses.show_with_buttons(context, "In force", f"active:{text[: views.TEXT_LIMIT]}", active)
+
+
+async def _named(context: Context, ids: Sequence[str], measures: Sequence[Measure]) -> list[HomeRun]:
+    """The bulks with these ids, and those runs that are in none of these measures."""
+    counts = (await context.core.documents(ids)).bulks if ids else []
+    bulks = [await context.core.bulk(bulk.id) for bulk in counts if bulk.id in ids]
+    wanted = {*ids, *(one.action_id for bulk in bulks for one in bulk.own_targets)}
+    documents = await subjects.documents(context.core, filter(None, wanted))
+    actions = [action for one in documents for action in one.actions if action.id in wanted]
+    listed = await FoundRuns.of(context, actions)
+    told = {run_id for one in measures for run_id in one.actions}
+    visible, _ = _visible([listed.run(action) for action in actions], context.person)
+    return [run for run in views.by_bulk(visible) if run.others or run.action.id not in told]
 
 
 def _with_part(part: str, measures: Sequence[Measure]) -> set[str]:
@@ -278,14 +293,16 @@ class FoundRuns:
         return sorted(able, key=views.urgency)
 
 
+_ACTIVE = Entry(on_active_command, modal_title="In force")
+
 FEATURE = Feature(
     commands={
         "pending": Command(Entry(on_pending_command, modal_title=PENDING), "pending", "what waits, with *Review*"),
         "failed": Command(Entry(on_failed_command, modal_title=FAILED), "failed", "what failed in the last day"),
         "mine": Command(Entry(on_mine_command, modal_title=MINE), "mine", "what you started, and how it went"),
-        "active": Command(
-            Entry(on_active_command, modal_title="In force"), "active [host]", "in force now, with *Undo* and *Extend*"
-        ),
+        "active": Command(_ACTIVE, "active [host]", "what is in force now, and until when"),
+        "undo": Command(_ACTIVE, "undo [host]", "end what is in force, after you confirm it", "manageAction"),
+        "extend": Command(_ACTIVE, "extend [host]", "give what is in force more time", "manageAction"),
     },
     actions={ids.MARK_ENDED: Entry(on_mark_ended_button, modal_title="Mark as ended")},
     views={ids.MARK_ENDED_VIEW: Entry(on_mark_ended_view, Ack.RESPONSE)},

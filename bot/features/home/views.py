@@ -87,6 +87,7 @@ class Home:
     failed: Sequence[HomeRun] = ()
     recent: Sequence[HomeRun] = ()
     storms: Sequence[tuple[str, str]] = ()  # channels with more new alerts than Slack takes, and a sentence on each
+    refused: str = ""  # why this person can't run anything
 
 
 def home_view(
@@ -117,7 +118,8 @@ def home_view(
         blocks += [run_block(run, person, button, under=of) for run, of in zip(shown[:MAX_SHOWN], above, strict=False)]
         blocks += _rest(len(shown) - MAX_SHOWN, listed)
         blocks += in_home(in_force, person, total=total, button=button) if title == RUNNING else []
-    blocks += [context(f"You see up to {tlp_name(person.clearance)}."), actions(button_element("Help", ids.HELP))]
+    sees = f"You see up to {tlp_name(person.clearance)}. {foreign(home.refused, TEXT_LIMIT)}".rstrip()
+    blocks += [context(sees), actions(button_element("Help", ids.HELP))]
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": for_person(blocks, person)}
 
 
@@ -206,7 +208,7 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, *, under: str = "
     extension = undo_state.later_end(action)
     is_own = person.login == (action.created_by if extension is None else extension.asked_by)
     if run.others and run.bulk is not None:
-        return _bulk(run, run.bulk, person, button)
+        return _bulk(run, run.bulk, person, button, has_withdraw=has_again)
     of, line = _of(run, person), f"{runs.run_line(action, view)}{runs.waiting_end(action, view)}"
     line = line if of == under else f"{of}\n{line}"
     if runs.is_open(action) or extension is not None:
@@ -215,7 +217,7 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, *, under: str = "
     return section(line, accessory=run_again_button(action, view, button) if has_again else None)
 
 
-def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds) -> Block:
+def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds, *, has_withdraw: bool) -> Block:
     """The line of a bulk; this run of it and the others are listed. While they all wait, who asked withdraws them."""
     listed, action = _together(run, person), run.action
     of, head, said = [run for run, _ in listed], states.head(bulk, listed), states.by_state(listed)
@@ -226,7 +228,7 @@ def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds) -> 
     has_more = len(said) > 1 or any("\n>" in one for one in said)  # than the head says, or why
     text = "\n".join([line, *(said if has_more else ()), *states.more_time_denied(listed)])
     *_, withdraw = runs.bulk_buttons(bulk.id, None, button, "Withdraw")
-    waits = action.created_by == person.login and all(map(runs.awaits_approval, of))
+    waits = has_withdraw and action.created_by == person.login and all(map(runs.awaits_approval, of))
     return section(text, accessory=withdraw if waits else states.show_each(bulk, button, action.id))
 
 
@@ -237,15 +239,26 @@ def run_list(
     title: str, shown: Sequence[HomeRun], person: Person, button: ButtonIds, *, hidden: int = 0, is_all: bool = True
 ) -> Message:
     """Runs, the newest first, with what can be done about them; `hidden` more are above this person's clearance."""
-    blocks: list[Block] = [*head(title, len(shown))]
-    for run in shown[:MAX_LINES]:
-        may_ask = run.others and (person.login == run.action.created_by or person.profile == "org-admin")
-        again = messages.again_button(run.bulk, button) if may_ask and run.bulk is not None else []
-        is_in_force, view = undo_state.is_in_force(run.action), RedactedView(run.subject, person.clearance)
-        ends = undos.buttons(run.action, view, button) if is_in_force and not run.others else []
-        blocks.append(run_block(run, person, button, has_again=not ends))
-        blocks += [actions(*ends, *again)] if ends or again else []
+    blocks = [*head(title, len(shown)), *_with_deeds(shown[:MAX_LINES], person, button)]
     return Message(f"{title}: {len(shown)}", (*blocks, *_left_out(len(shown) - MAX_LINES, hidden, is_all=is_all)))
+
+
+def _with_deeds(shown: Sequence[HomeRun], person: Person, button: ButtonIds) -> list[Block]:
+    """The lines of runs, each with what this person can do about it; of a bulk with what its message has."""
+    blocks = list[Block]()
+    for run in shown:
+        below, view = list[dict[str, Any]](), RedactedView(run.subject, person.clearance)
+        if run.others and run.bulk is not None:
+            is_own = person.login == run.action.created_by
+            review, withdraw = runs.bulk_buttons(run.bulk.id, None, button, "Withdraw")
+            below += [withdraw if is_own else review] if run.bulk.awaiting else []
+            below += messages.end_buttons(run.bulk, button, has_again=is_own or person.profile == "org-admin")
+        elif undo_state.is_in_force(run.action):
+            below += undos.buttons(run.action, view, button)
+        is_asked = not run.others and runs.awaits_approval(run.action) and person.login != run.action.created_by
+        line = request(run, person, button) if is_asked else run_block(run, person, button, has_again=not below)
+        blocks += [line, actions(*below)] if below else [line]
+    return blocks
 
 
 def pending(
@@ -272,22 +285,31 @@ def _left_out(left_out: int, hidden: int, *, is_all: bool = True) -> list[Block]
 
 
 def in_force_list(
-    shown: Sequence[HomeRun], person: Person, text: str, button: ButtonIds, *, total: int, ignored: str
+    shown: Sequence[HomeRun],
+    person: Person,
+    text: str,
+    button: ButtonIds,
+    *,
+    total: int,
+    ignored: str,
+    named: Sequence[HomeRun] = (),
 ) -> Message:
     """What is in force on what was typed, or on anything: the first of `total`, and how much is withheld.
 
-    `ignored` is what else was typed.
+    `ignored` is what else was typed, `named` are the runs and bulks whose ids were.
     """
     above = [run.subject.tlp for run in shown if not RedactedView(run.subject, person.clearance).is_open]
     shown = [run for run in shown if RedactedView(run.subject, person.clearance).is_open]
-    hidden = f"\n{count(len(above), 'measure')}, {withheld(max(above))}." if above else ""
+    hidden = f"{count(len(above), 'measure')}, {withheld(max(above))}" if above else ""
     on = f" on {foreign(text, TEXT_LIMIT)}" if text else ""
+    number = count(total, "measure") if total else hidden
     nothing = f"Nothing is in force{on}, as far as you may see, up to {tlp_name(person.clearance)}."
-    head = f"In force{on}: {count(total, 'measure')}" if total else nothing
-    title = section((f"*{head}*" if total else head) + hidden)
+    head = f"In force{on}: {number}" if number else nothing
+    title = section((f"*{head}*" if number else head) + (f"\n{hidden}." if hidden and total else ""))
     not_read = f"{code(ignored, TEXT_LIMIT)} was not understood, and nothing was changed."
     left = _rest(total - len(shown), "type a target to find it")
-    return Message(head, (title, *([context(not_read)] if ignored else []), *measures(shown, person, button), *left))
+    rows = [*_with_deeds(named, person, button), *measures(shown, person, button)]
+    return Message(head, (title, *([context(not_read)] if ignored else []), *rows, *left))
 
 
 def in_home(shown: Sequence[HomeRun], person: Person, *, total: int, button: ButtonIds) -> list[Block]:

@@ -67,7 +67,7 @@ def told_in_part(
         return told
     seen = [one[:2] for one in by_how if approvals.sees_all(one[1].clearance, one[1].subject)]
     lines = [*states.by_state(seen), waits]
-    buttons = actions(*_ends(bulk, button, has_again=False), states.show_each(bulk, button))
+    buttons = actions(*end_buttons(bulk, button, has_again=False), states.show_each(bulk, button))
     shown = first_of([f"{states.head(bulk, seen)}.", *filter(None, lines)], states.MOST_NAMED)
     return Message(told.text, (*sections(shown), buttons))
 
@@ -112,7 +112,7 @@ def progress(
             needed = context(undo_state.needed([one[2] for one in ends]))
             blocks += [*more_time.asked(ends, runs.MAX_TARGETS), needed, actions(*decide)]
     blocks += sections(first_of([*said, *denied], states.MOST_NAMED))
-    elements = _ends(bulk, button, has_again=is_for_requester)
+    elements = end_buttons(bulk, button, has_again=is_for_requester)
     if bulk.retried_by:
         blocks.append(context(f"Asked for again as {bulk.retried_by}."))
     elif is_for_requester and bulk.free_at is not None and not states.open_runs(bulk):
@@ -139,7 +139,7 @@ def _unless_all(some: Listed, total: int) -> str:
     return f" ({runs.distinct_targets(some)})" if len(some) < total else ""
 
 
-def _ends(bulk: BulkCounts, button: ButtonIds, *, has_again: bool) -> list[dict[str, Any]]:
+def end_buttons(bulk: BulkCounts, button: ButtonIds, *, has_again: bool) -> list[dict[str, Any]]:
     """Extend all of what ends by itself, Undo all of what can be undone; once it is over, what runs it again."""
     can_undo = bulk.undo_after_minutes is not None and bulk.timed + bulk.endless + bulk.not_released
     can_extend = bulk.timed > bulk.later_ends  # those that wait are decided in Review
@@ -188,7 +188,7 @@ def ended_for(
     is_said = bulk.total in bulk.outcomes.values()  # by the text, which names no time then
     by_state = first_of(states.by_state(seen, refused), states.MOST_NAMED)
     lines = [text] if is_said else [f"{states.head(bulk, seen)}.", *by_state]
-    buttons = actions(*_ends(bulk, button, has_again=reader == bulk.created_by), states.show_each(bulk, button))
+    buttons = actions(*end_buttons(bulk, button, has_again=reader == bulk.created_by), states.show_each(bulk, button))
     return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (*sections(lines), buttons))
 
 

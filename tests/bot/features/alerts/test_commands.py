@@ -130,7 +130,11 @@ async def test_runs_are_denied_and_cancelled_by_command(env: FeatureEnvironment)
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
         await env["anna"].reads("waits for approval; nothing has run yet.")
         newest = (await env.client.actions("alert", alert.id))[0]
-        await env[who].command(SOC, f"/responder {verb} {newest.id}")
+        await env["ben"].command(SOC, f"/responder status {newest.id}")
+        waits = await env["ben"].sees(modal(f"Nothing is in force on {newest.id}", "*Isolate on "))
+        assert labels_of(waits) == ["Review"]
+        of = newest.id if who == "ben" else alert.id  # on which nothing else waits
+        await env[who].command(SOC, f"/responder {verb} {of}")
         await env[who].submits(await env[who].sees(modal(f"{label} Isolate?")))
         await env[who].reads(told)
         assert (await env.client.action(newest.id)).end_date is not None

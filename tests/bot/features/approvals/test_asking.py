@@ -689,7 +689,7 @@ async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reaso
         await env["anna"].submits(forms[0])
         await env["anna"].reads("This extension no longer waits for approval; nothing was changed.")
         await env["ben"].command(SOC, f"/responder cancel {action.id}")
-        await env["ben"].reads("only they or an administrator can end it; ask one of them. Nothing changed.")
+        await env["ben"].reads("; *Undo* on its card ends it. Approved by ben.")
 
 
 async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_their_own_cancelling(
@@ -1170,7 +1170,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
             assert was_denied in text_of(shown).rpartition(f"({alerts[1].id}){end}")[2].partition("\\n•")[0]
             assert text_of(shown).count("🚫 *More") == 1
         await lea.presses("Withdraw more time", waits)
-        await lea.reads("anna asked for it, and withdraws it. *Deny more time* decides against it.")
+        await lea.reads("Only anna, who asked for it, may withdraw it; you can deny it: *Deny more time*.")
         await lea.confirms("Deny more time", waits, reason="Not <all>")
         over = await anna.sees(on_phone("More time denied by lea: Isolate on ip "))
         assert over.endswith('113[.]2 ends as planned · up to CRITICAL · "Not &lt;all&gt;".')
@@ -1378,7 +1378,7 @@ async def test_who_asked_for_more_time_for_all_withdraws_it_in_the_channel(tmp_p
             await bot.as_user("anna").extend_measures(dict.fromkeys(ids_))
         waits = await env["anna"].sees(message_in(SOC, "⏳ *anna* asks to keep"))
         await env["lea"].presses("Withdraw more time", waits)  # who asked for the runs
-        await env["lea"].reads("anna asked for it, and withdraws it.")
+        await env["lea"].reads("Only anna, who asked for it, may withdraw it")
         await env["eve"].presses("Deny more time", waits)
         await env["eve"].reads("You can't run responders")
         await env["anna"].confirms("Withdraw more time", waits)

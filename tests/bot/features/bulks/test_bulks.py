@@ -593,7 +593,7 @@ async def test_who_asked_withdraws_all_on_the_message_and_nobody_else(tmp_path: 
         await start(env, "anna", "isolate", alert_ids)
         message = await shown(env, "2 wait for approval")
         await env["ben"].presses("Withdraw all", message)
-        await env["ben"].reads("anna asked for it, and withdraws it. *Review* has *Deny*.")
+        await env["ben"].reads("Only anna, who asked for it, may withdraw it; you can deny it: `/responder deny ~")
         await env["ben"].presses("Show each", message)
         await env["ben"].sees(modal("needs 1 approval · for 1 hour", without="Withdraw all"))
         await env["anna"].presses("Show each", message)  # as from the App Home, where a bulk has no message
@@ -673,7 +673,8 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         await env["anna"].presses("Show each", await shown(env, "1 denied, 2 in force until"))
         of_each = await env["anna"].sees(modal('1 denied, 2 in force · \\"It &lt;beacons&gt;\\"'))
         await env["anna"].close(of_each["id"])
-        for verb, on in (("approve", alert_ids[0]), ("deny", alert_ids[2])):  # what became of it, before who may decide
+        of_two = (("approve", alert_ids[0]), ("deny", alert_ids[2]), ("cancel", alert_ids[0]))
+        for verb, on in of_two:  # what became of it, before who may decide
             (run,) = await env.client.actions("alert", on)
             await env["anna"].command(SOC, f"/responder {verb} {run.id}")
             now = text_of(await env["anna"].reads(" is in force until <!date^"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.bot.features.bulks.bulk import alerts, shown, start
 from tests.bot.features.environment import feature_environment
-from tests.bot.people import modal, text_of
+from tests.bot.people import labels_of, modal, text_of
 from tests.bot.running import SOC
 
 
@@ -16,7 +16,13 @@ async def test_a_bulk_is_approved_denied_and_withdrawn_by_command_as_by_its_butt
         bulk_id = (await env.client.actions("alert", alert_ids[0]))[0].bulk
         assert f" · {bulk_id}" in text_of(message)  # people read the id there
         await env["ben"].command(SOC, f"/responder cancel {bulk_id}")
-        await env["ben"].reads("anna asked for it, and withdraws it. *Review* has *Deny*.")
+        only = "Only anna, who asked for it, may withdraw it; you can deny it: "
+        await env["ben"].reads(f"{only}`/responder deny {bulk_id}`.")
+        await env["ben"].command(SOC, f"/responder status {bulk_id}")
+        waits = await env["ben"].sees(modal(f"Nothing is in force on {bulk_id}", "2 wait for approval"))
+        assert labels_of(waits) == ["Review", "Show each"]
+        await env["anna"].command(SOC, "/responder mine")
+        assert labels_of(await env["anna"].sees(modal("2 wait for approval"))) == ["Withdraw all", "Show each"]
         await env["ben"].command(SOC, f"/responder deny {bulk_id}")
         form = await env["ben"].sees(modal("Deny Isolate?", "and everybody who sees the request."))
         assert all(one in text_of(form) for one in alert_ids)
@@ -30,3 +36,19 @@ async def test_a_bulk_is_approved_denied_and_withdrawn_by_command_as_by_its_butt
         await shown(env, "nothing was run, 2 withdrawn")
         await env["ben"].command(SOC, f"/responder approve {bulk_id}")
         await env["ben"].reads("Nothing of it waits any more.")
+
+
+async def test_undo_and_mine_of_a_bulk_in_force_have_the_buttons_for_all_of_it(tmp_path: Path) -> None:
+    rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}}
+    async with feature_environment(tmp_path, rules) as env:
+        ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in range(2)]
+        alert_ids = [(await alerts(env, 1, artifacts=ip))[0] for ip in ips]
+        await start(env, "anna", "shun", alert_ids)
+        await shown(env, "2 in force until")
+        bulk_id = (await env.client.actions("alert", alert_ids[0]))[0].bulk
+        await env["ben"].command(SOC, f"/responder undo {bulk_id}")
+        in_force = await env["ben"].sees(modal(f"*In force on {bulk_id}: 2 measures*", "2 in force until"))
+        assert labels_of(in_force)[:2] == ["Extend all", "Undo all"]
+        await env["anna"].command(SOC, "/responder mine")
+        mine = await env["anna"].sees(modal("2 in force until"))
+        assert labels_of(mine) == ["Extend all", "Undo all", "Show each"]

@@ -89,7 +89,8 @@ async def test_what_actions_counts_as_withheld_active_does_too_but_not_of_a_targ
         for typed, on in ((alert.id, f" on {alert.id}"), ("", "")):
             nothing = f"Nothing is in force{on}, as far as you may see, up to TLP:AMBER."
             await env["anna"].command(SOC, f"/responder active {typed}")
-            shown = await env["anna"].sees(modal(f'{nothing}\\n1 measure, details withheld (TLP:RED)."'))
+            above = f'"*In force{on}: 1 measure, details withheld (TLP:RED)*"'
+            shown = await env["anna"].sees(modal(above, without="Nothing is in force"))
             await env["anna"].close(shown["id"])
             await env["anna"].command(OPEN, f"/responder active {typed}")
             await env["anna"].close((await env["anna"].sees(modal(nothing, without="withheld")))["id"])

@@ -289,6 +289,7 @@ async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvi
         "help": "What you can do with",
         "-h": "What you can do with",
         "help run": "`/responder run NAME ~id ~id` on each of several",
+        "help undo": "`/responder undo [host]` end what is in force",
         alert.id: "host web-3 beacons",
         "undo": "Nothing is in force, as far as you may see",
         f"status {alert.id}": f"Nothing is in force on {alert.id}, as far as you may see",
@@ -304,6 +305,9 @@ async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvi
 async def test_the_id_of_an_observable_a_run_or_a_bulk_is_answered_with_what_is_there(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Shun": {"target": "ip"}}) as env:
         alert, hidden = await env.create_alert(), await env.create_alert(sourceRef="red", tlp=3)
+        host = {"dataType": "hostname", "data": "LT-7"}
+        both = await env.create_alert(sourceRef="both", artifacts=[{"dataType": "ip", "data": "192.0.2.7"}, host])
+        alone = await env.create_alert(sourceRef="alone", severity=4, artifacts=[host])
         ip, on = alert.artifacts[0].id, {"objectType": "alert", "objectId": alert.id}
         bulk = (await env.client.run_bulk({"responderId": "Tell_1_0", "targets": [on]})).id
         run = (await env.client.run({**on, "responderId": "Shun_1_0"})).id
@@ -313,9 +317,12 @@ async def test_the_id_of_an_observable_a_run_or_a_bulk_is_answered_with_what_is_
             f"actions {run}": f"{run} is a run, or a bulk of them: `/responder active {run}` shows",
             f"list {bulk}": f"{bulk} is a run, or a bulk of them",
             f"alert {bulk}": f"`audit {bulk}` who decided.",
+            f"run shun {both.artifacts[1].id}": "can't run on hostname LT-7: only on ip 192[.]0[.]2[.]7. Nothing",
+            "run shun": f" · {both.id}",
         }.items():
             await env["anna"].command(SOC, f"/responder {typed}")
-            await env["anna"].reads(words)
+            told = text_of(await env["anna"].reads(words))
+        assert alone.id not in told  # where it can't run
 
 
 CANNOT = "You can't run responders. Ask admin or lea."
@@ -335,6 +342,13 @@ async def test_whoever_may_only_read_is_told_once_why_and_whom_to_ask(env: Featu
     await env["eve"].command(SOC, f"/responder list {alert.id}")
     listed = text_of(await env["eve"].reads(CANNOT))
     assert "manageAction" not in listed
+    red = await env.create_alert(sourceRef="red", tlp=3)
+    waits = await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": red.id})
+    for verb in ("approve", "deny", "cancel"):
+        await env["eve"].command(SOC, f"/responder {verb} {waits.id}")
+        await env["eve"].reads(CANNOT)
+    await env["eve"].open_home()
+    await env["eve"].sees(app_home(f"You see up to TLP:AMBER. {CANNOT}"))
     assert listed.count("Fail") == 1
     card = await env["eve"].sees(card_of(alert))
     (group,) = await env["eve"].searches(card)
