@@ -1,6 +1,7 @@
 """Renders the messages that tell how far a bulk is, and ask for its approval."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from bot.features.bulks.views.states import Listed, Refused
 from bot.features.runs.views import runs
 from bot.notifier.asking import Asking
 from bot.notifier.isolation import isolated
-from bot.notifier.renderer import Renderer
+from bot.notifier.renderer import Renderer, undone_with_others
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, DesiredMessage, MessageRecord, bulk_key, is_person
 from bot.outbox.outbox import MessageOutbox
@@ -29,10 +30,14 @@ END = f"{BULK}end"  # of the reply that tells how it ended, which is read with i
 
 
 class _Found(list[tuple[Action, Subject]]):
-    """Runs of a bulk, each with what it is on, and likewise its targets that core refused; and what was told of it."""
+    """Runs of a bulk, each with what it is on, and likewise its targets that core refused; and what was told of it.
+
+    `told_elsewhere`: runs that were undone with those of another bulk, each with who hears it in that one's message.
+    """
 
     refused: Sequence[tuple[BulkTarget, Subject]] = ()
     told: Sequence[MessageRecord] = ()
+    told_elsewhere: AbstractSet[tuple[str, str]] = frozenset()
 
 
 class BulkMessages:
@@ -219,7 +224,8 @@ class BulkMessages:
                 continue
             listed, refused = _seen(found, person.clearance)
             buttons = await self._outbox.buttons.prepare(user, key)
-            undone = messages.undone_by(bulk, listed, login) if kind == BULK_UNDONE else ""
+            news = [one for one in listed if (one[0].id, login) not in found.told_elsewhere]
+            undone = messages.undone_by(bulk, news, login) if kind == BULK_UNDONE else ""
             if undone or kind == BULK_TOLD:
                 content = messages.ended_for(bulk, listed, refused, undone, login, buttons)
                 desired.append(_naming(DesiredMessage(key, user, content, buttons=buttons), bulk, listed, refused))
@@ -268,8 +274,10 @@ class BulkMessages:
         targets, found = (await self._core.bulk(bulk_id)).own_targets, dict[str, tuple[Action | BulkTarget, Subject]]()
         refused = [one for one in targets if one.has_failed and not one.action_id]
         ids, objects = [one.action_id for one in targets if one.action_id], [one.object_id for one in refused]
+        elsewhere = set[tuple[str, str]]()
         async for response in self._core.documents_in_pages([*ids, *filter(parse_id, dict.fromkeys(objects))]):
             for document in response.documents:
+                elsewhere |= undone_with_others(document, bulk_id)
                 on = {one.id: (one, Subject.of_action(one, document)) for one in document.actions if one.id in ids}
                 named = {
                     " ".join([one.object_id, *one.target]): (one, Subject.in_document(document, one.object_id))
@@ -281,6 +289,7 @@ class BulkMessages:
                         found[id_] = one, subject
         every = sorted(found.values(), key=lambda one: -one[1].severity)
         runs = _Found((one, subject) for one, subject in every if isinstance(one, Action))
+        runs.told_elsewhere = elsewhere
         runs.refused = [(one, subject) for one, subject in every if isinstance(one, BulkTarget)]
         return runs
 

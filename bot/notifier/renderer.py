@@ -654,6 +654,17 @@ def undone_by_others(document: Document) -> dict[tuple[str, str], list[Action]]:
     return found
 
 
+def undone_with_others(document: Document, bulk_id: str) -> set[tuple[str, str]]:
+    """The runs of a bulk that ended as somebody undid one of another bulk, and who hears of them in its message."""
+    known, found = {one.id: one for one in document.actions}, set[tuple[str, str]]()
+    for action in document.actions:
+        undo = known.get((action.undo and action.undo.action_id) or "")
+        undone = known.get((undo and undo.undoes) or "")
+        if action.bulk == bulk_id and undone is not None and undone.bulk not in (None, bulk_id):
+            found |= {(action.id, login) for login in _concerned(undone, but=action.undone_by)}
+    return found
+
+
 def _concerned(action: Action, *, but: str | None) -> list[str]:
     """Who approved a run or asked for it; nobody where who asked undoes it, which is routine."""
     approved_by = [] if action.approval is None else action.approval.approved_by[:MOST_TOLD]

@@ -199,6 +199,29 @@ async def test_who_ends_the_rest_themselves_is_rung_only_for_decisions_that_did_
         assert len(anna.phone) == 4
 
 
+async def test_one_undo_all_that_ends_another_bulk_too_rings_each_person_once(tmp_path: Path) -> None:
+    async with asking(tmp_path) as env:
+        first, alerts = await bulk_of(env, "anna", [4, 4])
+        targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await env["lea"].sees(message_in(SOC, "2 wait for approval"))
+            await bot.as_user("ben").approve_bulk(first.id, [run.action.id for run in first.actions if run.action])
+            await env["anna"].sees(on_phone("Approved by ben, in force"))
+            again = await bot.as_user("anna").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
+            await env["lea"].sees(message_in(SOC, "2 wait for approval"))
+            await bot.as_user("ben").approve_bulk(again.id, [run.action.id for run in again.actions if run.action])
+            await env["anna"].sees(on_phone("Approved by ben, in force", 2))
+            message = await env["lea"].sees(message_in(SOC, "2 in force", again.id))
+            await env["lea"].confirms("Undo all", message)
+        await env["anna"].sees(message_in(SOC, "2 undone by lea", first.id))
+        await env["anna"].sees(message_in(SOC, "2 undone by lea", again.id))
+        await all_sent(env.bot)
+        for name in ("anna", "ben"):
+            assert [text for text in env[name].phone if "Undone by" in text] == [
+                "Undone by lea: Isolate on ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]1 · up to CRITICAL."
+            ]
+
+
 async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
         bulk, _ = await bulk_of(env, "anna", [3, 3, 3, 3])
