@@ -95,14 +95,18 @@ async def _ask_to_close(context: Context, group: AlertGroup, _intent: Intent) ->
 
 
 async def _show_close(context: Context, key: str) -> None:
-    to_close, lines, clearance = list[RedactedView](), list[str](), own_clearance(context)
-    async for alert, document in _visible(context, key):
-        if not is_closed(alert):
+    to_close, lines, clearance, hidden = list[RedactedView](), list[str](), own_clearance(context), 0
+    async for alert, document in _all(context, key):
+        if is_closed(alert):
+            continue
+        if may_see(clearance, alert.tlp):
             to_close.append(RedactedView(Subject.alert(alert), clearance))
             lines += close_views.left_open(document, clearance, context.person.login)
+        else:
+            hidden += 1
     named = len(to_close) if key.startswith("~") else OF_A_GROUP
     none = modals.notice(close_views.ALL, "All that you may see of them are closed already.")
-    await context.show_modal(close_views.close_all_view(key, to_close, lines, named) if to_close else none)
+    await context.show_modal(close_views.close_all_view(key, to_close, lines, named, hidden) if to_close else none)
 
 
 async def on_close_several_button(context: Context) -> None:
@@ -252,16 +256,17 @@ def until_morning(now_ms: int) -> int:
 
 
 async def _alerts(context: Context, key: str) -> list[Alert]:
-    return [alert async for alert, _ in _visible(context, key)]
-
-
-async def _visible(context: Context, key: str) -> AsyncIterator[tuple[Alert, Document]]:
     """The alerts of a group (worst first), or with these ids, that this person may see."""
     clearance = own_clearance(context)
+    return [alert async for alert, _ in _all(context, key) if may_see(clearance, alert.tlp)]
+
+
+async def _all(context: Context, key: str) -> AsyncIterator[tuple[Alert, Document]]:
+    """Likewise, also those that they may not see."""
     async for alert_ids in _pages(context, key):
         documents = await _documents(context, alert_ids)
         for document in filter(None, map(documents.get, alert_ids)):
-            if document.alert is not None and may_see(clearance, document.alert.tlp):
+            if document.alert is not None:
                 yield document.alert, document
 
 

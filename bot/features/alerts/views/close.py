@@ -29,12 +29,18 @@ def close_view(document: Document, view: RedactedView, login: str) -> dict[str, 
     return _view(TITLE, ids.CLOSE_VIEW, document.id, [named(view)], lines, back)
 
 
-def close_all_view(key: str, alerts: Sequence[RedactedView], lines: Sequence[str], most: int) -> dict[str, Any]:
-    """Likewise for these alerts, the worst first; names `most` of them, and has the `lines` of `left_open`."""
+def close_all_view(
+    key: str, alerts: Sequence[RedactedView], lines: Sequence[str], most: int, hidden: int
+) -> dict[str, Any]:
+    """Likewise for these alerts, the worst first; names `most` of them, and has the `lines` of `left_open`.
+
+    `hidden` others are open, too.
+    """
     back = "Reopen opens one again: /responder alert and its id has it."
     if not key.startswith("~"):
         back = f"New ones still come in. {REOPEN}, on the group's card, opens these again."
     title, what = f"Close {count(len(alerts), 'alert')}", several(alerts, most)
+    what += [f"{hidden} more that you may not see {'stays' if hidden == 1 else 'stay'} open."] if hidden else []
     return _view(title, ids.CLOSE_ALL_VIEW, key, what, lines, back)
 
 
