@@ -162,9 +162,8 @@ def _targets(action: Action, view: RedactedView) -> list[str]:
 
 def already(action: Action, view: RedactedView, now_ms: int | None = None) -> list[str]:
     """What is in force already, and what a run changes of it if it starts now; without `now_ms` at any time; mrkdwn."""
-    minutes = action.undo.after_minutes if action.undo is not None else None
     found = undo_state.in_force_already(action, view)
-    return [undo_state.already(one, view, undo_state.change_of_second(one, minutes, now_ms)) for one in found]
+    return [undo_state.already(one, view, undo_state.change_of_second(action, one, now_ms)) for one in found]
 
 
 def warnings(action: Action, view: RedactedView) -> list[str]:

@@ -290,6 +290,8 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         )
         assert "*Runs on 2 targets*" in text_of(both)
         assert row in text_of(both)
+        assert "🔒 *1 contained already*. Of both, the later end counts." in text_of(both)  # once, however many are
+        assert text_of(both).count("Of both") == 1
         assert f"{unless}, or with *Undo all*." in text_of(both)
         await env["lea"].submits(both, undo_after="15 minutes")
         by = f" by anna, for {measure.root_id}. "

@@ -74,13 +74,18 @@ def review_view(
     # Slack changes no button with the ticks, and this one has no room for "Keep with no end (ticked)".
     of_ticked = "Keep ticked with no end" if ends and short == label else names.in_view(short, " (ticked)")
     asks, *rows = _asks(bulk, waiting, ends, now_ms) if waits else [f"*{states.name(bulk)}*"]
+    contained = [one for one in waiting if undo_state.contained(*one) and not ends]
+    of_each = [(run, one) for run, view in contained for one in undo_state.contained(run, view)]
+    changes = [undo_state.change_of_second(*one, now_ms) for one in of_each]
+    change = states.said_of_all(changes)
+    rows = [row.replace(f" {change}", "") if change else row for row in rows]
     each, marks = rows, states.digests(dict(zip(ids_, rows, strict=True)))
     now = [at for run, *_ in ends if run.undo is not None and (at := run.undo.at) is not None]
     asks += f", now{states.until(*now)}" if now and has_ticks else ""
     asks = asks if ends or bulk.title in title else f"*{states.name(bulk)}?*\n{asks}"
     needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))
-    contained = [one for one in waiting if undo_state.contained(*one) and not ends]
-    asks += questions.warned(before, contained, ": approved only if ticked" if has_ticks else "")
+    which = {"contained": f". {change}" if change else ""}
+    asks += questions.warned(before, contained, ": approved only if ticked" if has_ticks else "", which)
     asks += states.quoted_note(waiting, ends)
     able = approvals.named_approvers(responder.policy if responder is not None else None)
     then = undo_state.ONLY_UNDO if ends and ends[0][2].at is None else "*Undo all* ends it earlier." if ends else ""
@@ -91,7 +96,8 @@ def review_view(
     effect = approvals.effect(None if ends else responder, then if waits else "")
     shown, below = [*effect, *([context(able)] if able else []), *sections(rows)], list[Block]()
     if has_ticks:
-        options, rows = _options(ids_, waiting, rows, [end for *_, end in ends])
+        own = ["    ↳ ⚠️", *(["    ↳ 🚫"] if ends else []), *(["    ↳ 🔒"] if changes and not change else [])]
+        options, rows = _options(ids_, waiting, rows, own, [end for *_, end in ends])
         keeps = [one for one in ids_ if one not in not_ticked] if ticked is None else ticked
         ticks = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, keeps)
         shown, below = [*effect, *([context(able)] if able else []), *ticks], sections([MORE, *rows] if rows else ())
@@ -146,23 +152,23 @@ def _asks(bulk: BulkCounts, waiting: Listed, ends: Sequence[End], now_ms: int | 
 
 
 def _options(
-    ids_: Sequence[str], waiting: Listed, rows: Sequence[str], ends: Sequence[Extension] = ()
+    ids_: Sequence[str], waiting: Listed, rows: Sequence[str], own: Sequence[str], ends: Sequence[Extension] = ()
 ) -> tuple[list[tuple[str, str, str]], list[str]]:
     """The options of these targets, with what their alerts say of them, and what of their rows has no room there.
 
-    With `ends` each has its new end, as the question says when they end now.
+    The lines that begin as one of `own` are such. With `ends` each has its new end; the question says the end of now.
     """
     says = [[undo_state.until_in_option(end.at, end.asked_at)] for end in ends]
     options, whole, alike = list[tuple[str, str, str]](), list[str](), dict[str, list[str]]()
     all_called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], OPTION_LIMIT)
-    own = ("    ↳ ⚠️", "    ↳ also for ", *(["    ↳ 🚫"] if ends else []))
     says = says or [approvals.warnings(*one) for one in waiting]
     for id_, one, row, name, warnings in zip(ids_, waiting, rows, all_called, says, strict=True):
         text, below, has_room = runs.in_option(*one, name, warnings)
         said = row.removeprefix(states.target_line(*one, states.REVIEW_TARGETS))
         says_all = warnings[: 1 if approvals.decided_before(*one)[0] else 2]
-        if any(what in below for what in says_all):
-            said = "".join(f"\n{line}" for line in said.splitlines() if line.startswith(own))
+        kept = (*own, *(() if ", also for " in below else ("    ↳ also for ",)))
+        if any(what in below for what in says_all) or not warnings:
+            said = "".join(f"\n{line}" for line in said.splitlines() if line.startswith(kept))
         options.append((id_, text, below))
         if not has_room:
             whole.append(row)

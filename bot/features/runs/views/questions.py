@@ -96,7 +96,7 @@ class Row(NamedTuple):
     def listed(self, responder: OfferedResponder, login: str) -> Listed:
         """With whether its alert is closed, the other objects, and what is in force there or was decided before."""
         also = undo_state.also_for([view.subject.id for view in self.also])[2:]
-        lines = in_force_lines(self.in_force, responder, view_of_all([self.view, *self.also]), login)
+        lines = in_force_lines(self.in_force, responder, view_of_all([self.view, *self.also]), login, changes="")
         return self.view, self.acts_on, [runs.closed_line(self.view), also, *lines]
 
 
@@ -134,7 +134,8 @@ def on_each(responder: OfferedResponder, each: OnEach, first: Sequence[Block] = 
     after = f", after {count(policy.approval, 'approval')}" if policy.approval and shown else ""
     contained = [row for row in shown if policy.undo and row.is_contained]
     left = f"; *{len(each.refused)} will be refused*" if shown and each.refused else ""
-    about = f"*{names.shown(responder)}* on *{each.on}*{after}{left}{warned([row.decided for row in shown], contained)}"
+    about = f"*{names.shown(responder)}* on *{each.on}*{after}{left}"
+    about += warned([row.decided for row in shown], contained, which={"contained": f". {undo_state.LATER_END}"})
     blocks: list[Block] = [section(about), *first]
     if shown:
         rows, number = [row.listed(responder, each.login) for row in shown], len(each.ready)
@@ -159,9 +160,16 @@ def able_now(responder: OfferedResponder, each: OnEach) -> int:
 
 
 def in_force_lines(
-    found: Sequence[Measure | Action], responder: OfferedResponder, view: RedactedView, login: str
+    found: Sequence[Measure | Action],
+    responder: OfferedResponder,
+    view: RedactedView,
+    login: str,
+    changes: str = undo_state.LATER_END,
 ) -> list[str]:
-    """What the run would undo, whose it is, until when, who hears; what waits, was denied or undone, or is repeated."""
+    """What the run would undo, whose it is, until when, who hears; what waits, was denied or undone, or is repeated.
+
+    Behind what contains the target already, what a second run `changes`.
+    """
     lines, left, waits, policy = list[str](), list[str](), list[str](), responder.policy or Policy()
     for one in found:
         if isinstance(one, Action) and one.decided_against is not None:
@@ -174,7 +182,7 @@ def in_force_lines(
             waits.append(f"⚠️ {what}, asked by {by}, for {one.object_id} ({one.id}), still waits for approval{then}.")
         elif one.undo is None or one.undo.responder != responder.name:
             stays = f"🔒 {undo_state.whose(one, undo_state.targets(one, view))} stays in force."
-            (lines if policy.undo else left).append(undo_state.already(one, view) if policy.undo else stays)
+            (lines if policy.undo else left).append(undo_state.already(one, view, changes) if policy.undo else stays)
         else:
             lines += undo_state.all_ended([one], view, login)
             if (longer := undo_state.later_end(one)) is not None:
@@ -188,7 +196,7 @@ def warned(
     """A line `🚫 1 denied before · 🔒 2 contained already`, or "".
 
     `decided` says how each was decided against before, "" where it was not; `more` is on those. `which` says of the
-    `denied`, the `undone` and the `contained` which they are.
+    `denied`, the `undone` and the `contained` which they are, or what changes there.
     """
     counts = [(how, mark, decided.count(how)) for how, mark in runs.DECIDED.items()]
     each = [f"{mark} *{number} {how} before*{which.get(how, '')}" for how, mark, number in counts if number]

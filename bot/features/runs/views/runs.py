@@ -332,20 +332,27 @@ def called_in_plain(action: Action, view: RedactedView, limit: int) -> str:
 def in_option(action: Action, view: RedactedView, name: str, warnings: Sequence[str]) -> tuple[str, str, bool]:
     """A target of this `name` in the two texts of an option, the second mrkdwn, and whether all fits into these.
 
-    `hostname LT-0198 · Host inside` and `🟠 HIGH · ET MALWARE ... (~12)`: what its alert says of it, and the alert.
-    The first of the `warnings` that fits, which are mrkdwn, takes the alert's place, and this the rest of the first.
+    `hostname LT-0198 · ET MALWARE ...` and `🟠 HIGH · Host inside (~12, also for ~14) · 🔒 contained until 15:31`: its
+    alert, and what that says of it, or else the alert again, with the first of the `warnings`, mrkdwn, that fits.
     """
     targets_, is_artifact = action.target or (), view.subject.kind == "case_artifact"
     said = clean(view.text(targets_[0].message or "")) if targets_ else ""
-    text = f"{name} · {said}" if said and len(name) + len(said) < OPTION_LIMIT - 2 else name
-    about = said if said not in text else view.parent_title() if is_artifact else view.title()
+    title, room = view.parent_title() if is_artifact else view.title(), OPTION_LIMIT - len(name) - len(" · ")
+    has_title = (said or warnings) and room >= 12  # less tells no alert from another
+    text = f"{name} · {foreign_plain(title, room)}" if has_title else name
+    about = said or ("" if has_title else title)
     level, root_id = SEVERITY_NAMES[view.subject.severity].upper(), view.subject.root_id or view.subject.id
-    warned = [one for what in warnings if len(one := f"{sign(view)}{level} ({root_id}) · {what}") <= OPTION_LIMIT]
-    below = clip_middle(f"{sign(view)}{level} · {about} ({root_id})", OPTION_LIMIT) if not warned else ""
-    has_room = (is_artifact or len(targets_) == 1) and "…" not in name and said in f"{text} {below}"
-    room = OPTION_LIMIT - len(text) - len(" · ") if warned and about not in text else 0
-    text += f" · {foreign_plain(about, room)}" if room >= 12 else ""  # less tells no alert from another
-    return text, warned[0] if warned else foreign(below, OPTION_LIMIT), has_room
+    start = " · ".join(filter(None, [f"{sign(view)}{level}", foreign(about, TITLE_LIMIT)]))
+    also = dict.fromkeys([undo_state.also_for(action.also_for), ""])
+    ends = [f" ({root_id}{more}){mark}" for mark in [f" · {one}" for one in warnings] or [""] for more in also]
+    whole = [end for end in ends if len(start) + len(end) <= OPTION_LIMIT]
+    has_room = (is_artifact or len(targets_) == 1) and "…" not in name and bool(whole or not said)
+    if whole:
+        return text, f"{start}{whole[0]}", has_room
+    end = next((one for one in reversed(ends) if len(level) + len(one) <= OPTION_LIMIT - 3), f" ({root_id})")
+    room = OPTION_LIMIT - len(f"{sign(view)}{level} · {end}")
+    cut = f" · {foreign(clip_middle(about, room), room)}" if room >= 12 else ""
+    return text, f"{sign(view)}{level}{cut}{end}", has_room
 
 
 def targets_in_plain(action: Action, view: RedactedView, limit: int) -> str:

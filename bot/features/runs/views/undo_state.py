@@ -27,6 +27,7 @@ TARGET_LIMIT = 600  # which has room for the longest host name
 MAX_PEOPLE = 5
 MOST_ASKED = 3
 MOST_ALSO = 10  # alerts
+LATER_END = f"Of both, {LATER_COUNTS}."
 NOTHING_LEFT = "It puts nothing in force."
 
 
@@ -302,7 +303,7 @@ def minutes_of(value: str) -> int | None:
     return int(value) if value.isascii() and value.isdigit() and len(value) <= 7 else None
 
 
-def already(measure: Measure, view: RedactedView, changes: str = f"Of both, {LATER_COUNTS}.") -> str:
+def already(measure: Measure, view: RedactedView, changes: str = LATER_END) -> str:
     """``🔒 `LT-0198` is contained already until 15:31 by lea, for ~18. ``, and what a second run changes; mrkdwn.
 
     Or who asks for the same, which waits for approval, too.
@@ -466,13 +467,11 @@ def also_for(alert_ids: Sequence[str] | None) -> str:
     return f", also for {some_of(alert_ids, MOST_ALSO)}" if alert_ids else ""
 
 
-def change_of_second(measure: Measure, lasts: int | None, now_ms: int | None) -> str:
-    """What a run that `lasts` so many minutes (None: with no end) and starts now changes of what is in force already.
-
-    Without `now_ms` what holds whenever it starts.
-    """
+def change_of_second(action: Action, measure: Measure, now_ms: int | None) -> str:
+    """What a run that starts now changes of what is in force already; without `now_ms` whenever it starts."""
+    lasts = action.undo.after_minutes if action.undo is not None else None
     if measure.state == "starting" or now_ms is None:
-        return f"Of both, {LATER_COUNTS}."
+        return LATER_END
     if measure.until is None or (lasts is not None and now_ms + lasts * MINUTE_MS <= measure.until):
         return "This would end earlier, so it changes nothing."
     return f"This lasts longer: {minutes(lasts)} from when it starts." if lasts else "This would take away its end."

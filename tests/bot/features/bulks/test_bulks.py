@@ -423,7 +423,7 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         review = await reviewed(env, "ben", message, " on 12 targets")
         fields = filled_in(review)
         assert [*map(len, fields.values())] == [10, 2]  # all are ticked
-        healthy = "ip 203[.]0[.]113[.]11"
+        healthy = "ip 203[.]0[.]113[.]11 · ET MALWARE Beacon to known C2"
         boxes = [one for block in review["blocks"] if block["type"] == "input" for one in block["element"]["options"]]
         ticks = {one["text"]["text"]: one["description"]["text"] for one in boxes}
         assert ticks[healthy].startswith("🟠 HIGH · The healthy &lt;backup&gt; of everything")

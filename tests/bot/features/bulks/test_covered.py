@@ -84,7 +84,10 @@ async def test_each_host_that_is_ticked_for_an_alert_is_a_target_for_who_asks_de
         message = await shown(env, "3 wait for approval")
         review = await reviewed(env, "ben", message, "Decide only on the ticked")
         said = [(one["text"]["text"], one["description"]["text"]) for one in options_in(review)]
-        assert said[1:] == [(f"hostname {host} · {roles[host]}", f"🟠 HIGH · Spread ({several.id})") for host in HOSTS]
+        assert said[0] == ("hostname LT-0900", f"🟠 HIGH · t0 ({others[0]}, also for {others[1]})")
+        of_each = [f"🟠 HIGH · {roles[host]} ({several.id})" for host in HOSTS]
+        assert said[1:] == [(f"hostname {host} · Spread", role) for host, role in zip(HOSTS, of_each, strict=True)]
+        assert "More about these targets" not in text_of(review)  # which the boxes say
         await env["ben"].submits(review, decide=[said[0][0], said[2][0]])
         await env["ben"].reads("You approved 2 runs: Isolate on 🟠 HIGH hostname LT-0900, hostname WS-0102.")
         left = await shown(env, "1 waits for approval, 2 in force until")
