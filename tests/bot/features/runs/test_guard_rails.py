@@ -228,7 +228,7 @@ async def test_choosing_for_several_alerts_says_which_limit_is_used(env: Feature
     titles = options_of(asked, "responder")
     assert titles.index("Report") < titles.index("Fail")
     await env["anna"].chooses("Report", asked, "Responder")
-    form = await env["anna"].sees(modal("Will be refused on 2 targets", "the limit of 1 run in 1 hour is reached"))
+    form = await env["anna"].sees(modal("Will be refused on 2 targets", "The limit of 1 run in 1 hour is reached"))
     assert form.get("submit") is None
 
 
