@@ -336,7 +336,7 @@ def in_option(action: Action, view: RedactedView, name: str, warnings: Sequence[
     alert, and what that says of it, or else the alert again, with the first of the `warnings`, mrkdwn, that fits.
     """
     targets_, is_artifact = action.target or (), view.subject.kind == "case_artifact"
-    said = clean(view.text(targets_[0].message or "")) if targets_ else ""
+    said = clean(view.text(targets_[0].message or "")) if len(targets_) == 1 else ""
     title, room = view.parent_title() if is_artifact else view.title(), OPTION_LIMIT - len(name) - len(" · ")
     has_title = (said or warnings) and room >= 12  # less tells no alert from another
     text = f"{name} · {foreign_plain(title, room)}" if has_title else name

@@ -9,7 +9,7 @@ from typing import Any
 from bot.block_kit import ids
 from core.client import CoreClient
 from core.models import Alert, BulkAnswer
-from tests.bot.features.bulks.bulk import alerts, shown, start
+from tests.bot.features.bulks.bulk import alerts, reviewed, shown, start
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import all_sent
 from tests.bot.people import card_of, direct_message, filled_in, modal, on_phone, text_of, updated, within_limits
@@ -286,3 +286,24 @@ async def test_inputs_that_nobody_declared_are_asked_for_again_but_not_without_t
             await env["anna"].presses("Run again", message)
             form = await env["anna"].sees(modal("Fail", words))
             await env["anna"].close(form["id"])
+
+
+async def test_a_run_on_several_hosts_of_a_bulk_is_named_whole_and_asked_for_again_on_each(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, HOSTS) as env, CoreClient(env.core.url, env.service_key) as bot:
+        two, one = await hosts(env, "WS-1", "WS-2"), await hosts(env, "WS-3")
+        both = {**on_first(two), "target": [host.id for host in two.artifacts]}  # as the form asked before
+        asked = await ask(env, "anna", [], targets=[both, on_first(one)])
+        review = await reviewed(env, "lea", await shown(env, "2 wait for approval"), "Decide only on the ticked")
+        assert filled_in(review)["decide"] == ["hostname WS-1, hostname WS-2", "hostname WS-3 · Odd tool"]
+        assert f'"🟠 HIGH · Odd tool ({two.id})"' in text_of(review)  # not what the alert says of one of them
+        assert "hostname `WS-1` · Seat of ws-1, hostname `WS-2` · Seat of ws-2, for HIGH Odd tool" in text_of(review)
+        await env["lea"].close(review["id"])
+        await bot.as_user("lea").deny_bulk(asked.id)
+        message = await env["anna"].sees(
+            direct_message("Denied by lea, not run: Isolate on hostname WS-1, hostname WS-2, hostname WS-3")
+        )
+        await env["anna"].presses("Ask again", message)
+        form = await env["anna"].sees(modal("*Isolate* on *3 targets in 2 alerts*"))
+        assert all(f"• 🟠 hostname `WS-{n}` · Seat of ws-{n}, for HIGH" in text_of(form) for n in (1, 2, 3))
+        await env["anna"].submits(form)
+        await shown(env, "3 wait for approval")
