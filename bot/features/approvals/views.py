@@ -140,7 +140,7 @@ def _asked(
 
     Without it, while it waits, what follows once it is approved, and what that changes of what is in force already.
     """
-    then = [undo_state.planned((action, view)), *already(action, view, now_ms)] if runs.awaits_approval(action) else []
+    then = [undo_state.planned(action), *already(action, view, now_ms)] if runs.awaits_approval(action) else []
     asks = f"{who} {_override(action)}*{question(action, view)}*".strip()
     by = f"*{person_name(action.created_by)}* asks · {runs.sign(view)}{runs.of_root(view.subject, view, link)}"
     about = [*_targets(action, view), *_may_act_on(action, view), *inputs(action, view)]
@@ -488,7 +488,8 @@ def approved(action: Action, view: RedactedView, link: str) -> Message:
     then = f"needs {count(missing, 'more approval')}" if missing else "starts now"
     text = f"You approved {run_on(action, view)}; it {then}."
     see = f" <{link}|Its card> shows how it goes." if link else " Its card shows how it goes."
-    return Message(text, (section(text), context(undo_state.planned((action, view)) + see)))
+    ends = " ".join([undo_state.planned(action), *already(action, view)])
+    return Message(text, (section(text), context(ends + see)))
 
 
 def run_on(action: Action, view: RedactedView) -> str:

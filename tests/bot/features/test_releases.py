@@ -29,8 +29,8 @@ async def isolated(env: FeatureEnvironment) -> tuple[dict[str, Any], str]:
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
     form = await env["anna"].sees(modal("How long"))
     assert (
-        "Asks ben and lea; one of them approves. You can withdraw it until then. Ends by itself (Tell), or with "
-        "*Undo now*."
+        "Asks ben and lea; one of them approves. You can withdraw it until then. Ends by itself (Tell); *Undo* ends it "
+        "at any moment."
     ) in text_of(form)
     await env["anna"].submits(form)
     request = await env["ben"].sees(reply_to(card, "asks · "))
@@ -284,27 +284,26 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         other = await env.create_alert(sourceRef="third", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
         await env["lea"].command(SOC, f"/responder run isolate {second.id} {other.id}")
         both = await env["lea"].sees(modal(already))
-        row, unless = (
-            f"({second.id})\\n    ↳ {already}",
-            "Ends by itself (Tell), unless it is contained longer already",
-        )
+        row = f"({second.id})\\n    ↳ {already}"
         assert "*Runs on 2 targets*" in text_of(both)
         assert row in text_of(both)
         assert "🔒 *1 contained already*. Of both, the later end counts." in text_of(both)  # once, however many are
         assert text_of(both).count("Of both") == 1
-        assert f"{unless}, or with *Undo all*." in text_of(both)
+        assert "Ends by itself (Tell); *Undo all* ends it at any moment." in text_of(both)
         await env["lea"].submits(both, undo_after="15 minutes")
         by = f" by anna, for {measure.root_id}. "
         message = await env["ben"].sees(direct_message("*Isolate* on 2 targets", row, f"{by}Of both, the later end"))
         tick = f"🟠 HIGH ({second.id}) · 🔒 contained until <!date^{(measure.until or 0) // 1000}^{{time}}|?> by anna"
         review = await reviewed(env, "ben", message, f'"{tick}"')
-        assert f"{unless}; *Undo all* ends it earlier." in text_of(review)
+        assert "Ends by itself (Tell); *Undo all* ends it earlier." in text_of(review)
         assert "• " not in text_of(review)  # each is named once
         await env["ben"].close(review["id"])
         await env["lea"].confirms("Withdraw all", await env["lea"].sees(message_in(SOC, "2 wait")))
         await env["lea"].sees(message_in(SOC, "nothing was run, 2 withdrawn"))
         await env["lea"].command(SOC, f"/responder run isolate {second.id}")
-        form = await env["lea"].sees(modal("How long", already, f"{unless}, or with *Undo now*", without="Runs on"))
+        form = await env["lea"].sees(
+            modal("How long", already, "(Tell); *Undo* ends it at any moment", without="Runs on")
+        )
         assert f" by anna, for {measure.root_id}. Of both, the later end counts." in text_of(form)
         assert "UTC;" not in text_of(form)
         await env["lea"].submits(form, undo_after="15 minutes")
@@ -312,7 +311,6 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         request = await env["ben"].sees(reply_to(card, "asks · "))
         for asked in (request, await env["ben"].sees(direct_message("asks · ", second.id))):
             assert already in text_of(asked)
-            assert f"{unless}; *Undo now*" in text_of(asked)
             assert changes_nothing in text_of(asked)
         elsewhere = await env["ben"].sees(card_of(second, channel=OPEN))
         (in_open,) = [m for m in env["ben"].live_view.thread(OPEN, elsewhere["ts"]) if "asks · " in text_of(m)]
@@ -323,7 +321,9 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         shown = await env["ben"].sees(modal(already))
         assert changes_nothing in text_of(shown)
         await env["ben"].submits(shown)
-        await env["ben"].sees(modal("it starts now"))
+        await env["ben"].sees(
+            modal("it starts now", "ends it earlier. 🔒", f"{measure.root_id}. Of both, the later end")
+        )
 
 
 async def test_who_asks_reads_who_asked_to_contain_the_same_before(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def review_view(
     then = undo_state.ONLY_UNDO if ends and ends[0][2].at is None else "*Undo all* ends it earlier." if ends else ""
     inputs = list[str]()
     if waits and not ends:
-        then = f"{'' if why_not else approvals.starts(waits)} {undo_state.planned(*waiting, is_bulk=True)}".lstrip()
+        then = f"{'' if why_not else approvals.starts(waits)} {undo_state.planned(waits[0], is_bulk=True)}".lstrip()
         inputs = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
     effect = approvals.effect(None if ends else responder, then if waits else "")
     shown, below = [*effect, *([context(able)] if able else []), *sections(rows)], list[Block]()

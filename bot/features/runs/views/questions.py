@@ -221,19 +221,15 @@ def approvals_needed(request: RunRequest, responder: OfferedResponder) -> int:
     return (responder.policy or Policy()).approval + (request.override_reason is not None)
 
 
-def _lasts(policy: Policy, minutes: int | None, unless: str) -> str:
-    """How long what a run does lasts, as it is requested; "" for a run that undoes something."""
-    if not policy.undo:
-        if policy.sends_to is not None or policy.is_undo:  # where it sends to says it, or what it ends
-            return "" if policy.sends_to or policy.is_undo else undo_state.NOTHING_LEFT
-        return "No button ends it earlier." if policy.contains else "No button undoes it."
-    minutes = policy.undo_after_minutes if minutes is None else minutes
-    until = f"ends after {undo_state.minutes(minutes)}" if minutes else "lasts until somebody undoes it"
-    return f"It {until}, by {_undo_name(policy)}{unless if minutes else ''}."
-
-
-def _undo_name(policy: Policy) -> str:
-    return foreign(policy.undo_title or readable_name(policy.undo or ""), NAME_LIMIT)
+def _lasts(policy: Policy, it: str, undo: str) -> str:
+    """How long what a run does lasts, whichever time is chosen; "" for a run that undoes something."""
+    if policy.undo:
+        by = foreign(policy.undo_title or readable_name(policy.undo), NAME_LIMIT)
+        ends = f"With a time {it} ends" if undo_state.may_last(policy) else "Ends"
+        return f"{ends} by itself ({by}); *{undo}* ends it at any moment."
+    if policy.sends_to is not None or policy.is_undo:  # where it sends to says it, or what it ends
+        return "" if policy.sends_to or policy.is_undo else undo_state.NOTHING_LEFT
+    return "No button ends it earlier." if policy.contains else "No button undoes it."
 
 
 def on_what(request: RunRequest, responder: OfferedResponder, view: RedactedView) -> list[Block]:
@@ -263,19 +259,15 @@ def subject_line(view: RedactedView) -> str:
 def effect(
     responder: OfferedResponder,
     request: RunRequest,
-    in_force: Sequence[Measure | Action] = (),
     *,
     is_several: bool = False,
 ) -> list[Block]:
-    """When the run, or each of several, starts, how long it lasts, and what takes it back.
-
-    `in_force` is what is there already.
-    """
+    """When the run, or each of several, starts, how long it lasts, and what takes it back."""
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
     if policy.sends_to == [] and not policy.is_undo and not number and (policy.confirm or not is_several):
         return [] if responder.parameters else [context(undo_state.NOTHING_LEFT)]  # it only reads, or closes
-    checked, it, undo = ("Each is checked by itself. ", "each", "Undo all") if is_several else ("", "it", "Undo now")
+    checked, it, undo = ("Each is checked by itself. ", "each", "Undo all") if is_several else ("", "it", "Undo")
     stop = "" if policy.sends_to else f"; *Stop* is on {'each' if is_several else 'the'} card while it runs"
     begins = f"Starts at once, without approval{stop}."
     if number:
@@ -288,11 +280,7 @@ def effect(
             whose = one if number == 1 < len(able) else f"it needs {count(number, 'approval')}"
             begins = f"Asks {notices.all_of(able)}; {whose}."
         begins += f" You can withdraw {it} until then."
-    unless = undo_state.unless_longer(in_force)
-    lasts = _lasts(policy, request.undo_after_minutes, unless)
-    if responder.is_timed:  # the form asks how long
-        lasts = f"Ends by itself ({_undo_name(policy)}){unless}, or with *{undo}*."
-    return [context(f"{checked}{begins} {lasts}".rstrip())]
+    return [context(f"{checked}{begins} {_lasts(policy, it, undo)}".rstrip())]
 
 
 def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool = False) -> list[Block]:

@@ -157,7 +157,7 @@ def form_of_several(
     found = [one for row in (*each.ready, *each.undecided) for one in row.in_force]
     first = [
         *questions.policy_words(responder.policy or Policy(), responder.description),
-        *questions.effect(responder, request, found, is_several=True),
+        *questions.effect(responder, request, is_several=True),
         *time_field(key, responder, request.undo_after_minutes),
     ]
     fields = [
@@ -207,7 +207,7 @@ def _asks(
         *([] if ended else sections(before)),
         *review,
         *time_field(key, responder, request.undo_after_minutes),
-        *questions.effect(responder, request, in_force),
+        *questions.effect(responder, request),
         *questions.notes(responder, view, is_choosing=bool(to_choose) and len(request.targets) == 1),
         *inputs.fields(form, key),
         *why_field(request, responder),

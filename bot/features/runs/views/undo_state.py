@@ -156,9 +156,9 @@ def lasts(after_minutes: int | None) -> str:
     return "" if after_minutes is None else f" for {minutes(after_minutes)}" if after_minutes else " with no end"
 
 
-def planned(*asked: tuple[Action, RedactedView], is_bulk: bool = False) -> str:
+def planned(action: Action, *, is_bulk: bool = False) -> str:
     """How long what a run does, or each of several, will last, and how it is taken back; mrkdwn."""
-    action, undo = asked[0][0], asked[0][0].undo
+    undo = action.undo
     if action.undoes:
         return f"It ends what {action.undoes} did."
     if undo is None:
@@ -167,15 +167,8 @@ def planned(*asked: tuple[Action, RedactedView], is_bulk: bool = False) -> str:
     if undo.installed is False:
         return f"No button ends it before {by} is installed."
     if undo.after_minutes:
-        unless = unless_longer(one for of in asked for one in in_force_already(*of))
-        return f"Ends by itself ({by}){unless}; *{'Undo all' if is_bulk else 'Undo now'}* ends it earlier."
+        return f"Ends by itself ({by}); *{'Undo all' if is_bulk else 'Undo now'}* ends it earlier."
     return f"Until somebody presses *{'Undo all' if is_bulk else 'Undo'}*, which runs {by}."
-
-
-def unless_longer(found: Iterable[Measure | Action]) -> str:
-    """What an end is said with where something is in force already."""
-    is_contained = any(isinstance(one, Measure) and one.state != "asked" for one in found)
-    return ", unless it is contained longer already" if is_contained else ""
 
 
 def title(undo: Undo) -> str:
@@ -268,12 +261,16 @@ NEVER = "0"  # the option of a run that lasts until somebody undoes it
 _STEPS = (15, 30, 60, 240, 480, 1440, 4320, 10080)  # minutes
 
 
+def may_last(policy: Policy) -> bool:
+    """Whether somebody may choose that a run lasts until it is undone."""
+    return not policy.undo_after_minutes or bool(policy.allow_permanent)
+
+
 def time_field(block_id: str, policy: Policy, asked: int | None = None) -> list[Block]:
     """A menu of how long a run lasts, first as `asked` if the settings allow it; none for a responder without undo."""
     if not policy.undo:
         return []
-    longest = policy.undo_after_minutes
-    is_free = not longest or bool(policy.allow_permanent)
+    longest, is_free = policy.undo_after_minutes, may_last(policy)
     steps = sorted({*_STEPS, *((longest,) if longest else ()), *((asked,) if asked else ())})
     options = [(str(step), minutes(step)) for step in steps if is_free or step <= (longest or 0)]
     options += [(NEVER, "Until somebody undoes it")] if is_free else []
@@ -286,8 +283,7 @@ def longer_field(policy: Policy, ends: Sequence[int], now_ms: int) -> list[Block
 
     Nothing is chosen. Each option says until when that is: of ends within a minute the first, of others the last.
     """
-    longest, last = policy.undo_after_minutes, max([*ends, now_ms])
-    is_free = not longest or bool(policy.allow_permanent)
+    longest, last, is_free = policy.undo_after_minutes, max([*ends, now_ms]), may_last(policy)
     most = (longest or 0) + (now_ms - last) // MINUTE_MS
     steps = _STEPS if is_free else sorted({step for step in (*_STEPS, most) if 0 < step <= most})
     label, until, at = "How much longer", "until", max(min([last, *ends]), now_ms)

@@ -528,7 +528,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         alert_ids = await alerts(env, 3)
         cards = [await env["anna"].sees(card_of(one)) for one in alert_ids]
         question = await asked(env, "anna", "shun", alert_ids)
-        assert "Ends by itself (Tell), or with *Undo all*." in text_of(question)
+        assert "With a time each ends by itself (Tell); *Undo all* ends it at any moment." in text_of(question)
         await env["anna"].presses("Shun (3)", question)
         message = await shown(env, "3 in force until")
         ran = [run for one in alert_ids for run in await env.client.actions("alert", one)]

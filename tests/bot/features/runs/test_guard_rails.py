@@ -36,7 +36,7 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run shun {alert.id}")
     form = await env["anna"].sees(modal("How long"))
-    assert "Ends by itself (Tell), or with *Undo now*." in text_of(form)
+    assert "Ends by itself (Tell); *Undo* ends it at any moment." in text_of(form)
     assert options_of(form, "undo_after") == ["15 minutes", "30 minutes", "1 hour"]
     assert filled_in(form)["undo_after"] == "1 hour"
     await env["anna"].submits(form, undo_after="15 minutes")
@@ -111,7 +111,7 @@ async def test_release_asks_what_is_meant_only_while_a_run_is_in_force(env: Feat
 async def run_report(env: FeatureEnvironment, alert: Alert) -> None:
     """Run it after the form that comes before what stays in force."""
     await env["anna"].command(SOC, f"/responder run report {alert.id}")
-    form = await env["anna"].sees(modal("It lasts until somebody undoes it, by Fail."))
+    form = await env["anna"].sees(modal("With a time it ends by itself (Fail); *Undo*"))
     await env["anna"].presses("Report", form)
 
 
@@ -218,6 +218,7 @@ async def test_a_refusal_begins_with_what_is_protected_not_with_a_used_limit(tmp
 async def test_choosing_for_several_alerts_says_which_limit_is_used(env: FeatureEnvironment) -> None:
     first, second = await env.create_alert(), await env.create_alert(sourceRef="2")
     await run_report(env, first)
+    await env.ended_run(first)
     await env["anna"].command(SOC, "/responder find beacon")
     await env["anna"].presses("Select several", await env["anna"].sees(modal("newest day first")))
     chosen = await env["anna"].sees(modal("Then: assign or close them"))
