@@ -214,8 +214,8 @@ class BulkMessages:
         found = found or await self._read(bulk.id)
         is_known = kind == BULK_TOLD and not states.has_news(states.asked(found, ""), _rang(told, bulk.id))
         for run, _ in found:
-            approved_by = run.approval.approved_by if run.approval is not None else []
-            logins += approved_by if kind == BULK_UNDONE else approved_by[-1:] if run.outcome == "failed" else []
+            approved_by = [*run.approved_by, *run.more_time_by]
+            logins += approved_by if kind == BULK_UNDONE else run.approved_by[-1:] if run.outcome == "failed" else []
         for login in dict.fromkeys(logins):
             user, person = await self._renderer.recipient_of(login)
             key = f"{kind}:{bulk.id}:{team}:{user}"

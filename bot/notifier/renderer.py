@@ -269,7 +269,7 @@ class Renderer:
         if changed is None:
             return []
         render = partial(replies.moved, part, timeline.target(action), changed, link=await self._link(timeline.root_id))
-        knows = () if at else undo_state.granted_by(part)
+        knows = () if at else part.more_time_by
         for login in _concerned(part, but=None if at else changed.by):
             if login not in knows:
                 suffix = f":{at or changed.at}"
@@ -666,8 +666,8 @@ def undone_with_others(document: Document, bulk_id: str) -> set[tuple[str, str]]
 
 
 def _concerned(action: Action, *, but: str | None) -> list[str]:
-    """Who approved a run or asked for it; nobody where who asked undoes it, which is routine."""
-    approved_by = [] if action.approval is None else action.approval.approved_by[:MOST_TOLD]
+    """Who approved a run or its later end, or asked for it; nobody where who asked undoes it, which is routine."""
+    approved_by = [*action.more_time_by, *action.approved_by][:MOST_TOLD]
     is_routine = but == action.created_by and not (action.measure and action.measure.message)  # which has a reason
     return [login for login in dict.fromkeys([*approved_by, action.created_by]) if login != but and not is_routine]
 

@@ -381,6 +381,7 @@ def _of_run(each: _Seen, action: Action, registry: Registry) -> dict[str, Any]:
         "state": each.one["state"],
         "since": each.one["since"],
         "created_by": action.created_by,
-        "approved_by": [] if action.approval is None else action.approval.approved_by,
+        "approved_by": action.approved_by,
+        "more_time_by": action.model_copy(update={"undo": in_force.undo_of(action, each.one)}).more_time_by,
         "until": each.one["ends_at"],
     }

@@ -602,6 +602,18 @@ class Action(Identified):
         return [] if newest is None else [newest, *newest.earlier]
 
     @property
+    def approved_by(self) -> list[str]:
+        """Who has approved it."""
+        return [] if self.approval is None else self.approval.approved_by
+
+    @property
+    def more_time_by(self) -> list[str]:
+        """Who approved the later end that it has now."""
+        changed = self.undo.changed if self.undo is not None else None
+        approved = (one for one in self.extensions if one.outcome == "approved" and changed and one.at == changed.after)
+        return next((one.approval.approved_by for one in approved), [])
+
+    @property
     def undone_by(self) -> str:
         """Who undid it, or marked it as ended; "" unless that is so, and where it ended on time by itself."""
         ended, undo = self.measure, self.undo
@@ -643,6 +655,8 @@ class MeasureRun(ApiModel):
     """asked: it waits for approval; ended: it has undone the same; both in documents only."""
     created_by: Named
     approved_by: list[Named]
+    more_time_by: list[Named] = Field(default_factory=list)
+    """Who approved the later end that it has now."""
     since: Millis
     """When it was dispatched, or asked for."""
     until: Millis | None = None

@@ -13,7 +13,7 @@ from tests.bot.features.approvals.asking import ISOLATE, isolate
 from tests.bot.features.bulks.bulk import reviewed, shown, start
 from tests.bot.features.environment import CLEAR, FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import all_sent
-from tests.bot.people import card_of, direct_message, message_in, modal, reply_to, text_of, updated
+from tests.bot.people import card_of, direct_message, message_in, modal, on_phone, reply_to, text_of, updated
 from tests.bot.running import OPEN, SOC
 
 RULES: Mapping[str, Mapping[str, Any]] = {
@@ -63,6 +63,25 @@ async def test_a_release_from_another_alert_asks_and_tells_who_contained_and_who
         told = await env["ben"].sees(reply_to(contained, "Undone by *lea*: "))
         assert "<@U0BEN> <@U0ANNA>" in text_of(told)
         assert await env.client.measures() == []
+
+
+async def test_who_approved_more_time_hears_that_it_was_overturned_as_who_approved_the_run_does(tmp_path: Path) -> None:
+    rules = {**RULES, "Isolate": {**RULES["Isolate"], "allow_permanent": True, "run_by": ["anna", "ben"]}}
+    async with feature_environment(tmp_path, rules) as env:
+        _, first = await isolated(env)
+        await env["lea"].connect()
+        (run,) = await env.client.actions("alert", first)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            longer = await bot.as_user("anna").extend_measure(run.id, None)
+            assert longer.undo is not None
+            assert longer.undo.extension is not None
+            await bot.as_user("lea").approve(run.id, extension_id=longer.undo.extension.id)
+        card = await env["ben"].sees(card_of(first, "approved by lea"))
+        await env["anna"].presses("Undo", card)
+        await env["anna"].close((await env["anna"].sees(modal("ben and lea see it where they approved it.")))["id"])
+        form = await env["ben"].confirms("Undo", card)
+        assert "It ends *Isolate* by anna, approved by ben. anna and lea are notified." in text_of(form)
+        await env["lea"].sees(on_phone("Undone by ben: Isolate on ip 203[.]0[.]113[.]7"))
 
 
 async def test_who_approved_is_not_rung_where_who_asked_undoes_it_also_from_another_alert(tmp_path: Path) -> None:

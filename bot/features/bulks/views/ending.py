@@ -34,9 +34,8 @@ def undo_all_view(
     after = f", after {count(policy.approval, 'approval')}" if policy.approval else ""
     hidden = bulk.timed + bulk.endless + bulk.not_released - number
     stays = f"It stays on {count(hidden, 'more target')} that you may not see." if hidden > 0 else ""
-    approved_by = [one for action, _ in in_force if action.approval is not None for one in action.approval.approved_by]
-    requests = [(run.created_by, run.approved_by or ()) for _, run in others if run.state != "starting"]
-    told = undo_state.hears(login, (bulk.created_by, approved_by), *requests)
+    also = [run for _, run in others if run.state != "starting"]
+    told = undo_state.hears(login, *(action for action, _ in in_force), *also)
     asked = [(action, view) for action, view in in_force if undo_state.later_end(action) is not None]
     how = "*Withdraw all*" if login == bulk.created_by else "*Deny* in *Review*"
     later = f"On {count(bulk.awaiting, 'target')} it still waits and may start after this: {how}, on its message."

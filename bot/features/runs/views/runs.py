@@ -570,7 +570,7 @@ def in_force_line(action: Action, view: RedactedView) -> str:
 
 def approved_by(*actions: Action) -> str:
     """` · approved by ben, lea`: all who approved these runs; "" for nobody."""
-    names = people(login for action in actions if action.approval for login in action.approval.approved_by)
+    names = people(login for action in actions for login in action.approved_by)
     return f" · approved by {names}" if names else ""
 
 

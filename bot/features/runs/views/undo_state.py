@@ -218,20 +218,13 @@ def moved(action: Action) -> str:
         return ""
     is_moved = changed.before is not None and changed.after is not None
     how = f"moved from {slack_date(changed.before or 0)}" if is_moved else "set"
-    approved = f", approved by {by}" if (by := people(granted_by(action))) else ""
+    approved = f", approved by {by}" if (by := people(action.more_time_by)) else ""
     return f", {how} by {person_name(changed.by)}{approved}"
-
-
-def granted_by(action: Action) -> Sequence[str]:
-    """Who approved the later end that it has now."""
-    changed = action.undo.changed if action.undo is not None else None
-    approved = [one for one in action.extensions if one.outcome == "approved" and changed and one.at == changed.after]
-    return approved[0].approval.approved_by if approved else ()
 
 
 def more_time_by(actions: Iterable[Action]) -> str:
     """`, more time by mia` of those in force; "" for nobody; mrkdwn."""
-    by = people(login for action in actions if is_in_force(action) for login in granted_by(action))
+    by = people(login for action in actions if is_in_force(action) for login in action.more_time_by)
     return f", more time by {by}" if by else ""
 
 
@@ -365,7 +358,7 @@ def all_ended(measures: Sequence[Measure], view: RedactedView, login: str, own: 
     """
     each = [(*run, one) for one in measures for run in zip(one.actions[::-1], [one, *one.others[::-1]], strict=True)]
     each.sort(key=lambda one: one[0] != own)
-    told = [hears(login, (run.created_by, run.approved_by)) for _, run, _ in each]
+    told = [hears(login, run) for _, run, _ in each]
     last = {told[at]: at for at, (_, run, _) in enumerate(each) if run.state != "starting"}
     lines = list[str]()
     for at, (number, run, one) in enumerate(each):
@@ -376,7 +369,7 @@ def all_ended(measures: Sequence[Measure], view: RedactedView, login: str, own: 
 
 def ended_alone(run: MeasureRun, login: str, now_ms: int) -> str:
     """Likewise of the only run, whose target and alert are named above it, and when it would end by itself; mrkdwn."""
-    who, at = hears(login, (run.created_by, run.approved_by)), run.until
+    who, at = hears(login, run), run.until
     ends = f"end {slack_date(at)}, {time_left(at, now_ms)} from now" if at is not None else "never end"
     by_itself = f"By itself it would {ends}." if at is None or at > now_ms else ""
     return f"It ends *{foreign(run.title, NAME_LIMIT)}* {_by(run)}. {who}\n{by_itself}".rstrip()
@@ -389,13 +382,15 @@ def ended(run: MeasureRun, on: str, verb: str = "⚠️ It also ends") -> str:
     return f"{verb} {whose(run, on)}."
 
 
-def hears(login: str, *requests: tuple[str, Sequence[str]]) -> str:
-    """`anna is notified; mia sees it where they approved it.`: who asked and who approved but `login`, who ends these.
+def hears(login: str, *runs: Action | MeasureRun) -> str:
+    """`anna is notified; mia sees it where they approved it.`: of who ends these runs but `login`.
 
-    Of what `login` asked for themselves nobody is notified.
+    Those who asked for them, and who approved them or the later ends that they have. Of what `login` asked for
+    themselves nobody is notified.
     """
-    told = dict.fromkeys(one for by, able in requests if by != login for one in (by, *able) if one != login)
-    others = dict.fromkeys(one for by, able in requests if by == login for one in able if one not in (*told, login))
+    able = [(run.created_by, one) for run in runs for one in (run.created_by, *run.approved_by, *run.more_time_by)]
+    told = dict.fromkeys(one for by, one in able if login not in (by, one))
+    others = dict.fromkeys(one for by, one in able if by == login and one not in (*told, login))
     said = [are([*told], "notified")] if told else []
     if others:
         said.append(f"{notices.all_of([*others])} {'sees' if len(others) == 1 else 'see'} it where they approved it")

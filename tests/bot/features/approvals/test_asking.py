@@ -1017,6 +1017,12 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
             assert run.undo is not None
             assert run.undo.at == run.undo.approved_until
 
+        # Who approved the later end hears that somebody else ends it before, as who asked does.
+        form = await ben.confirms("Undo all", await anna.sees(message_in(SOC, "4 in force", "Undo all")))
+        assert "anna and lea are notified." in text_of(form)
+        for person in (anna, lea):
+            await person.sees(on_phone(f"Undone by ben: Isolate on {in_short}"))
+
 
 async def test_the_receipt_for_more_time_is_silent_about_what_waits_to_start(tmp_path: Path) -> None:
     async with asking(tmp_path, {**ISOLATE, "allow_permanent": True}) as env:
