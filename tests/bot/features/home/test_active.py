@@ -275,6 +275,7 @@ async def test_what_names_a_run_says_of_each_target_whether_and_until_when_it_is
     assert " *ben* moved the end of Shun on 203[.]0[.]113[.]9, from <!date^" in story
     assert " has undone Shun on 203[.]0[.]113[.]7" in story
     assert 'undoes Shun on 203[.]0[.]113[.]7"' in story
+    # Not by anna: what one person undid within the same second is one line.
     question = text_of(await env["ben"].confirms("Undo now", reply))
     assert f"🔓 *Tell* on {second}, {third}, for" in question
     over_too = text_of(await env["anna"].sees(reply_to(card, f"🔓 {second}, {third}: undone by ben", over)))

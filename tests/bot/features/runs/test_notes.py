@@ -16,9 +16,8 @@ async def test_the_note_of_a_command_is_on_the_card_in_the_thread_and_in_run_aga
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f'/responder run fail {alert.id} note="{NOTE}"')
     quoted = f'\\"{SHOWN.removeprefix("Note: ")}\\"'
-    assert re.search(
-        f"failed · by anna, <[^>]*>: {re.escape(quoted)}", text_of(await env["ben"].sees(card_of(alert, quoted)))
-    )
+    ended = await env["ben"].sees(card_of(alert, "failed · by anna, <", quoted))
+    assert re.search(f"failed · by anna, <[^>]*>: {re.escape(quoted)}", text_of(ended))
     failed = await env["ben"].sees(reply_to(card, f"Note: {quoted}"))
     first = await env.ended_run(alert)
     assert (first.note, first.parameters) == (NOTE, "{}")
