@@ -250,8 +250,9 @@ def _with_deeds(shown: Sequence[HomeRun], person: Person, button: ButtonIds) -> 
         below, view = list[dict[str, Any]](), RedactedView(run.subject, person.clearance)
         if run.others and run.bulk is not None:
             is_own = person.login == run.action.created_by
-            review, withdraw = runs.bulk_buttons(run.bulk.id, None, button, "Withdraw")
-            below += [withdraw if is_own else review] if run.bulk.awaiting else []
+            waits = run.bulk.awaiting
+            review, withdraw = runs.bulk_buttons(run.bulk.id, None, button, "Withdraw", number=waits)
+            below += [withdraw if is_own else review] if waits else []
             below += messages.end_buttons(run.bulk, button, has_again=is_own or person.profile == "org-admin")
         elif undo_state.is_in_force(run.action):
             below += undos.buttons(run.action, view, button)

@@ -50,7 +50,7 @@ def message(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, bu
     waiting = [one for one in page if one.action and runs.awaits_approval(one.action)]
     blocks += sections(_line(one, bulk) for one in waiting)
     if bulk.awaiting and is_own:
-        blocks.append(actions(*runs.bulk_buttons(bulk.id, None, button, "Withdraw")[1:]))
+        blocks.append(actions(*runs.bulk_buttons(bulk.id, None, button, "Withdraw", number=bulk.awaiting)[1:]))
     for target in page[len(waiting) :]:
         undo_buttons = undos.buttons(target.action, target.view, button) if target.action is not None else []
         if undo_buttons:  # which belong to this one alone

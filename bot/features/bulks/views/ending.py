@@ -37,7 +37,7 @@ def undo_all_view(
     also = [run for _, run in others if run.state != "starting"]
     told = undo_state.hears(login, *(action for action, _ in in_force), *also)
     asked = [(action, view) for action, view in in_force if undo_state.later_end(action) is not None]
-    how = "*Withdraw all*" if login == bulk.created_by else "*Deny* in *Review*"
+    how = f"*Withdraw{' all' if bulk.awaiting > 1 else ''}*" if login == bulk.created_by else "*Deny* in *Review*"
     later = f"On {count(bulk.awaiting, 'target')} it still waits and may start after this: {how}, on its message."
     ends_too = f"More time is asked for on {runs.distinct_targets(asked)}: that request ends too." if asked else ""
     more = filter(None, [stays, ends_too, told])

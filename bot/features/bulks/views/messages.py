@@ -104,14 +104,14 @@ def progress(
         warned = "" if rows else _warned(waiting, bulk.awaiting)
         blocks.append(section(f"{asks}{by_when}{reminded and f' {reminded}'}{note}{warned}"))
         blocks += sections(first_of(rows, states.MOST_NAMED, bulk.awaiting)) if rows else []
-        decide = runs.bulk_buttons(bulk.id, None, button, "Withdraw")
+        decide = runs.bulk_buttons(bulk.id, None, button, "Withdraw", number=bulk.awaiting)
         blocks.append(actions(*(decide if is_for_requester else decide[:1])))
     for of_request in (later or {}).values():
         if ends := [one for one in of_request if one[2].outcome is None]:
             decide = runs.bulk_buttons(bulk.id, ends[0][2], button, "Deny", "Withdraw")
             needed = context(undo_state.needed([one[2] for one in ends]))
             blocks += [*more_time.asked(ends, runs.MAX_TARGETS), needed, actions(*decide)]
-    blocks += sections(first_of([*said, *denied], states.MOST_NAMED))
+    blocks += sections(first_of([*said, *states.withheld(bulk, named), *denied], states.MOST_NAMED))
     elements = end_buttons(bulk, button, has_again=is_for_requester)
     if bulk.retried_by:
         blocks.append(context(f"Asked for again as {bulk.retried_by}."))
@@ -186,7 +186,7 @@ def ended_for(
             lasts = undo_state.lasts(bulk.undo_after_minutes)
             text = f"Nobody answered: {states.name(bulk)} on {on}{lasts} was not run."
     is_said = bulk.total in bulk.outcomes.values()  # by the text, which names no time then
-    by_state = first_of(states.by_state(seen, refused), states.MOST_NAMED)
+    by_state = first_of([*states.by_state(seen, refused), *states.withheld(bulk, seen)], states.MOST_NAMED)
     lines = [text] if is_said else [f"{states.head(bulk, seen)}.", *by_state]
     buttons = actions(*end_buttons(bulk, button, has_again=reader == bulk.created_by), states.show_each(bulk, button))
     return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (*sections(lines), buttons))

@@ -85,7 +85,7 @@ def review_view(
     asks = asks if ends or bulk.title in title else f"*{states.name(bulk)}?*\n{asks}"
     needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))
     which = {"contained": f". {change}" if change else ""}
-    asks += questions.warned(before, contained, ": approved only if ticked" if has_ticks else "", which)
+    asks += questions.warned(before, contained, ": not ticked for you" if has_ticks else "", which)
     asks += states.quoted_note(waiting, ends)
     able = approvals.named_approvers(responder.policy if responder is not None else None)
     then = undo_state.ONLY_UNDO if ends and ends[0][2].at is None else "*Undo all* ends it earlier." if ends else ""
@@ -97,7 +97,7 @@ def review_view(
     shown, below = [*effect, *([context(able)] if able else []), *sections(rows)], list[Block]()
     if has_ticks:
         own = ["    ↳ ⚠️", *(["    ↳ 🚫"] if ends else []), *(["    ↳ 🔒"] if changes and not change else [])]
-        options, rows = _options(ids_, waiting, rows, own, [end for *_, end in ends])
+        options, rows = _options(ids_, waiting, rows, own, ends)
         keeps = [one for one in ids_ if one not in not_ticked] if ticked is None else ticked
         ticks = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, keeps)
         shown, below = [*effect, *([context(able)] if able else []), *ticks], sections([MORE, *rows] if rows else ())
@@ -152,13 +152,13 @@ def _asks(bulk: BulkCounts, waiting: Listed, ends: Sequence[End], now_ms: int | 
 
 
 def _options(
-    ids_: Sequence[str], waiting: Listed, rows: Sequence[str], own: Sequence[str], ends: Sequence[Extension] = ()
+    ids_: Sequence[str], waiting: Listed, rows: Sequence[str], own: Sequence[str], ends: Sequence[End] = ()
 ) -> tuple[list[tuple[str, str, str]], list[str]]:
     """The options of these targets, with what their alerts say of them, and what of their rows has no room there.
 
     The lines that begin as one of `own` are such. With `ends` each has its new end; the question says the end of now.
     """
-    says = [[undo_state.until_in_option(end.at, end.asked_at)] for end in ends]
+    says = [undo_state.new_end_in_option(run, end) for run, _, end in ends]
     options, whole, alike = list[tuple[str, str, str]](), list[str](), dict[str, list[str]]()
     all_called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], OPTION_LIMIT)
     says = says or [approvals.warnings(*one) for one in waiting]

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from bot.block_kit import ids, names, notices
 from bot.block_kit.elements import button_element
-from bot.block_kit.text import foreign, person_name, slack_date, time_ahead
+from bot.block_kit.text import foreign, person_name, slack_date
 from bot.clearance import RedactedView, view_of_all
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import questions, runs, undo_state
@@ -107,6 +107,12 @@ def by_state(listed: Listed, refused: Refused = ()) -> list[str]:
     """`🔒 Approved by lea, in force until 9:31: hostname LT-0901.`: each state, with its targets; mrkdwn."""
     states = each_state(listed, refused)
     return ["\n>".join(filter(None, [f"{mark} {now}: {on}.", why])) for mark, now, why, on in states]
+
+
+def withheld(bulk: BulkCounts, seen: Listed) -> list[str]:
+    """`🚫 1 denied: details withheld`: those decided against, as the counts tell, that are not among these `seen`."""
+    denied = bulk.outcomes.get("denied", 0) - sum(run.outcome == "denied" for run, _ in seen)
+    return [f"🚫 {denied} denied: details withheld."] if seen and denied > 0 else []
 
 
 def in_lines(states: Iterable[Sequence[str]]) -> list[str]:
@@ -278,10 +284,9 @@ def result(bulk: BulkCounts, listed: Listed = (), *, is_on_phone: bool) -> str:
 
 
 def until(*ends_at: int) -> str:
-    """` until today 14:30`, or where the ends differ ` until today 14:30 – 14:35`; mrkdwn."""
+    """` until today 14:30`, or where the ends differ ` until today 14:30 or later`; mrkdwn."""
     first, last = min(ends_at), max(ends_at)
-    is_one = first // MINUTE_MS == last // MINUTE_MS
-    return f" until {slack_date(first)}{'' if is_one else f' – {time_ahead(last, first)}'}"
+    return f" until {slack_date(first)}{'' if first // MINUTE_MS == last // MINUTE_MS else ' or later'}"
 
 
 def quoted_note(waiting: Listed, ends: Sequence[End] = ()) -> str:

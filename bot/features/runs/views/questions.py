@@ -443,7 +443,8 @@ def outcome(
         action, what = listed[0][0], f"*{runs.name(listed[0][0])}* on {runs.distinct_targets(listed)}"
         waits = runs.awaits_approval(action)
         text = _waits(what, action, able) if waits else f"Started {what}."
-        more = [actions(*runs.bulk_buttons(response.id, None, button, "Withdraw")[1:])] if waits else []
+        _, withdraw = runs.bulk_buttons(response.id, None, button, "Withdraw", number=len(listed))
+        more = [actions(withdraw)] if waits else []
     refused = [(entry.object_id, why_not(entry)) for entry in response.actions if why_not(entry)]
     more += [context(f"{where} tells how it goes.")] if where else []
     return with_reasons(text, f"*Refused on {count(len(refused), 'target')}*", refused, *more)

@@ -129,16 +129,22 @@ def waiting_buttons(
     return [*decide, end_button(action, view, button, extension)]
 
 
-def bulk_buttons(bulk_id: str, extension: Extension | None, button: ButtonIds, *deeds: str) -> list[dict[str, Any]]:
-    """What opens all that one decision on a bulk is about, red where it keeps it with no end, and what ends that."""
+def bulk_buttons(
+    bulk_id: str, extension: Extension | None, button: ButtonIds, *deeds: str, number: int = 2
+) -> list[dict[str, Any]]:
+    """What opens all that one decision on a bulk is about, red where it keeps it with no end, and what ends that.
+
+    `number`: how many runs wait.
+    """
     keeps, request = extension is not None and extension.at is None, extension.request or "" if extension else ""
-    about, of, of_what = (bulk_id, request), request or bulk_id, "more time" if extension else "all"
+    about, of, of_all = (bulk_id, request), request or bulk_id, " all" if number > 1 else ""
+    of_what = " more time" if extension else of_all
     label = "Keep with no end" if keeps else "Review more time" if extension else "Review"
     style: Literal["danger", "primary"] = "danger" if keeps else "primary"
     found = [button_element(label, ids.BULK_REVIEW, button(Intent("bulk_review", *about)), of=of, style=style)]
     for deed in deeds:
         intent = Intent(f"bulk_{deed.lower()}", *about)
-        found.append(button_element(f"{deed} {of_what}", ids.BULK_DENY, button(intent), of=deed + of))
+        found.append(button_element(f"{deed}{of_what}", ids.BULK_DENY, button(intent), of=deed + of))
     return found
 
 

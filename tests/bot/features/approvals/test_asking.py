@@ -407,7 +407,7 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
         push = f"{two}ip 203[.]0[.]113[.]7, 198[.]51[.]100[.]9"
         assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == push
         await env["ben"].presses("Review", await env["ben"].sees(direct_message("*Isolate* on 2 targets", again)))
-        review = await env["ben"].sees(modal("🔓 *1 undone before*: approved only if ticked"))
+        review = await env["ben"].sees(modal("🔓 *1 undone before*: not ticked for you"))
         assert (
             again in text_of(review),
             f"HIGH ({alert.id}) · ⚠️ alert closed · 🔓 undone before" in text_of(review),
@@ -457,7 +457,7 @@ async def test_who_asks_for_what_was_denied_or_undone_on_another_alert_reads_tha
         await env["ben"].presses(
             "Review", await env["ben"].sees(direct_message("*Isolate* on 2 targets", f", for {first.id}*"))
         )
-        review = await env["ben"].sees(modal("🚫 *1 denied before*: approved only if ticked"))
+        review = await env["ben"].sees(modal("🚫 *1 denied before*: not ticked for you"))
         so = f"HIGH ({third.id}) · 🚫 denied by ben, for {first.id}: Call the &lt;owner&gt;."
         assert so in text_of(review)
 
@@ -964,7 +964,8 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         review = await ben.sees(modal(" on 4 targets"))
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end?", "Keep ticked with no end")
         text = text_of(review)
-        assert (text.count(") · with no end"), text.count("With no end, only *Undo* ends it.")) == (
+        changes = re.findall(r"\) · now until <!date\^\d+\^{time}[^>]*> → no end", text)
+        assert (len(changes), text.count("With no end, only *Undo* ends it.")) == (
             8,
             1,
         )  # each is ticked, too
@@ -1003,7 +1004,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert text_of(review).count("More time was denied by ben") == 1
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep longer?", "Keep longer (ticked)")
         assert "*Undo all* ends it earlier." in text_of(review)
-        assert "🚫 *4 denied before*: approved only if ticked · " in text_of(review)
+        assert "🚫 *4 denied before*: not ticked for you · " in text_of(review)
         assert filled_in(review)["decide"] == []
         await lea.submits(
             review, decide=[f"ip 203[.]0[.]113[.]{number} · {alerts[0].title}" for number in (1, 2, 3, 0)]

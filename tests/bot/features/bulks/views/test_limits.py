@@ -112,7 +112,7 @@ def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
     differ = [(ended.model_copy(update={"undo": undo.model_copy(update={"at": NOW * n})}), VIEWS[n]) for n in (1, 2, 3)]
     told = messages.progress(bulk(release_at=NOW * 3, first_release_at=NOW), differ, button=button)
     fine(told)
-    assert f" – <!date^{NOW * 3 // 1000}^" in json.dumps(told.blocks, ensure_ascii=False)
+    assert "> or later" in json.dumps(told.blocks)
 
 
 def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> None:
