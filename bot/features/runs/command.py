@@ -8,7 +8,7 @@ from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
-from bot.features.command_text import find_ids, same_name, split_inputs, split_name_and_id, split_name_and_ids
+from bot.features.command_text import find_ids, parse_id, same_name, split_inputs, split_name_and_id, split_name_and_ids
 from bot.features.responders.matching import closest, matching, none_called
 from bot.features.runs import flow
 from bot.features.runs.targets import (
@@ -37,7 +37,9 @@ async def on_run_command(context: Context) -> None:
     except ResponderBotError as error:
         if (other := await _alert_with(context, error.details.get("unknown", ""))) is None:
             raise
-        then = f"{other} has it: type `{context.services.command} run {context.text} {other}`."
+        left_out = error.details.get("nothing_on", ())
+        typed = [word for word in context.text.split() if parse_id(word) not in left_out]
+        then = f"{other} has it: type `{context.services.command} run {' '.join([*typed, other])}`."
         raise ResponderBotError(error.code, f"{error.message} {then}") from error
 
 
@@ -71,6 +73,7 @@ async def _run(context: Context) -> None:
         return
     if not responders:
         if refusal := subjects.no_target(name, view, command):
+            refusal.details["nothing_on"] = [] if named else [object_id]
             raise refusal
         responders, typed["target"] = _before_target(name, targets.offered)
         if not responders:

@@ -180,7 +180,9 @@ def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str
     fits = some_of([*dict.fromkeys(shown)], MOST_NAMED)
     could = f"can act on {fits}, but not on" if shown else "takes no target, so not"
     sentence = f"On {on} {title[:100]} {could} {named!r}. Nothing was run."
-    raise ResponderBotError("bad_request", sentence, details={"unknown": wrong.removeprefix("and ")})
+    nothing_on = [one.view.subject.id for one in targets if one.view.subject.id not in by_object]
+    details = {"unknown": wrong.removeprefix("and "), "nothing_on": nothing_on}
+    raise ResponderBotError("bad_request", sentence, details=details)
 
 
 def with_targets_again(

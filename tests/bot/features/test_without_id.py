@@ -43,7 +43,8 @@ async def test_the_only_open_alert_with_a_host_is_offered_and_nothing_runs_unask
         assert f"in {alert.id}; no open alert that you may see contains `LT-7`. Type `/responder run iso" in told
         for both in ("LT-0900, SRV-07", "lt-0900,srv-07", "LT-0900 and SRV-07"):
             await env["anna"].command(SOC, f"/responder run isolate {both}")
-            form = await env["anna"].sees(modal("*Isolate on ", "hostname `LT-0900`", "hostname `SRV-07`"))
+            shown = modal("*Isolate* on *2 targets in 1 alert*", "hostname `LT-0900`", "hostname `SRV-07`")
+            form = await env["anna"].sees(shown)
             await env["anna"].close(form["id"])
         await reads(env, "alert LT-0900", f"Alert {alert.id}")
         await reads(env, "list LT-0900 isloate", f"Did you mean `/responder list Isolate {alert.id}`?")
@@ -92,6 +93,10 @@ async def test_hosts_of_one_open_alert_each_are_asked_about_together(tmp_path: P
             await env["anna"].command(SOC, works)
             form = await env["anna"].sees(modal("*Isolate* on *2 targets*", "`LT-0303`", "`WS-0404`", without="SRV-07"))
             await env["anna"].close(form["id"])
+        host = {"dataType": "hostname", "data": "LT-0606"}
+        other = await env.create_alert(sourceRef="other", description="-", artifacts=[host])
+        told = await reads(env, f"run Isolate {other.id} WS-0404", "WS-0404'. Nothing was run.")
+        assert f"{second.id} has it: type `/responder run Isolate WS-0404 {second.id}`." in told
         third = await with_host(env, "LT-0303", "three")
         told = await reads(env, "run Isolate LT-0303 WS-0404", "Nothing was run: `LT-0303` is in ")
         assert f"is in {third.id}, {first.id}; `WS-0404` is in {second.id}. Type `/responder run Isolate " in told
