@@ -193,7 +193,7 @@ def lifted(responder: OfferedResponder, who: str) -> list[str]:
     lines = [lift for lift in lifts if lift != OVERRIDE or responder.can_be_overridden]
     lines = [lift.replace("an administrator", who, 1) if lift == OVERRIDE and who else lift for lift in lines]
     free = [f"Free again {slack_date(at, DAY_AND_TIME)}."] if at is not None else []
-    return [*free, *(foreign(f"{line[0].upper()}{line[1:]}.", 400) for line in lines)]
+    return [*free, *(core_says(f"{line[0].upper()}{line[1:]}.", 400) for line in lines)]
 
 
 def _free_at(responder: OfferedResponder) -> int | None:

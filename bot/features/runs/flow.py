@@ -69,7 +69,8 @@ async def refusal(context: Context, request: RunRequest, responder: OfferedRespo
     """Why the run can't start, what is in force already, and what this person may do."""
     may_override = context.person.profile == "org-admin" and responder.can_be_overridden
     may_make_case = responder.lacks == ["case"] and "manageCase" in context.person.permissions
-    who = "you" if may_override else await who_may_override(context, view.subject.clearance)
+    asks = responder.can_be_overridden and not may_override
+    who = await who_may_override(context, view.subject.clearance) if asks else "you"
     then = [*filter(None, [await used_by(context, responder)]), *lifted(responder, who)]
     known = await _through_alert(context, responder, view.subject)
     why = shown_reasons(known, view, 1500, is_short=True)

@@ -50,7 +50,8 @@ async def test_who_asked_and_who_works_on_an_alert_are_called_what_slack_calls_t
 
 
 async def test_whom_the_settings_name_is_called_what_slack_calls_them_also_in_a_refusal(tmp_path: Path) -> None:
-    rules = {"Isolate": {"approve_by": ["kai", "@leads"]}, "Tell": {"run_by": ["kai"]}}
+    rules: dict[str, dict[str, object]] = {"Isolate": {"approve_by": ["kai", "@leads"]}, "Tell": {"run_by": ["kai"]}}
+    rules["Fail"] = {"approval": 2, "approve_by": ["kai", "anna"]}
     async with feature_environment(tmp_path, rules) as env:
         env.emulator.add_user("U0KAI", name=KAI, real_name="Kai Winter")
         await env.core.key("analyst", "kai")
@@ -58,6 +59,8 @@ async def test_whom_the_settings_name_is_called_what_slack_calls_them_also_in_a_
         alert, card = await env.alert_and_card("anna")
         await env["anna"].command(SOC, f"/responder run tell {alert.id}")
         assert f"only {KAI} may run it" in text_of(await env["anna"].reads("may run it"))
+        await env["anna"].command(SOC, f"/responder run fail {alert.id}")
+        assert f", or let others than {KAI} and anna approve it." in text_of(await env["anna"].reads("let others"))
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
         await env["ben"].sees(reply_to(card, f"Can be approved by: {KAI}, @leads."))
 
