@@ -274,17 +274,16 @@ async def on_extend_all_view(context: Context) -> Json:
     context.refresh(bulk.id)
     _, able = await subjects.policy_and_able(context.core, timed[next(iter(ends))][1].subject, bulk.responder_name)
     longer, what = f"{undo_state.minutes(minutes)} longer" if minutes else "with no end", f"*{states.name(bulk)}*"
-    then = f" {longer}. It needs {undo_state.needed(waiting, able)}" if waiting else ""
+    then = f" {longer}. It needs {undo_state.needed(waiting, (able, False))}" if waiting else ""
     of = [timed[one.id] for one in changed]
     told = f"Kept {longer}: {what}", f"keep {what}", of, len(waiting), refused, then
 
-    def asked(button: ButtonIds) -> Message:
-        return ending.changed_all(*told, actions(*runs.bulk_buttons(bulk.id, waiting[0], button, "Withdraw")[1:]))
+    def render(button: ButtonIds) -> Message:
+        withdraw = runs.bulk_buttons(bulk.id, waiting[0], button, "Withdraw")[1:] if waiting else ()
+        return ending.changed_all(*told, *([actions(*withdraw)] if withdraw else []))
 
-    if not waiting:
-        return modals.update(modals.message_view("Done", ending.changed_all(*told)))
-    about = f"asked:{waiting[0].request}"
-    return modals.update(modals.message_view("Asked", await responses.with_buttons(context, about, asked)))
+    shown = await responses.with_buttons(context, f"extended:{bulk.id}", render)
+    return modals.update(modals.message_view("Asked" if waiting else "Done", shown))
 
 
 async def _opened(context: Context, title: str) -> tuple[Bulk, str]:

@@ -57,16 +57,17 @@ def which_to_extend(action: Action, view: RedactedView, button: ButtonIds) -> Me
 
 
 def each_target(action: Action, view: RedactedView, button: ButtonIds) -> list[Block]:
-    """What a run has in force on each of several targets, with what can be done about that one."""
+    """What a run has in force, on each of several targets, with what can be done about that."""
     blocks = list[Block]()
     for part, id_ in undo_state.in_force_by_target(action):
         line, shown_buttons = runs.in_force_line(part, view), buttons(part, view, button, part=id_)
         extension = part.undo.extension if part.undo is not None else None
-        if extension is not None and extension.targets[:1] == [id_]:
+        if extension is not None and (not id_ or extension.targets[:1] == [id_]):
             line += runs.waiting_end(part, view)
             shown_buttons[:0] = [] if extension.outcome else runs.waiting_buttons(part, view, button, extension)
-        blocks.append(section(line, block_id=f"run:{part.id}{id_}"))
-        blocks += [actions(*shown_buttons)] if shown_buttons else []
+        accessory = shown_buttons[0] if len(shown_buttons) == 1 else None
+        blocks.append(section(line, block_id=f"run:{part.id}{id_}", accessory=accessory))
+        blocks += [actions(*shown_buttons)] if len(shown_buttons) > 1 else []
     return blocks
 
 
@@ -156,14 +157,13 @@ def longer_view(
     )
 
 
-def asked(action: Action, extension: Extension, view: RedactedView, able: questions.Able, button: ButtonIds) -> Message:
+def asked(
+    action: Action, extension: Extension, view: RedactedView, able: undo_state.Able, button: ButtonIds
+) -> Message:
     """Says that a later end waits, who may approve it, and until when; with Withdraw."""
-    logins, are_asked = able
-    needs = undo_state.needed([extension], () if are_asked else logins)
-    text = f"{runs.denied_before(extension, view)}{runs.later_end_line(action, extension, view)}"
-    needs = f"{undo_state.are(logins, 'asked')}; {needs}" if are_asked else needs
-    withdraw = runs.end_button(action, view, button, extension)
-    return Message(f"{text}\n{needs}", (section(f"{text}\n{needs}\n{questions.TOLD}"), actions(withdraw)))
+    asks = f"{runs.denied_before(extension, view)}{runs.later_end_line(action, extension, view)}"
+    text, withdraw = f"{asks}\n{undo_state.needed([extension], able)}", runs.end_button(action, view, button, extension)
+    return Message(text, (section(f"{text}\n{questions.TOLD}"), actions(withdraw)))
 
 
 # --- in the thread --------------------------------------------------------------------------------------------------

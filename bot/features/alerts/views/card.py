@@ -330,19 +330,11 @@ def _runs(
 ) -> list[Block]:
     """An open run, or ended ones of one responder that ended alike, newest first; `view` is of the newest's object."""
     action, block_id = group[0], f"run:{group[0].id}"
-    text = runs.run_line(action, view) if len(group) == 1 else runs.group_line(group, view)
-    if len(group) == 1 and undo_state.is_in_force(action):
-        text = runs.in_force_line(action, view)
     parts = undo_state.in_force_by_target(action) if len(group) == 1 else []
-    if parts and parts[0][1]:
+    if parts and (parts[0][1] or undos.can_undo(action)):
         return undos.each_target(action, view, button)
-    if undo_buttons := undos.buttons(action, view, button) if len(group) == 1 else []:
-        text += runs.waiting_end(action, view)
-        if (extension := undo_state.later_end(action)) is not None:
-            undo_buttons[:0] = runs.waiting_buttons(action, view, button, extension)
-        if len(undo_buttons) == 1:
-            return [section(text, block_id=block_id, accessory=undo_buttons[0])]
-        return [section(text, block_id=block_id), actions(*undo_buttons)]
+    text = runs.run_line(action, view) if len(group) == 1 else runs.group_line(group, view)
+    text = runs.in_force_line(action, view) if parts else text
     if not runs.is_open(action):
         is_asked_together = action.bulk and runs.was_not_started(action)  # and again on the message of all
         again = runs.run_again_button(action, view, button) if can_repeat and not is_asked_together else None

@@ -32,6 +32,7 @@ from bot.features.responders.views import LATER_COUNTS, with_names
 from bot.features.runs.views import acts_on, runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.features.runs.views.request import RunRequest
+from bot.features.runs.views.undo_state import Able
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS, duration_ms
 from core.common.words import count, some_of
@@ -39,8 +40,6 @@ from core.models import Action, BulkAnswer, BulkEntry, Measure, OfferedResponder
 
 Listed = tuple[RedactedView, str, Sequence[str]]
 """An object, what a run on it acts on, and what is said of it below; mrkdwn."""
-Able = tuple[Sequence[str], bool]
-"""Who may approve a run, and whether it is these who are asked, in a message each or in one that counts many."""
 
 TITLE_LIMIT = 200
 TOLD = "You get a message when it is decided."
@@ -66,10 +65,7 @@ def asked(action: Action, view: RedactedView, able: Able, button: ButtonIds) -> 
 
 def _waits(what: str, action: Action, able: Able) -> str:
     """`*Isolate* on ip 203[.]0[.]113[.]7 for 1 hour waits ...`, and below who may approve it, by when; mrkdwn."""
-    logins, are_asked = able
-    needs = count(runs.missing_approvals(action), "approval")
-    who = f"{undo_state.are(logins, 'asked')}; {needs}" if are_asked else needs + undo_state.approval_by(logins)
-    below = f"{who}{runs.answer_by(action)}"
+    below = f"{undo_state.approvals_by(runs.missing_approvals(action), able)}{runs.answer_by(action)}"
     return f"{what}{undo_state.for_how_long(action)} waits for approval; nothing has run yet.\n{below}."
 
 

@@ -29,6 +29,8 @@ MOST_ASKED = 3
 MOST_ALSO = 10  # alerts
 LATER_END = f"Of both, {LATER_COUNTS}."
 NOTHING_LEFT = "It puts nothing in force."
+Able = tuple[Sequence[str], bool]
+"""Who may approve a run, and whether it is these who are asked, in a message each or in one that counts many."""
 
 
 def is_in_force(action: Action) -> bool:
@@ -494,14 +496,20 @@ def longer(extension: Extension) -> str:
     return f"for {minutes(max(1, round((extension.at - extension.before) / MINUTE_MS)))} longer"
 
 
-def needed(asked: Sequence[Extension], able: Sequence[str] = ()) -> str:
+def needed(asked: Sequence[Extension], able: Able = ((), False)) -> str:
     """`1 approval by ben, answer by 14:30; otherwise it ends 15:00.`, with who is `able` to give it; of the first."""
     approval = min((one.approval for one in asked), key=lambda one: one.expires_at)
-    more = count(approval.needed - len(approval.approved_by), "approval") + approval_by(able)
+    more = approvals_by(approval.needed - len(approval.approved_by), able)
     first, is_one = asked[0], len(asked) == 1
     at = slack_date(first.before) if is_one and first.before and len(first.targets) < 2 else "as planned"
     answer_by = f"answer by {time_ahead(approval.expires_at, first.asked_at)}"
     return f"{more}, {answer_by}; otherwise {'it' if is_one else 'each'} ends {at}."
+
+
+def approvals_by(number: int, able: Able) -> str:
+    """`1 approval by ben`, or `ben is asked; 1 approval`; mrkdwn."""
+    (logins, are_asked), needs = able, count(number, "approval")
+    return f"{are(logins, 'asked')}; {needs}" if are_asked else needs + approval_by(logins)
 
 
 def approval_by(able: Sequence[str]) -> str:
