@@ -118,7 +118,7 @@ def progress(
     elif is_for_requester and bulk.free_at is not None and not states.open_runs(bulk):
         at = slack_date(bulk.free_at, DAY_AND_TIME)
         blocks += [context(f"*{one['text']['text']}* works from {at}, when the rate is free.") for one in elements[-1:]]
-    push = push_text(bulk, read, is_own=is_own) if bulk.awaiting else states.head(bulk, is_on_phone=True)
+    push = push_text(bulk, read) if bulk.awaiting else states.head(bulk, is_on_phone=True)
     whose = context(f"{states.who_asked(bulk, named)} · {bulk.id}")
     return Message(push, (*blocks, whose, actions(*elements, states.show_each(bulk, button))))
 
@@ -210,11 +210,8 @@ def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = 
     return Message(push, (section(f"{who} {what}. {review} above shows each.".strip()),), is_broadcast)
 
 
-def push_text(bulk: BulkCounts, waiting: Listed = (), *, is_own: bool = False) -> str:
+def push_text(bulk: BulkCounts, waiting: Listed = ()) -> str:
     """What a locked phone shows of a bulk that waits for approval."""
-    if is_own:
-        on = runs.distinct_targets(waiting, bulk.awaiting, is_on_phone=True) if waiting else ""
-        return clip(f"Waits for approval: {states.name(bulk)} on {states.what_is_asked(bulk, on)}", MESSAGE_TEXT_LIMIT)
     hows = [f"{how} before" for one in waiting if (how := approvals.decided_before(*one)[0])]
     hows += ["contained already" for one in waiting if undo_state.contained(*one)]
     asked = f"Asked {'again ' if bulk.retries else ''}by {person_name(bulk.created_by)}"
