@@ -201,8 +201,7 @@ class Renderer:
         elif action.undo is not None and action.undo.status is not None:
             desired += await self._undo_changed(action, subject, timeline)
         is_news = undos.has_news(action, timeline.document.actions)
-        posted = await self._outbox.messages_of(timeline.root_id) if action.measure is not None else ()
-        if is_news or any(message.key.startswith(f"measure:{action.id}:") for message in posted):
+        if is_news or await self._outbox.messages_named(f"measure:{action.id}:"):
             news = await self._measure_news(action, subject, timeline, asking.told)
             desired += [replace(reply, by_person=True) for reply in news]
         return desired
@@ -234,7 +233,7 @@ class Renderer:
 
     async def _undo_changed(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """What tells how a run that has ended was undone since, or why not: what told its end, and what went wrong."""
-        posted = {message.key for message in await self._outbox.messages_of(timeline.root_id)}
+        posted = {message.key for message in await self._outbox.messages_of_run(action.id)}
         whole = await self._whole(action, timeline)
         of_end = [*await self._end_replies(whole, subject, timeline), *await self._told(whole, subject, timeline)]
         problems = await self._undo_problems(action, subject, timeline)
@@ -324,11 +323,11 @@ class Renderer:
         if extension is None:
             return []
         render = partial(self._request_render(action, extension, timeline), is_replaced=True)
-        for one in await self._outbox.messages_of(timeline.root_id):
+        for one in await self._outbox.messages_of_run(action.id):
             kind, *of = one.key.removesuffix(AGAIN).split(":")
             about = of[3] if kind == "ask" else of[1] if kind == "extension" else action.id
             is_live = about == extension.replaces or ids.APPROVE in one.payload
-            if of[0] == action.id and about not in (action.id, extension.id) and is_live:
+            if about not in (action.id, extension.id) and is_live:
                 view = RedactedView(timeline.target(action), await self.clearance(one.channel, one.key))
                 edited = await self.message(one.key, view, one.channel, render)
                 desired.append(replace(edited, thread_of=one.thread_of, root_id=timeline.root_id))
@@ -343,8 +342,8 @@ class Renderer:
         subject, now = timeline.target(action), self._clock()
         about, kind = (action.id, "approval") if extension is None else (extension.id, f"extension:{action.id}")
         waits = undo_state.later_end(action) is not None if extension else runs.awaits_approval(action)
-        posted = {message.key: message for message in await self._outbox.messages_of(timeline.root_id)}
-        direct = {key for key in posted if key.startswith(f"ask:{action.id}:") and key.split(":")[4] == about}
+        posted = {message.key: message for message in await self._outbox.messages_of_run(action.id)}
+        direct = {key for key in posted if key.startswith("ask:") and key.split(":")[4] == about}
         in_threads = {f"{kind}:{about}:{thread.channel}": thread for thread in timeline.threads}
         is_new = not direct and posted.keys().isdisjoint(in_threads)
         asked_at = extension.asked_at if extension else action.created_at
@@ -390,7 +389,10 @@ class Renderer:
             desired.append(await self._direct_request(action, extension, approval.expires_at, timeline, key, reader))
         if extension is not None and extension.outcome not in (None, "lapsed") and not is_own:
             desired += await self._to_requester(f"told:{action.id}", extension.asked_by, f":{about}", render, timeline)
-        counting = [one for key, one in posted.items() if key.startswith("asks:") and not waits]
+        roots = () if waits else (timeline.root_id, *timeline.document.alert_ids)
+        counting = [
+            one for root in roots for one in await self._outbox.messages_of(root) if one.key.startswith("asks:")
+        ]
         return [*desired, *more, *[one for record in counting for one in await self.again(record, timeline)]]
 
     async def counted(self, key: str, number: int, document: Document | None, run_id: str) -> DesiredMessage:

@@ -13,6 +13,8 @@ _COLUMNS = (
 )
 PENDING = "status IN ('unsent', 'posting', 'outdated')"
 """Slack lacks the desired content. Word for word the condition of the indexes `message_pending` and `message_next`."""
+# Kinds of messages about a run, by their keys.
+ABOUT_A_RUN = ("approval", "ask", "end", "extension", "measure", "moved", "remind", "told", "undo", "undone")
 UNKNOWN = -3  # the clearance of a message that must be checked before it is sent
 
 # What Slack shows may be more than the channel or person may see now, unless only their clearance rose.
@@ -68,8 +70,9 @@ def upsert(tx: Transaction, values: Params) -> None:
     )
     tx.run(
         """UPDATE message SET clearance = :clearance, about = :about, fingerprint = :fingerprint,
-               root_id = CASE WHEN substr(key, 1, 4) IN ('bulk', 'asks', 'new:') THEN :root_id ELSE root_id END
-           WHERE key = :key AND (clearance <> :clearance OR about <> :about OR fingerprint <> :fingerprint)""",
+               root_id = :root_id
+           WHERE key = :key AND (clearance <> :clearance OR about <> :about OR fingerprint <> :fingerprint
+               OR root_id <> :root_id)""",
         values,
     )
 
@@ -320,6 +323,12 @@ def of_root(reads: Reads, root_id: str) -> list[Row]:
 def named(reads: Reads, prefix: str) -> list[Row]:
     """All messages whose key begins with this, which ends with a colon."""
     return reads.rows(f"{_RECORDS} WHERE m.key >= :first AND m.key < :end", {"first": prefix, "end": f"{prefix[:-1]};"})
+
+
+def of_run(reads: Reads, action_id: str) -> list[Row]:
+    """Likewise about a run, those too that its alert had before the run moved to a case."""
+    found = [row for kind in ABOUT_A_RUN for row in named(reads, f"{kind}:{action_id}:")]
+    return sorted((row for row in found if row["status"] != "deleted" or row["file_id"]), key=lambda row: row["number"])
 
 
 def channels(reads: Reads) -> list[Row]:

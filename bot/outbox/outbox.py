@@ -292,6 +292,10 @@ class MessageOutbox:
         """All messages of an alert or a case, its cards among them, oldest first."""
         return await self._records(lambda reads: messages.of_root(reads, root_id))
 
+    async def messages_of_run(self, action_id: str) -> list[MessageRecord]:
+        """Likewise about a run, also those from before its alert became a case."""
+        return await self._records(lambda reads: messages.of_run(reads, action_id))
+
     async def messages_named(self, prefix: str) -> list[MessageRecord]:
         """All messages whose key begins with this, which ends with a colon."""
         return await self._records(lambda reads: messages.named(reads, prefix))

@@ -4,16 +4,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bot.block_kit import ids
 from bot.block_kit.notices import CHANGED
 from core.client import CoreClient
 from core.common.clock import now_ms
+from core.models import Action, Alert
 from tests import stores
-from tests.bot.features.approvals.asking import ISOLATE, isolate
+from tests.bot.features.approvals.asking import ISOLATE, end_by_itself, isolate
 from tests.bot.features.bulks.bulk import reviewed, shown, start
 from tests.bot.features.environment import CLEAR, FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import all_sent
-from tests.bot.people import card_of, direct_message, message_in, modal, on_phone, reply_to, text_of, updated
+from tests.bot.people import (
+    card_of,
+    direct_message,
+    labels_of,
+    message_in,
+    modal,
+    on_phone,
+    reply_to,
+    text_of,
+    updated,
+)
 from tests.bot.running import OPEN, SOC
 
 RULES: Mapping[str, Mapping[str, Any]] = {
@@ -540,3 +553,64 @@ async def test_an_undo_of_one_of_two_containments_of_the_same_people_says_once_w
         cards = {row[0]: row[1:] for row in stores.rows(env.folder / "core.db", statement)}
         last, last_news = cards[f"alert:{second.id}:{SOC}"]
         assert last == last_news
+
+
+BLOCKED: Mapping[str, Mapping[str, Any]] = {
+    "Block_Address": {
+        "undo": "Release_Address_1_0",
+        "undo_after_minutes": 60,
+        "target": "ip",
+        "approval": 1,
+        "approve_by": ["ben"],
+    }
+}
+
+
+async def block(bot: CoreClient, alert: Alert) -> Action:
+    body = {"responderId": "Block_Address_1_0", "objectType": "case_artifact", "objectId": alert.artifacts[0].id}
+    return await bot.as_user("anna").run(body)
+
+
+@pytest.mark.parametrize("how", ["by lea", "by a release", "on time"])
+async def test_what_was_approved_before_its_alert_became_a_case_is_nowhere_said_to_be_in_force_once_it_ended(
+    tmp_path: Path, how: str
+) -> None:
+    async with feature_environment(tmp_path, BLOCKED) as env, CoreClient(env.core.url, env.service_key) as bot:
+        alert, card = await env.alert_and_card("anna")
+        run = await block(bot, alert)
+        asked = await env["ben"].sees(direct_message("asks · "))
+        await env["ben"].confirms("Approve", asked)
+        told = await env["anna"].sees(direct_message("Approved by ben: ", "in force until"))
+        asked = await env["ben"].sees(updated(asked, "in force until"))
+        done = await env["ben"].sees(reply_to(card, "*Block Address* done"))
+        await env.client.create_case_from_alert(alert.id)
+        if how == "by lea":
+            await bot.as_user("lea").undo(run.id)
+        elif how == "on time":
+            end_by_itself(env)
+        else:
+            release = {"responderId": "Release_Address_1_0", "objectType": "case_artifact"}
+            await bot.as_user("lea").run({**release, "objectId": alert.artifacts[0].id})
+        for name, message in (("anna", told), ("ben", asked), ("ben", done)):
+            over = await env[name].sees(updated(message, "undone", without="in force until"))
+            assert not {"Extend", "Undo now"} & {*labels_of(over)}
+
+
+async def test_a_request_from_before_its_alert_became_a_case_is_answered_where_it_asked_and_rings_once(
+    tmp_path: Path,
+) -> None:
+    rules = {"Block_Address": {**BLOCKED["Block_Address"], "approval": 2, "approve_by": ["ben", "lea"]}}
+    async with feature_environment(tmp_path, rules) as env, CoreClient(env.core.url, env.service_key) as bot:
+        for person in env.people.values():
+            await person.connect()
+        alert, _ = await env.alert_and_card("anna")
+        await block(bot, alert)
+        asked = {name: await env[name].sees(direct_message("asks · ")) for name in ("ben", "lea")}
+        await env.client.create_case_from_alert(alert.id)
+        await env["ben"].confirms("Approve", asked["ben"])
+        await env["lea"].sees(updated(asked["lea"], "approved by ben"))
+        await env["lea"].confirms("Approve", asked["lea"])
+        for name in ("ben", "lea"):
+            await env[name].sees(updated(asked[name], "Approved by ben, lea", "in force until"))
+        await all_sent(env.bot)
+        assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [1, 1, 1]

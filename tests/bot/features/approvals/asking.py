@@ -10,6 +10,7 @@ from core.common.clock import now_ms
 from core.common.database import Transaction
 from core.models import Action, Alert, BulkAnswer, BulkInput, RunTarget
 from core.store import due
+from tests import stores
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 
 ISOLATE: Mapping[str, Any] = {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}
@@ -42,6 +43,14 @@ async def expire(env: FeatureEnvironment) -> None:
             due.put(tx, "approval", row["id"], 1, 1)
 
     await database.transaction(end)
+
+
+def end_by_itself(env: FeatureEnvironment) -> None:
+    """Let the time of what is in force be over."""
+    core = env.folder / "core.db"
+    stores.rows(core, "UPDATE sequence SET last = last + 1 WHERE name = 'due'")
+    newest = "(SELECT last FROM sequence WHERE name = 'due')"
+    stores.rows(core, f"UPDATE due SET number = {newest}, wait = 0 WHERE kind = 'undo'")  # noqa: S608
 
 
 async def bulk_of(

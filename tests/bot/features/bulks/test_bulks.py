@@ -17,6 +17,7 @@ from core.client import CoreClient
 from core.common.clock import now_ms
 from core.models import BulkCounts, BulkInput, RunTarget
 from tests import stores
+from tests.bot.features.approvals.asking import end_by_itself
 from tests.bot.features.bulks.bulk import alerts, asked, bulk_messages, posted_to, reviewed, shown, start
 from tests.bot.features.environment import feature_environment
 from tests.bot.outbox.harness import all_sent
@@ -511,10 +512,7 @@ async def test_a_bulk_tells_what_somebody_undid_from_what_ended_on_time(tmp_path
         each = await env["ben"].sees(modal("Undo now"))
         await env["ben"].confirms("Undo now", each, beside=alert_ids[1])
         await shown(env, "1 undone by ben, <!date^")
-        core = env.folder / "core.db"
-        stores.rows(core, "UPDATE sequence SET last = last + 1 WHERE name = 'due'")
-        newest = "(SELECT last FROM sequence WHERE name = 'due')"
-        stores.rows(core, f"UPDATE due SET number = {newest}, wait = 0 WHERE kind = 'undo'")  # noqa: S608
+        end_by_itself(env)
         await shown(env, "1 ended on time")
         await env["anna"].command(SOC, "/responder mine")
         await env["anna"].reads("*Shun* on 2 targets: 1 undone by ben, <!date^")
