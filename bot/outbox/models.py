@@ -14,9 +14,10 @@ FOR_PERSON = 0  # a person waits for it
 WITHHOLDING = 1  # Slack may show what may no longer be seen
 FIRST_ALERT, LAST_ALERT = 2, 5  # new alerts, from critical to low
 SUM = 6  # edits of the messages of a bulk, before those of the cards of its alerts
-NEWS = 7  # ends of runs, approvals, changes of cards
-OTHER = 8  # progress
-IN_BULK = 9  # one of many that are rendered again
+CARD = 7  # edits of alerts' cards on which a run has ended: they say what is in force, and have its Undo
+NEWS = 8  # ends of runs, approvals, changes of other messages
+OTHER = 9  # progress
+IN_BULK = 10  # one of many that are rendered again
 
 DIGEST_BYTES = 6  # in the id of a button
 BULK = "bulk"  # the kind of the message that tells how far a run on several objects is
@@ -122,8 +123,9 @@ class DesiredMessage:
             return WITHHOLDING
         if self.in_bulk:
             return IN_BULK
-        usual = SUM if is_bulk(self.key) else NEWS
-        return usual + 1 if self.is_progress else usual
+        if self.is_progress:
+            return NEWS if is_bulk(self.key) else OTHER
+        return SUM if is_bulk(self.key) else CARD if self.key.startswith("alert:") else NEWS
 
     @property
     def post_rank(self) -> int:

@@ -85,7 +85,7 @@ async def test_what_has_waited_for_long_goes_first_every_other_time(tmp_path: Pa
     async with outbox_environment(tmp_path, send=False) as env:
         env.clock.stop()
         await env.outbox.upsert(desired("log:~1:C0SOC", "log 1"), desired("log:~2:C0SOC", "log 2"), alert(11))
-        env.clock.ahead_ms += 7 * MINUTE_MS  # more than from the rank of logs to that of medium alerts
+        env.clock.ahead_ms += 9 * MINUTE_MS  # more than from the rank of logs to that of medium alerts
         await env.outbox.upsert(alert(21, 4), alert(22, 2), alert(23, 2), alert(24, 2))
         assert await send_all(env) == ["low 11", "critical 21", "log 1", "medium 22", "log 2", "medium 23", "medium 24"]
 

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from bot.identity import CACHE_MS
-from bot.outbox.models import bulk_key
+from bot.outbox.models import bulk_key, card_key
 from bot.outbox.sending.rate_limiter import RateLimiter
 from core.client import CoreClient
 from core.common.clock import now_ms
@@ -13,6 +13,7 @@ from tests.bot.features.approvals.asking import ISOLATE, asking, bulk_of, expire
 from tests.bot.features.bulks.bulk import posted_to, reviewed
 from tests.bot.outbox.harness import ManualClock, all_sent, until_read
 from tests.bot.people import (
+    card_of,
     direct_message,
     filled_in,
     message_in,
@@ -118,6 +119,37 @@ async def test_the_message_of_several_runs_is_edited_before_the_cards_of_their_a
         assert await edited_first("1 waits for approval, 4 undone by lea") == message["ts"]
         waits = "⏳ Waits for approval: ip 203[.]0[.]113[.]4."
         await env["anna"].sees(direct_message("Undone by lea: Isolate on ", waits, without="nder way"))
+
+
+async def test_cards_no_longer_say_in_force_before_replies_say_what_was_undone(tmp_path: Path) -> None:
+    clock, limits, cards = ManualClock(), RateLimiter(**UNLIMITED), list[str]()
+    async with (
+        asking(tmp_path, clock_ms=clock, rate_limiter=limits) as env,
+        CoreClient(env.core.url, env.service_key) as bot,
+    ):
+        runs = list[str]()
+        for number in range(2):
+            artifact = {"dataType": "ip", "data": f"203.0.113.{number}"}
+            alert, card = await env.alert_and_card("anna", sourceRef=f"{number}", artifacts=[artifact])
+            run = await isolate(env, alert)
+            await bot.as_user("ben").approve(run.id)
+            await env.ended_run(alert)
+            runs.append(run.id)
+            cards.append(str(card["ts"]))
+            clock.advance(10_000)  # Slack takes the next edit of the card at once
+            await env["anna"].sees(card_of(alert, "in force until", "Told the firewall"))
+        limits.block("chat.update", SOC, clock(), 10_000)
+        before = len(env.emulator.traffic)
+        for run_id in runs:
+            undo = await bot.as_user("anna").undo(run_id)
+            while (await env.client.action(undo.id, wait_s=10)).end_date is None:
+                pass
+        key = card_key(alert.id, SOC)
+        await until_read(lambda: env.bot.outbox.message(key), lambda found: found and "undone by" in found.payload)
+        clock.advance(10_000)
+        await all_sent(env.bot)
+        edits = [body for _, what, body, _ in env.emulator.traffic[before:] if what == "chat.update"]
+        assert [body["ts"] for body in edits if body["channel"] == SOC][:2] == cards
 
 
 async def test_a_reason_for_one_target_names_nothing_that_is_hidden_of_another(tmp_path: Path) -> None:
