@@ -271,7 +271,7 @@ def end_button(
     if extension is not None or action.status == "Waiting":
         value = button(Intent("withdraw", action.id, of))
         return button_element("Withdraw", ids.WITHDRAW, value, of=of or action.id, about=about)
-    on = foreign_plain(targets(action, view) or target(view), 150)
+    on = foreign_plain(targets_in_plain(action, view, 150) or target(view), 150)
     whose = f"{foreign_plain(person_name(action.created_by), 60)} asked for it. " if view.is_open else ""
     text = f"{whose}On {on}. What it has changed by then stays changed."
     head = foreign_plain(f"Stop {title(action)}?", 100) if view.is_open else "Stop the run?"
@@ -388,9 +388,9 @@ def on_object(action: Action, view: RedactedView, named: str) -> str:
     return f" on {acts_on}, for {named}" if acts_on else f" on {named}"
 
 
-def targets(action: Action, view: RedactedView, most: int = MAX_TARGETS) -> str:
+def targets(action: Action, view: RedactedView) -> str:
     """`hostname SRV-FILE02, ip 10[.]20[.]1[.]50`: the artifacts that a run acts on, "" if nobody has declared which."""
-    shown, others = _first(action.target or (), view, most)
+    shown, others = _first(action.target or (), view, MAX_TARGETS)
     names = clip_apart([f"{one.data_type} {target_data(one, view)}" for one in shown], TARGET_LIMIT)
     return ", ".join([*map(escape, map(clean, names)), *others])
 

@@ -9,7 +9,7 @@ from bot.block_kit.text import person_name
 from bot.clearance import SHARED
 from bot.features.alerts.views.card import alert_card
 from bot.message import Intent
-from core.models import Action, Approval, Reader, Undo
+from core.models import Action, Approval, Reader, TargetArtifact, Undo
 from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, card, ended, intents_in, texts_of
 
 
@@ -152,8 +152,11 @@ def test_a_line_says_who_approved() -> None:
 
 
 def test_a_run_that_runs_can_be_stopped_after_a_question() -> None:
-    (stop,) = [b["accessory"] for b in card(action(41, status="InProgress"), artifacts=[]).blocks if "accessory" in b]
+    url = TargetArtifact(id="~13", data_type="url", data="http://a.example/?b=1&c=2", tlp=1)
+    run = action(41, status="InProgress", target=[url])
+    (stop,) = [b["accessory"] for b in card(run, artifacts=[]).blocks if "accessory" in b]
     assert (stop["text"]["text"], stop["style"], stop["confirm"]["deny"]["text"]) == ("Stop", "danger", "Let it run")
+    assert "On url hxxp[://]a[.]example/?b=1&c=2. What it has changed" in stop["confirm"]["text"]["text"]
 
 
 def test_a_closed_alert_has_its_title_and_one_line_with_its_outcome() -> None:
