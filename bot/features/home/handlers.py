@@ -194,7 +194,7 @@ async def on_active_command(context: Context) -> None:
 async def _named(context: Context, ids: Sequence[str], measures: Sequence[Measure]) -> list[HomeRun]:
     """The bulks with these ids, and those runs that are in none of these measures."""
     counts = (await context.core.documents(ids)).bulks if ids else []
-    bulks = [await context.core.bulk(bulk.id) for bulk in counts if bulk.id in ids]
+    bulks = await asyncio.gather(*(context.core.bulk(bulk.id) for bulk in counts if bulk.id in ids))
     wanted = {*ids, *(one.action_id for bulk in bulks for one in bulk.own_targets)}
     documents = await subjects.documents(context.core, filter(None, wanted))
     actions = [action for one in documents for action in one.actions if action.id in wanted]

@@ -138,7 +138,7 @@ def longer_view(
     is_all, needs = bool(limits) and all(until is not None and at >= until for at, until in ends), ""
     if limits:
         begins = "It needs" if is_all else f"Beyond {slack_date(min(limits))} it needs"
-        needed = f"{count(policy.approval or 1, 'approval')}{undo_state.approval_by(able)}"
+        needed = undo_state.approvals_by(policy.approval or 1, (able, False))
         otherwise = "each ends as planned" if len(timed) > 1 else f"it {undo_state.ends(timed[0])}"
         needs = f"{begins} {needed}; otherwise {otherwise}."
     if any(map(undo_state.later_end, timed)):

@@ -85,7 +85,7 @@ def _line(shown: ShownTarget, bulk: Bulk) -> str:
         on = f"• {questions.named(view, runs.named_targets(target.target, view))}"
         state = f"refused {slack_date(bulk.created_at)}: {questions.reason_shown(view.text(target.message or ''))}"
     else:
-        on = states.target_line(action, view, runs.MAX_TARGETS)
+        on = states.target_line(action, view)
         why = runs.result_text(action, view) if target.outcome in ("failed", "denied") else ""
         left = runs.left(action, view)
         still = "".join(f"; still contained {undo_state.until_by(one)}" for one in shown.in_force)

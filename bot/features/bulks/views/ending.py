@@ -61,7 +61,7 @@ def in_force_rows(in_force: Listed, measures: Sequence[Measure] = (), own: Conta
         others = _also_ended([action.id], measures, own)
         ends = [undo_state.ended(run, undo_state.targets(one, view)) for one, run in others]
         now = _in_force(action, view, {"already": []} if others else {})
-        line = f"{states.target_line(action, view, states.REVIEW_TARGETS)} · {now}"
+        line = f"{states.target_line(action, view)} · {now}"
         rows[action.id] = questions.with_said(line, *ends)
     return rows
 

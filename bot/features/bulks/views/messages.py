@@ -97,7 +97,7 @@ def progress(
     blocks: list[Block] = sections(filter(None, [states.head(bulk, named), undone]))
     if bulk.awaiting:
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
-        rows = [states.row(action, view, runs.MAX_TARGETS) for action, view in read]
+        rows = [states.row(*one) for one in read]
         on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else ". *Review* names each"
         asks = f"{approvals.closed_among(waiting)}⏳ *{states.what_is_asked(bulk)}*{'' if rows else on}."
         note = states.quoted_note(waiting if len(waiting) == bulk.awaiting else read)

@@ -85,6 +85,6 @@ def question_and_rows(ends: Sequence[End], seen: Sequence[End]) -> list[str]:
         then = f"; then *{undo_state.until(end.at)}*" if is_asked and end.at is not None else ""
         now = undo_state.end_decided(end) or f"now it {undo_state.ends(run)}"
         now = f" · {now}" if undo_state.is_in_force(run) else runs.left(run, view)
-        line = f"{states.target_line(run, view, states.REVIEW_TARGETS)}{now}{then}"
+        line = f"{states.target_line(run, view)}{now}{then}"
         rows.append(questions.with_said(line, approvals.closed(view, end.asked_at), denied))
     return rows

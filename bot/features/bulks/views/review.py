@@ -148,7 +148,7 @@ def _asks(bulk: BulkCounts, waiting: Listed, ends: Sequence[End], now_ms: int | 
     by = f"*{person_name(bulk.created_by)}* asks{' again' if bulk.retries else ''}"
     on = f"{states.how_many(bulk, len(waiting))}{undo_state.for_how_long(waiting[0][0])}"
     asks = f"{approvals.closed_among(waiting)}{by} for it on {on}"
-    return [asks, *(states.row(*one, states.REVIEW_TARGETS, now_ms) for one in waiting)]
+    return [asks, *(states.row(*one, now_ms) for one in waiting)]
 
 
 def _options(
@@ -164,7 +164,7 @@ def _options(
     says = says or [approvals.warnings(*one) for one in waiting]
     for id_, one, row, name, warnings in zip(ids_, waiting, rows, all_called, says, strict=True):
         text, below, has_room = runs.in_option(*one, name, warnings)
-        said = row.removeprefix(states.target_line(*one, states.REVIEW_TARGETS))
+        said = row.removeprefix(states.target_line(*one))
         says_all = warnings[: 1 if approvals.decided_before(*one)[0] else 2]
         kept = (*own, *(() if ", also for " in below else ("    ↳ also for ",)))
         if any(what in below for what in says_all) or not warnings:

@@ -20,7 +20,7 @@ DECISIONS = "Denied", "Approved"
 NOT_RUN = {"denied", "expired", "cancelled"}  # how runs that wait for approval end without it
 MOST_NAMED = 10  # objects in the direct message to who decides
 SAID_LIMIT = questions.LINES_LIMIT // 2  # characters
-REVIEW_TARGETS = 10  # of each object, so that a hundred fit into a modal
+MOST_TARGETS = 10  # of a run that has several, so that a hundred fit into a modal
 Run = tuple[Action, RedactedView]
 Listed = Sequence[Run]
 """Runs of a bulk, each with what one person may see of what it is on."""
@@ -297,13 +297,13 @@ def quoted_note(waiting: Listed, ends: Sequence[End] = ()) -> str:
     return approvals.note(waiting[0][0], view_of_all([view for _, view in waiting])) if waiting else ""
 
 
-def row(action: Action, view: RedactedView, most: int, now_ms: int | None = None) -> str:
+def row(action: Action, view: RedactedView, now_ms: int | None = None) -> str:
     said = approvals.happened(action, view, is_kept=now_ms is None), *approvals.already(action, view, now_ms)
-    return questions.with_said(target_line(action, view, most), undo_state.also_for(action.also_for)[2:], *said)
+    return questions.with_said(target_line(action, view), undo_state.also_for(action.also_for)[2:], *said)
 
 
-def target_line(action: Action, view: RedactedView, most: int) -> str:
-    acts_on = ", ".join(runs.target_lines(action.target or (), view, most))
+def target_line(action: Action, view: RedactedView) -> str:
+    acts_on = ", ".join(runs.target_lines(action.target or (), view, MOST_TARGETS))
     return f"• {questions.named(view, acts_on or approvals.observables_in_short(action, view))}"
 
 

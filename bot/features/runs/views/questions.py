@@ -270,7 +270,7 @@ def effect(
         able, by = responder.approvers or policy.approve_by or (), ""
         if request.override_reason is not None and (number > 1 or not able):
             by = f"{', one of them' if number > 1 else ''} of another administrator"
-        begins = f"Starts after {count(number, 'approval')}{undo_state.approval_by(able)}{by}."
+        begins = f"Starts after {undo_state.approvals_by(number, (able, False))}{by}."
         if responder.approvers and not policy.ask and not by:
             one = f"one of them approves{' each' if is_several else ''}"
             whose = one if number == 1 < len(able) else f"it needs {count(number, 'approval')}"

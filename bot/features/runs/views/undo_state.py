@@ -507,14 +507,11 @@ def needed(asked: Sequence[Extension], able: Able = ((), False)) -> str:
 
 
 def approvals_by(number: int, able: Able) -> str:
-    """`1 approval by ben`, or `ben is asked; 1 approval`; mrkdwn."""
+    """`1 approval by ben or lea`, without them where nobody knows, or `ben and lea are asked; 1 approval`; mrkdwn."""
     (logins, are_asked), needs = able, count(number, "approval")
-    return f"{are(logins, 'asked')}; {needs}" if are_asked else needs + approval_by(logins)
-
-
-def approval_by(able: Sequence[str]) -> str:
-    """` by ben or lea`; "" where nobody knows; mrkdwn."""
-    return f" by {foreign(notices.either(able), 200)}" if able else ""
+    if are_asked:
+        return f"{are(logins, 'asked')}; {needs}"
+    return f"{needs} by {foreign(notices.either(logins), 200)}" if logins else needs
 
 
 def ends(action: Action) -> str:
