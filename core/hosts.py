@@ -14,6 +14,7 @@ from core.common import leases
 from core.common.clock import Clock, as_time, boot_ms
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
+from core.common.grouping import grouped
 from core.common.leases import Leases
 from core.common.private_files import read_or_create
 from core.common.words import count
@@ -305,9 +306,8 @@ def drain(tx: Transaction, now: int, by: str, name: str, core_id: str = "", *, c
 
 def list_hosts(reads: Reads, is_over: Callable[[Row], bool]) -> list[HostEntry]:
     """All hosts with their cores, by name; `is_over` tells whether a core's lease has expired."""
-    found: dict[tuple[str, str], list[CoreEntry]] = {}
-    for row in stored.all_cores(reads):
-        found.setdefault((row["host"], row["host_id"]), []).append(_core(reads, row, is_over(row)))
+    rows = stored.all_cores(reads)
+    found = grouped(((row["host"], row["host_id"]), _core(reads, row, is_over(row))) for row in rows)
     hosts = [
         HostEntry(name=name, state=min((core.state for core in cores), key=_BEST_FIRST.index), cores=cores)
         for (name, _), cores in found.items()

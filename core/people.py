@@ -18,6 +18,7 @@ from core.authorization import COMMAND_LINE, Caller, caller_of, full_login, make
 from core.common.clock import DAY_MS, Clock
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import AuthenticationError, ResponderBotError
+from core.common.grouping import grouped
 from core.models import (
     GROUP_NAME,
     PROFILES,
@@ -477,16 +478,13 @@ def _group(name: str) -> str:
 
 
 def _groups(reads: Reads) -> list[Group]:
-    members: dict[str, list[str]] = {}
-    for row in stored.members(reads):
-        members.setdefault(row["name"], []).append(row["login"])
+    members = grouped((row["name"], row["login"]) for row in stored.members(reads))
     return [Group(name=name, members=logins) for name, logins in members.items()]
 
 
 def _entries(reads: Reads) -> list[UserEntry]:
-    slack_ids: dict[str, list[str]] = {}
-    for row in stored.links(reads):
-        slack_ids.setdefault(row["login"], []).append(f"{row['team']}:{row['slack_user']}".removeprefix(":"))
+    links = ((row["login"], f"{row['team']}:{row['slack_user']}") for row in stored.links(reads))
+    slack_ids = grouped((login, link.removeprefix(":")) for login, link in links)
     groups = _groups(reads)
     return [
         UserEntry(

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from core.common.accounts import access_problem
 from core.common.clock import duration_ms
 from core.common.database.location import files_of
+from core.common.grouping import grouped
 from core.common.private_files import mode_problem
 from core.common.settings_file import (
     DATABASE,
@@ -546,10 +547,7 @@ def _responders(sections: Sections) -> Mapping[str, ResponderSection]:
 
 def _alike(names: Iterable[str], form: Callable[[str], str] = str) -> list[list[str]]:
     """The names that are the same in this form, those of each form together."""
-    by_form: dict[str, list[str]] = {}
-    for name in names:
-        by_form.setdefault(form(name), []).append(name)
-    return [same for same in by_form.values() if len(same) > 1]
+    return [same for same in grouped((form(name), name) for name in names).values() if len(same) > 1]
 
 
 def _responder(name: str, table: dict[str, Any], sections: Sections) -> ResponderSection:

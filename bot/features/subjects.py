@@ -17,6 +17,7 @@ from bot.outbox.links import card_link
 from core.client import CoreClient
 from core.common.clock import DAY_MS
 from core.common.errors import Ignoring, ResponderBotError
+from core.common.grouping import grouped
 from core.models import (
     OBJECT_TYPES,
     Action,
@@ -285,11 +286,8 @@ def _shows(alert: Alert, view: RedactedView, words: Sequence[str]) -> bool:
 
 async def by_group(context: Context, alerts: Sequence[A]) -> dict[str, list[A]]:
     """The alerts by the key of their group, or their own id where they are in none."""
-    together = dict[str, list[A]]()
     groups = await context.services.outbox.alert_groups.groups_of([alert.id for alert in alerts])
-    for alert in alerts:
-        together.setdefault(groups.get(alert.id, alert.id), []).append(alert)
-    return together
+    return grouped((groups.get(alert.id, alert.id), alert) for alert in alerts)
 
 
 async def card_links(context: Context, root_ids: Sequence[str]) -> Mapping[str, str]:

@@ -20,6 +20,7 @@ from bot.notifier.renderer import Renderer, undone_with_others
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, DesiredMessage, MessageRecord, bulk_key, is_person
 from bot.outbox.outbox import MessageOutbox
+from core.common.grouping import grouped
 from core.models import Action, BulkCounts, BulkTarget, Document, Person, parse_id
 
 if TYPE_CHECKING:
@@ -304,9 +305,8 @@ class BulkMessages:
 
         Raises ResponderBotError without core's answer.
         """
-        of_bulk, desired = dict[str, list[str]](), list[DesiredMessage]()
-        for key in keys:
-            of_bulk.setdefault(key.split(":")[1], []).append(key.replace(END, BULK, 1))
+        of_bulk = grouped((key.split(":")[1], key.replace(END, BULK, 1)) for key in keys)
+        desired = list[DesiredMessage]()
         async for response in self._core.documents_in_pages(of_bulk):
             for bulk in response.bulks:
                 self._as_of[bulk.id], found = response.as_of, await self._found(bulk, of_bulk[bulk.id])

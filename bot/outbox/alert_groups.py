@@ -15,6 +15,7 @@ from bot.outbox.messages import IS_STALE, PENDING
 from bot.outbox.models import FIRST_ALERT, FOR_PERSON, IN_BULK, LAST_ALERT
 from bot.storms import MIN_STORM, STORM_MS, GroupContent, Storm
 from core.common.database import Params, Row, Transaction
+from core.common.grouping import grouped
 
 if TYPE_CHECKING:
     from core.common.database import Database
@@ -145,10 +146,7 @@ class AlertGroups:
             "SELECT * FROM channel_alert WHERE root_id IN (SELECT value FROM json_each(:ids))",
             {"ids": json.dumps(list(root_ids))},
         )
-        by_root: dict[str, list[ChannelAlert]] = {}
-        for row in rows:
-            by_root.setdefault(row["root_id"], []).append(_channel_alert(row))
-        return by_root
+        return grouped((row["root_id"], _channel_alert(row)) for row in rows)
 
     async def groups_of(self, root_ids: Iterable[str]) -> dict[str, str]:
         """The keys of the groups of those of these alerts that are in one; a digest is none."""

@@ -16,6 +16,7 @@ from core.authorization import Caller
 from core.common.clock import FOR_EVER, HOUR_MS, MINUTE_MS, time_text
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError
+from core.common.grouping import grouped
 from core.models import (
     CAN_UNDO,
     Action,
@@ -393,9 +394,7 @@ def _looks(named: Iterable[Parsed]) -> list[tuple[str, Look]]:
 
 def _by_action(reads: Reads, rows: Iterable[Row]) -> list[tuple[Row, list[Row]]]:
     """These rows with their actions."""
-    found: dict[int, list[Row]] = {}
-    for one in rows:
-        found.setdefault(one["action_id"], []).append(one)
+    found = grouped((one["action_id"], one) for one in rows)
     actions = ((stored_actions.find(reads, number), of_action) for number, of_action in found.items())
     return [(row, of_action) for row, of_action in actions if row is not None]
 
@@ -641,10 +640,7 @@ def lookalike(reads: Reads, one: Row) -> Row | None:
 
 def groups(reads: Reads) -> list[list[Row]]:
     """All that is in force, by target and what undoes it; oldest first."""
-    found: dict[tuple[str, str], list[Row]] = {}
-    for one in stored.active(reads):
-        found.setdefault((one["undone_by"], one["digest"]), []).append(one)
-    return list(found.values())
+    return list(grouped(((one["undone_by"], one["digest"]), one) for one in stored.active(reads)).values())
 
 
 class Lookalikes:

@@ -15,6 +15,7 @@ from core.authorization import Caller
 from core.common.clock import FOR_EVER
 from core.common.database import Reads, Row, Transaction
 from core.common.errors import ResponderBotError, bad_request
+from core.common.grouping import grouped
 from core.models import OBJECT_TYPES, Action, Measure, MeasureRun, UndoInput, number_of, parse_id
 from core.protection import KINDS, MalformedError, parse
 from core.records import artifacts, clearance
@@ -171,9 +172,7 @@ class Measures(Service):
         return await self._database.transaction(work)
 
     def _set_time(self, tx: Transaction, caller: Caller, rows: Sequence[Row], end: End) -> Action:
-        by_action: dict[int, list[int]] = {}
-        for one in rows:
-            by_action.setdefault(one["action_id"], []).append(one["id"])
+        by_action = grouped((one["action_id"], one["id"]) for one in rows)
         return [self._undos.set_time_in(tx, caller, *each, end) for each in by_action.items()][-1]
 
     async def mark_as_ended(self, caller: Caller, measure_id: str, reason: str) -> list[Action]:

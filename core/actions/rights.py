@@ -12,6 +12,7 @@ from core.authorization import Caller, current_caller, current_clearance, curren
 from core.common.clock import time_text
 from core.common.database import Reads, Row
 from core.common.errors import ResponderBotError
+from core.common.grouping import grouped
 from core.common.words import listed
 from core.models import OPEN_STATUSES, Action, OfferedResponder, SlackUsers, TargetArtifact, Vote
 from core.protection import UNBLOCK
@@ -115,9 +116,7 @@ def who_may_decide(
         or_admins=is_override,
         in_slack=True,
     )
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        found.setdefault(row["login"], []).append(f"{row['team']}:{row['slack_user']}")
+    found = grouped((row["login"], f"{row['team']}:{row['slack_user']}") for row in rows)
     return [SlackUsers(login=login, slack_ids=slack_ids) for login, slack_ids in found.items()]
 
 

@@ -1,6 +1,5 @@
 """The buttons on the card of a group or a digest of alerts."""
 
-from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -25,6 +24,7 @@ from bot.outbox.alert_groups import AlertGroup
 from bot.outbox.models import RefreshRequest, card_key
 from core.common.clock import HOUR_MS
 from core.common.errors import ResponderBotError
+from core.common.grouping import grouped
 from core.common.words import count
 from core.models import Alert, Case, Document
 
@@ -118,9 +118,8 @@ async def on_close_several_button(context: Context) -> None:
 async def on_assign_several_button(context: Context) -> None:
     """Assign the alerts that were chosen to this person, but those that somebody else works on."""
     responses.require_permission(context, "manageAlert")
-    login, by = context.person.login, defaultdict[str, list[str]](list)
-    for alert in await _alerts(context, _chosen(context)):
-        by[alert.assignee or ""].append(alert.id)
+    login, alerts = context.person.login, await _alerts(context, _chosen(context))
+    by = grouped((alert.assignee or "", alert.id) for alert in alerts)
     if free := by.pop("", []):
         await context.core.assign_alerts(free, login)
     for alert_id in free:

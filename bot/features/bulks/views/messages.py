@@ -20,9 +20,10 @@ from bot.block_kit.text import (
 from bot.clearance import view_of_all
 from bot.features.approvals import views as approvals
 from bot.features.bulks.views import more_time, states
-from bot.features.bulks.views.states import Asked, End, Listed, Refused, Run
+from bot.features.bulks.views.states import Asked, End, Listed, Refused
 from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.grouping import grouped
 from core.common.words import count
 from core.models import Action, BulkCounts, Extension, Person
 
@@ -47,9 +48,7 @@ def told_in_part(
         what = f"{more}{states.name(bulk)} on {count(len(listed), 'target')}"
         return notices.notice(f"{' and '.join(how)} in part: {what}, see below.")
     by_how = [one for one in listed if states.decision(one[0], one[2]).startswith(tuple(how))]
-    found = dict[tuple[str, str | None], list[Run]]()
-    for run, view, _ in by_how:
-        found.setdefault((states.decision(run, None), runs.reason(run)), []).append((run, view))
+    found = grouped(((states.decision(run, None), runs.reason(run)), (run, view)) for run, view, _ in by_how)
     ends = [(run, view, end) for run, view, end in (by_how if has_end else listed) if end]
     said = [
         states.sentence(

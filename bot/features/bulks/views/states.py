@@ -12,6 +12,7 @@ from bot.features.approvals import views as approvals
 from bot.features.runs.views import questions, runs, undo_state
 from bot.message import ButtonIds, Intent
 from core.common.clock import MINUTE_MS
+from core.common.grouping import grouped
 from core.common.words import count, some_of
 from core.models import OPEN_STATUSES, SEVERITY_NAMES, Action, BulkCounts, BulkTarget, Extension
 from core.models.inputs import NOTE_LIMIT
@@ -36,12 +37,8 @@ T = TypeVar("T")
 
 def by_request(listed: Iterable[tuple[Action, T]]) -> dict[str, list[tuple[Action, T, Extension]]]:
     """Those for which more time is, or was, asked for at once with others, by that request."""
-    found = dict[str, list[tuple[Action, T, Extension]]]()
-    for action, of_action in listed:
-        for one in action.extensions:
-            if one.request:
-                found.setdefault(one.request, []).append((action, of_action, one))
-    return found
+    ends = ((action, of_action, one) for action, of_action in listed for one in action.extensions)
+    return grouped((end[2].request, end) for end in ends if end[2].request)
 
 
 def asked(listed: Iterable[tuple[Action, T]], request: str) -> Sequence[tuple[Action, T, Extension | None]]:
@@ -80,9 +77,7 @@ def decision(action: Action, extension: Extension | None) -> str:
 
 def more_time_denied(listed: Listed) -> list[str]:
     """Who denied or withdrew more time, for which of these targets, and why; mrkdwn."""
-    found = dict[str, list[Run]]()
-    for run, view in listed:
-        found.setdefault(runs.more_time_denied(run, view), []).append((run, view))
+    found = grouped((runs.more_time_denied(run, view), (run, view)) for run, view in listed)
     return [questions.with_said(f"• {runs.distinct_targets(on)}", said) for said, on in found.items() if said]
 
 
@@ -147,13 +142,10 @@ def each_state(
         found.setdefault((runs.mark(action, view), f"{now}{until}", why), []).append(n)
     of_each = [(state, [listed[n] for n in sorted(on)]) for state, on in found.items()]
     states = [(*state, runs.distinct_targets(on, is_on_phone=is_on_phone)) for state, on in of_each]
-    why_not = dict[str, list[str]]()
-    for target, view in refused:
-        if approvals.sees_all(view.clearance, view.subject):
-            why = questions.reason_shown(view.inputs(target.message or ""))
-            why_not.setdefault(why, []).append(
-                runs.named_targets(target.target, view) or runs.on_what(view.subject, view)
-            )
+    seen = [(target, view) for target, view in refused if approvals.sees_all(view.clearance, view.subject)]
+    reasons = [questions.reason_shown(view.inputs(target.message or "")) for target, view in seen]
+    named = [runs.named_targets(target.target, view) or runs.on_what(view.subject, view) for target, view in seen]
+    why_not = grouped(zip(reasons, named, strict=True))
     return [*states, *(("🚫", "Refused", why, some_of(on, runs.MAX_TARGETS)) for why, on in why_not.items())]
 
 

@@ -35,6 +35,7 @@ from bot.features.runs.views.request import RunRequest
 from bot.features.runs.views.undo_state import Able
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS, duration_ms
+from core.common.grouping import grouped
 from core.common.words import count, some_of
 from core.models import Action, BulkAnswer, BulkEntry, Measure, OfferedResponder, Policy
 
@@ -402,10 +403,7 @@ def refused(on: Sequence[Row], policy: Policy) -> str:
 
 def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:
     """Each reason once, with what it is about, `named` as above, each on a line; above them if they are several."""
-    why: dict[str, list[str]] = {}
-    for name, reason in refused:
-        why.setdefault(reason_shown(reason), []).append(f"• {name}")
-    lines = list[str]()
+    why, lines = grouped((reason_shown(reason), f"• {name}") for name, reason in refused), list[str]()
     for reason, rows in why.items():
         if len(rows) > 1:
             rows = [f"{reason[0].upper()}{reason[1:].rstrip('.')}:", *first_of(rows, REASONS)]

@@ -36,6 +36,7 @@ from bot.features.runs.views import undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.decoding import mapping
+from core.common.grouping import grouped
 from core.common.words import count, some_of
 from core.models import (
     OPEN_STATUSES,
@@ -527,9 +528,7 @@ def left(action: Action, view: RedactedView) -> str:
 
 def target_states(parts: Iterable[Action], view: RedactedView) -> list[str]:
     """`🔓 ip 198[.]51[.]100[.]23: undone by ben, today 17:52`, a line for the targets of each state and end; mrkdwn."""
-    alike = dict[tuple[str, str], list[Action]]()
-    for part in parts:
-        alike.setdefault((mark(part, view), undo_state.summary(part, view).removeprefix(" · ")), []).append(part)
+    alike = grouped(((mark(part, view), undo_state.summary(part, view).removeprefix(" · ")), part) for part in parts)
     named = [(key, targets(undo_state.together(same[0], same), view)) for key, same in alike.items()]
     return first_of([f"{sign_} {on}: {state}" for (sign_, state), on in named if on and state], MAX_INPUTS)
 
