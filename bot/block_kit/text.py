@@ -189,7 +189,7 @@ NAMES: ContextVar[Mapping[str, str]] = ContextVar("names", default=MappingProxyT
 """What logins and names of responders are called; set by the app for the tasks that render something."""
 COMMAND: ContextVar[str] = ContextVar("command", default="/responder")
 """The slash command of the settings; likewise."""
-_TO_TYPE = re.compile(r"(?<=to withdraw it: )cancel ~\d+")
+_TO_TYPE = re.compile(r"(?:(?<=to withdraw it: )|(?<=to withdraw all: ))cancel ~\d+")
 _WORD = re.compile(r"(?<![^\s,;:)\"'`])[^\s,;:()\"'`]+")  # no login behind a name, in parentheses
 _UTC = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d)(?::\d\d)? UTC\b")
 

@@ -177,9 +177,10 @@ def _how_far(row: Row, login: str, on: str = "") -> str:
     """Since when it is open, whose it is, and what this person can do first."""
     does, began, then = "running", "started", "stop that, or wait for its end"
     if row["awaits_approval"]:
-        # Nobody decides on what they asked for.
-        then = "to withdraw it: cancel ~" if row["created_by"] == login else "wait for the decision on ~"
-        does, began, then = "waiting for approval", "asked", f"{then}{row['id']}"
+        # Nobody decides on what they asked for. What waits of a bulk is withdrawn and decided together.
+        id_, it = (row["id"], "it") if row["bulk_id"] is None else (row["bulk_id"], "all")
+        then = f"to withdraw {it}: cancel ~" if row["created_by"] == login else "wait for the decision on ~"
+        does, began, then = "waiting for approval", "asked", f"{then}{id_}"
     return f"already {does}{on} since {time_text(row['created_at'])}, {began} by {row['created_by']}; {then}"
 
 

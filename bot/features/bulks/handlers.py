@@ -35,7 +35,7 @@ from bot.outbox.models import BULK, bulk_key, is_person
 from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
-from core.models import Action, Bulk, BulkTarget, parse_id
+from core.models import Action, Bulk, BulkTarget, RunTarget, parse_id
 
 REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "Undo all", "Ask again"
 
@@ -47,21 +47,29 @@ async def on_retry(context: Context) -> None:
         asks = f"Only {person_name(bulk.created_by)} or an administrator may ask for it again. Nothing was asked."
         raise ResponderBotError("forbidden", asks)
     shown = await _shown(context, bulk.targets)
-    again = [one for one in shown if one.target.has_failed]
-    if not again:
+    failed = [one for one in shown if one.target.has_failed]
+    if not failed:
         raise ResponderBotError("not_found", "You may see none of its targets any more. Nothing was asked.")
-    targets = tuple({one.view.subject.id: run_target(one.view.subject) for one in again}.values())
-    request = RunRequest(targets, bulk.responder_name, again=bulk.id, is_bulk=True, channel=context.channel)
+    request = RunRequest(
+        _run_targets(failed), bulk.responder_name, again=bulk.id, is_bulk=True, channel=context.channel
+    )
     responder, found = await flow.offered(context, request)
+    able = {one.view.subject.id for one in found if one.may_come_to_run(responder.id)}
+    again = [one for one in failed if one.action is not None or one.view.subject.id in able] or failed
+    request = replace(request, targets=_run_targets(again))
     view = view_of_all([one.view for one in again])
     request = flow.as_before(request, bulk, responder, view, bulk.undo_after_minutes)
     before = [(one.view.subject.id, acted_on(one.action) if one.action else one.target.target) for one in again]
     request = with_targets_again(request, found, before)
-    hidden = sum(one.has_failed for one in bulk.targets) - len(again)
+    hidden = sum(one.has_failed for one in bulk.targets) - len(failed)
     without = f"not {hidden} that you may not see" if hidden else ""
     form = await parameters.form_view(context, request, responder, found, without=without)
-    form = {**form, "blocks": [*details.ended_before(shown), *form["blocks"]]}
+    form = {**form, "blocks": [*details.ended_before(shown, again), *form["blocks"]]}
     await responses.open_view(context, form, "Nothing was run; ask again.")
+
+
+def _run_targets(shown: Sequence[ShownTarget]) -> tuple[RunTarget, ...]:
+    return tuple({one.view.subject.id: run_target(one.view.subject) for one in shown}.values())
 
 
 async def on_details(context: Context) -> None:

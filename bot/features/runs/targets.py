@@ -49,6 +49,11 @@ class Target:
         """The responder with this id or name, for a run on what is `chosen`; None if the object isn't one for it."""
         return next((one.on(chosen) for one in self.offered if responder_id in (one.id, one.name)), None)
 
+    def may_come_to_run(self, responder_id: str) -> bool:
+        """Whether the responder can run here, or could but for a rule or an open run: not where no host is."""
+        here = self.responder(responder_id)
+        return here is not None and (here.can_run or bool(here.refusals or here.open_run))
+
 
 def run_target(subject: Subject) -> RunTarget:
     """The object as a request names it."""

@@ -65,17 +65,18 @@ def message(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, bu
     return Message(f"{states.name(bulk)}: {count(len(shown), 'target')}", tuple(blocks))
 
 
-def ended_before(shown: Sequence[ShownTarget]) -> list[Block]:
-    """How what a form asks for again ended, when and why, and what it leaves out, since that was done; mrkdwn.
+def ended_before(shown: Sequence[ShownTarget], asked: Sequence[ShownTarget]) -> list[Block]:
+    """How what a form asks for again ended, when and why, and what it leaves out: what was done, or can't run; mrkdwn.
 
     Not what was denied or undone, as the form's rows say that.
     """
-    failed = [one for one in shown if one.target.has_failed]
-    again = [(one.action, one.view) for one in failed if one.action and not one.action.decided_against]
-    refused = [(one.target, one.view) for one in failed if not (one.action or one.target.covered_by)]
+    again = [(one.action, one.view) for one in asked if one.action and not one.action.decided_against]
+    refused = [one for one in shown if one.target.has_failed and not (one.action or one.target.covered_by)]
+    refused_again = [(one.target, one.view) for one in refused if one in asked]
+    refused_now = [(one.target, one.view) for one in refused if one not in asked]
     done = [(one.action, one.view) for one in shown if one.action and not one.target.has_failed]
-    left = [(mark, f"{now}, not asked again", "", on) for mark, now, _, on in states.each_state(done)]
-    said = [*states.in_lines(states.each_state(again, refused, has_times=True)), *states.in_lines(left)]
+    left = [(mark, f"{now}, not asked again", *why_on) for mark, now, *why_on in states.each_state(done, refused_now)]
+    said = [*states.in_lines(states.each_state(again, refused_again, has_times=True)), *states.in_lines(left)]
     return [context(clip("\n".join(said), states.SAID_LIMIT))] if said else []
 
 

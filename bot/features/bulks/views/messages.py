@@ -107,9 +107,12 @@ def progress(
         blocks.append(actions(*(decide if is_for_requester else decide[:1])))
     for of_request in (later or {}).values():
         if ends := [one for one in of_request if one[2].outcome is None]:
-            decide = runs.bulk_buttons(bulk.id, ends[0][2], button, "Deny", "Withdraw")
+            asks_for_it = reader is not None and reader.login == ends[0][2].asked_by
+            deeds = ("Deny", "Withdraw") if reader is None else ("Withdraw",) if asks_for_it else ()
+            decide = runs.bulk_buttons(bulk.id, ends[0][2], button, *deeds)
+            most = runs.MAX_TARGETS if deeds else 0  # a message of its own asks who decides on it
             needed = context(undo_state.needed([one[2] for one in ends]))
-            blocks += [*more_time.asked(ends, runs.MAX_TARGETS), needed, actions(*decide)]
+            blocks += [*more_time.asked(ends, most), needed, actions(*decide)]
     blocks += sections(first_of([*said, *states.withheld(bulk, named), *denied], states.MOST_NAMED))
     elements = end_buttons(bulk, button, has_again=is_for_requester)
     if bulk.retried_by:

@@ -46,7 +46,7 @@ def asked(ends: Sequence[End], most: int) -> list[Block]:
     """Who asks for more time and why, and `most` of the targets that may be seen, until when each is to be kept."""
     seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
     asks, *rows = question_and_rows(ends, seen)
-    return sections([f"{asks}{states.quoted_note((), ends)}", *first_of(rows, most, len(ends))])
+    return sections([f"{asks}{states.quoted_note((), ends)}", *(first_of(rows, most, len(ends)) if most else ())])
 
 
 def decisions(ends: Sequence[End]) -> list[str]:

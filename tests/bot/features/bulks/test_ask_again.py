@@ -95,27 +95,30 @@ async def test_what_another_request_refused_is_asked_for_again_as_things_are_now
 async def test_what_was_undone_denied_or_withdrawn_is_asked_for_again_and_not_what_is_in_force(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, HOSTS) as env, CoreClient(env.core.url, env.service_key) as bot:
         alerts = [await hosts(env, f"WS-{number}") for number in range(4)]
-        asked = await ask(env, "anna", alerts, note="beacons", undoAfterMinutes=15)
+        bare = await env.create_alert(sourceRef="bare", title="No host")
+        targets = [*map(on_first, alerts), {"objectType": "alert", "objectId": bare.id}]
+        asked = await ask(env, "anna", [], targets=targets, note="beacons", undoAfterMinutes=15)
         runs = [entry.action.id for entry in asked.actions if entry.action]
         await bot.as_user("ben").approve_bulk(asked.id, runs[:2])
         await bot.as_user("lea").deny(runs[2], "wrong <host>")
         await bot.as_user("anna").cancel(runs[3])
-        told = await env["anna"].sees(direct_message("1 withdrawn, 1 denied, 2 in force", ids.BULK_RETRY))
+        told = await env["anna"].sees(direct_message("1 withdrawn, 1 denied, 1 refused, 2 in force", ids.BULK_RETRY))
         await bot.as_user("lea").undo(runs[1])
         undone = "Undone by lea: Isolate on hostname WS-1 · HIGH."
         await env["anna"].sees(direct_message(undone, ids.BULK_RETRY))
         assert ids.BULK_RETRY not in text_of(await env["ben"].sees(direct_message(undone)))
 
         await env["anna"].presses("Show each", told)
-        await env["anna"].presses("Ask again", await env["anna"].sees(modal("Isolate (4)", "undone by lea")))
-        form = await env["anna"].sees(modal("*Isolate* on *3 targets*"))
+        await env["anna"].presses("Ask again", await env["anna"].sees(modal("Isolate (5)", "undone by lea")))
+        form = await env["anna"].sees(modal("*Isolate* on *3 targets*", without="ill be refused"))
         before = [
             r"➖ Withdrawn by anna, <!date\^[^>]*>: hostname WS-3",
             r"🔒 Approved by ben, in force until <!date\^[^>]*>, not asked again: hostname WS-0",
+            rf'🚫 Refused, not asked again: .* \({bare.id}\) · ".*names no host.*"',
         ]
         lines = form["blocks"][0]["elements"][0]["text"].splitlines()
         assert len(lines) == len(before)
-        assert all(any(re.fullmatch(one, line) for line in lines) for one in before)
+        assert all(any(re.fullmatch(one, line) for line in lines) for one in before), lines
         assert "hostname `WS-0`" not in text_of(form)
         assert text_of(form).count("wrong &lt;host&gt;") == 1  # in its row
         assert filled_in(form) == {"undo_after": "15 minutes", "note": "beacons"}

@@ -16,6 +16,7 @@ from tests.bot.people import (
     card_of,
     direct_message,
     filled_in,
+    labels_of,
     message_in,
     modal,
     on_phone,
@@ -325,6 +326,9 @@ async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_th
         assert message.count(then[0]) == 2
         where = [message.find(words) for words in order]
         assert (where, min(where) > 0) == (sorted(where), True)
+        direct = await env["ben"].sees(direct_message("1 waits for approval, 2 in force", "⏳ *anna* asks to keep"))
+        assert {*labels_of(direct)}.isdisjoint(["Deny more time", "Withdraw more time"])  # a message of its own asks
+        assert then[0] not in text_of(direct)
         await env["ben"].sees(on_phone("CRITICAL: keep Isolate on 2 targets"))  # though what waits is HIGH
         await all_sent(env.bot)
         assert "CRITICAL: more time for Isolate?" in [body["text"] for body in posted_to(env, SOC)]
