@@ -645,7 +645,7 @@ def undone_by_others(document: Document) -> dict[tuple[str, str], list[Action]]:
     known, found = {one.id for one in document.actions}, dict[tuple[str, str], list[Action]]()
     for action in sorted(document.actions, key=lambda one: (not one.bulk, one.number)):
         undone = dict[str, list[Action]]()
-        for part, _ in undo_state.by_target(action):
+        for part, _ in action.by_target():
             by_id = part.undo.action_id if part.undo is not None and undo_state.is_undone(part) else None
             if by_id and part.measure is not None and (action.bulk or by_id in known):
                 undone.setdefault(by_id, []).append(part)

@@ -43,9 +43,10 @@ def before(reads: Reads, deed: Deed, sees_up_to: int) -> list[Action]:
     since = deed.asked_at - RECENT_MS
     rows = stored.decided_on(reads, deed.responder_name, deed.object_id, deed.digests, since)
     by_level = dict[int, list[tuple[Action, Set[str]]]]()
-    for run, root, digests in in_force.known(rows):
+    decided = [(one, root) for run, root, _ in in_force.known(rows) for one in run.by_decision()]
+    for run, root in decided:
         with suppress(ValueError):  # its alert is damaged
-            level = level_of(reads, run.number)
+            level, digests = level_of(reads, run.number), in_force.digests_of(run.object_id, run.target or ())
             is_known = level <= sees_up_to or number_of(run.object_id) == deed.object_id
             if is_known and not digests.isdisjoint(deed.digests):
                 about = run.model_copy(update={"earlier": EarlierDecision(root_id=f"~{root}")})
@@ -59,8 +60,9 @@ def before(reads: Reads, deed: Deed, sees_up_to: int) -> list[Action]:
             same = (run for run, digests in seen if digest in digests)
             if one := last_decided(same, is_in_force=digest in held):
                 newest[digest] = one
-        for run in {one.id: one for one in newest.values()}.values():
-            on = {digest for digest, one in newest.items() if one.id == run.id}
+        for run in {(one.id, one.decided_against): one for one in newest.values()}.values():
+            decision = (run.id, run.decided_against)
+            on = {digest for digest, one in newest.items() if (one.id, one.decided_against) == decision}
             target = [one for one in run.target or () if in_force.digests_of("", [one]) <= on] or None
             earlier = run.earlier and _with_levels(reads, run.earlier, level)
             found.append(run.model_copy(update={"target": target, "earlier": earlier}))

@@ -231,7 +231,8 @@ def require_vote(reads: Reads, guards: Guards, caller: Caller, action: Action, a
         sentence = "You have no right to decide on runs; an administrator can give it."
         raise ResponderBotError("forbidden", sentence, details={"permission": "manageAction"})
     if asked_by == caller.login:
-        raise ResponderBotError("forbidden", f"You asked for this {what}; somebody else must approve or deny it.")
+        sentence = f"You asked for this {what}; somebody else must approve or deny it. You can withdraw it."
+        raise ResponderBotError("forbidden", sentence)
     if asked_by in makers(reads, caller):
         made = "the bot's key" if caller.is_on_behalf else "the key that you use"
         sentence = f"{asked_by} asked for this {what} and made {made}; somebody else must approve or deny it."

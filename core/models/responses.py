@@ -630,6 +630,32 @@ class Action(Identified):
             return None
         return DecidedAgainst("undone", self.undone_by, self.measure.ended_at or 0)
 
+    def by_target(self) -> list[tuple["Action", str]]:
+        """A run for each of several targets on which it left something, as if it had acted on that alone, with its id.
+
+        Of a run on one target, or on all of its object, the run itself and "".
+        """
+        measure, undo, targets = self.measure, self.undo, {one.id: one for one in self.target or ()}
+        if measure is None or len(measure.targets) < 2:
+            return [(self, "")]
+        found = []
+        for one in measure.targets:
+            own = None if undo is None or one.undo is None else undo.model_copy(update=dict(one.undo))
+            state = one.model_dump(exclude={"id", "target", "undo"})
+            alone = measure.model_copy(update={**state, "targets": [one]})
+            target = [targets[one.target]] if one.target in targets else self.target
+            found.append((self.model_copy(update={"target": target, "undo": own, "measure": alone}), one.id))
+        return found
+
+    def by_decision(self) -> list["Action"]:
+        """A run for each decision against it, on those targets alone: people may have undone it one by one."""
+        same = dict[DecidedAgainst | None, list[Action]]()
+        for one, _ in self.by_target():
+            same.setdefault(one.decided_against, []).append(one)
+        same.pop(None, None)
+        on = [(ones[0], [of for one in ones for of in one.target or ()]) for ones in same.values()]
+        return [one.model_copy(update={"target": targets or None}) for one, targets in on]
+
 
 def last_decided(same: Iterable[Action], *, is_in_force: bool) -> Action | None:
     """Which of several runs of the same was decided against last, with how often; what was undone unless in force.

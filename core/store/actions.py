@@ -122,20 +122,25 @@ def shown_of(reads: Reads, kind: str, object_id: int, limit: int) -> tuple[list[
 
 
 def decided_on(reads: Reads, responder_name: str, object_id: int, digests: Iterable[str], since: int) -> list[Row]:
-    """The actions of a responder that were denied, or undone and not on time: `id, root_id, doc`.
+    """The actions of a responder that were denied, or undone and not on time, if only in part: `id, root_id, doc`.
 
     The newest ten on an object, and of each of these targets since then (ms), whatever object has it; of alerts and
     cases of each TLP, so that what somebody may not see hides nothing that they may.
     """
     asked = {"name": responder_name, "object_id": object_id, "since": since}
     is_on_time = "coalesce((SELECT min(is_due) FROM in_force WHERE action_id = action.id), 0)"
+    is_partly_undone = (
+        "EXISTS (SELECT 1 FROM in_force WHERE action_id = action.id AND digest = :digest"
+        " AND undo_status = 'undone' AND is_due = 0)"
+    )
     ranked = (
         "SELECT action.id, row_number() OVER (PARTITION BY object.tlp ORDER BY action.id DESC) AS place"
         " FROM action LEFT JOIN object ON object.id = root_id"
         " WHERE action.id IN (SELECT id FROM action WHERE object_id = :object_id"
         " AND :digest = '' UNION ALL SELECT action_id FROM action_target WHERE target = :digest"
         " UNION ALL SELECT action_id FROM in_force WHERE state = 'ended' AND digest = :digest)"
-        f" AND responder_name = :name AND (outcome = 'denied' OR undo_status = 'undone' AND {is_on_time} = 0)"
+        f" AND responder_name = :name AND (outcome = 'denied' OR undo_status = 'undone' AND {is_on_time} = 0"
+        f" OR {is_partly_undone})"
         " AND (object_id = :object_id OR action.created_at >= :since)"
     )
     newest = f"SELECT id FROM ({ranked}) AS ranked WHERE place <= 10"

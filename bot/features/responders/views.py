@@ -192,6 +192,8 @@ def lifted(responder: OfferedResponder, who: str) -> list[str]:
     at, lifts = _free_at(responder), dict.fromkeys(one.lift for one in responder.refusals or ())
     lines = [lift for lift in lifts if lift != OVERRIDE or responder.can_be_overridden]
     lines = [lift.replace("an administrator", who, 1) if lift == OVERRIDE and who else lift for lift in lines]
+    if (number := len(responder.refusals or ())) > 1:
+        lines = [line.replace("override it", f"override {'both' if number == 2 else 'all of these'}") for line in lines]
     free = [f"Free again {slack_date(at, DAY_AND_TIME)}."] if at is not None else []
     return [*free, *(core_says(f"{line[0].upper()}{line[1:]}.", 400) for line in lines)]
 

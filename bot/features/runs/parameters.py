@@ -11,7 +11,7 @@ from bot.block_kit.elements import actions
 from bot.clearance import RedactedView, view_of_all
 from bot.features import responses, subjects
 from bot.features.base import Context
-from bot.features.runs.targets import Target, ends_or_stays, on_each, to_choose
+from bot.features.runs.targets import Target, ends_or_stays, on_each, to_choose, used_by
 from bot.features.runs.views import inputs, run_form, runs
 from bot.features.runs.views.request import RunRequest, submitted_options
 from bot.message import Block
@@ -55,9 +55,8 @@ async def form_view(
     asked_by_others = (one for one in found if isinstance(one, Action) and runs.awaits_approval(one))
     waits = running or next(asked_by_others, None)
     may_review = await review(context, waits) if waits is not None else ()
-    return run_form.form_view(
-        metadata, responder, view, form, running, choices, already, may_review, context.person.login
-    )
+    used, login = await used_by(context, responder) if request.override_reason is not None else "", context.person.login
+    return run_form.form_view(metadata, responder, view, form, running, choices, already, may_review, login, used)
 
 
 async def review(context: Context, running: Action) -> Sequence[Block]:

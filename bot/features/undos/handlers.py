@@ -42,12 +42,14 @@ async def _question(context: Context, action_id: str, part: str) -> dict[str, An
     policy, _ = await subjects.policy_and_able(context.core, view.subject, undone_by)
     ends = [one for one in await in_force_on(context, on, undone_by) if action.id in one.actions]
     now, login = context.services.clock_ms(), context.person.login
-    return views.undo_view(shown, view, policy, ends, now, login, part=part)
+    others = [one for one, id_ in undo_state.in_force_by_target(action) if part and id_ != part]
+    stays = f"🔒 It stays in force on {runs.targets(undo_state.together(action, others), view)}." if others else ""
+    return views.undo_view(shown, view, policy, ends, now, login, part=part, stays=stays)
 
 
 def _part(action: Action, part: str) -> Action:
     """What the run has in force on one of its targets (`part`), or all of that."""
-    return {id_: one for one, id_ in undo_state.by_target(action)}.get(part) or undo_state.still(action)
+    return {id_: one for one, id_ in action.by_target()}.get(part) or undo_state.still(action)
 
 
 async def on_undo_view(context: Context) -> Json:

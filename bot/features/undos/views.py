@@ -87,21 +87,25 @@ def undo_view(
     login: str,
     *,
     part: str = "",
+    stays: str = "",
 ) -> dict[str, Any]:
     """Asks `login` with all that ends with a run, or one of its targets: `measures` is what is in force on these.
+
+    `stays` says on which others it stays in force; mrkdwn.
 
     The metadata has a digest of the runs, so that nobody ends one that came since.
     """
     title = undo_state.title(action.undo) if action.undo is not None else ""
     ends = undo_state.all_ended(measures, view, login, action.id)
     if [(one.actions, one.state) for one in measures] == [([action.id], "in_force")]:
-        ends = [undo_state.ended_alone(measures[0], login, now_ms)]
+        ends = [undo_state.ended_alone(measures[0], action, login, now_ms)]
     on = runs.on_object(action, view, runs.on_what(view.subject, view))
     needs = f", after {count(policy.approval, 'approval')}" if policy.approval else ""
     deed, waits = section(f"🔓 *{foreign(title, NAME_LIMIT)}*{on}{needs}"), runs.waiting_end(action, view).strip()
     lines = [
         *first_of(ends or [f"It ends:\n{runs.in_force_line(action, view)}"], MOST_ENDED),
         f"{waits} That request ends too." if undo_state.later_end(action) is not None else "",
+        stays,
     ]
     digest = notices.digest(sorted(n for one in measures for n in one.actions))
     return modals.modal(
@@ -220,7 +224,7 @@ def measure_reply(
     view, measure = RedactedView(subject, clearance), action.measure
     if measure is None or not view.is_open:
         return notices.notice(f"A run on {subject.id}: {withheld(subject.tlp)}")
-    of = [part for part, _ in undo_state.by_target(action) if part.measure and part.measure.state == measure.state]
+    of = [part for part, _ in action.by_target() if part.measure and part.measure.state == measure.state]
     on = runs.heading(undo_state.together(action, of), view)
     why = foreign(view.inputs(measure.message or ""), undo_state.MESSAGE_LIMIT)
     if measure.state == "ended":

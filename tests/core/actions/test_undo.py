@@ -330,7 +330,9 @@ async def test_an_extension_beyond_what_was_approved_takes_the_same_approval(tmp
             due,
         )
         own = await refused(harness.actions.decide(ANNA, action.id, "approve", extension_id=extension.id))
-        assert own.message == "You asked for this extension; somebody else must approve or deny it."
+        assert (
+            own.message == "You asked for this extension; somebody else must approve or deny it. You can withdraw it."
+        )
         await harness.actions.decide(BEN, action.id, "approve", extension_id=extension.id)
         assert (await undo_of(harness, action)).at == due
         # The votes of the run itself, and the same one twice, are none on this.
@@ -417,7 +419,9 @@ async def test_who_asked_for_an_extension_withdraws_it_until_it_is_decided(tmp_p
             return await harness.actions.decide(by, action.id, "cancel", extension_id=extension_id, message="clean")
 
         own = await refused(harness.actions.decide(BEN, action.id, "approve", extension_id=extension.id))
-        assert own.message == "You asked for this extension; somebody else must approve or deny it."
+        assert (
+            own.message == "You asked for this extension; somebody else must approve or deny it. You can withdraw it."
+        )
         other = await refused(cancel(ANNA, extension.id))  # who asked for the run
         assert (other.code, other.message) == ("forbidden", f"Only {BEN.login} or an administrator may cancel this.")
         assert (await refused(cancel(BEN, action.id))).code == "conflict"  # a run is no extension of itself

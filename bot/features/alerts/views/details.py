@@ -97,16 +97,19 @@ def found_alerts(
 def first_observables(view: RedactedView, text: str = "", held: Held = ()) -> list[str]:
     """`ip 198[.]51[.]100[.]7`: the first that may be shown, those with words of a text first, then IOCs; mrkdwn.
 
-    Of what is `held`, in force, those that it is on have a lock.
+    Of what is `held`, in force, those that it is on have a lock, and so has the number of those that are not shown.
     """
     words, on = refanged(text).casefold().split(), {(t.kind, t.data) for one in held for t in one.target or ()}
     found = sorted(by_ioc(view.artifacts()), key=lambda one: not any(word in one.label.casefold() for word in words))
 
-    def shown(one: Artifact) -> str:
-        is_held = one.target is not None and (one.target.kind, one.target.value or one.label) in on
-        return f"{'🔒 ' if is_held else ''}{foreign(view.text(artifact_title(one)), TITLE_LIMIT)}"
+    def is_held(one: Artifact) -> bool:
+        return one.target is not None and (one.target.kind, one.target.value or one.label) in on
 
-    return [shown(one) for one in found[:NAMED]]
+    def shown(one: Artifact) -> str:
+        return f"{'🔒 ' if is_held(one) else ''}{foreign(view.text(artifact_title(one)), TITLE_LIMIT)}"
+
+    more = sum(map(is_held, found[NAMED:]))
+    return [*map(shown, found[:NAMED]), *([f"🔒 +{more}\u00a0more"] if more else [])]
 
 
 def group_line(view: RedactedView, counts: Counter[int], key: str, at: int, button: ButtonIds) -> Block:

@@ -109,7 +109,7 @@ def _result(action: Action, report: ReportView, view: RedactedView) -> list[Bloc
         hint = f"`/responder actions {action.object_id}` shows it to those who may see it"
         return [section(f"Result: {withheld(view.highest_tlp)}; {hint}.")]
     if runs.state_of(action) in ("denied", "cancelled"):
-        return [section(runs.result_text(action, view, 2500))]
+        return [section(runs.result_or_why(action, view, 2500))]
     return [section(foreign(defang_indicators(report.message), 2500, lines=True) or " ")]
 
 

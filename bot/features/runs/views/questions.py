@@ -294,11 +294,12 @@ def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool 
 
 
 def limit(policy: Policy) -> list[Block]:
-    """`1 run in 1 hour: choose all that you need now.`, where a run may act on several targets."""
+    """`Limit for everybody together: 1 run in 1 hour. Choose all ...`, where a run may act on several targets."""
     rates = [rate.partition("/") for rate in policy.rate or ()]
     periods = [(int(most), duration_ms(period) // MINUTE_MS) for most, _, period in rates]
     each = [f"{count(most, 'run')} in {undo_state.minutes(minutes)}" for most, minutes in periods if minutes]
-    return [context(f"{' and '.join(each)}: choose all that you need now.")] if each else []
+    said = f"Limit for everybody together: {' and '.join(each)}. Choose all that you need now."
+    return [context(said)] if each else []
 
 
 def policy_words(policy: Policy, does: str = "") -> list[Block]:

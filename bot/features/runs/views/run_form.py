@@ -124,11 +124,12 @@ def form_view(
     in_force: Sequence[Measure | Action] = (),
     review: Sequence[Block] = (),
     login: str = "",
+    used_by: str = "",
 ) -> dict[str, Any]:
     """Asks `login` for the inputs, and what to act on of `to_choose`; to submit it confirms the run.
 
     `running` is an open run of the responder beside which it would run, `in_force` what it would repeat, and `review`
-    opens what of this waits for approval.
+    opens what of this waits for approval. `used_by` says who used the limit that an override is against; mrkdwn.
     """
     blocks, submit = questions.on_what(request, responder, view), questions.deed(request, responder)
     if running is not None:
@@ -136,7 +137,7 @@ def form_view(
         submit = questions.anyway(request, responder)
     if request.override_reason is not None:
         rules, submit = responders.overridden(responder.refusals or (), view, is_described=True), "Ask to override"
-        blocks.append(section(f"🔴 *{names.shown(responder)} overrides:* {rules}."))
+        blocks.append(section("\n".join(filter(None, [f"🔴 *Against the rules*: {rules}.", used_by]))))
     blocks += _asks(request, responder, view, form, to_choose, in_force, login, review)
     return _modal(request, blocks, submit, responder)
 

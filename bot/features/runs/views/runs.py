@@ -161,7 +161,7 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
     """
     action = undo_state.of_extension(action, extension)
     undo = action.undo
-    now = undo_state.until(undo.at if undo is not None else None)
+    now = undo_state.until(undo.at if undo is not None else None) + undo_state.moved(action)
     by, why = f"*{person_name(extension.asked_by)}* asks", quoted(extension.note or "", NOTE_LIMIT, view)
     if not is_on_card:
         of = f"{sign(view)}{of_root(view.subject, view)}"
@@ -521,7 +521,7 @@ def state(action: Action, view: RedactedView | None = None) -> str:
 
 def left(action: Action, view: RedactedView) -> str:
     """As `undo_state.summary`; a line for the targets of each state and end where these differ; mrkdwn."""
-    parts = [part for part, _ in undo_state.by_target(action)]
+    parts = [part for part, _ in action.by_target()]
     apart = target_states(parts, view)
     return "\n" + "\n".join(apart) if len(apart) > 1 else undo_state.summary(action, view)
 
@@ -582,7 +582,7 @@ def approved_by(*actions: Action) -> str:
 def _outcome(action: Action, view: RedactedView) -> str:
     """` · 3 indicators`: what a run said, or the first labels of a report that has no sentence; "" while it is open."""
     labels = ", ".join(foreign(view.report(label), 60) for label in read_report(action).labels[:3])
-    result = "" if is_open(action) else result_text(action, view) or labels
+    result = "" if is_open(action) else result_or_why(action, view) or labels
     return f" · {result}" if result else ""
 
 
@@ -600,11 +600,12 @@ def _tail(action: Action, view: RedactedView) -> str:
 
 
 def override_text(action: Action, view: RedactedView) -> str:
-    """` · 🔴 *Override*: why` of a run for which rules were overridden."""
+    """` · 🔴 *Override* by lea, approved by mia: "C2 is live"` of a run for which rules were overridden."""
     if action.override is None or not view.is_open:
         return ""
-    by = f", approved by {person_name(action.override.approved_by)}" if action.override.approved_by else ""
-    return f" · 🔴 *Override*{by}: {foreign(view.inputs(action.override.reason), RESULT_LIMIT)}"
+    approved = f", approved by {person_name(action.override.approved_by)}" if action.override.approved_by else ""
+    by = f"by {person_name(action.created_by)}{approved}"
+    return f" · 🔴 *Override* {by}: {quoted(action.override.reason, RESULT_LIMIT, view)}"
 
 
 def group_line(actions: Sequence[Action], view: RedactedView) -> str:
@@ -619,7 +620,7 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
         ended += f" by {by}"
     counts = f"{len(actions)} runs{f' on {objects} targets' if objects > 1 else ''} {ended}"
     last = f"the last{'' if on else on_target(newest, view)} {_by_whom(newest)}, {slack_date(newest.start_date)}"
-    result = result_text(newest, view) if not undo_state.is_undone(newest) else ""
+    result = result_or_why(newest, view) if not undo_state.is_undone(newest) else ""
     override = next((override_text(action, view) for action in actions if action.override is not None), "")
     said = f"{f' · {result}' if result else ''}{override}{undo_state.summary(newest, view)}"
     return f"{mark(newest, view)} *{name(newest)}*{on}: {counts} · {last}{said}"
@@ -743,6 +744,12 @@ def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -
         return core_says(view.report(with_names(message, view)), limit)
     said = view.report(message)[: limit * 4]  # who wrote it may name a target
     return core_says(defang_indicators(view.text(said) if view.is_open else said), limit)
+
+
+def result_or_why(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -> str:
+    """As `result_text`, of what was denied or withdrawn with whose words these are: `lea: "wait for 04:00"`."""
+    text, by = result_text(action, view, limit), action.ended_by
+    return f'{person_name(by)}: "{text}"' if text and by and state_of(action) in ("denied", "cancelled") else text
 
 
 def plain_line(action: Action, view: RedactedView) -> str:

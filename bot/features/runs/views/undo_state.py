@@ -40,27 +40,9 @@ def is_in_force(action: Action) -> bool:
     return action.measure is not None and action.measure.state != "ended"
 
 
-def by_target(action: Action) -> list[tuple[Action, str]]:
-    """A run for each of several targets on which it left something, as if it had acted on that alone, with its id.
-
-    Of a run on one target, or on all of its object, the run itself and "".
-    """
-    measure, undo, targets = action.measure, action.undo, {one.id: one for one in action.target or ()}
-    if measure is None or len(measure.targets) < 2:
-        return [(action, "")]
-    found = []
-    for one in measure.targets:
-        own = None if undo is None or one.undo is None else undo.model_copy(update=dict(one.undo))
-        state = one.model_dump(exclude={"id", "target", "undo"})
-        alone = measure.model_copy(update={**state, "targets": [one]})
-        target = [targets[one.target]] if one.target in targets else action.target
-        found.append((action.model_copy(update={"target": target, "undo": own, "measure": alone}), one.id))
-    return found
-
-
 def in_force_by_target(action: Action) -> list[tuple[Action, str]]:
-    """Those of them that are in force."""
-    return [(part, id_) for part, id_ in by_target(action) if is_in_force(part)]
+    """A run for each of its targets that is in force, with the id of that."""
+    return [(part, id_) for part, id_ in action.by_target() if is_in_force(part)]
 
 
 def together(action: Action, parts: Sequence[Action]) -> Action:
@@ -71,7 +53,7 @@ def together(action: Action, parts: Sequence[Action]) -> Action:
 
 def moved_last(action: Action) -> tuple[Action, Sequence[Action]]:
     """A run on those of its targets whose end somebody changed last, and the others, each alone."""
-    parts = [part for part, _ in by_target(action)]
+    parts = [part for part, _ in action.by_target()]
     at = [part.undo.changed.at if part.undo and part.undo.changed else 0 for part in parts]
     moved = [part for part, when in zip(parts, at, strict=True) if when == max(at)]
     return together(action, moved), [part for part in parts if part not in moved]
@@ -79,7 +61,7 @@ def moved_last(action: Action) -> tuple[Action, Sequence[Action]]:
 
 def of_extension(action: Action, extension: Extension) -> Action:
     """A run on those of its targets that a later end is asked for."""
-    return together(action, [part for part, id_ in by_target(action) if id_ in extension.targets])
+    return together(action, [part for part, id_ in action.by_target() if id_ in extension.targets])
 
 
 def still(action: Action) -> Action:
@@ -377,11 +359,14 @@ def all_ended(measures: Sequence[Measure], view: RedactedView, login: str, own: 
     return lines
 
 
-def ended_alone(run: MeasureRun, login: str, now_ms: int) -> str:
+def ended_alone(run: MeasureRun, action: Action, login: str, now_ms: int) -> str:
     """Likewise of the only run, whose target and alert are named above it, and when it would end by itself; mrkdwn."""
     who, at = hears(login, run), run.until
-    ends = f"end {slack_date(at)}, {time_left(at, now_ms)} from now" if at is not None else "never end"
-    by_itself = f"By itself it would {ends}." if at is None or at > now_ms else ""
+    by = f" ({change.removeprefix(', ')})" if (change := moved(action)) else ""
+    by_itself = f"It has no end{by}: only this ends it."
+    if at is not None:
+        ends = f"{slack_date(at)}, {time_left(at, now_ms)} from now"
+        by_itself = f"By itself it would end {ends}{by}." if at > now_ms else ""
     return f"It ends *{foreign(run.title, NAME_LIMIT)}* {_by(run)}. {who}\n{by_itself}".rstrip()
 
 
@@ -497,13 +482,17 @@ def longer(extension: Extension) -> str:
 
 
 def needed(asked: Sequence[Extension], able: Able = ((), False)) -> str:
-    """`1 approval by ben, answer by 14:30; otherwise it ends 15:00.`, with who is `able` to give it; of the first."""
+    """`1 approval by ben, answer by 14:30; otherwise it ends 15:00.`, with who is `able` to give it; of the first.
+
+    Without the time to answer by where that is when it ends.
+    """
     approval = min((one.approval for one in asked), key=lambda one: one.expires_at)
     more = approvals_by(approval.needed - len(approval.approved_by), able)
     first, is_one = asked[0], len(asked) == 1
     at = slack_date(first.before) if is_one and first.before and len(first.targets) < 2 else "as planned"
-    answer_by = f"answer by {time_ahead(approval.expires_at, first.asked_at)}"
-    return f"{more}, {answer_by}; otherwise {'it' if is_one else 'each'} ends {at}."
+    has_end = at != "as planned" and abs(approval.expires_at - (first.before or 0)) < MINUTE_MS
+    answer_by = "" if has_end else f", answer by {time_ahead(approval.expires_at, first.asked_at)}"
+    return f"{more}{answer_by}; otherwise {'it' if is_one else 'each'} ends {at}."
 
 
 def approvals_by(number: int, able: Able) -> str:

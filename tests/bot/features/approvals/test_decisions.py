@@ -18,7 +18,7 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     request = await env["ben"].sees(reply_to(card, "asks · "))
     await env["ben"].sees(card_of(alert, "needs 1 approval"))
     await env["anna"].presses("Approve", request)
-    await env["anna"].reads("You asked for this run; somebody else must approve or deny it.")
+    await env["anna"].reads("You asked for this run; somebody else must approve or deny it. You can withdraw it.")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
     await env["eve"].presses("Approve", request)
     await env["eve"].reads("You can't run responders.")
@@ -53,7 +53,7 @@ async def test_who_could_not_decide_gets_no_form_to_deny(env: FeatureEnvironment
     await env["anna"].chooses("Isolate", card)
     request = await env["ben"].sees(reply_to(card, "asks · "))
     await env["anna"].presses("Deny", request)
-    await env["anna"].reads("You asked for this run; somebody else must approve or deny it.")
+    await env["anna"].reads("You asked for this run; somebody else must approve or deny it. You can withdraw it.")
     await env["eve"].presses("Deny", request)
     await env["eve"].reads("You can't run responders. Ask admin or lea.")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
@@ -95,8 +95,8 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     assert f"({alert.id})" in text_of(form)
     await env["ben"].sees(modal(f"You denied Isolate on {alert.id}; it will not run."))
     assert (await env.ended_run(alert)).status == "Failure"
-    failed = await env["anna"].sees(card_of(alert, "*Isolate* denied by ben"))
-    assert "It is the &lt;backup&gt; server" in text_of(failed)
+    why = ' · ben: \\"It is the &lt;backup&gt; server\\"'
+    await env["anna"].sees(card_of(alert, "*Isolate* denied by ben", why))
     await env["anna"].presses("Ask again", await env["anna"].sees(direct_message("Denied by ben: ")))
     again = await env["anna"].sees(modal("🚫 *Denied before by ben, <!date^"))
     assert again["submit"]["text"] == "Ask to isolate"

@@ -371,7 +371,7 @@ async def test_what_is_protected_is_refused_as_soon_as_it_is_named_and_an_admini
             for ref in ("1", "2")
         ]
         await env["anna"].command(SOC, f"/responder run shun {first.id}")
-        await env["anna"].sees(modal("9 runs in 1 hour: choose all that you need now."))
+        await env["anna"].sees(modal("Limit for everybody together: 9 runs in 1 hour. Choose all that you need now."))
         why = "10[.]20[.]1[.]50 (victim) is protected (10.20.0.0/16)"
         await env["anna"].command(SOC, f"/responder run shun {first.id} 10.20.1.50")
         cannot = f"*Shun* can't run on {first.id}: {why}. Nothing was run."
@@ -387,7 +387,7 @@ async def test_what_is_protected_is_refused_as_soon_as_it_is_named_and_an_admini
         await env["lea"].command(SOC, f"/responder run shun {first.id} 10.20.1.50")
         await env["lea"].presses("Override ...", await env["lea"].sees(modal("is protected")))
         await env["lea"].submits(
-            await env["lea"].sees(modal("*Shun overrides:* 10[.]20[.]1[.]50 (victim) is protected")),
+            await env["lea"].sees(modal("🔴 *Against the rules*: 10[.]20[.]1[.]50 (victim) is protected")),
             override="It spreads",
         )
         await env["ben"].sees(card_of(first, "🔴 *Override*"))

@@ -62,7 +62,7 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     of_another = await env["lea"].sees(modal("Tell?"))
     question = text_of(await env["ben"].confirms("Undo now", shown))
     assert f"By itself it would end <!date^{later.at // 1000}^{{date_short_pretty}} {{time}}|" in question
-    assert ", 1 hour from now." in question
+    assert ", 1 hour from now (moved from <!date^" in question
     assert "anna is notified." in question
     reply = await env["ben"].sees(reply_to(card, ": undone by ben, <!date^"))
     assert "Told the firewall" not in str(reply["blocks"])
@@ -174,7 +174,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
         assert lines[4].startswith(f"🔒 {alert.id} is contained already with no end by anna, for {alert.id}.")
         assert (ids.BREAK_GLASS in text_of(refused)) == (name == "lea")
     await env["lea"].presses("Override ...", refused)
-    form = await env["lea"].sees(modal("🔴 *Report overrides:*"))
+    form = await env["lea"].sees(modal("🔴 *Against the rules*: the limit of 1 run in 1 hour", "Used by anna on HIGH"))
     assert "Asks admin; it needs 1 approval. You can" in text_of(form)  # the one that an override needs
     assert "administrator" not in text_of(form)
     assert (form["title"]["text"], form["submit"]["text"]) == ("Override: Report", "Ask to override")
@@ -198,7 +198,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     decided = await env["anna"].sees(reply_to(card, "*admin* let *lea* run it although", "Approved by admin"))
     assert text_of(decided).count("Override") == 1
     assert "?" not in text_of(decided)
-    await env["anna"].sees(card_of(alert, "🔴 *Override*, approved by admin: The beacon"))
+    await env["anna"].sees(card_of(alert, '🔴 *Override* by lea, approved by admin: \\"The beacon'))
     await env["lea"].command(SOC, f"/responder audit {alert.id}")
     await env["lea"].sees(modal(", overriding its rate; it needs 1 approval"))
 
@@ -213,6 +213,7 @@ async def test_a_refusal_begins_with_what_is_protected_not_with_a_used_limit(tmp
         refused = text_of(await env["anna"].sees(modal(f"can't run on {inside.id}: 10[.]20[.]1[.]50 is protected")))
         assert "; the limit of 1 run in 1 hour is reached. Nothing was run.\\nFree again <!date^" in refused
         assert "Used by" not in refused  # which she may not see
+        assert "may override both, with a reason" in refused
 
 
 async def test_choosing_for_several_alerts_says_which_limit_is_used(env: FeatureEnvironment) -> None:
@@ -293,12 +294,12 @@ async def test_who_has_approved_more_time_is_refused_before_the_modal(tmp_path: 
         await env.ended_run(alert)
         shown = await env["anna"].sees(card_of(alert, '"Extend"'))
         await extend(env, "anna", shown, "+45 minutes")
-        asked = await env["ben"].sees(reply_to(card, "2 approvals, answer by"))
+        asked = await env["ben"].sees(reply_to(card, "2 approvals; otherwise it ends"))
         await env["ben"].presses("Approve", asked)
         form = await env["ben"].sees(modal("Keep 45 minutes longer?"))
         assert form["submit"]["text"] == "Keep 45 minutes longer"
         await env["ben"].submits(form)
-        await env["ben"].reads("It needs 1 approval, answer by")
+        await env["ben"].reads("It needs 1 approval; otherwise it ends")
         await env["ben"].presses("Approve", asked)
         await env["ben"].reads("You have approved it; it needs somebody else's approval as well.")
         assert (await env.client.action(action.id)).undo.extension.outcome is None  # type: ignore[union-attr]
@@ -314,7 +315,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     shown = await env["anna"].sees(card_of(alert, '"Extend"'))
     await extend(env, "anna", shown, "+45 minutes")
     asked = await env["anna"].sees(modal("⏳ *Keep until <!date^"))
-    assert re.search("are asked; 1 approval, answer by .*; otherwise it ends <!", text_of(asked))
+    assert re.search("are asked; 1 approval; otherwise it ends <!", text_of(asked))
     assert "You get a message when it is decided." in text_of(asked)
     assert (asked["title"]["text"], labels_of(asked)) == ("Asked", ["Withdraw"])
     await env["anna"].close(asked["id"])
@@ -323,7 +324,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert before.at == before.approved_until
     wanted = await env["ben"].sees(reply_to(card, "⏳ *Keep until"))
     waits = await env["lea"].sees(card_of(alert, "⏳ *Keep until"))
-    assert "\\n1 approval, answer by <!date^" in text_of(waits)
+    assert "\\n1 approval; otherwise it ends <!date^" in text_of(waits)
     # What decides is where Extend was, Undo now where it is always.
     labels = [label for label in labels_of(waits) if label not in ("Assign to me", "Details")]
     assert labels == ["Approve", "Deny", "Withdraw", "Undo now"]
@@ -342,7 +343,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert "Approved by ben." in text_of(first)
     assert "*Keep until" not in text_of(first)
     await env["anna"].presses("Approve", wanted)
-    await env["anna"].reads("You asked for this extension; somebody else must approve or deny it.")
+    await env["anna"].reads("You asked for this extension; somebody else must approve or deny it. You can withdraw it.")
     await env["ben"].presses("Deny", wanted)
     form = await env["ben"].sees(modal("Deny", "*Keep until <!date", ": *Contain*"))
     assert f"If you deny it, it ends <!date^{before.at // 1000}^" in text_of(form)  # type: ignore[operator]
@@ -351,13 +352,13 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     denied = await env["lea"].sees(reply_to(card, "Denied by ben."))
     assert f"{ids.APPROVE}:" not in text_of(denied)
     await extend(env, "anna", shown, "+45 minutes")
-    again = await env["lea"].sees(reply_to(card, "1 approval, answer by"))
+    again = await env["lea"].sees(reply_to(card, "1 approval; otherwise it ends"))
     assert again["ts"] != wanted["ts"]
     await env["lea"].presses("Approve", again)
     form = await env["lea"].sees(modal("🚫 *More time was denied by ben*\\n⏳ *Keep until <!date", "*anna* asks · "))
     assert "It &lt;beacons&gt; still." in text_of(form)
     assert "In force, asked for by admin · approved by ben." in text_of(form)
-    assert text_of(form).count("<!date^") == 5  # both ends, one twice, by when to answer, when it was closed
+    assert text_of(form).count("<!date^") == 4  # both ends, one twice, when it was closed
     extension = (await env.client.action(action.id)).undo.extension  # type: ignore[union-attr]  # it can be undone
     assert extension is not None
     assert extension.approval.approved_by == []
@@ -393,7 +394,7 @@ async def test_what_is_to_last_with_no_end_says_so_wherever_somebody_decides(tmp
         listed = await env["ben"].reads(asks)
         for place in (home, listed):
             assert "*anna* asks · 🟠 HIGH" in text_of(place)
-            assert "1 approval, answer by <!date" in text_of(place)
+            assert "1 approval; otherwise it ends <!date" in text_of(place)
         await env["anna"].command(SOC, "/responder active")
         await env["anna"].reads(asks)
         for place in (asked, on_card, home, listed):
