@@ -98,11 +98,12 @@ def progress(
         by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
         rows = [states.row(*one) for one in read]
         on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else ". *Review* names each"
-        asks = f"{approvals.closed_among(waiting)}⏳ *{states.what_is_asked(bulk)}*{'' if rows else on}."
+        asked = states.what_is_asked(bulk, states.of_waiting(bulk, read))
+        asks = f"{approvals.closed_among(waiting)}⏳ *{asked}*{'' if rows else on}."
         note = states.quoted_note(waiting if len(waiting) == bulk.awaiting else read)
         warned = "" if rows else _warned(waiting, bulk.awaiting)
         blocks.append(section(f"{asks}{by_when}{reminded and f' {reminded}'}{note}{warned}"))
-        blocks += sections(first_of(rows, states.MOST_NAMED, bulk.awaiting)) if rows else []
+        blocks += sections(first_of(rows, states.MOST_NAMED)) if rows else []
         decide = runs.bulk_buttons(bulk.id, None, button, "Withdraw", number=bulk.awaiting)
         blocks.append(actions(*(decide if is_for_requester else decide[:1])))
     for of_request in (later or {}).values():
@@ -217,8 +218,8 @@ def push_text(bulk: BulkCounts, waiting: Listed = ()) -> str:
     hows = [f"{how} before" for one in waiting if (how := approvals.decided_before(*one)[0])]
     hows += ["contained already" for one in waiting if undo_state.contained(*one)]
     asked = f"Asked {'again ' if bulk.retries else ''}by {person_name(bulk.created_by)}"
-    deed = f"{states.name(bulk)} on {states.how_many(bulk, bulk.awaiting)}{undo_state.lasts(bulk.undo_after_minutes)}"
-    return states.asks_in_short(bulk, waiting, bulk.awaiting, deed, asked, states.quoted_note(waiting), *hows)
+    deed = f"{states.name(bulk)} on {states.of_waiting(bulk, waiting)}{undo_state.lasts(bulk.undo_after_minutes)}"
+    return states.asks_in_short(bulk, waiting, len(waiting), deed, asked, states.quoted_note(waiting), *hows)
 
 
 def late(bulk: BulkCounts) -> Message:

@@ -235,6 +235,12 @@ def how_many(bulk: BulkCounts, number: int) -> str:
     return f"{count(number, 'target')}{alerts}"
 
 
+def of_waiting(bulk: BulkCounts, seen: Listed) -> str:
+    """`2 targets (1 more that you may not see)`: those of what waits that its reader has `seen`; all without any."""
+    more = bulk.awaiting - len(seen) if seen else 0
+    return f"{how_many(bulk, bulk.awaiting - more)}{f' ({more} more that you may not see)' if more else ''}"
+
+
 def who_asked(bulk: BulkCounts, named: Listed) -> str:
     """`asked by anna, approved by lea and ben, more time by mia · "third wave"`; mrkdwn.
 

@@ -226,7 +226,8 @@ async def test_a_storm_keeps_nobody_from_hearing_of_several_worse_runs_or_of_wha
         both = "ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]1"
         asks = "CRITICAL: Isolate on 2 targets for 1 hour? Asked by anna: "
         assert await env["lea"].sees(on_phone("Isolate on 2 targets")) == f"{asks}{both}"
-        assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == f"{asks}ip 203[.]0[.]113[.]1 and 1 more"
+        alone = asks.replace("2 targets", "1 target (1 more that you may not see)")
+        assert await env["ben"].sees(on_phone("Isolate on 1 target")) == f"{alone}ip 203[.]0[.]113[.]1"
         message = await env["anna"].sees(message_in(SOC, "2 wait for approval"))
         await env["anna"].sees(reply_to(message, "ben, lea: *Isolate* on 2 targets"))
 
@@ -1510,7 +1511,7 @@ async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_
         assert "\\n".join(lines) in text_of(shown)
 
         await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
-        shown = await env["ben"].sees(direct_message("Isolate", "and 1 more", without="113[.]1"))
+        shown = await env["ben"].sees(direct_message("Isolate", "(1 more that you may not see)", without="113[.]1"))
         assert alerts[1].id not in str(shown)
         assert text_of(shown).index("113[.]3`") < text_of(shown).index("113[.]0`")
         await clear_ben_for(1)
@@ -1624,9 +1625,10 @@ async def test_who_may_not_see_a_target_of_a_bulk_reads_nothing_of_it_in_the_req
         assert both in await env["lea"].sees(on_phone("CRITICAL: "))
         assert "For few eyes" in text_of(await env["lea"].sees(direct_message("2 wait for approval")))
         push = await env["anna"].sees(on_phone("CRITICAL: "))
-        assert "Isolate on 2 targets for 1 hour? Asked by ben: ip 203[.]0[.]113[.]9 and 1 more" in push
+        own = "1 target (1 more that you may not see) for 1 hour"
+        assert push.endswith(f": Isolate on {own}? Asked by ben: ip 203[.]0[.]113[.]9")
         shown = await env["anna"].sees(direct_message("2 wait for approval"))
-        assert "and 1 more" in text_of(shown)
+        assert f"⏳ *{own}" in text_of(shown)
         for hidden in ("For few eyes", "113[.]7", red.id):
             assert hidden not in str(shown)
             assert hidden not in str(env["anna"].phone)
