@@ -6,10 +6,10 @@ from typing import Any
 
 from bot.block_kit import ids, modals
 from bot.block_kit.subjects import severities
-from bot.block_kit.text import first_of, person_name, section, sections
+from bot.block_kit.text import first_of, foreign, person_name, section, sections
 from bot.clearance import RedactedView, Subject, may_see, withheld
 from bot.features.approvals import views as approvals
-from bot.features.runs.views import runs, undo_state
+from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block
 from core.common.words import count
 from core.models import Document
@@ -58,8 +58,8 @@ def several(alerts: Sequence[RedactedView], most: int) -> list[str]:
 
 
 def named(view: RedactedView) -> str:
-    """An alert with its severity and id; mrkdwn."""
-    return f"{runs.sign(view)}{runs.of_root(view.subject, view)}"
+    """An alert with its first observable, its severity and id; mrkdwn."""
+    return questions.named(view, foreign(runs.first_observable(view), runs.OBSERVABLE_LIMIT))
 
 
 def left_open(document: Document, clearance: int, login: str = "") -> list[str]:

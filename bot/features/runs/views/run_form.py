@@ -5,7 +5,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import MAX_OPTIONS, actions, button_element
-from bot.block_kit.subjects import SIGNS, by_ioc, object_line, responder_menu
+from bot.block_kit.subjects import SIGNS, object_line, responder_menu
 from bot.block_kit.text import (
     OPTION_LIMIT,
     VIEW_TITLE_LIMIT,
@@ -13,14 +13,13 @@ from bot.block_kit.text import (
     clip_apart,
     context,
     escape,
-    first_of,
     foreign,
     foreign_plain,
     plain,
     section,
     sections,
 )
-from bot.clearance import RedactedView, Subject, artifact_title
+from bot.clearance import RedactedView, Subject
 from bot.features.responders import views as responders
 from bot.features.responders.views import option_value
 from bot.features.runs.views import acts_on, inputs, questions, runs, undo_state
@@ -30,7 +29,6 @@ from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedRe
 
 TITLE, SEVERAL_TITLE = "What should run?", "Select several"
 MOST_NAMED = 5  # of several, where nobody decides yet
-OBSERVABLE_LIMIT = 500  # characters of the first observable of each
 RESPONDER = "responder"  # the menu of responders for several objects
 EVERY = "every"  # the value of the option that stands for all others
 
@@ -102,7 +100,7 @@ def responder_view(
     each_of = {0: f"on 0 of {total}, asked for already", -1: "can't run now", total: "on each"}
     on_so_many = [(one, each_of.get(number, f"on {number} of {total}")) for one, number in offered]
     options = [responders.option(one, responders.needs(one, on_each)) for one, on_each in on_so_many[:MAX_OPTIONS]]
-    listed = [(view, "", [foreign(_observable(view), OBSERVABLE_LIMIT)]) for view in views]
+    listed = [(view, "", [foreign(runs.first_observable(view), runs.OBSERVABLE_LIMIT)]) for view in views]
     blocks = questions.listed(f"*{on}*", listed, MOST_NAMED)
     if all(target.object_type == "alert" for target in request.targets):
         assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
@@ -262,7 +260,7 @@ def object_options(found: Iterable[Subject], clearance: int) -> list[dict[str, A
     views = [RedactedView(subject, clearance) for subject in found]
     kinds = [_kind(view.subject) for view in views]
     room = OPTION_LIMIT - len(" · ") - max(map(len, kinds), default=0)
-    each, options = clip_apart([clean(_observable(view)) for view in views], room), list[dict[str, Any]]()
+    each, options = clip_apart([clean(runs.first_observable(view)) for view in views], room), list[dict[str, Any]]()
     for view, kind, on in zip(views, kinds, each, strict=True):
         name = foreign_plain(f"{view.subject.id} · {view.title()}", OPTION_LIMIT)
         about = foreign_plain(" · ".join(filter(None, [kind, on])), OPTION_LIMIT)
@@ -274,13 +272,6 @@ def _kind(subject: Subject) -> str:
     """`🟠 HIGH` of an alert; else `Case`, `Observable`."""
     is_alert, level = subject.kind == "alert", subject.severity
     return f"{SIGNS[level]} {SEVERITY_NAMES[level].upper()}" if is_alert else OBJECT_TYPES[subject.kind]
-
-
-def _observable(view: RedactedView) -> str:
-    """The first observable of an alert, and how many more it has, or ""; foreign text, not escaped."""
-    found = by_ioc(view.artifacts()) if view.subject.kind == "alert" else ()
-    first = [view.text(artifact_title(one)) for one in found[:1]]
-    return " ".join(first_of(first, 1, len(found)))
 
 
 def _about(view: RedactedView, responder: OfferedResponder | None, who: str) -> list[Block]:

@@ -9,7 +9,7 @@ from bot.block_kit import ids
 from bot.block_kit.elements import MAX_LINES, button_element, confirmation
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.notices import notice
-from bot.block_kit.subjects import SHORT_TITLE, SIGNS, target_data
+from bot.block_kit.subjects import SHORT_TITLE, SIGNS, by_ioc, target_data
 from bot.block_kit.text import (
     OPTION_LIMIT,
     clean,
@@ -76,6 +76,7 @@ WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted th
 RESULT_LIMIT = 300
 TARGET_LIMIT = 600  # which has room for the longest host name
 TITLE_LIMIT = 200
+OBSERVABLE_LIMIT = 500  # characters of the first observable of each of several alerts
 INPUT_LIMIT = 120
 REMOVED = "REMOVED"  # stands in core's records in place of a secret
 MAX_INPUTS = 6
@@ -313,6 +314,13 @@ def of_root(subject: Subject, view: RedactedView, link: str = "") -> str:
     title = foreign(_short_title(view), TITLE_LIMIT).replace("|", "ǀ") or subject.id
     severity = SEVERITY_NAMES[subject.severity].upper() + " " if subject.severity and view.is_open else ""
     return f"{severity}{f'<{link}|{title}>' if link else title} ({subject.root_id if is_artifact else subject.id})"
+
+
+def first_observable(view: RedactedView) -> str:
+    """The first observable of an alert, and how many more it has, or ""; foreign text, not escaped."""
+    found = by_ioc(view.artifacts()) if view.subject.kind == "alert" else ()
+    first = [view.text(artifact_title(one)) for one in found[:1]]
+    return " ".join(first_of(first, 1, len(found)))
 
 
 def sign(view: RedactedView) -> str:

@@ -36,7 +36,7 @@ async def test_twenty_different_alerts_are_closed_in_six_clicks(env: FeatureEnvi
     shown = await selected(env)  # three clicks
     await env["anna"].presses("Close ...", shown)
     asks = await env["anna"].sees(modal("20 alerts: 20 high."))
-    assert all(f"🟠 HIGH {alert.title} ({alert.id})" in text_of(asks) for alert in alerts)
+    assert all(f"🟠 ip 203[.]0[.]113[.]7, for HIGH {alert.title} ({alert.id})" in text_of(asks) for alert in alerts)
     await env["anna"].submits(asks, reason="A drill")
     await env["anna"].sees(modal("20 alerts closed."))
     closed = [await env.client.alert(alert.id) for alert in alerts]
