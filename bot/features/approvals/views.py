@@ -358,8 +358,9 @@ def decided_before(of: Action | Extension, view: RedactedView) -> tuple[str, Seq
 
 
 def deed_on(action: Action, view: RedactedView) -> str:
-    """`Isolate Host on hostname LT-0777 for 1 hour`; mrkdwn."""
-    return f"{runs.name(action)}{runs.on_target(action, view)}{undo_state.for_how_long(action)}"
+    """`Isolate Host on hostname LT-0777 for 1 hour`, without a time once its end was moved; mrkdwn."""
+    lasts = "" if undo_state.moved(action) else undo_state.for_how_long(action)
+    return f"{runs.name(action)}{runs.on_target(action, view)}{lasts}"
 
 
 def may_decide(action: Action, person: Person, subject: Subject, extension: Extension | None = None) -> bool:
@@ -504,6 +505,8 @@ def no_longer_waits(action: Action, view: RedactedView) -> str:
     if undo_state.is_in_force(action):
         ends = "; *Undo* on its card ends it" if action.undo is not None else ""
         now = f"is {undo_state.in_force(action, view)}{ends}"
+    elif undo_state.is_undone(action):
+        now = f"was {undo_state.undone(action)}"
     return f"{run_on(action, view)} {now}. {decision(action)}"
 
 

@@ -36,8 +36,7 @@ async def _question(context: Context, action_id: str, part: str) -> dict[str, An
     action, view = await subjects.visible_run(context, action_id)
     shown = _part(action, part)
     if shown.undo is None or not views.can_undo(shown):
-        await responses.refresh_cards(context, view.subject)  # which show what they no longer do
-        return modals.notice("Undo", f"{runs.heading(shown, view)}{runs.left(shown, view)}.")
+        return await _over(context, "Undo", shown, view)
     undone_by, on = shown.undo.responder, {action.object_id: shown.target or ()}
     policy, _ = await subjects.policy_and_able(context.core, view.subject, undone_by)
     ends = [one for one in await in_force_on(context, on, undone_by) if action.id in one.actions]
@@ -45,6 +44,12 @@ async def _question(context: Context, action_id: str, part: str) -> dict[str, An
     others = [one for one, id_ in undo_state.in_force_by_target(action) if part and id_ != part]
     stays = f"🔒 It stays in force on {runs.targets(undo_state.together(action, others), view)}." if others else ""
     return views.undo_view(shown, view, policy, ends, now, login, part=part, stays=stays)
+
+
+async def _over(context: Context, title: str, shown: Action, view: RedactedView) -> dict[str, Any]:
+    """Says what became of what can't be undone any more, and has its cards updated, which offered it."""
+    await responses.refresh_cards(context, view.subject)
+    return modals.notice(title, f"{runs.heading(shown, view)}{runs.left(shown, view)}.")
 
 
 def _part(action: Action, part: str) -> Action:
@@ -82,19 +87,22 @@ async def on_extend_button(context: Context) -> None:
         await responses.show_with_buttons(context, "Extend", f"ends:{action.id}", which)
         return
     shown, now = _part(action, intent.argument), context.services.clock_ms()
-    await context.show_modal(views.extend_view(shown, view, policy, now, able=able, part=intent.argument))
+    form = views.extend_view(shown, view, policy, now, able=able, part=intent.argument)
+    await context.show_modal(form if views.can_undo(shown) else await _over(context, "Extend", shown, view))
 
 
 async def on_extend_view(context: Context) -> Json:
     """Set the later end. Core refuses what the settings don't allow or is no later, and whoever may not."""
-    view = view_of(context)
-    metadata = view_metadata(view)
-    values = modals.values(view)
+    submitted = view_of(context)
+    metadata, values = view_metadata(submitted), modals.values(submitted)
     minutes = undo_state.minutes_of(values.get("longer", ""))
     if minutes is None:
         return modals.errors({"longer": "Choose how much longer."})
-    until = int(metadata["at"]) + minutes * MINUTE_MS if minutes else None
-    extended = context.core.extend_measure(str(metadata["id"]), until, values.get("note", ""))
+    until, part = int(metadata["at"]) + minutes * MINUTE_MS if minutes else None, str(metadata.get("part", ""))
+    action, view = await subjects.visible_run(context, str(metadata["id"]))
+    if not views.can_undo(_part(action, part)):
+        return modals.update(await _over(context, "Extend", _part(action, part), view))
+    extended = context.core.extend_measure(part or action.id, until, values.get("note", ""))
     action, subject = await subjects.of_action(context.core, await answered(extended, UNKNOWN_TIME))
     await responses.refresh_cards(context, subject)
     extension = undo_state.later_end(action)

@@ -129,7 +129,7 @@ def extend_view(
     who = f"*{person_name(action.created_by)}* asked for it. It {undo_state.ends(action)}."
     about = section(f"{runs.heading(action, view)}. {who}{runs.waiting_end(action, view)}")
     shown = longer_view("Extend", [about], [action], policy, now_ms, able)
-    metadata = json.dumps({"id": part or action.id, "at": max(at, now_ms)})
+    metadata = json.dumps({"id": action.id, "part": part, "at": max(at, now_ms)})
     return {**shown, "callback_id": ids.EXTEND_VIEW, "private_metadata": metadata}
 
 

@@ -568,7 +568,7 @@ BLOCKED: Mapping[str, Mapping[str, Any]] = {
 
 async def block(bot: CoreClient, alert: Alert) -> Action:
     body = {"responderId": "Block_Address_1_0", "objectType": "case_artifact", "objectId": alert.artifacts[0].id}
-    return await bot.as_user("anna").run(body)
+    return await bot.as_user("anna").run({**body, "undoAfterMinutes": 15})
 
 
 @pytest.mark.parametrize("how", ["by lea", "by a release", "on time"])
@@ -583,6 +583,8 @@ async def test_what_was_approved_before_its_alert_became_a_case_is_nowhere_said_
         told = await env["anna"].sees(direct_message("Approved by ben: ", "in force until"))
         asked = await env["ben"].sees(updated(asked, "in force until"))
         done = await env["ben"].sees(reply_to(card, "*Block Address* done"))
+        await env["anna"].presses("Extend", told)
+        late = await env["anna"].sees(modal("Extend", "How much longer"))
         await env.client.create_case_from_alert(alert.id)
         if how == "by lea":
             await bot.as_user("lea").undo(run.id)
@@ -594,6 +596,8 @@ async def test_what_was_approved_before_its_alert_became_a_case_is_nowhere_said_
         for name, message in (("anna", told), ("ben", asked), ("ben", done)):
             over = await env[name].sees(updated(message, "undone", without="in force until"))
             assert not {"Extend", "Undo now"} & {*labels_of(over)}
+        await env["anna"].submits(late, longer="+15 minutes")
+        await env["anna"].sees(modal("Extend", " · undone", without="How much longer"))
 
 
 async def test_a_request_from_before_its_alert_became_a_case_is_answered_where_it_asked_and_rings_once(

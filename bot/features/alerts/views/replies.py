@@ -217,7 +217,7 @@ def moved(
     is_later = changed.after is None or (changed.before is not None and changed.after > changed.before)
     deed = f"*{runs.name(action)}{runs.on_target(action, view)}*"
     said = f"{'Extended' if is_later else 'Shortened'} by {person_name(changed.by)}: {deed}"
-    return _by_another(said, f", now {undo_state.until(changed.after)}.", view, link)
+    return _by_another(said, f", {undo_state.until(changed.after)}.", view, link)
 
 
 def _by_another(said: str, then: str, view: RedactedView, link: str) -> Message:

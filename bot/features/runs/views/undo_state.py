@@ -510,8 +510,8 @@ def ends(action: Action) -> str:
 
 
 def end_decided(extension: Extension) -> str:
-    """`now until today 15:44`, or `still in force until`: what the decision on a later end did; "" for none."""
+    """`extended to today 15:44`, or `still in force until`: what the decision on a later end did; "" for none."""
     if extension.outcome == "approved":
-        return f"now until {slack_date(extension.at)}" if extension.at is not None else "now with no end"
+        return f"extended {f'to {slack_date(extension.at)}' if extension.at is not None else 'with no end'}"
     stayed = extension.before is not None and extension.outcome not in (None, "lapsed")
     return f"still in force until {slack_date(extension.before or 0)}" if stayed else ""

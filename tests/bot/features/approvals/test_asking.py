@@ -602,7 +602,7 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
 
 async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path: Path) -> None:
     async with asking(tmp_path, FREE) as env:
-        alert, _, action, _ = await kept_for_ever(env)
+        alert, card, action, _ = await kept_for_ever(env)
         request = await env["ben"].sees(direct_message("*Keep with no end*"))
         form = await env["ben"].confirms("Deny", request, reason="one hour is <enough>")
         for asks in (request, form):
@@ -629,6 +629,11 @@ async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path
         after = (await env.client.action(action.id)).undo
         assert after is not None
         assert after.at is None
+        deed = "*Isolate on ip 203[.]0[.]113[.]7*"
+        await env["anna"].sees(
+            direct_message(f"Approved by ben: {deed}, in force until somebody undoes it, set by anna")
+        )
+        await env["lea"].sees(reply_to(card, "Approved by ben. Extended with no end."))
 
 
 async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(tmp_path: Path) -> None:
@@ -1010,7 +1015,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await lea.submits(
             review, decide=[f"ip 203[.]0[.]113[.]{number} · {alerts[0].title}" for number in (1, 2, 3, 0)]
         )
-        await lea.sees(modal(f"You approved more time for Isolate on {with_levels}: now until <!date^"))
+        await lea.sees(modal(f"You approved more time for Isolate on {with_levels}: extended to <!date^"))
         await anna.sees(on_phone(f"More time approved by lea, for 15 minutes longer: Isolate on {in_short} · up to "))
         await all_sent(env.bot)
         assert [len(person.phone) for person in (anna, ben, lea)] == [number + 2 for number in before]
@@ -1249,9 +1254,9 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         (second,) = [one for one in filled_in(review)["decide"] if "113[.]1" in one]
         await env["ben"].submits(review, decide=[one for one in filled_in(review)["decide"] if one != second])
         on = "🔴 CRITICAL ip 203[.]0[.]113[.]0, 🟡 MEDIUM ip 203[.]0[.]113[.]2"
-        now = f": now until <!date^{later // 1000 + 15 * 60}^"
+        now = f": extended to <!date^{later // 1000 + 15 * 60}^"
         done = text_of(await env["ben"].reads(f"You approved more time for Isolate on {on}{now}"))
-        assert done.count("now until") == 1
+        assert done.count("extended to") == 1
         assert "113[.]1, for HIGH " in done.partition("*Not decided*")[2]
         assert done.count("Still waiting.") == 1
 
@@ -1289,7 +1294,7 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             phone += " More time approved by ben, no end now: Isolate on ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]2."
             assert await env["anna"].sees(on_phone("More time approved by ben")) == phone
             told = await env["anna"].sees(direct_message("*anna* asked to keep *with no end*", f"{denied}\\n{kept}"))
-            assert text_of(told).count(" · now with no end") == 2
+            assert text_of(told).count(" · extended with no end") == 2
             was_denied = "    ↳ 🚫 *More time was denied by ben*: That one &lt;prints&gt;"
             first_end = "1 in force until <!date^", ">: ip 203[.]0[.]113[.]1."
             in_channel = f"• ip 203[.]0[.]113[.]1\\n{was_denied}"
@@ -1326,7 +1331,7 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
                 await bot.as_user("lea").undo(run)
         ended = [f"({alert.id}) · undone by lea" for alert in alerts[:2]]
         told = await env["anna"].sees(updated(told, *ended))
-        assert text_of(told).count("now with no end") == 1
+        assert text_of(told).count("extended with no end") == 1
 
 
 async def test_the_row_of_what_still_waits_says_who_denied_it_more_time_before(tmp_path: Path) -> None:

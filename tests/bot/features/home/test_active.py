@@ -260,7 +260,7 @@ async def test_what_names_a_run_says_of_each_target_whether_and_until_when_it_is
     await env["ben"].presses("Extend", shown, beside=f"on {third} is in force")
     await env["ben"].submits(await env["ben"].sees(modal("How much longer")), longer="+45 minutes")
     receipt = text_of(await env["ben"].sees(modal(" now ends <!date")))
-    await env["anna"].sees(direct_message(f"Extended by ben: *Shun on {third}*, now until <!date^"))
+    await env["anna"].sees(direct_message(f"Extended by ben: *Shun on {third}*, until <!date^"))
     assert f"*Shun* on {third}, for" in receipt
     assert over in receipt
     still = f"🔒 {second}: in force until <!date^"

@@ -60,6 +60,8 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     assert f", moved from <!date^{action.undo.at // 1000}^" in text_of(shown)
     await env["lea"].presses("Undo now", shown)
     of_another = await env["lea"].sees(modal("Tell?"))
+    await env["anna"].command(SOC, "/responder active")
+    listed = await env["anna"].sees(modal("*In force: 1 measure*"))
     question = text_of(await env["ben"].confirms("Undo now", shown))
     assert f"By itself it would end <!date^{later.at // 1000}^{{date_short_pretty}} {{time}}|" in question
     assert ", 1 hour from now (moved from <!date^" in question
@@ -68,6 +70,13 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     assert "Told the firewall" not in str(reply["blocks"])
     await env["lea"].submits(of_another)
     await env["lea"].sees(modal(" · undone by ben, <!date^"))
+    await env["anna"].presses("Extend", listed)
+    await env["anna"].sees(modal("Extend", " · undone by ben, <!date^", without="How much longer"))
+    await env["lea"].command(SOC, f"/responder cancel {action.id}")
+    await env["lea"].reads("was undone by ben, <!date^")
+    for verb in ("undo", "extend"):
+        await env["lea"].command(SOC, f"/responder {verb} {action.id}")
+        await env["lea"].sees(modal("In force", "Nothing is in force on", " · undone by ben, <!date^"))
     undone = [a for a in await env.client.actions("alert", alert.id) if a.undoes == action.id]
     assert len(undone) == 1
     assert undone[0].created_by.startswith("ben")
@@ -364,7 +373,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert extension.approval.approved_by == []
     await env["lea"].submits(form)
     await env["lea"].reads("You approved more time for *Contain*")
-    await env["anna"].sees(reply_to(card, "Approved by lea."))
+    await env["anna"].sees(reply_to(card, "Approved by lea. Extended to <!date^"))
     assert (
         ", approved by lea" in text_of(await env["anna"].sees(card_of(alert, ", moved from"))).partition(", moved")[2]
     )
