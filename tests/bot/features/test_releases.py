@@ -41,10 +41,9 @@ async def isolated(env: FeatureEnvironment) -> tuple[dict[str, Any], str]:
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
     form = await env["anna"].sees(modal("How long"))
-    assert (
-        "Asks ben and lea; one of them approves. You can withdraw it until then. Ends by itself (Tell); *Undo* ends it "
-        "at any moment."
-    ) in text_of(form)
+    text = text_of(form)
+    assert "Asks ben and lea; one of them approves. You can withdraw it until then. " in text
+    assert "by itself (Tell); *Undo* ends it at any moment." in text
     await env["anna"].submits(form)
     request = await env["ben"].sees(reply_to(card, "asks · "))
     await env["ben"].confirms("Approve", request)
