@@ -437,6 +437,7 @@ class Dispatcher:
             show=replies.show,
             replace_original=replies.replace_original,
             show_modal=replies.show_modal,
+            opened_here=replies.opened_here,
             message_ts=interaction.message_ts,
             thread_ts=interaction.thread_ts,
             refresh_requests=requests,

@@ -67,6 +67,7 @@ class Context:
     show: Callable[[str, Message], Awaitable[None]]  # with a title in a modal, else as `respond`
     replace_original: Callable[[Message | None], Awaitable[None]]  # of the ephemeral clicked; None deletes it
     show_modal: Callable[[Json], Awaitable[None]]  # opens a modal with the trigger; later calls update it
+    opened_here: Callable[[Json], dict[str, Any]]  # the modal, noting whether it was opened from the App Home
     message_ts: str  # of the message that was clicked
     thread_ts: str
     refresh_requests: list[RefreshRequest]  # stored once the handler has ended

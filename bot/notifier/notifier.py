@@ -23,6 +23,7 @@ from bot.outbox.outbox import MessageOutbox
 from bot.outbox.store import REFRESH_MS
 from bot.storms import CLOSE_S, GATHER_S
 from core.common.errors import ResponderBotError
+from core.common.grouping import grouped
 from core.common.tasks import Backoff, cancel_and_wait, repeat
 from core.models import Document, EventPage, parse_id
 
@@ -182,10 +183,8 @@ class Notifier:
     async def _serve_requests(self) -> None:
         """Render what people asked to see again."""
         while requests := await self._outbox.refresh_requests(REQUESTS_AT_ONCE):
-            named: dict[str, set[str]] = {}
-            for request in requests:
-                if not is_group(request.root_id) and not is_bulk(request.root_id):
-                    named.setdefault(request.root_id, set()).add(request.also.removeprefix(f"{LOG}:"))
+            of_roots = (one for one in requests if not is_group(one.root_id) and not is_bulk(one.root_id))
+            named = grouped((one.root_id, one.also.removeprefix(f"{LOG}:")) for one in of_roots)
             documents = await self._documents(named)
             grouper = await AlertGrouper.of(self._outbox, self._channels, self._clock, named)
             progress = [one.root_id for one in requests if is_bulk(one.root_id) and not one.reminds_at]
@@ -209,9 +208,7 @@ class Notifier:
 
     async def _counts(self, asking: Asking) -> list[DesiredMessage]:
         """What counts the requests for those who are not asked about each, and shows them the worst."""
-        named = dict[str, set[str]]()
-        for _, (_, root_id, run_id) in asking.counted.values():
-            named.setdefault(root_id, set()).add(run_id)
+        named = grouped((root_id, run_id) for _, (_, root_id, run_id) in asking.counted.values())
         documents, desired = await self._documents(named), list[DesiredMessage]()
         for key, (number, (_, root_id, run_id)) in asking.counted.items():
             of_bulk = self._bulks.counted(key, number, root_id) if root_id and not run_id else None

@@ -144,7 +144,7 @@ async def _form(
 async def _update(context: Context, shown: Json) -> None:
     view = view_of(context)
     view_id, state = str(view.get("id")), str(view.get("hash") or "")
-    await context.services.slack.views_update(view_id=view_id, hash=state, view=dict(shown))
+    await context.services.slack.views_update(view_id=view_id, hash=state, view=context.opened_here(shown))
 
 
 async def _start_view(

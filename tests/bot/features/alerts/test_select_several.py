@@ -148,9 +148,9 @@ async def test_who_starts_several_in_home_reads_there_how_it_goes_and_is_rung_on
         form = await anna.sees(modal("Open alerts; typing searches all, closed ones too"))
         await anna.submits(form, targets=[alert.id for alert in on])
         await anna.chooses(title, await anna.sees(modal("Selected (2)")), "Responder")
-        await anna.submits(await anna.sees(modal("Selected (2)", title)))
         await anna.submits(await anna.sees(modal("Each is checked")))
         told = await anna.sees(modal(f"Started *{title}* on ", "Your Home, opened again, tells how it goes."))
+        await anna.sees(app_home(f"*{title}* on 2 targets: "))
         for alert in on:
             await env.ended_run(alert)
         await anna.close(told["id"])
