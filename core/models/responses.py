@@ -644,7 +644,10 @@ class Action(Identified):
             state = one.model_dump(exclude={"id", "target", "undo"})
             alone = measure.model_copy(update={**state, "targets": [one]})
             target = [targets[one.target]] if one.target in targets else self.target
-            found.append((self.model_copy(update={"target": target, "undo": own, "measure": alone}), one.id))
+            # Who still has one target that ended before the others is not known.
+            readers = None if one.state == "ended" and measure.state != "ended" else self.readers
+            part = {"target": target, "undo": own, "measure": alone, "readers": readers}
+            found.append((self.model_copy(update=part), one.id))
         return found
 
     def by_decision(self) -> list["Action"]:

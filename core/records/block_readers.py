@@ -57,13 +57,14 @@ def _rewrite(tx: Transaction, number: int) -> Row | None:
 
 
 def _readers(reads: Reads, action: Action) -> list[Reader]:
-    """Who has read an action, or is to; once it has ended, who still has it."""
+    """Who has read an action, or is to, on the lists on which it is; once it is on none, who still has it."""
     known = {reader.name: reader.at for reader in action.readers or ()}
     has: dict[str, bool] = {}
     when: dict[str, int] = {}
-    has_ended = False
-    for entry in stored.entries_of(reads, action.number):
-        has_ended = entry["ended"] is not None
+    entries = stored.entries_of(reads, action.number)
+    in_force = [entry for entry in entries if entry["ended"] is None]
+    has_ended = not in_force
+    for entry in in_force or entries:
         for reader in stored.readers(reads, entry["list"]):
             login, version = reader["login"], reader["version"]
             name = login.partition("@")[0]

@@ -8,7 +8,7 @@ import httpx
 from core.protection import BLOCK
 from core.store import blocklist as stored
 from tests.bot.features.environment import feature_environment
-from tests.bot.people import card_of, modal
+from tests.bot.people import card_of, modal, text_of
 from tests.bot.running import SOC
 
 UNREAD = "nothing reads the block list ip.txt: `responder-bot user add NAME --profile reader` makes a firewall's key"
@@ -19,9 +19,9 @@ async def test_the_form_and_the_card_say_who_reads_what_is_blocked_and_who_still
         people = env.core.core.people
         keys = {name: await people.add(name, "reader") for name in ("edge-fw", "dc-fw")}
 
-        async def read(name: str) -> None:
+        async def read(name: str, kind: str = "ip") -> None:
             async with httpx.AsyncClient(base_url=env.core.url, auth=(name, keys[name])) as http:
-                assert (await http.get("/api/blocklist/ip.txt")).status_code == 200
+                assert (await http.get(f"/api/blocklist/{kind}.txt")).status_code == 200
 
         alert, _ = await env.alert_and_card("anna")
         await env["anna"].command(SOC, f"/responder run {BLOCK} {alert.id} 203.0.113.7")
@@ -45,3 +45,21 @@ async def test_the_form_and_the_card_say_who_reads_what_is_blocked_and_who_still
         await env["anna"].sees(card_of(alert, " · edge-fw still has it"))
         await read("edge-fw")
         await env["anna"].sees(card_of(alert, "undone by anna, ", " · no reader has it any more"))
+        both = [{"dataType": "ip", "data": "198.51.100.8"}, {"dataType": "domain", "data": "c2.example"}]
+        other = await env.create_alert(sourceRef="2", artifacts=both)
+        on = {"objectType": "alert", "objectId": other.id, "target": [one["data"] for one in both]}
+        await env.client.run({"responderId": BLOCK, **on, "undoAfterMinutes": 60})
+        await env["anna"].sees(card_of(other, "not read yet by dc-fw, edge-fw"))
+        for name in keys:
+            await read(name)
+            await read(name, "domain")
+        shown = await env["anna"].sees(card_of(other, "read by dc-fw", "edge-fw", without="not read yet"))
+        await env["anna"].confirms("Undo now", shown, beside="c2[.]example is in force")
+        await env["anna"].sees(card_of(other, "*Unblock*", "[.]8 is in force"))
+        for name in keys:  # which then have what is in force, and no more
+            await read(name, "domain")
+        await env["anna"].command(SOC, f"/responder actions {other.id}")
+        listed = text_of(await env["anna"].sees(modal("c2[.]example: undone by anna")))
+        assert "still ha" not in listed
+        assert "read by dc-fw" in listed
+        assert "not read yet" not in listed
