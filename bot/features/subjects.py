@@ -196,8 +196,11 @@ def plain_data(data: str) -> str:
     return _LINKED.sub("", " ".join(refanged(visible(data)).casefold().split())).rstrip("/")
 
 
-def no_target(text: str, view: RedactedView, command: str) -> ResponderBotError | None:
-    """Why nothing was run, if the text seems to have an observable that isn't there for this person; else None."""
+def no_target(text: str, view: RedactedView, command: str, responder: str) -> ResponderBotError | None:
+    """Why nothing was run, if the text seems to have an observable that isn't there for this person; else None.
+
+    `responder` is what to type for the one that the text names; "" if it names none, or nothing else.
+    """
     words = split_words(text)[::-1]
     word = next((word for word in words if parse_id(word) is not None or LIKE_DATA.search(refanged(word))), "")
     if not word or view.subject.kind != "alert":
@@ -206,7 +209,7 @@ def no_target(text: str, view: RedactedView, command: str) -> ResponderBotError 
     sentence = f"{alert_id} shows you no observable {word[:100]!r}. `{command} list {alert_id}` shows what it has."
     if find_ids(word) == [word]:
         name = " ".join(one for one in words[::-1] if one != word)
-        alone = f"For {alert_id} alone type `{command} run {name[:100]} {alert_id}`."
+        alone = f"For {alert_id} alone type `{command} run {responder or name[:100]} {alert_id}`."
         sentence = f"Nothing that you may see has the id {word}. {alone}"
     return ResponderBotError("not_found", f"{sentence} Nothing was run.", details={"unknown": word})
 

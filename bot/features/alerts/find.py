@@ -67,7 +67,10 @@ async def _run_on_each(context: Context, command: Command, hosts: Sequence[str],
     none, slash = "no open alert that you may see contains", context.services.command
     of = {code(host, 100): some_of(ids, 10) for host, ids in alerts.items()}
     said = [f"{host} is in {ids}" if ids else f"{none} {host}" for host, ids in of.items()]
-    then = f"Type {code(' '.join([slash, 'run', name or 'NAME', first]), 200)}" if first else OTHER_WORDS.format(slash)
+    meant = closest(name, (await subjects.targets(context.core, first.split()[0])).offered) if name and first else None
+    on = [host for host, ids in alerts.items() if ids and meant is not None and meant.target is not None]
+    typed = " ".join([slash, "run", name or "NAME", first, *on])
+    then = f"Type {code(typed, 200)}" if first else OTHER_WORDS.format(slash)
     await responses.show(context, "Nothing was run", notices.notice(f"Nothing was run: {'; '.join(said)}. {then}."))
 
 

@@ -72,7 +72,8 @@ async def _run(context: Context) -> None:
         await responses.show(context, "Which one?", shown)
         return
     if not responders:
-        if refusal := subjects.no_target(name, view, command):
+        meant, _ = _before_target(" ".join(one for one in name.split() if not find_ids(one)), targets.offered)
+        if refusal := subjects.no_target(name, view, command, names.example(meant[0]) if meant else ""):
             refusal.details["nothing_on"] = [] if named else [object_id]
             raise refusal
         responders, typed["target"] = _before_target(name, targets.offered)

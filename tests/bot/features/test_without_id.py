@@ -99,7 +99,11 @@ async def test_hosts_of_one_open_alert_each_are_asked_about_together(tmp_path: P
         assert f"{second.id} has it: type `/responder run Isolate WS-0404 {second.id}`." in told
         third = await with_host(env, "LT-0303", "three")
         told = await reads(env, "run Isolate LT-0303 WS-0404", "Nothing was run: `LT-0303` is in ")
-        assert f"is in {third.id}, {first.id}; `WS-0404` is in {second.id}. Type `/responder run Isolate " in told
+        works = f"/responder run Isolate {third.id} {second.id} LT-0303 WS-0404"
+        assert f"is in {third.id}, {first.id}; `WS-0404` is in {second.id}. Type `{works}`." in told
+        await env["anna"].command(SOC, works)
+        form = await env["anna"].sees(modal("*Isolate* on *2 targets*", "`LT-0303`", "`WS-0404`", without="SRV-07"))
+        await env["anna"].close(form["id"])
         for alert in (first, second, third, named):
             assert await env.client.actions("alert", alert.id) == []
 

@@ -195,6 +195,8 @@ async def test_a_command_takes_its_target_from_what_names_one(env: FeatureEnviro
     for target in (f"~{'1' * 18}", "~99999"):
         await say(SOC, f"/responder run tell {alert.id} {target}")
         await env["anna"].reads(f"has the id {target}. For {alert.id} alone type `/responder run tell {alert.id}`.")
+    await say(SOC, f"/responder run tell LT-0777 {alert.id} ~99999")  # without what the alert doesn't have either
+    await env["anna"].reads(f"For {alert.id} alone type `/responder run Tell {alert.id}`.")
     await say(SOC, f"/responder run tell {alert.id} {other.id}")
     await env["anna"].reads("*Tell* on *2 targets*")  # it asks
     assert await env.client.actions("alert", alert.id) == await env.client.actions("alert", other.id) == []
