@@ -201,12 +201,12 @@ def _asks(
     return [
         *sections(undo_state.already(one, view, "").rstrip() for one in ended),
         *acts_on.field(to_choose, key, ended),
-        *(questions.limit(responder.policy or Policy()) if to_choose else []),
         *questions.policy_words(responder.policy or Policy()),
         *([] if ended else sections(before)),
         *review,
         *time_field(key, responder, request.undo_after_minutes),
         *questions.effect(responder, request),
+        *(questions.limit(responder.policy or Policy()) if to_choose else []),
         *questions.notes(responder, view, is_choosing=bool(to_choose) and len(request.targets) == 1),
         *inputs.fields(form, key),
         *why_field(request, responder),
