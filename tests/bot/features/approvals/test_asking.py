@@ -496,7 +496,7 @@ async def test_what_was_denied_on_an_alert_that_somebody_may_not_see_is_not_said
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
         form = await env["anna"].sees(modal("How long"))
         await env["anna"].submits(form)
-        of_ben, of_lea = [await env[name].sees(direct_message("asks · ")) for name in ("ben", "lea")]
+        of_ben, of_lea = [await env[name].sees(direct_message("asks · ", f"({alert.id})")) for name in ("ben", "lea")]
         thread = await env["ben"].sees(reply_to(card, "asks · "))
         for shown in (form, of_ben, thread):
             assert "🚫" not in text_of(shown)
