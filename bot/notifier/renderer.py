@@ -1,6 +1,6 @@
 """Renders the messages of an alert or a case from a document of core's."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -21,6 +21,7 @@ from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Message
 from bot.notifier.asking import Asking, asked_in, urgency_of
 from bot.notifier.isolation import CORE_UNAVAILABLE
+from bot.notifier.requests import Asked, Request
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
 from bot.outbox.errors import SLACK_FAILURES, classify
 from bot.outbox.links import card_link
@@ -31,7 +32,6 @@ from core.models import (
     OPEN_STATUSES,
     Action,
     Alert,
-    Approval,
     Case,
     Document,
     Extension,
@@ -215,21 +215,30 @@ class Renderer:
         `team:user`, user groups by their id. Of several later ends, asked for at once, those who are asked, with the id
         of that request: `team:request:user`. `new` are messages that will be stored together, cards among them.
         """
-        timeline, team, destinations = await self.timeline(document, new), self._access.team(), list[str]()
-        subject, asked = timeline.target(run), self._asked(run, timeline)
+        timeline, destinations = await self.timeline(document, new), list[str]()
         if runs.awaits_approval(run):
-            by_root = await self._outbox.alert_groups.channel_alerts([timeline.root_id])
-            grouped = [entry.channel for entry in by_root.get(timeline.root_id, ())]
-            channels = filter(self._access.is_set_up, [*(thread.channel for thread in timeline.threads), *grouped])
-            destinations += [channel for channel in dict.fromkeys(channels) if self._view(subject, channel).is_open]
-            destinations += [who for who in asked if who.startswith("S")]
-            destinations += [f"{team}:{who}" for who in await self._able(asked, run, subject)]
+            destinations += await self._channels_that_show(run, timeline)
+            destinations += await self._who_decides(run, timeline)
         later = undo_state.later_end(run)
         if later is not None and later.request:
-            able = [f"{team}:{later.request}:{who}" for who in await self._able(asked, run, subject, later)]
-            destinations += [*(f"{later.request}:{who}" for who in asked if who.startswith("S")), *able]
+            destinations += await self._who_decides(run, timeline, later)
         able = [one for one in destinations if is_person(one.rpartition(":")[2])]
-        return {one: urgency_of(subject.severity, able) for one in destinations}
+        return {one: urgency_of(timeline.target(run).severity, able) for one in destinations}
+
+    async def _channels_that_show(self, run: Action, timeline: Timeline) -> list[str]:
+        """The channels with a card of the timeline's root, or of a group that it is in, that may show the run."""
+        by_root = await self._outbox.alert_groups.channel_alerts([timeline.root_id])
+        grouped = [entry.channel for entry in by_root.get(timeline.root_id, ())]
+        channels = filter(self._access.is_set_up, [*(thread.channel for thread in timeline.threads), *grouped])
+        subject = timeline.target(run)
+        return [channel for channel in dict.fromkeys(channels) if self._view(subject, channel).is_open]
+
+    async def _who_decides(self, run: Action, timeline: Timeline, later: Extension | None = None) -> list[str]:
+        """Who is asked about a run of a bulk, or its `later` end, as destinations: user groups, then people."""
+        asked, request = self._asked(run, timeline), "" if later is None else f"{later.request}:"
+        able = await self._able(asked, run, timeline.target(run), later)
+        groups = [f"{request}{who}" for who in asked if who.startswith("S")]
+        return [*groups, *(f"{self._access.team()}:{request}{who}" for who in able)]
 
     async def _undo_changed(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """What tells how a run that has ended was undone since, or why not: what told its end, and what went wrong."""
@@ -312,9 +321,9 @@ class Renderer:
         desired = list[DesiredMessage]()
         if action.approval is not None and not action.bulk:
             whole = await self._whole(action, timeline)
-            desired += await self._request(whole, None, action.approval, timeline, asking)
+            desired += await self._request(Request(whole, None, action.approval, timeline), asking)
         if extension is not None and not (action.bulk and extension.request):
-            desired += await self._request(action, extension, extension.approval, timeline, asking)
+            desired += await self._request(Request(action, extension, extension.approval, timeline), asking)
         return [*desired, *await self.replaced(action, timeline)]
 
     async def replaced(self, action: Action, timeline: Timeline) -> list[DesiredMessage]:
@@ -335,65 +344,104 @@ class Renderer:
             desired += await self._to_requester(f"told:{action.id}", by, f":{extension.replaces}", render, timeline)
         return desired
 
-    async def _request(
-        self, action: Action, extension: Extension | None, approval: Approval, timeline: Timeline, asking: Asking
-    ) -> list[DesiredMessage]:
+    async def _request(self, request: Request, asking: Asking) -> list[DesiredMessage]:
         """One request. When it is new, it notifies those who are asked; at half of the time, those who were."""
-        subject, now = timeline.target(action), self._clock()
-        about, kind = (action.id, "approval") if extension is None else (extension.id, f"extension:{action.id}")
-        waits = undo_state.later_end(action) is not None if extension else runs.awaits_approval(action)
-        posted = {message.key: message for message in await self._outbox.messages_of_run(action.id)}
-        direct = {key for key in posted if key.startswith("ask:") and key.split(":")[4] == about}
-        in_threads = {f"{kind}:{about}:{thread.channel}": thread for thread in timeline.threads}
-        is_new = not direct and posted.keys().isdisjoint(in_threads)
-        asked_at = extension.asked_at if extension else action.created_at
-        asked, mentioned, more = list[str](), list[str](), list[DesiredMessage]()
-        team, run = self._access.team(), ("", "") if extension else (timeline.root_id, action.id)
-        if waits and is_new:
-            asked = self._asked(action, timeline)
-            able = await self._able(asked, action, subject, extension)
-            may_ask = partial(asking.may_ask, urgency=urgency_of(subject.severity, able), run=run)
-            rung = [who for who in asked if await may_ask(who, team if who in able else "")]
-            direct = {f"ask:{action.id}:{team}:{who}:{about}" for who in rung if who in able}
-            mentioned = [who for who in rung if who not in able]
-            asking.remind(timeline.root_id, asked_at, approval.expires_at)
-        elif waits and asking.is_reminder and now >= (asked_at + approval.expires_at) // 2:
-            users = {key.split(":")[3]: key for key in direct if not key.endswith(AGAIN)}
-            able = await self._able(users, action, subject, extension)
-            may_ask = partial(asking.may_ask, urgency=urgency_of(subject.severity, able), run=run)
-            direct |= {users[user] + AGAIN for user in able if await may_ask(user, team)}
-            for key, thread in in_threads.items():
-                more += await self._remind(action, about, posted.get(key), replace(timeline, threads=[thread]), asking)
+        posted = {message.key: message for message in await self._outbox.messages_of_run(request.action.id)}
+        direct = {key for key in posted if key.startswith("ask:") and key.split(":")[4] == request.id}
+        is_new = not direct and posted.keys().isdisjoint(request.threads)
+        asked, reminders = Asked(), list[DesiredMessage]()
+        if request.waits and is_new:
+            asked = await self._ask(request, asking)
+        elif request.waits and asking.is_reminder and self._clock() >= request.is_half_over_at:
+            asked = await self._ask_again(request, direct, asking)
+            for key, thread in request.threads.items():
+                reminders += await self._remind(request, thread, posted.get(key), asking)
+        readers = {key: await self.recipient(*key.split(":")[2:4]) for key in sorted(direct | asked.direct)}
+        return [
+            *await self._requests_in_threads(request, posted, asked, readers, asking),
+            *[await self._direct_request(request, key, reader) for key, reader in readers.items()],
+            *await self._told_of_end(request),
+            *reminders,
+            *await self._counts_without(request),
+        ]
 
-        desired, render = list[DesiredMessage](), self._request_render(action, extension, timeline)
-        is_own = extension is not None and extension.ended_by == extension.asked_by
-        readers = {key: await self.recipient(*key.split(":")[2:4]) for key in sorted(direct)}
+    async def _ask(self, request: Request, asking: Asking) -> Asked:
+        """Ask those who are to decide a new request: in direct messages whoever could, in threads the others."""
+        named, team = self._asked(request.action, request.timeline), self._access.team()
+        able = await self._able(named, request.action, request.subject, request.extension)
+        may_ask = self._may_ask(request, able, asking)
+        notified = [who for who in named if await may_ask(who, team if who in able else "")]
+        asking.remind(request.timeline.root_id, request.asked_at, request.approval.expires_at)
+        return Asked(
+            {f"ask:{request.action.id}:{team}:{who}:{request.id}" for who in notified if who in able},
+            [who for who in notified if who not in able],
+            is_for_channels=not named,
+        )
+
+    async def _ask_again(self, request: Request, direct: Iterable[str], asking: Asking) -> Asked:
+        """Ask those who got these direct messages once more, if they could still decide."""
+        users = {key.split(":")[3]: key for key in direct if not key.endswith(AGAIN)}
+        able = await self._able(users, request.action, request.subject, request.extension)
+        may_ask = self._may_ask(request, able, asking)
+        return Asked({users[user] + AGAIN for user in able if await may_ask(user, self._access.team())})
+
+    def _may_ask(self, request: Request, able: Sequence[str], asking: Asking) -> Callable[..., Awaitable[bool]]:
+        return partial(asking.may_ask, urgency=urgency_of(request.subject.severity, able), run=request.counted_as)
+
+    async def _requests_in_threads(
+        self,
+        request: Request,
+        posted: Mapping[str, MessageRecord],
+        asked: Asked,
+        readers: Mapping[str, Person | None],
+        asking: Asking,
+    ) -> list[DesiredMessage]:
+        """The request in its threads, with who is mentioned there and the names of who has a direct message."""
+        render = self._request_render(request.action, request.extension, request.timeline)
+        files = [partial(approvals.whole_request, request.action, request.subject)] if request.extension is None else []
         named = sorted({reader.login for reader in readers.values() if reader is not None})
         again = sorted({one.login for key, one in readers.items() if one is not None and key.endswith(AGAIN)})
-        reminded = approvals.reminded(again, is_answered=bool(approval.approved_by))
-        for key, thread in in_threads.items():
-            record, channel = posted.get(key), thread.channel
-            if record is None and extension is not None and not waits:
+        reminded = approvals.reminded(again, is_answered=bool(request.approval.approved_by))
+        desired = list[DesiredMessage]()
+        for key, thread in request.threads.items():
+            record = posted.get(key)
+            if record is None and request.extension is not None and not request.waits:
                 continue
-            who, is_broadcast = mentioned if record is None else asked_in(record), _is_broadcast(record)
-            if waits and is_new and not asked and self._view(subject, channel).is_open:
-                is_broadcast = await asking.may_ask(channel, urgency=subject.severity)
-                who = self._access.mention(channel, subject.severity) if is_broadcast else []
-            said = f"{mentions(who)} {reminded}" if reminded else mentions(who, named)
-            shown = partial(render, who=said if waits else "", is_broadcast=is_broadcast)
-            files = [partial(approvals.whole_request, action, subject)] if extension is None else []
-            desired += await self._in_threads(
-                f"{kind}:{about}", shown, subject, replace(timeline, threads=[thread]), *files
-            )
-        for key, reader in readers.items():
-            desired.append(await self._direct_request(action, extension, approval.expires_at, timeline, key, reader))
-        if extension is not None and extension.outcome not in (None, "lapsed") and not is_own:
-            desired += await self._to_requester(f"told:{action.id}", extension.asked_by, f":{about}", render, timeline)
-        roots = () if waits else (timeline.root_id, *timeline.document.alert_ids)
-        counting = [
-            one for root in roots for one in await self._outbox.messages_of(root) if one.key.startswith("asks:")
-        ]
-        return [*desired, *more, *[one for record in counting for one in await self.again(record, timeline)]]
+            mentioned, is_broadcast = await self._mentioned(request, thread.channel, record, asked, asking)
+            who = f"{mentions(mentioned)} {reminded}" if reminded else mentions(mentioned, named)
+            shown = partial(render, who=who if request.waits else "", is_broadcast=is_broadcast)
+            here = replace(request.timeline, threads=[thread])
+            desired += await self._in_threads(request.key, shown, request.subject, here, *files)
+        return desired
+
+    async def _mentioned(
+        self, request: Request, channel: str, record: MessageRecord | None, asked: Asked, asking: Asking
+    ) -> tuple[Sequence[str], bool]:
+        """The Slack ids that a request mentions in a channel, and whether it is shown outside of its thread too."""
+        if record is not None:
+            return asked_in(record), _is_broadcast(record)
+        if not asked.is_for_channels or not self._view(request.subject, channel).is_open:
+            return asked.mentioned, False
+        if not await asking.may_ask(channel, urgency=request.subject.severity):
+            return [], False
+        return self._access.mention(channel, request.subject.severity), True
+
+    async def _told_of_end(self, request: Request) -> list[DesiredMessage]:
+        """What tells who asked for more time how somebody else has answered."""
+        extension = request.extension
+        if extension is None or extension.outcome in (None, "lapsed") or extension.ended_by == extension.asked_by:
+            return []
+        render = self._request_render(request.action, extension, request.timeline)
+        prefix, suffix = f"told:{request.action.id}", f":{extension.id}"
+        return await self._to_requester(prefix, extension.asked_by, suffix, render, request.timeline)
+
+    async def _counts_without(self, request: Request) -> list[DesiredMessage]:
+        """What counts requests for somebody and may show this one as the worst, once it waits no more."""
+        timeline = request.timeline
+        roots = () if request.waits else (timeline.root_id, *timeline.document.alert_ids)
+        posted = [one for root in roots for one in await self._outbox.messages_of(root)]
+        counting = [one for one in posted if one.key.startswith("asks:")]
+        return [one for record in counting for one in await self.again(record, timeline)]
 
     async def counted(self, key: str, number: int, document: Document | None, run_id: str) -> DesiredMessage:
         """The message that counts requests for somebody, with the worst as far as they may see and decide it."""
@@ -446,17 +494,17 @@ class Renderer:
         return able
 
     async def _remind(
-        self, action: Action, about: str, record: MessageRecord | None, timeline: Timeline, asking: Asking
+        self, request: Request, thread: Thread, record: MessageRecord | None, asking: Asking
     ) -> list[DesiredMessage]:
         """What mentions once more in a thread those of the request there who get no direct message."""
         groups = [who for who in asked_in(record) if not is_person(who)] if record is not None else []
         if not groups and not _is_broadcast(record):
             return []
-        (thread,) = timeline.threads
-        severity = timeline.target(action).severity
+        severity = request.subject.severity
         if not all([await asking.may_ask(who, urgency=severity) for who in groups or [thread.channel]]):
             return []
-        return await self._reminders(action, about, groups, timeline)
+        here = replace(request.timeline, threads=[thread])
+        return await self._reminders(request.action, request.id, groups, here)
 
     async def _reminders(
         self, action: Action, about: str, who: Iterable[str], timeline: Timeline
@@ -481,19 +529,19 @@ class Renderer:
         policy = timeline.document.policies.get(action.responder_name)
         return partial(approvals.approval_request, action, subject, now_ms=self._clock(), policy=policy)
 
-    async def _direct_request(
-        self, action: Action, extension: Extension | None, at: int, timeline: Timeline, key: str, person: Person | None
-    ) -> DesiredMessage:
-        """The request, to be answered `at` the latest then, in a direct message; later, who decided it or can't."""
-        subject = timeline.target(action)
-        can_decide = person is not None and approvals.may_decide(action, person, subject, extension)
-        render = partial(self._request_render(action, extension, timeline), can_decide=can_decide)
-        if extension is None:
+    async def _direct_request(self, request: Request, key: str, person: Person | None) -> DesiredMessage:
+        """The request in a direct message, to be answered before it expires; later, who decided it or can't."""
+        action, timeline = request.action, request.timeline
+        can_decide = person is not None and approvals.may_decide(action, person, request.subject, request.extension)
+        render = partial(self._request_render(action, request.extension, timeline), can_decide=can_decide)
+        if request.extension is None:
             voter = person.login if person is not None and "manageAction" in person.permissions else ""
             render = partial(render, link=await self._link(timeline.root_id), voter=voter)
-        view = RedactedView(subject, person.clearance if person else 0)
+        view = RedactedView(request.subject, person.clearance if person else 0)
         direct = replace(await self.message(key, view, key.split(":")[3], render), root_id=timeline.root_id)
-        return await self.in_short(direct, key.removesuffix(AGAIN), at) if key.endswith(AGAIN) else direct
+        if not key.endswith(AGAIN):
+            return direct
+        return await self.in_short(direct, key.removesuffix(AGAIN), request.approval.expires_at)
 
     async def in_short(
         self, again: DesiredMessage, first: str, at: int, said: tuple[Block, ...] = ()
