@@ -18,7 +18,7 @@ from core.models import OPEN_STATUSES, Action, OfferedResponder, SlackUsers, Tar
 from core.protection import UNBLOCK
 from core.responders.guards import MAX_NAMED, Guards, RulesFor
 from core.responders.registry import Registry
-from core.responders.target import Target
+from core.responders.target import OpenRun, Target, overlap
 from core.store import actions as stored
 from core.store import approvals
 from core.store.approvals import StoredApproval
@@ -141,9 +141,14 @@ def require_open(row: Row, done: str) -> Action:
     return Action.model_validate_json(row["doc"])
 
 
-def open_runs(reads: Reads, object_id: int, login: str) -> dict[str, str]:
-    """The open runs on an object by responder name, such as "already running since ..., started by anna; ..."."""
-    return {row["responder_name"]: _how_far(row, login) for row in stored.open_on(reads, object_id)}
+def open_runs(reads: Reads, object_id: int, login: str) -> dict[str, list[OpenRun]]:
+    """The open runs on an object by responder name, newest first."""
+    open_on = stored.open_on(reads, object_id)
+    return grouped((row["responder_name"], OpenRun(_how_far(row, login), _acts_on(row))) for row in open_on)
+
+
+def _acts_on(row: Row) -> Sequence[TargetArtifact]:
+    return Action.model_validate_json(row["doc"]).target or ()
 
 
 def explained(
@@ -184,13 +189,10 @@ def _how_far(row: Row, login: str, on: str = "") -> str:
     return f"already {does}{on} since {time_text(row['created_at'])}, {began} by {row['created_by']}; {then}"
 
 
-def require_idle(reads: Reads, target: Target, responder_name: str, login: str, bulk_id: int | None) -> None:
-    """Raises ResponderBotError("conflict") with the `action` if the responder is still open on the object.
-
-    Other runs of the same bulk there act on other targets.
-    """
+def require_idle(reads: Reads, target: Target, responder_name: str, login: str) -> None:
+    """Raises ResponderBotError("conflict") with the `action` if the responder is still open on the same target."""
     for row in stored.open_on(reads, target.id):
-        if row["responder_name"] == responder_name and (bulk_id is None or row["bulk_id"] != bulk_id):
+        if row["responder_name"] == responder_name and overlap(_acts_on(row), target.acts_on or ()):
             sentence = f"{responder_name} is {_how_far(row, login, ' on this')}."
             raise ResponderBotError("conflict", sentence, details={"action": json.loads(row["doc"])})
 

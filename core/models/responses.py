@@ -904,6 +904,8 @@ class OfferedTarget(ApiModel):
     """Whether one of several has to be chosen; otherwise it may act on any."""
     protected: dict[str, str] = Field(default_factory=dict)
     """Where one has to be chosen: why those of the `artifacts` that are protected are, by id."""
+    open_runs: dict[str, str] = Field(default_factory=dict)
+    """How far an open run of the responder on one of the `artifacts` is, by that one's id."""
 
 
 class OfferedResponder(ApiModel):
@@ -932,7 +934,7 @@ class OfferedResponder(ApiModel):
     refusals: list[Refusal] | None = None
     """The rules that block it; absent without any."""
     open_run: str | None = None
-    """How far its open run on the object is, such as `already running since ..., started by anna; ...`; or absent."""
+    """Its open run, if another can act on nothing else: `already running since 14:02, started by anna`; else absent."""
     lacks: list[str] | None = None
     """What it reads and this object has not: `case`, or custom fields."""
     policy: Policy | None = None
@@ -951,12 +953,14 @@ class OfferedResponder(ApiModel):
         return bool(self.refusals) and not self.reasons and all(refusal.overridable for refusal in self.refusals or ())
 
     def on(self, chosen: Sequence[str] | None) -> Self:
-        """As it is for a run that acts on these artifacts: it can't run where one of them is protected."""
+        """As it is for a run that acts on these artifacts: what is open there, and that one is protected, count."""
+        open_runs = self.target.open_runs if self.target is not None else {}
+        open_run = self.open_run or next((open_runs[one] for one in chosen or () if one in open_runs), None)
         protected = self.target.protected if self.target is not None and self.can_run else {}
         found = [protected[one] for one in chosen or () if one in protected]
         refusals = [Refusal(rule="protect", message=one, lift=OVERRIDE) for one in found]
-        refused = {"verdict": "cannot_run", "reasons": None, "refusals": refusals}
-        return self.model_copy(update=refused) if refusals else self
+        refused = {"verdict": "cannot_run", "reasons": None, "refusals": refusals} if refusals else {}
+        return self.model_copy(update={"open_run": open_run, **refused})
 
     @property
     def is_timed(self) -> bool:

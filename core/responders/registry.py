@@ -373,7 +373,7 @@ class Registry:
         target: Target,
         *,
         may_run: bool,
-        open_runs: Mapping[str, str],
+        open_runs: Mapping[str, Sequence[targets.OpenRun]],
         why_not: str = "",
         rules: RulesFor | None = None,
         clearance: int = RED,
@@ -392,7 +392,7 @@ class Registry:
             more_reasons.append("you have no right to run responders; an administrator can give it")
         usable = [
             self._explain(
-                merged, target, more_reasons, open_runs.get(merged.name), rules, clearance, lookalikes
+                merged, target, more_reasons, open_runs.get(merged.name, ()), rules, clearance, lookalikes
             ).model_copy(update={"recent_runs": (recent_runs or {}).get(merged.name, 0)})
             for merged in self._by_name.values()
         ]
@@ -427,15 +427,22 @@ class Registry:
     def _can_run(self, merged: MergedResponder, target: Target) -> bool:
         return any(not self._reasons_not(merged, responder, target) for _, responder in merged.by_engine)
 
-    def _target(self, merged: MergedResponder, target: Target, clearance: int) -> OfferedTarget | None:
+    def _target(
+        self, merged: MergedResponder, target: Target, open_runs: Sequence[targets.OpenRun], clearance: int
+    ) -> OfferedTarget | None:
         """What a run on this object would act on."""
         types = self.target_types(merged)
         artifacts = targets.fitting(target, types) if _fits(merged.first, target) else None
         if artifacts is None:
             return None
+        offered = [artifact for artifact in artifacts if artifact.tlp <= clearance][: targets.MAX_SHOWN]
+        open_on = (
+            (one.id, run) for one in offered for run in reversed(open_runs) if targets.overlap([one], run.acts_on)
+        )
         return OfferedTarget(
             data_types=list(types.names) or [target.data_type],
-            artifacts=[artifact for artifact in artifacts if artifact.tlp <= clearance][: targets.MAX_SHOWN],
+            artifacts=offered,
+            open_runs={id_: run.how_far for id_, run in open_on},
             total=len(artifacts),
             required=types.is_required and len(artifacts) > 1,
         )
@@ -507,7 +514,7 @@ class Registry:
         merged: MergedResponder,
         target: Target,
         more_reasons: Sequence[str],
-        open_run: str | None,
+        open_runs: Sequence[targets.OpenRun],
         rules: RulesFor | None,
         clearance: int,
         lookalikes: Callable[[str, Sequence[TargetArtifact], int], Sequence[str]],
@@ -526,7 +533,7 @@ class Registry:
             lifts = ("" if one.lift == targets.CHOOSE else f"; {one.lift}" for one in unfit)
             notes += [f"not offered: {one.problem}{lift}" for one, lift in zip(unfit, lifts, strict=True)][:SHOWN_UNFIT]
         notes += rules.usage(merged.name, target) if rules and not refusals else []
-        acts_on, section = self._target(merged, target, clearance), self.section(merged.name)
+        acts_on, section = self._target(merged, target, open_runs, clearance), self.section(merged.name)
         can_run = not reasons and not refusals
         if rules and acts_on is not None and acts_on.required and can_run:
             found = rules.of_protect(merged.name, target)
@@ -542,7 +549,7 @@ class Registry:
                 "target": acts_on,
                 "verdict": "can_run" if can_run else "cannot_run",
                 "reasons": [*reasons, *notes],
-                "open_run": open_run,
+                "open_run": _open_run(open_runs, acts_on),
                 "lacks": list(lacking(merged.name, target)) or None,
                 "refusals": refusals or None,
                 "policy": self.policy(merged.name),
@@ -697,6 +704,12 @@ def _too_high(scale: str, level: int, limit: int) -> str:
 
 def _cannot_run(name: str, reasons: Sequence[str]) -> str:
     return f"{name} can't run on this: {'; '.join(reasons)}."
+
+
+def _open_run(open_runs: Sequence[targets.OpenRun], acts_on: OfferedTarget | None) -> str | None:
+    """How far its newest open run is, if another could act on nothing else."""
+    can_act = acts_on is not None and len(acts_on.open_runs) < len(acts_on.artifacts)
+    return open_runs[0].how_far if open_runs and not can_act else None
 
 
 def _offered(merged: MergedResponder) -> OfferedResponder:

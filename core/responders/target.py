@@ -177,6 +177,21 @@ def why_none_fits(target: Target, types: TargetTypes) -> str:
     return f"this {'observable is' if target.kind == artifacts.KIND else 'alert names'} no {_any_of(types)}"
 
 
+class OpenRun(NamedTuple):
+    """A run on an object that has not ended."""
+
+    how_far: str
+    """Such as "already running since ..., started by anna; ..."."""
+    acts_on: Sequence[TargetArtifact] = ()
+    """Empty if nobody knows what it acts on."""
+
+
+def overlap(some: Iterable[TargetArtifact], others: Iterable[TargetArtifact]) -> bool:
+    """Whether runs on these artifacts of an object may act on the same; without any it may be anything."""
+    on, on_others = ({(one.kind, one.data) for one in each} for each in (some, others))
+    return not on or not on_others or not on.isdisjoint(on_others)
+
+
 def acted_on(acts_on: Sequence[TargetArtifact] | None, target: Target) -> Mapping[str, Parsed]:
     """What a run acts on, by the ids of these artifacts of its target; empty if nobody knows."""
     ids = [artifact.id for artifact in acts_on or ()]

@@ -20,7 +20,7 @@ from core.models import KINDS
 from core.responders.catalogues import merge
 from core.responders.registry import Registry
 from core.responders.settings_section import settings_problems
-from core.responders.target import Target, applies
+from core.responders.target import OpenRun, Target, applies
 from core.settings import ResponderSection
 from core.store.hosts import catalogue_of
 from tests.clock import SetClock
@@ -62,7 +62,9 @@ async def test_the_first_engine_gives_id_and_texts_and_all_engines_are_named(tmp
 async def test_a_responder_below_the_object_s_tlp_is_explained_and_not_offered(tmp_path: Path) -> None:
     async with opened_registry(tmp_path, [ScriptedEngine()]) as registry:
         offered = [o.name for o in registry.offered(RED)]
-        explained = registry.explained(RED, may_run=True, open_runs={"Notify_2_1": "already running, started by anna"})
+        explained = registry.explained(
+            RED, may_run=True, open_runs={"Notify_2_1": [OpenRun("already running, started by anna")]}
+        )
         unable = registry.explained(ALERT, may_run=False, open_runs={})
     assert offered == ["Notify_2_1"]
     assert [(o.name, o.verdict, o.reasons, o.open_run) for o in explained] == [

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.actions import rights
 from core.api.bulks import answer
 from core.common.errors import ResponderBotError
 from core.engines.base import Responder
@@ -53,7 +54,8 @@ async def offered(harness: Harness, *, clearance: int = RED) -> OfferedResponder
     def read(reads: Any) -> OfferedResponder:
         target = targets.load(reads, "alert", parse_id(harness.alert_id))
         rules = RulesFor(harness.guards, reads, ANNA.login)
-        found = harness.registry.explained(target, may_run=True, open_runs={}, rules=rules, clearance=clearance)
+        open_runs = rights.open_runs(reads, target.id, ANNA.login)
+        found = harness.registry.explained(target, may_run=True, open_runs=open_runs, rules=rules, clearance=clearance)
         return next(responder for responder in found if responder.name == BLOCK)
 
     return await harness.database.read(read)
@@ -230,6 +232,23 @@ async def test_a_bulk_has_a_target_for_each_run(tmp_path: Path) -> None:
         assert "already" in getattr(beside.targets[0][1], "message", "")
         for _ in range(2):
             (await next_run(harness.engine)).finish(DONE)
+
+
+async def test_a_run_on_one_target_lets_another_start_on_the_next(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=declared("hostname"), artifacts=[HOST, OTHER]) as harness:
+        ids, found = list((await ids_of(harness)).values()), list[OfferedResponder]()
+        for target in ids:
+            await started(harness, target=target, onlyIfIdle=True)
+            assert "already" in (await refused(started(harness, target=target, onlyIfIdle=True))).message
+            found.append(await offered(harness))
+        for _ in range(2):
+            (await next_run(harness.engine)).finish(DONE)
+    first, both = found
+    assert first.target is not None
+    assert both.target is not None
+    assert ([*first.target.open_runs], [*both.target.open_runs]) == (ids[:1], ids)
+    assert (bool(first.open_run), bool(both.open_run)) == (False, True)
+    assert [bool(first.on([id_]).open_run) for id_ in ids] == [True, False]
 
 
 # --- properties ---------------------------------------------------------------------------------------------------

@@ -143,11 +143,12 @@ def _about(artifact: TargetArtifact, choice: Choice) -> str:
     """What it is, who contained it, whether the title names it, such as a victim, and what the alert says of it."""
     view, named = choice.view, rf"(?<![\w.-]){re.escape(artifact.data)}(?!\.?[\w-])"
     protected = "protected, needs an administrator" if artifact.id in choice.offered.protected else ""
+    is_open = choice.offered.open_runs.get(artifact.id, "").partition(" since")[0]  # "already waiting for approval"
     by = choice.contained.get(artifact.id)
     contained = f"contained by {plain_name(by)}" if by else ""
     in_title = "named in the title" if re.search(named, refanged(view.title()), re.IGNORECASE) else ""
     return " · ".join(
-        filter(None, [artifact.data_type, contained, protected, in_title, view.text(artifact.message or "")])
+        filter(None, [artifact.data_type, contained, protected, is_open, in_title, view.text(artifact.message or "")])
     )
 
 
