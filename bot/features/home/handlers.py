@@ -79,7 +79,7 @@ async def _home(context: Context, person: Person) -> Home:
     parts = (waiting if "manageAction" in person.permissions else [], opened, failed, ended)
     in_order = [runs.newest_first(part) for part in parts]
     runs_found = await FoundRuns.of(context, [a for part in in_order for a in part])
-    to_approve = views.by_bulk(runs_found.to_decide(person, in_order[0]))
+    to_approve = views.by_bulk(runs_found.to_decide(person, in_order[0]), is_by_request=True)
     shown = [views.by_bulk(sorted(map(runs_found.run, part), key=views.urgency)) for part in in_order[1:]]
     found = await context.services.outbox.storms()
     storms = [(storm.channel, storm_sentence(storm, slack_date(storm.since))) for storm in found]
@@ -145,8 +145,9 @@ async def on_pending_command(context: Context) -> None:
     shown, hidden = _visible([listed.run(action) for action in waiting], person)
     to_decide = listed.to_decide(person, waiting)
     decided = {run.action.id for run in to_decide}
-    others = views.by_bulk([run for run in shown if run.action.id not in decided])
-    pending = partial(views.pending, views.by_bulk(to_decide), others, person, hidden=hidden)
+    others = views.by_bulk([run for run in shown if run.action.id not in decided], is_by_request=True)
+    own = views.by_bulk(to_decide, is_by_request=True)
+    pending = partial(views.pending, own, others, person, hidden=hidden)
     await responses.show_with_buttons(context, PENDING, "pending", pending)
 
 

@@ -11,6 +11,7 @@ from bot.block_kit.subjects import severities
 from bot.block_kit.text import (
     code,
     context,
+    defang_indicators,
     foreign,
     person_name,
     section,
@@ -146,12 +147,12 @@ def request(run: HomeRun, person: Person, button: ButtonIds) -> Block:
     return approvals.request_line(run.action, view, button=button, link=run.link)
 
 
-def by_bulk(listed: Sequence[HomeRun]) -> list[HomeRun]:
-    """The runs, with one in place of several of a bulk."""
+def by_bulk(listed: Sequence[HomeRun], *, is_by_request: bool = False) -> list[HomeRun]:
+    """The runs, with one in place of several of a bulk; `is_by_request`: those for which more time waits apart."""
     by_key: dict[str, HomeRun] = {}
     for run in listed:
-        later = undo_state.later_end(run.action)
-        key = (later.request if later is not None and run.action.bulk else run.action.bulk) or run.action.id
+        later = undo_state.later_end(run.action) if is_by_request and run.action.bulk else None
+        key = (later.request if later is not None else run.action.bulk) or run.action.id
         earlier = by_key.get(key)
         by_key[key] = run if earlier is None else replace(earlier, others=[*earlier.others, run])
     return list(by_key.values())
@@ -253,6 +254,8 @@ def _with_deeds(shown: Sequence[HomeRun], person: Person, button: ButtonIds) -> 
             waits = run.bulk.awaiting
             review, withdraw = runs.bulk_buttons(run.bulk.id, None, button, "Withdraw", number=waits)
             below += [withdraw if is_own else review] if waits else []
+            ends = [later for one in (run, *run.others) if (later := undo_state.later_end(one.action)) is not None]
+            below += runs.bulk_buttons(run.bulk.id, ends[0], button) if ends else []
             below += messages.end_buttons(run.bulk, button, has_again=is_own or person.profile == "org-admin")
         elif undo_state.is_in_force(run.action):
             below += undos.buttons(run.action, view, button)
@@ -302,7 +305,7 @@ def in_force_list(
     above = [run.subject.tlp for run in shown if not RedactedView(run.subject, person.clearance).is_open]
     shown = [run for run in shown if RedactedView(run.subject, person.clearance).is_open]
     hidden = f"{count(len(above), 'measure')}, {withheld(max(above))}" if above else ""
-    on = f" on {foreign(text, TEXT_LIMIT)}" if text else ""
+    on = f" on {foreign(defang_indicators(text), TEXT_LIMIT)}" if text else ""
     number = count(total, "measure") if total else hidden
     nothing = f"Nothing is in force{on}, as far as you may see, up to {tlp_name(person.clearance)}."
     head = f"In force{on}: {number}" if number else nothing

@@ -147,7 +147,11 @@ def end_buttons(bulk: BulkCounts, button: ButtonIds, *, has_again: bool) -> list
     can_undo = bulk.undo_after_minutes is not None and bulk.timed + bulk.endless + bulk.not_released
     can_extend = bulk.timed > bulk.later_ends  # those that wait are decided in Review
     found = [("Extend all", ids.BULK_EXTEND, can_extend), ("Undo all", ids.BULK_UNDO, can_undo)]
-    shown = [button_element(label, what, button(Intent(what, bulk.id))) for label, what, is_shown in found if is_shown]
+    shown = [
+        button_element(label, what, button(Intent(what, bulk.id)), of=bulk.id)
+        for label, what, is_shown in found
+        if is_shown
+    ]
     return [*shown, *(again_button(bulk, button) if has_again else ())]
 
 

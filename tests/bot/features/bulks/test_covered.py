@@ -146,7 +146,7 @@ async def test_what_is_in_force_names_each_other_alert_for_which_it_ran_alone(tm
             while action.end_date is None:
                 action = await env.client.action(action.id, wait_s=10)
         await env["anna"].command(SOC, f"/responder active {IP}")
-        listed = text_of(await env["anna"].sees(modal(f"*In force on {IP}: 1 measure*")))
+        listed = text_of(await env["anna"].sees(modal(f"*In force on {IP.replace('.', '[.]')}: 1 measure*")))
         assert f"({ids[2]}) · also for {ids[0]}, {ids[1]}" in listed
         also = [f", also for {one} until <!date^" for one in ids[:2]]
         await env["anna"].sees(card_of(ids[2], *also))

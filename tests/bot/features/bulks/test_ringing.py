@@ -330,6 +330,10 @@ async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_th
         assert {*labels_of(direct)}.isdisjoint(["Deny more time", "Withdraw more time"])  # a message of its own asks
         assert then[0] not in text_of(direct)
         await env["ben"].sees(on_phone("CRITICAL: keep Isolate on 2 targets"))  # though what waits is HIGH
+        for typed, first in ((f"status {bulk.id}", "Review"), ("mine", "Withdraw")):
+            await env["lea" if "status" in typed else "anna"].command(SOC, f"/responder {typed}")
+            listed = await env["lea" if "status" in typed else "anna"].sees(modal("1 waits for approval, 2 in force"))
+            assert {first, "Review more time", "Undo all"} <= {*labels_of(listed)}, typed
         await all_sent(env.bot)
         assert "CRITICAL: more time for Isolate?" in [body["text"] for body in posted_to(env, SOC)]
         asked = [end.id for one in answer.actions if one.action for end in one.action.extensions]

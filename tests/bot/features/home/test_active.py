@@ -44,7 +44,9 @@ async def test_what_is_in_force_is_listed_and_found_by_its_target(env: FeatureEn
     found = text_of(await env["anna"].sees(modal("*2 alerts* with")))
     assert "🔒 ip 203[.]0[.]113[.]7" in found.partition(f"{with_more.id} · ")[2].partition(" · ip 198")[0]
     await env["anna"].command(SOC, "/responder active 203.0.113.99")
-    await env["anna"].sees(modal("Nothing is in force on 203.0.113.99"))
+    await env["anna"].sees(modal("Nothing is in force on 203[.]0[.]113[.]99"))
+    await env["anna"].command(SOC, "/responder active https://login.example.net/owa/")
+    await env["anna"].sees(modal("Nothing is in force on hxxps[://]login[.]example[.]net/owa/, "))  # no link to it
     await env["anna"].command(SOC, "/responder active 203[.]0[.]113[.]7")
     await env["anna"].sees(modal("1 measure"))
     await env["anna"].command(SOC, "/responder active 203[.]0.113")
