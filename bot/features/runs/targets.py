@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from bot.block_kit import names
 from bot.block_kit.text import defang_indicators, person_name, slack_date
@@ -16,6 +16,7 @@ from bot.features.runs.views import acts_on, questions, runs
 from bot.features.runs.views.request import RunRequest
 from core.common.clock import duration_ms
 from core.common.errors import ResponderBotError
+from core.common.grouping import grouped
 from core.common.words import some_of
 from core.models import (
     Action,
@@ -48,6 +49,11 @@ class Target:
     def responder(self, responder_id: str, chosen: Sequence[str] | None = ()) -> OfferedResponder | None:
         """The responder with this id or name, for a run on what is `chosen`; None if the object isn't one for it."""
         return next((one.on(chosen) for one in self.offered if responder_id in (one.id, one.name)), None)
+
+    def fitting(self, responder_id: str) -> Sequence[TargetArtifact] | None:
+        """What of the object the responder may act on; None where it can't run, or nobody knows what it acts on."""
+        here = self.responder(responder_id)
+        return here.target.artifacts if here is not None and here.target is not None else None
 
     def may_come_to_run(self, responder_id: str) -> bool:
         """Whether the responder can run here, or could but for a rule or an open run: not where no host is."""
@@ -108,38 +114,80 @@ def offered_on(targets: Iterable[Target]) -> Sequence[OfferedResponder]:
     return list({one.id: one for one in every}.values())
 
 
+class _Asked(NamedTuple):
+    """What somebody asks to run something on: its row in the form, and what becomes of the run."""
+
+    row: questions.Row
+    is_to_choose: bool
+    """Whether somebody has yet to choose what it acts on."""
+    once_on: frozenset[str]
+    """The artifacts on which core runs it once for all objects that have them; none if it runs for each."""
+    why_not: str | None
+    """Why core will refuse it, foreign text."""
+
+
 async def on_each(
     context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target], without: str = ""
 ) -> questions.OnEach:
     """What the form before runs on several targets shows of each; `without` says which it leaves out, and why."""
     found = await ends_or_stays(context, request, responder, targets)
     by_id = {one.view.subject.id: one for one in targets}
-    open_choices, policy = {one.view.subject.id for one in to_choose(request, targets)}, responder.policy or Policy()
-    ready, undecided = list[tuple[questions.Row, set[str]]](), list[questions.Row]()
-    refused = dict[tuple[frozenset[str], str], list[questions.Row]]()
+    choices = {one.view.subject.id for one in to_choose(request, targets)}
     asked = [(by_id[one.object_id], one) for one in request.targets if one.object_id in by_id]
-    for target, wanted in sorted(asked, key=lambda one: -one[0].view.subject.severity):
-        view, id_, here = target.view, wanted.object_id, target.responder(request.responder_id, wanted.target)
-        of = acts_on.chosen(wanted, here or responder)
-        on = "" if here is None or id_ in open_choices else ", ".join(runs.target_lines(of, view))
-        row = questions.Row(view, on, _acting_on({id_: of}, found), [])
-        is_once = (policy.contains or policy.is_undo) and id_ not in open_choices
-        names_ = _names(of) if is_once and all(one.kind != "file" for one in of) else set[str]()
-        same = next((one for one, by in ready if names_ and names_ <= by), None)
-        if here is None or not here.can_run or here.open_run:
-            why = (here.open_run or reasons(here, view)) if here else f"{names.title(responder)} doesn't take it"
-            refused.setdefault((frozenset(names_ or {id_}), why), []).append(row)
-        elif id_ in open_choices:
-            undecided.append(row)
-        elif same is not None:  # core runs it once
-            same.also.append(view)
-            same.in_force.extend(one for one in row.in_force if one not in same.in_force)
-        else:
-            ready.append((row, names_))
+    asked.sort(key=lambda one: -one[0].view.subject.severity)
+    each = [_asked(request, responder, *one, found, is_to_choose=one[1].object_id in choices) for one in asked]
+    accepted = [one for one in each if one.why_not is None]
+    ready = _each_run(one for one in accepted if not one.is_to_choose)
+    undecided = [one.row for one in accepted if one.is_to_choose]
     hidden = len(request.targets) - len(asked)
     without = without or (f"not {hidden} that you may not see" if hidden else "")
-    why_not = [(rows, why) for (_, why), rows in refused.items()]
-    return questions.OnEach([row for row, _ in ready], undecided, why_not, without, context.person.login)
+    return questions.OnEach(ready, undecided, _refused(each), without, context.person.login)
+
+
+def _asked(
+    request: RunRequest,
+    responder: OfferedResponder,
+    target: Target,
+    wanted: RunTarget,
+    found: Iterable[Measure | Action],
+    *,
+    is_to_choose: bool,
+) -> _Asked:
+    here, policy = target.responder(request.responder_id, wanted.target), responder.policy or Policy()
+    of = acts_on.chosen(wanted, here or responder)
+    on = "" if here is None or is_to_choose else ", ".join(runs.target_lines(of, target.view))
+    row = questions.Row(target.view, on, _acting_on({wanted.object_id: of}, found), [])
+    is_once = (policy.contains or policy.is_undo) and not is_to_choose and all(one.kind != "file" for one in of)
+    once_on = frozenset(_names(of) if is_once else ())
+    return _Asked(row, is_to_choose, once_on, _why_refused(here, responder, target.view))
+
+
+def _why_refused(here: OfferedResponder | None, responder: OfferedResponder, view: RedactedView) -> str | None:
+    if here is None:
+        return f"{names.title(responder)} doesn't take it"
+    if here.open_run:
+        return here.open_run
+    return None if here.can_run else reasons(here, view)
+
+
+def _each_run(ready: Iterable[_Asked]) -> list[questions.Row]:
+    """A row for each run that core starts: of the first object, with the others that have the same artifacts."""
+    first = list[_Asked]()
+    for one in ready:
+        same = next((other.row for other in first if one.once_on and one.once_on <= other.once_on), None)
+        if same is None:
+            first.append(one)
+        else:
+            same.also.append(one.row.view)
+            same.in_force.extend(known for known in one.row.in_force if known not in same.in_force)
+    return [one.row for one in first]
+
+
+def _refused(each: Iterable[_Asked]) -> list[tuple[list[questions.Row], str]]:
+    """What core will refuse, with why: together the objects with the same artifacts and the same reason."""
+    why = ((one.once_on or one.row.view.subject.id, one.why_not, one.row) for one in each)
+    alike = grouped(((on, why_not), row) for on, why_not, row in why if why_not is not None)
+    return [(rows, why_not) for (_, why_not), rows in alike.items()]
 
 
 # --- what a run is to act on ----------------------------------------------------------------------------------------
@@ -165,29 +213,31 @@ def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str
     By data in any spelling or by id, several separated by commas, of each object its own. Raises
     ResponderBotError("bad_request") with what could be named if a part of it is on none of the objects.
     """
+    fitting = [(one.view, found) for one in targets if (found := one.fitting(request.responder_id)) is not None]
     by_object, left = dict[str, list[str]](), list[list[str]]()
-    fitting: list[tuple[Target, Sequence[TargetArtifact]]] = []
-    for target in targets:
-        responder = target.responder(request.responder_id)
-        if responder is not None and responder.target is not None:
-            fitting.append((target, responder.target.artifacts))
-            rest, found = subjects.split_targets(typed, responder.target.artifacts)
-            left.append(rest.split())
-            if found:
-                by_object[target.view.subject.id] = [one.id for each in found for one in each]
-    wrong = " ".join(word for word in left[0] if all(word in words for words in left)) if left else typed
-    if by_object and wrong in ("", "and", "&"):
-        request = acts_on.with_artifacts(request, by_object, each_alone=True)
-        require_few(request.targets)
-        return request
-    shown = [line for target, artifacts in fitting for line in runs.target_lines(artifacts, target.view)]
-    on, named = some_of([one.view.subject.id for one in targets], MOST_NAMED), defang_indicators(wrong[:100])
-    fits = some_of([*dict.fromkeys(shown)], MOST_NAMED)
-    could = f"can act on {fits}, but not on" if shown else "takes no target, so not"
-    sentence = f"On {on} {title[:100]} {could} {named!r}. Nothing was run."
-    nothing_on = [one.view.subject.id for one in targets if one.view.subject.id not in by_object]
-    details = {"unknown": wrong.removeprefix("and "), "nothing_on": nothing_on}
-    raise ResponderBotError("bad_request", sentence, details=details)
+    for view, artifacts in fitting:
+        rest, named = subjects.split_targets(typed, artifacts)
+        left.append(rest.split())
+        if named:
+            by_object[view.subject.id] = [one.id for each in named for one in each]
+    on_none = " ".join(word for word in left[0] if all(word in words for words in left)) if left else typed
+    if not by_object or on_none not in ("", "and", "&"):
+        nothing_on = [one.view.subject.id for one in targets if one.view.subject.id not in by_object]
+        details = {"unknown": on_none.removeprefix("and "), "nothing_on": nothing_on}
+        raise ResponderBotError("bad_request", _not_on(on_none, targets, fitting, title), details=details)
+    request = acts_on.with_artifacts(request, by_object, each_alone=True)
+    require_few(request.targets)
+    return request
+
+
+def _not_on(
+    typed: str, targets: Sequence[Target], fitting: Iterable[tuple[RedactedView, Sequence[TargetArtifact]]], title: str
+) -> str:
+    """Says that nothing was run, as what was typed is on none of these, and what the responder can act on."""
+    fits = dict.fromkeys(line for view, artifacts in fitting for line in runs.target_lines(artifacts, view))
+    could = f"can act on {some_of([*fits], MOST_NAMED)}, but not on" if fits else "takes no target, so not"
+    on = some_of([one.view.subject.id for one in targets], MOST_NAMED)
+    return f"On {on} {title[:100]} {could} {defang_indicators(typed[:100])!r}. Nothing was run."
 
 
 def with_targets_again(
@@ -196,9 +246,8 @@ def with_targets_again(
     """The request on what runs on these objects acted on `before`, by data, as ids may be others by now, or by id."""
     by_object = dict[str, list[str]]()
     for target in targets:
-        here, id_ = target.responder(request.responder_id), target.view.subject.id
+        fitting, id_ = target.fitting(request.responder_id) or (), target.view.subject.id
         wanted = {name for object_id, names in before if object_id == id_ for name in names}
-        fitting = here.target.artifacts if here is not None and here.target is not None else []
         ids = [one.id for one in fitting if one.id in wanted or (one.data_type, one.data) in wanted]
         if len(fitting) > 1 and ids:
             by_object[id_] = ids
@@ -317,16 +366,24 @@ async def used_by(context: Context, responder: OfferedResponder) -> str:
 
     "" where that is unknown, or of what this person may not see; mrkdwn.
     """
-    free_at = [one.until for one in responder.refusals or () if one.rule == "rate" and one.until is not None]
-    rates = (responder.policy or Policy()).rate or ()
-    began = {at - duration_ms(rate.partition("/")[2]): rate for at in free_at for rate in rates}
+    if not (limits := _limits_by_first_run(responder)):
+        return ""
     query = {"responderName": responder.name}
-    newest = await context.core.search(Action, SEARCH, query, f"0-{RECENT}", ["-createdAt"]) if began else []
-    first = next((one for one in newest if one.dispatched_at in began), None)
+    newest = await context.core.search(Action, SEARCH, query, f"0-{RECENT}", ["-createdAt"])
+    first = next((one for one in newest if one.dispatched_at in limits), None)
     if first is None or first.dispatched_at is None:
         return ""
     action, subject = await subjects.of_action(context.core, first)
     view = RedactedView(subject, own_clearance(context))
-    used = "Used" if began[first.dispatched_at].startswith("1/") else "The first of these was"
+    if not view.is_open:
+        return ""
+    used = "Used" if limits[first.dispatched_at].startswith("1/") else "The first of these was"
     on, at = runs.on_object(action, view, runs.on_what(subject, view)), slack_date(first.dispatched_at)
-    return f"{used} by {person_name(action.created_by)}{on}, {at}." if view.is_open else ""
+    return f"{used} by {person_name(action.created_by)}{on}, {at}."
+
+
+def _limits_by_first_run(responder: OfferedResponder) -> Mapping[int, str]:
+    """The limits that are used up, such as `1/1h`, by when the run started that is first to count no more (ms)."""
+    free_at = [one.until for one in responder.refusals or () if one.rule == "rate" and one.until is not None]
+    rates = (responder.policy or Policy()).rate or ()
+    return {at - duration_ms(rate.partition("/")[2]): rate for at in free_at for rate in rates}
