@@ -50,19 +50,26 @@ async def proceed(
     """
     responses.require_permission(context, "manageAction")
     view, is_one = targets[0].view, len(request.targets) == 1
-    responder = responder.on(request.targets[0].target) if is_one else responder
-    if is_one and not responder.can_run:
-        await responses.show(context, CANNOT, await refusal(context, request, responder, view))
-        return False
-    policy = responder.policy or Policy()
-    # Somebody else may have given its inputs, or denied it.
-    is_repeated = bool(request.again and (request.parameters or policy.approval)) or context.asks
-    needs_confirmation = bool(policy.confirm or policy.contains or policy.is_undo or policy.sends_to or is_repeated)
-    is_open = not is_complete and (bool(responder.parameters) or responder.is_timed)
-    if without or not is_one or to_choose(request, targets) or is_open or needs_confirmation:
+    if is_one:
+        responder = responder.on(request.targets[0].target)
+        if not responder.can_run:
+            await responses.show(context, CANNOT, await refusal(context, request, responder, view))
+            return False
+    needs_form = to_choose(request, targets) or _needs_form(context, request, responder, is_complete=is_complete)
+    if without or not is_one or needs_form:
         await show_form(context, request, responder, targets, without=without)
         return False
     return await start(context, request, responder, view)
+
+
+def _needs_form(context: Context, request: RunRequest, responder: OfferedResponder, *, is_complete: bool) -> bool:
+    """Whether its form comes before a run: somebody is to give its inputs, or how long it lasts, or to confirm it."""
+    if not is_complete and (responder.parameters or responder.is_timed):
+        return True
+    policy = responder.policy or Policy()
+    # Somebody else may have given its inputs, or denied it.
+    is_repeated = bool(request.again and (request.parameters or policy.approval)) or context.asks
+    return is_repeated or questions.is_confirmed(policy)
 
 
 async def refusal(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> Message:
@@ -221,26 +228,46 @@ async def start_several(
     """Have core start the runs, once for each `key`. Returns what says so, and its title."""
     body = request.bulk_input()
     response = await until_answered(lambda: context.core.run_bulk(body, key), UNKNOWN)
-    is_channel = bool(request.channel) and context.services.clearance(request.channel) not in (None, SHARED)
-    views = {one.view.subject.id: one.view for one in targets}
-    started = [names.titled_by(entry.action, responder) for entry in response.actions if entry.action is not None]
-    clearance = own_clearance(context)
-    accepted = [(one, views.get(one.object_id) or RedactedView(Subject.of_action(one), clearance)) for one in started]
+    accepted = _accepted(context, response, responder, targets)
     waiting = [one for one in accepted if runs.awaits_approval(one[0])]
-    is_direct = bool(request.channel) and not (is_channel or waiting)  # in Home nobody is rung for what they start
-    if is_channel or is_direct:
-        destination = request.channel if is_channel else f"{context.team}:{context.user}"
+    destination = _destination(context, request.channel, is_waiting=bool(waiting))
+    if destination:
         context.refresh_requests.append(RefreshRequest(bulk_key(response.id, destination)))
-    home = "Your Home, opened again," if accepted else ""
-    where = f"One message in <#{request.channel}>" if is_channel else "A direct message" if is_direct else home
-    for kind in (BULK, BULK_TOLD, BULK_UNDONE) if request.is_bulk else ():  # what tells of the bulk that it repeats
-        found = await context.services.outbox.messages_named(f"{kind}:{request.again}:")
-        context.refresh_requests.extend(RefreshRequest(one.key) for one in found)
+    if request.is_bulk:
+        await _refresh_messages_on(context, request.again)
+    where = "Your Home, opened again," if accepted else ""
+    if destination:
+        where = f"One message in <#{destination}>" if destination == request.channel else "A direct message"
     listed = waiting or accepted
     able = await able_to_decide(context, *(action for action, _ in waiting))
     render = partial(questions.outcome, await masked(context, response), listed, able, where)
     told = await responses.with_buttons(context, f"asked:{response.id}", render)
     return started_title(listed[0][0]) if listed else CANNOT, told
+
+
+def _accepted(
+    context: Context, response: BulkAnswer, responder: OfferedResponder, targets: Sequence[Target]
+) -> list[tuple[Action, RedactedView]]:
+    """The runs that wait or were started, each with what this person may see of its object."""
+    views, clearance = {one.view.subject.id: one.view for one in targets}, own_clearance(context)
+    started = [names.titled_by(entry.action, responder) for entry in response.actions if entry.action is not None]
+    return [(run, views.get(run.object_id) or RedactedView(Subject.of_action(run), clearance)) for run in started]
+
+
+def _destination(context: Context, channel: str, *, is_waiting: bool) -> str:
+    """Where a message tells how several runs go: the channel, or the `TEAM:USER` who asked there; "" for nowhere."""
+    if not channel:  # in Home nobody is rung for what they start
+        return ""
+    if context.services.clearance(channel) not in (None, SHARED):
+        return channel
+    return "" if is_waiting else f"{context.team}:{context.user}"
+
+
+async def _refresh_messages_on(context: Context, bulk_id: str) -> None:
+    """Have what tells of a bulk say that it is repeated."""
+    for kind in (BULK, BULK_TOLD, BULK_UNDONE):
+        found = await context.services.outbox.messages_named(f"{kind}:{bulk_id}:")
+        context.refresh_requests.extend(RefreshRequest(one.key) for one in found)
 
 
 async def masked(
@@ -250,23 +277,27 @@ async def masked(
 
     What they may not see is masked in core's reasons, such as an artifact that is protected.
     """
-    refused = [entry.object_id for entry in response.actions if entry.action is None]
-    views = {one: target.view for one, target in (await find_targets(context, refused, responders=False)).items()}
     decided = {entry.action.id for entry in response.actions if entry.action}
-    waiting = [one for one in listed if runs.awaits_approval(one[0]) or undo_state.later_end(one[0])]
-    left = [one for one in waiting if one[0].id not in decided]
+    left = [(run, view) for run, view in listed if run.id not in decided and _waits(run)]
+    refused = [entry.object_id for entry in response.actions if entry.action is None]
+    found = await find_targets(context, refused, responders=False)
+    views = {object_id: target.view for object_id, target in found.items()}
     views |= {run.object_id: view for run, view in left}
-
-    def shown(entry: BulkEntry) -> BulkEntry:
-        view = views.get(entry.object_id)
-        if view is None:
-            return entry
-        of = [one for one in left if one[0].object_id == entry.object_id and runs.is_on(one[0], entry.target)]
-        acts_on = runs.distinct_targets(of) if of and of[0][0].target else runs.named_targets(entry.target, view)
-        message = view.text(with_names(entry.message or "", view))
-        return entry.model_copy(update={"object_id": questions.named(view, acts_on), "message": message})
-
     worst = {on: -view.subject.severity for on, view in views.items()}
     own = [entry for entry in response.actions if not entry.covered_by]  # the run that covers one names it
     entries = sorted(own, key=lambda entry: worst.get(entry.object_id, 0))
-    return response.model_copy(update={"actions": [*map(shown, entries)]})
+    return response.model_copy(update={"actions": [_masked(one, views.get(one.object_id), left) for one in entries]})
+
+
+def _waits(run: Action) -> bool:
+    return runs.awaits_approval(run) or undo_state.later_end(run) is not None
+
+
+def _masked(entry: BulkEntry, view: RedactedView | None, left: Sequence[tuple[Action, RedactedView]]) -> BulkEntry:
+    """The entry as this person reads it, with the target of the run that is `left`; as it is without a view."""
+    if view is None:
+        return entry
+    of = [one for one in left if one[0].object_id == entry.object_id and runs.is_on(one[0], entry.target)]
+    on = runs.distinct_targets(of) if of and of[0][0].target else runs.named_targets(entry.target, view)
+    message = view.text(with_names(entry.message or "", view))
+    return entry.model_copy(update={"object_id": questions.named(view, on), "message": message})

@@ -213,6 +213,11 @@ def deed(request: RunRequest, responder: OfferedResponder, limit: int = VIEW_TIT
     return names.deed(responder, approvals_needed(request, responder), limit)
 
 
+def is_confirmed(policy: Policy) -> bool:
+    """Whether somebody confirms a run in its form: it contains, undoes or sends something, or the policy asks."""
+    return bool(policy.confirm or policy.contains or policy.is_undo or policy.sends_to)
+
+
 def approvals_needed(request: RunRequest, responder: OfferedResponder) -> int:
     """How many approvals the run will need, with the one more of an override."""
     return (responder.policy or Policy()).approval + (request.override_reason is not None)

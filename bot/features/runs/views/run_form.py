@@ -225,10 +225,10 @@ def is_shown(
     """Whether the modal has what somebody fills in or confirms before this run."""
     if not acts_on.is_shown(view, to_choose, inputs.key_of(responder)):
         return False
-    blocks, declared, policy = modals.labels(view), responder.parameters or (), responder.policy
+    blocks, declared = modals.labels(view), responder.parameters or ()
     if request.responder_id != responder.id:
-        is_asked = policy is not None and bool(policy.confirm or policy.contains or policy.sends_to or policy.is_undo)
-        return not (declared or is_asked or responder.is_timed or RESPONDER in blocks)
+        is_confirmed = questions.is_confirmed(responder.policy or Policy())
+        return not (declared or is_confirmed or responder.is_timed or RESPONDER in blocks)
     return all(inputs.block_id(inputs.key_of(responder), parameter.name) in blocks for parameter in declared)
 
 
