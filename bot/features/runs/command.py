@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from bot.block_kit import names
 from bot.clearance import RedactedView, Subject
@@ -51,95 +52,140 @@ async def _alert_with(context: Context, typed: str) -> str | None:
     return having[0] if len(having) == 1 else None
 
 
+@dataclass(frozen=True)
+class _Typed:
+    """What a command with one object has: the object, and what else it says."""
+
+    object_id: str
+    targets: subjects.Targets
+    view: RedactedView
+    name: str
+    """The words that name no object."""
+    named: Sequence[Sequence[Artifact]]
+    """The observables of an alert that it names, of each all that have this data."""
+
+
 async def _run(context: Context) -> None:
     """Run it, after asking for inputs that it still needs, and for confirmation if it wants one."""
     text, typed = split_inputs(context.text)
-    rest, object_ids = split_name_and_ids(text)
-    if len(object_ids) > 1 and await _on_several(context, rest, object_ids, typed):
+    name, object_ids = split_name_and_ids(text)
+    if len(object_ids) > 1 and await _on_several(context, name, object_ids, typed):
         return
-    name, object_id = split_name_and_id(" ".join([rest, *object_ids]))
-    command, targets = context.services.command, await subjects.targets(context.core, object_id)
+    about = await _read(context, *split_name_and_id(" ".join([name, *object_ids])))
+    # A name doesn't have the id of another object, though its version may have the same digits.
+    responders = [] if find_ids(about.name) else _named(about.name, about.targets.offered)
+    if len(responders) > 1:
+        asks = questions.ambiguous_name(about.name, responders, about.targets.subject, context.services.command)
+        await responses.show(context, "Which one?", asks)
+        return
+    if not responders:
+        responders, typed["target"] = _with_target(about, context.services.command)
+    await _on_one(context, about, responders[0], typed)
+
+
+async def _read(context: Context, name: str, object_id: str) -> _Typed:
+    """The object with what of the name are its observables. Raises ResponderBotError: not_found, forbidden."""
+    targets = await subjects.targets(context.core, object_id)
     view = subjects.require_visible(context, targets.subject)
 
     def is_all(rest: str, number: int) -> bool:  # else an observable that is called as a responder changes what is run
         return bool(_named(rest, targets.offered)) if number else is_name(rest, targets.offered)
 
-    name, named = subjects.split_targets(name, view.artifacts() if view.subject.kind == "alert" else (), is_all)
-    # A name doesn't have the id of another object, though its version may have the same digits.
-    responders = [] if find_ids(name) else _named(name, targets.offered)
-    if len(responders) > 1:
-        shown = questions.ambiguous_name(name, responders, targets.subject, command)
-        await responses.show(context, "Which one?", shown)
-        return
+    artifacts = view.artifacts() if view.subject.kind == "alert" else ()
+    name, named = subjects.split_targets(name, artifacts, is_all)
+    return _Typed(object_id, targets, view, name, named)
+
+
+def _with_target(about: _Typed, command: str) -> tuple[list[OfferedResponder], str]:
+    """The one that the first words name, and the others, which are what it is to act on. Raises ResponderBotError."""
+    offered, named = about.targets.offered, about.named
+    meant, _ = _before_target(" ".join(one for one in about.name.split() if not find_ids(one)), offered)
+    if refusal := subjects.no_target(about.name, about.view, command, names.example(meant[0]) if meant else ""):
+        refusal.details["nothing_on"] = [] if named else [about.object_id]
+        raise refusal
+    responders, words = _before_target(about.name, offered)
     if not responders:
-        meant, _ = _before_target(" ".join(one for one in name.split() if not find_ids(one)), targets.offered)
-        if refusal := subjects.no_target(name, view, command, names.example(meant[0]) if meant else ""):
-            refusal.details["nothing_on"] = [] if named else [object_id]
-            raise refusal
-        responders, typed["target"] = _before_target(name, targets.offered)
-        if not responders:
-            on = [each[0].data or each[0].id for each in named]
-            raise none_called(name, targets.offered, object_id, command, "run", on)
-    subject, responder = targets.subject, responders[0]
-    fits = {one.id for one in responder.target.artifacts} if responder.can_run and responder.target else set[str]()
-    takes = any(responder.name in targets.by_artifact.get(one.id, ()) for each in named for one in each)
-    on = [name for each in named for name in [a.id for a in each if a.id in fits] or [each[0].data or each[0].id]]
-    if not takes and (len(named) > 1 or fits & {*on}):  # through their alert
+        on = [each[0].data or each[0].id for each in named]
+        raise none_called(about.name, offered, about.object_id, command, "run", on)
+    return responders, words
+
+
+async def _on_one(context: Context, about: _Typed, responder: OfferedResponder, typed: dict[str, str]) -> None:
+    """Run it on the object, or on its observables that are named: through their alert, or on each itself."""
+    targets, view, command = about.targets, about.view, context.services.command
+    takes = any(responder.name in targets.by_artifact.get(one.id, ()) for each in about.named for one in each)
+    on = _through_alert(responder, about.named)
+    if on and not takes:
         typed["target"] = ",".join([*on, *filter(None, [typed.get("target")])])
-    elif takes or (named and not context.asks):  # else they only say which alert
-        artifact_ids = [_one_of(each, responder, targets, command) for each in named]
-        if len(artifact_ids) > 1 and await _on_several(context, name, artifact_ids, typed):
+    elif takes or (about.named and not context.asks):  # else they only say which alert
+        artifact_ids = [_one_of(each, responder, targets, command) for each in about.named]
+        if len(artifact_ids) > 1 and await _on_several(context, about.name, artifact_ids, typed):
             return
         subject, offered = await subjects.offered(context.core, artifact_ids[0])
         view = subjects.require_visible(context, subject)
         responder = next((r for r in offered if r.id == responder.id), responder)
     elif not responder.can_run and (artifacts := subjects.takers(responder, targets, view)):
         raise subjects.runs_elsewhere(responder, artifacts, view, f"{command} run {names.example(responder)}")
-    chosen = [Target(view, [responder])]
-    request = RunRequest((run_target(subject),), responder.id, channel=context.channel)
-    request = _with_typed(request, responder, chosen, typed)
-    is_complete = bool(responder.parameters) and not inputs.missing(responder.parameters or (), request.parameters)
-    await flow.proceed(context, request, responder, chosen, is_complete=is_complete)
+    await _proceed(context, responder, [Target(view, [responder])], typed)
 
 
-def _with_typed(
-    request: RunRequest, responder: OfferedResponder, targets: Sequence[Target], typed: Mapping[str, str]
-) -> RunRequest:
-    """The request with each `name=value`; `target=` says what it is to act on, unless that is an input's name."""
+def _through_alert(responder: OfferedResponder, named: Sequence[Sequence[Artifact]]) -> list[str]:
+    """What a run on their alert is to act on, if several observables are named, or one that it can act on."""
+    fits = {one.id for one in responder.target.artifacts} if responder.can_run and responder.target else set[str]()
+    on = [name for each in named for name in [a.id for a in each if a.id in fits] or [each[0].data or each[0].id]]
+    return on if len(named) > 1 or fits & {*on} else []
+
+
+async def _proceed(
+    context: Context,
+    responder: OfferedResponder,
+    targets: Sequence[Target],
+    typed: Mapping[str, str],
+    without: str = "",
+) -> None:
+    """Run it with the inputs that are typed, or show what comes before; `without` says which objects are left out."""
+    objects = tuple(run_target(one.view.subject) for one in worst_first(targets))
+    request = RunRequest(objects, responder.id, channel=context.channel)
+    # `target=` says what it is to act on, unless that is an input's name.
     if "target" in typed and responder.can_run and inputs.called(responder.parameters or (), "target") is None:
         request = with_typed_target(request, targets, typed["target"], names.title(responder))
         typed = {name: text for name, text in typed.items() if name != "target"}
-    return request.with_typed(responder, typed)
+    request = request.with_typed(responder, typed)
+    is_complete = bool(responder.parameters) and not inputs.missing(responder.parameters or (), request.parameters)
+    await flow.proceed(context, request, responder, targets, without=without, is_complete=is_complete)
 
 
 async def _on_several(context: Context, name: str, object_ids: Sequence[str], typed: Mapping[str, str]) -> bool:
     """Ask to confirm the runs on several objects, if a command names them; False for one, or one and its observable."""
     require_few(object_ids)
-    targets = list((found := await find_targets(context, object_ids)).values())
-    first = [item.view.subject for item in targets if item.view.subject.id == object_ids[0]]
-    is_part = any(one.kind != "case_artifact" and one.part(object_ids[1]) for one in first)
-    if len(object_ids) == 2 and (is_part or len(targets) == 1):
+    found = await find_targets(context, object_ids)
+    first = found[object_ids[0]].view.subject if object_ids[0] in found else None
+    is_part = first is not None and first.kind != "case_artifact" and first.part(object_ids[1]) is not None
+    if len(object_ids) == 2 and (is_part or len(found) == 1):
         return False  # an alert and its observable, or what isn't there, as with one id
-    if not targets:
+    if not found:
         raise ResponderBotError("not_found", f"You may see none of these {len(object_ids)} targets. Nothing was run.")
-    offered = offered_on(targets)
+    responder, words = _meant(name, offered_on(found.values()), object_ids[0], context.services.command)
+    if words and (responder.target is not None or not context.asks):  # else they only say which alerts
+        typed = {"target": words, **typed}
+    without = some_of([one for one in object_ids if one not in found], MOST_NAMED)
+    without = without and f"not {without} (you see nothing there)"
+    await _proceed(context, responder, [*found.values()], typed, without)
+    return True
+
+
+def _meant(
+    name: str, offered: Sequence[OfferedResponder], object_id: str, command: str
+) -> tuple[OfferedResponder, str]:
+    """The responder for one of several objects, and the words behind its name. Raises ResponderBotError."""
     called = _named(name, offered)
     responders, words = (called, "") if called else _before_target(name, offered)
     if not responders:
-        raise none_called(name, offered, object_ids[0], context.services.command, "run")
-    if words and (responders[0].target is not None or not context.asks):  # else they only say which alerts
-        typed = {"target": words, **typed}
+        raise none_called(name, offered, object_id, command, "run")
     if len(responders) > 1:
         which = ", ".join(names.title(item) for item in responders[:10])
         raise ResponderBotError("bad_request", f"{name[:100]!r} may be {which}. Type more of the name.")
-    objects = tuple(run_target(target.view.subject) for target in worst_first(targets))
-    request = RunRequest(objects, responders[0].id, channel=context.channel)
-    request = _with_typed(request, responders[0], targets, typed)
-    is_complete = not inputs.missing(responders[0].parameters or (), request.parameters)
-    without = some_of([one for one in object_ids if one not in found], MOST_NAMED)
-    without = without and f"not {without} (you see nothing there)"
-    await flow.proceed(context, request, responders[0], targets, without=without, is_complete=is_complete)
-    return True
+    return responders[0], words
 
 
 def _one_of(named: Sequence[Artifact], responder: OfferedResponder, targets: subjects.Targets, command: str) -> str:
