@@ -132,10 +132,9 @@ async def on_each(
     """What the form before runs on several targets shows of each; `without` says which it leaves out, and why."""
     found = await ends_or_stays(context, request, responder, targets)
     by_id = {one.view.subject.id: one for one in targets}
-    choices = {one.view.subject.id for one in to_choose(request, targets)}
     asked = [(by_id[one.object_id], one) for one in request.targets if one.object_id in by_id]
     asked.sort(key=lambda one: -one[0].view.subject.severity)
-    each = [_asked(request, responder, *one, found, is_to_choose=one[1].object_id in choices) for one in asked]
+    each = [_asked(request, responder, target, wanted, found) for target, wanted in asked]
     accepted = [one for one in each if one.why_not is None]
     ready = _each_run(one for one in accepted if not one.is_to_choose)
     undecided = [one.row for one in accepted if one.is_to_choose]
@@ -150,10 +149,9 @@ def _asked(
     target: Target,
     wanted: RunTarget,
     found: Iterable[Measure | Action],
-    *,
-    is_to_choose: bool,
 ) -> _Asked:
     here, policy = target.responder(request.responder_id, wanted.target), responder.policy or Policy()
+    is_to_choose = here is not None and here.can_run and acts_on.needs_choice(wanted, here)
     of = acts_on.chosen(wanted, here or responder)
     on = "" if here is None or is_to_choose else ", ".join(runs.target_lines(of, target.view))
     row = questions.Row(target.view, on, _acting_on({wanted.object_id: of}, found), [])
