@@ -350,24 +350,30 @@ def in_option(action: Action, view: RedactedView, name: str, warnings: Sequence[
     `hostname LT-0198 · ET MALWARE ...` and `🟠 HIGH · Host inside (~12, also for ~14) · 🔒 contained until 15:31`: its
     alert, and what that says of it, or else the alert again, with the first of the `warnings`, mrkdwn, that fits.
     """
-    targets_, is_artifact = action.target or (), view.subject.kind == "case_artifact"
+    is_artifact = view.subject.kind == "case_artifact"
+    targets_ = action.target or ()
     said = clean(view.text(targets_[0].message or "")) if len(targets_) == 1 else ""
     title, room = view.parent_title() if is_artifact else view.title(), OPTION_LIMIT - len(name) - len(" · ")
     has_title = (said or warnings) and room >= 12  # less tells no alert from another
     text = f"{name} · {foreign_plain(title, room)}" if has_title else name
-    about = said or ("" if has_title else title)
+    below, is_whole = _below_in_option(action, view, said or ("" if has_title else title), warnings)
+    has_room = (is_artifact or len(targets_) == 1) and "…" not in name and (is_whole or not said)
+    return text, below, has_room
+
+
+def _below_in_option(action: Action, view: RedactedView, about: str, warnings: Sequence[str]) -> tuple[str, bool]:
+    """The second text of the option, and whether all of `about` is in it, with a warning if there is one; mrkdwn."""
     level, root_id = SEVERITY_NAMES[view.subject.severity].upper(), view.subject.root_id or view.subject.id
     start = " · ".join(filter(None, [f"{sign(view)}{level}", foreign(about, TITLE_LIMIT)]))
     also = dict.fromkeys([undo_state.also_for(action.also_for), ""])
     ends = [f" ({root_id}{more}){mark}" for mark in [f" · {one}" for one in warnings] or [""] for more in also]
-    whole = [end for end in ends if len(start) + len(end) <= OPTION_LIMIT]
-    has_room = (is_artifact or len(targets_) == 1) and "…" not in name and bool(whole or not said)
-    if whole:
-        return text, f"{start}{whole[0]}", has_room
+    whole = next((end for end in ends if len(start) + len(end) <= OPTION_LIMIT), None)
+    if whole is not None:
+        return f"{start}{whole}", True
     end = next((one for one in reversed(ends) if len(level) + len(one) <= OPTION_LIMIT - 3), f" ({root_id})")
     room = OPTION_LIMIT - len(f"{sign(view)}{level} · {end}")
     cut = f" · {foreign(clip_middle(about, room), room)}" if room >= 12 else ""
-    return text, f"{sign(view)}{level}{cut}{end}", has_room
+    return f"{sign(view)}{level}{cut}{end}", False
 
 
 def targets_in_plain(action: Action, view: RedactedView, limit: int) -> str:
@@ -467,7 +473,7 @@ def distinct_targets(
 
 def acts_on(action: Action) -> Hashable:
     """What tells apart on what runs act, whose names may be cut alike: its targets, or else its object."""
-    return frozenset((one.kind, one.data) for one in action.target or ()) or action.object_id
+    return undo_state.acted_on(action) or action.object_id
 
 
 def is_on(action: Action, names: Collection[str]) -> bool:

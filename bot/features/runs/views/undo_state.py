@@ -1,7 +1,7 @@
 """What a run's line says of how it can be undone, or was."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from bot.block_kit import modals, notices
 from bot.block_kit.names import NAME_LIMIT
@@ -38,6 +38,11 @@ def is_in_force(action: Action) -> bool:
     if action.undo is not None:
         return action.undo.status in IN_FORCE
     return action.measure is not None and action.measure.state != "ended"
+
+
+def acted_on(run: Action | Measure) -> frozenset[Hashable]:
+    """What tells its targets from others, whose names may be cut alike: kind and data of each."""
+    return frozenset((one.kind, one.data) for one in run.target or ())
 
 
 def in_force_by_target(action: Action) -> list[tuple[Action, str]]:
@@ -124,10 +129,10 @@ def ends_at(action: Action) -> int | None:
 
 def kept_longer(action: Action, view: RedactedView) -> Measure | None:
     """What another run keeps in force for longer on all targets of this one, as far as this person may see it."""
-    own_end, own = ends_at(action), {(one.kind, one.data) for one in action.target or ()}
+    own_end = ends_at(action)
     longer = [one for one in contained(action, view) if own_end and (one.until or FOR_EVER) > own_end]
-    kept = {(of.kind, of.data) for one in longer for of in one.target or ()}
-    return min(longer, key=lambda one: one.until or FOR_EVER) if longer and own <= kept else None
+    is_kept = acted_on(action) <= frozenset[Hashable]().union(*map(acted_on, longer))
+    return min(longer, key=lambda one: one.until or FOR_EVER) if longer and is_kept else None
 
 
 def for_how_long(action: Action) -> str:
@@ -413,7 +418,7 @@ def held_on(found: Iterable[Measure], view: RedactedView) -> list[Measure]:
     """What of this is on observables of an alert, as far as its clearance may see that."""
     seen = [one for one in found if one.target and may_see(view.clearance, one.clearance or 0)]
     on = {(one.target.kind, one.target.value or one.label) for one in view.artifacts() if one.target}
-    return [one for one in seen if on.issuperset((of.kind, of.data) for of in one.target or ())]
+    return [one for one in seen if acted_on(one) <= on]
 
 
 def decided_before(decided: Sequence[Action], clearance: int) -> list[Action]:
@@ -440,8 +445,8 @@ def _also(action: Action, view: RedactedView) -> str:
 
     For the alert or case of the view it is `, also by another run until 17:00`.
     """
-    own, of = {(one.kind, one.data) for one in action.target or ()}, view.subject.root_id or view.subject.id
-    also = [one for one in contained(action, view) if own >= {(of.kind, of.data) for of in one.target or ()}]
+    of = view.subject.root_id or view.subject.id
+    also = [one for one in contained(action, view) if acted_on(one) <= acted_on(action)]
     each = [run for one in also for run in (one, *one.others[::-1])]
     on = [(one, "by another run" if one.root_id == of else f"for {one.root_id}") for one in each]
     alone = [id_ for id_ in action.also_for or () if id_ not in [one.root_id for one in each]]
