@@ -7,7 +7,7 @@ from itertools import islice
 import structlog
 
 from bot.clearance import RED, SHARED, RedactedView, Subject, withheld
-from bot.features.runs.views import runs, undo_state
+from bot.features.runs.views import runs
 from bot.message import NOT_SHOWN, Message
 from bot.notifier.bulks import BulkMessages
 from bot.notifier.group_cards import GroupCards, ReadDocuments
@@ -139,7 +139,7 @@ def _is_current(message: MessageRecord, timeline: Timeline, clearance: int, *, o
     """
     kind, action_id = message.key.split(":")[:2]
     action, about = timeline.action(action_id), message.about.partition(" ")[2]
-    is_asked = action is not None and (runs.awaits_approval(action) or undo_state.later_end(action) is not None)
+    is_asked = action is not None and runs.awaits_decision(action)
     if not only_masks and (kind == "case" or (is_asked and kind in ("approval", "extension", "ask"))):
         return False
     subject = timeline.target(action) if action else Subject.in_document(timeline.document, about)

@@ -347,10 +347,6 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
     return sorted([shown[n] for n in sorted(shown)], key=lambda one: -one.view.subject.severity)
 
 
-def _waits(run: Action) -> bool:
-    return runs.awaits_approval(run) or undo_state.later_end(run) is not None
-
-
 def _typed(on_run: Handler, on_bulk: Handler) -> Handler:
     """What a command does with an id: what the button of that run does, of that bulk, or of all that waits on that."""
 
@@ -360,7 +356,9 @@ def _typed(on_run: Handler, on_bulk: Handler) -> Handler:
         if named in [bulk.id for bulk in found.bulks]:  # a run of a bulk has that with it
             await on_bulk(context)
             return
-        waiting = [run for one in found.documents for run in one.actions if named == one.id and _waits(run)]
+        waiting = [
+            run for one in found.documents for run in one.actions if named == one.id and runs.awaits_decision(run)
+        ]
         only = waiting[0].id if len(waiting) == 1 else named
         await on_run(replace(context, text=only))
 

@@ -23,7 +23,7 @@ from bot.features.runs.targets import (
     to_choose,
     used_by,
 )
-from bot.features.runs.views import acts_on, questions, runs, undo_state
+from bot.features.runs.views import acts_on, questions, runs
 from bot.features.runs.views.request import RunRequest
 from bot.message import Message
 from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, RefreshRequest, bulk_key
@@ -278,7 +278,7 @@ async def masked(
     What they may not see is masked in core's reasons, such as an artifact that is protected.
     """
     decided = {entry.action.id for entry in response.actions if entry.action}
-    left = [(run, view) for run, view in listed if run.id not in decided and _waits(run)]
+    left = [(run, view) for run, view in listed if run.id not in decided and runs.awaits_decision(run)]
     refused = [entry.object_id for entry in response.actions if entry.action is None]
     found = await find_targets(context, refused, responders=False)
     views = {object_id: target.view for object_id, target in found.items()}
@@ -287,10 +287,6 @@ async def masked(
     own = [entry for entry in response.actions if not entry.covered_by]  # the run that covers one names it
     entries = sorted(own, key=lambda entry: worst.get(entry.object_id, 0))
     return response.model_copy(update={"actions": [_masked(one, views.get(one.object_id), left) for one in entries]})
-
-
-def _waits(run: Action) -> bool:
-    return runs.awaits_approval(run) or undo_state.later_end(run) is not None
 
 
 def _masked(entry: BulkEntry, view: RedactedView | None, left: Sequence[tuple[Action, RedactedView]]) -> BulkEntry:

@@ -94,6 +94,11 @@ def awaits_approval(action: Action) -> bool:
     return action.status == "Waiting" and missing_approvals(action) > 0
 
 
+def awaits_decision(action: Action) -> bool:
+    """Likewise, or a later end of it."""
+    return awaits_approval(action) or undo_state.later_end(action) is not None
+
+
 def missing_approvals(action: Action) -> int:
     """How many approvals it needs beside those that it has; an override always needs that of an org-admin."""
     approval, override = action.approval, action.override
