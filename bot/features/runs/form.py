@@ -243,14 +243,20 @@ async def _submitted(
         return modals.errors({**problems, **more})
     request = replace(request, responder_id=responder.id)
     if request.is_several:
-        try:
-            title, message = await flow.start_several(context, request, context.idempotency_key, responder, targets)
-        except ResponderBotError as error:
-            return _core_error(modal, responder, error)
-        return modals.update(modals.message_view(title, message))
+        return await _start_several(context, request, targets, responder)
     if choices and responder.policy is not None and responder.policy.is_undo:  # all that ends on what was chosen
         return modals.update(await _form(context, request, targets, responder))
     return await _start(context, request, responder, view)
+
+
+async def _start_several(
+    context: Context, request: RunRequest, targets: Sequence[Target], responder: OfferedResponder
+) -> Json:
+    try:
+        title, message = await flow.start_several(context, request, context.idempotency_key, responder, targets)
+    except ResponderBotError as error:
+        return _core_error(view_of(context), responder, error)
+    return modals.update(modals.message_view(title, message))
 
 
 async def _start(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> Json | None:
