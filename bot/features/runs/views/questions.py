@@ -111,6 +111,11 @@ class OnEach(NamedTuple):
     """Who is asked."""
 
     @property
+    def accepted(self) -> list[Row]:
+        """Where core won't refuse it."""
+        return [*self.ready, *self.undecided]
+
+    @property
     def on(self) -> str:
         """`6 targets in 5 alerts, and those that you choose of ~26`."""
         of = [[row.view, *row.also] for row in self.ready]
@@ -127,25 +132,42 @@ def on_each(responder: OfferedResponder, each: OnEach, first: Sequence[Block] = 
 
     Last those that core will refuse.
     """
-    policy, able, shown = responder.policy or Policy(), able_now(responder, each), [*each.ready, *each.undecided]
-    after = f", after {count(policy.approval, 'approval')}" if policy.approval and shown else ""
-    contained = [row for row in shown if policy.undo and row.is_contained]
-    left = f"; *{len(each.refused)} will be refused*" if shown and each.refused else ""
-    about = f"*{names.shown(responder)}* on *{each.on}*{after}{left}"
-    about += warned([row.decided for row in shown], contained, which={"contained": f". {undo_state.LATER_END}"})
-    blocks: list[Block] = [section(about), *first]
-    if shown:
-        rows, number = [row.listed(responder, each.login) for row in shown], len(each.ready)
-        of = "" if able == number else f"{able} of "
-        below = f"*{'And on' if number else 'Runs on'} what you choose below of*"
-        blocks += listed(f"*Runs on {of}{count(number, 'target')}*", rows[:number]) if number else []
-        blocks += listed(below, rows[number:]) if each.undecided else []
-        blocks += [] if any(row.in_force for row in shown) else sections(nothing_known(responder))
+    policy = responder.policy or Policy()
+    blocks: list[Block] = [section(_about_each(responder, each)), *first]
+    if each.accepted:
+        blocks += _rows(responder, each)
+        blocks += [] if any(row.in_force for row in each.accepted) else sections(nothing_known(responder))
     if each.refused:
         why = [(refused(rows, policy), why_not) for rows, why_not in each.refused]
         blocks.append(section(why_refused(f"*Will be refused on {count(len(why), 'target')}*", why)))
-    if able < len(each.ready):
+    if able_now(responder, each) < len(each.ready):
         blocks.append(section(f"⚠️ More than its limit of {' and '.join(policy.rate or ())}: the others are refused."))
+    return blocks
+
+
+def _about_each(responder: OfferedResponder, each: OnEach) -> str:
+    """`*Isolate* on *6 targets*, after 1 approval; *2 will be refused*`, and what happened there before; mrkdwn."""
+    policy, accepted = responder.policy or Policy(), each.accepted
+    about = f"*{names.shown(responder)}* on *{each.on}*"
+    if accepted and policy.approval:
+        about += f", after {count(policy.approval, 'approval')}"
+    if accepted and each.refused:
+        about += f"; *{len(each.refused)} will be refused*"
+    contained = [row for row in accepted if policy.undo and row.is_contained]
+    decided = [row.decided for row in accepted]
+    return about + warned(decided, contained, which={"contained": f". {undo_state.LATER_END}"})
+
+
+def _rows(responder: OfferedResponder, each: OnEach) -> list[Block]:
+    """Each target that core won't refuse: first those that are ready, then where somebody has yet to choose."""
+    blocks, number, able = list[Block](), len(each.ready), able_now(responder, each)
+    if each.ready:
+        of = "" if able == number else f"{able} of "
+        head = f"*Runs on {of}{count(number, 'target')}*"
+        blocks += listed(head, [row.listed(responder, each.login) for row in each.ready])
+    if each.undecided:
+        head = f"*{'And on' if number else 'Runs on'} what you choose below of*"
+        blocks += listed(head, [row.listed(responder, each.login) for row in each.undecided])
     return blocks
 
 
@@ -258,40 +280,42 @@ def subject_line(view: RedactedView) -> str:
     return f"{named} · {subject.id}" if subject.kind == "alert" else named
 
 
-def effect(
-    responder: OfferedResponder,
-    request: RunRequest,
-    *,
-    is_several: bool = False,
-) -> list[Block]:
+def effect(responder: OfferedResponder, request: RunRequest, *, is_several: bool = False) -> list[Block]:
     """When the run, or each of several, starts, how long it lasts, and what takes it back."""
     policy = responder.policy or Policy()
     number = approvals_needed(request, responder)
     if policy.sends_to == [] and not policy.is_undo and not number and (policy.confirm or not is_several):
         return [] if responder.parameters else [context(undo_state.NOTHING_LEFT)]  # it only reads, or closes
     checked, it, undo = ("Each is checked by itself. ", "each", "Undo all") if is_several else ("", "it", "Undo")
-    stop = "" if policy.sends_to else f"; *Stop* is on {'each' if is_several else 'the'} card while it runs"
-    begins = f"Starts at once, without approval{stop}."
     if number:
-        able, by = responder.approvers or policy.approve_by or (), ""
-        if request.override_reason is not None and (number > 1 or not able):
-            by = f"{', one of them' if number > 1 else ''} of another administrator"
-        begins = f"Starts after {undo_state.approvals_by(number, (able, False))}{by}."
-        if responder.approvers and not policy.ask and not by:
-            one = f"one of them approves{' each' if is_several else ''}"
-            whose = one if number == 1 < len(able) else f"it needs {count(number, 'approval')}"
-            begins = f"Asks {notices.all_of(able)}; {whose}."
-        begins += f" You can withdraw {it} until then."
+        begins = f"{_approved_first(responder, request, is_several=is_several)} You can withdraw {it} until then."
+    else:
+        stop = "" if policy.sends_to else f"; *Stop* is on {'each' if is_several else 'the'} card while it runs"
+        begins = f"Starts at once, without approval{stop}."
     return [context(f"{checked}{begins} {_lasts(policy, it, undo)}".rstrip())]
+
+
+def _approved_first(responder: OfferedResponder, request: RunRequest, *, is_several: bool) -> str:
+    """`Asks ben and lea; one of them approves.`, or `Starts after 1 approval by ben.` where nobody is asked; mrkdwn."""
+    policy, number = responder.policy or Policy(), approvals_needed(request, responder)
+    able = responder.approvers or policy.approve_by or ()
+    starts = f"Starts after {undo_state.approvals_by(number, (able, False))}"
+    if request.override_reason is not None and (number > 1 or not able):
+        return f"{starts}{', one of them' if number > 1 else ''} of another administrator."
+    if not responder.approvers or policy.ask:
+        return f"{starts}."
+    one_approves = f"one of them approves{' each' if is_several else ''}"
+    needs = one_approves if number == 1 < len(able) else f"it needs {count(number, 'approval')}"
+    return f"Asks {notices.all_of(able)}; {needs}."
 
 
 def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool = False) -> list[Block]:
     """What core notes of a run that contains; where somebody chooses what it acts on, also what of it is protected."""
     protected = responder.target.protected if responder.target is not None else {}
-    seen = [one.id for one in view.artifacts() if is_choosing and one.id in protected]
-    shown = [f"not offered: {protected[one]}" for one in seen]
-    if responder.policy is not None and responder.policy.contains:
-        others = (note for note in responder.reasons or () if note not in protected.values())
+    here = view.artifacts() if is_choosing else ()
+    shown = [f"not offered: {protected[one.id]}" for one in here if one.id in protected]
+    if (responder.policy or Policy()).contains:
+        others = [note for note in responder.reasons or () if note not in protected.values()]
         shown += [note for note in others if LATER_COUNTS not in note]
     named = [view.text(with_names(note, view, is_described=True)) for note in shown]
     text = "\n".join(f"{note[:1].upper()}{note[1:]}" for note in named)

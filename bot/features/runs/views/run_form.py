@@ -152,8 +152,8 @@ def form_of_several(
 
     `menu` are the options of the responders among which this one was chosen.
     """
-    key, is_some = inputs.key_of(responder), bool(each.ready or each.undecided)
-    found = [one for row in (*each.ready, *each.undecided) for one in row.in_force]
+    key, is_some = inputs.key_of(responder), bool(each.accepted)
+    found = [one for row in each.accepted for one in row.in_force]
     first = [
         *questions.policy_words(responder.policy or Policy(), responder.description),
         *questions.effect(responder, request, is_several=True),
