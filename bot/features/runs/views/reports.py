@@ -121,22 +121,26 @@ def _decoded(value: Any) -> Any:
 def _shown(report: Any) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Facts and blocks of text of a report; a list of records is a table, and JSON is nowhere but in the file."""
     if isinstance(report, str):
-        return (), ((defang_indicators(report.strip()[:MAX_TEXT]),) if report.strip() else ())
+        text = report.strip()
+        return (), (defang_indicators(text[:MAX_TEXT]),) if text else ()
     if not isinstance(report, dict):
         text = _table(report)
         return ((), (text,)) if text else (tuple(islice(_facts(report, "result"), MAX_ROWS)), ())
     inner = next(iter(report.values())) if len(report) == 1 else report
-    if text := _table(inner) or _long_text(inner):
+    if text := _block(inner):
         return (), (text,)
     parts = inner if isinstance(inner, dict) else report
-    blocks = {name: text for name, value in parts.items() if (text := _table(value) or _long_text(value))}
+    blocks = {name: text for name, value in parts.items() if (text := _block(value))}
     facts = (fact for name, value in parts.items() if name not in blocks for fact in _facts(value, name))
     return tuple(islice(facts, MAX_ROWS)), tuple(f"{name}\n{text}" for name, text in blocks.items())
 
 
-def _long_text(value: Any) -> str:
-    """A report that is a text, or a value with several lines, defanged; "" for anything else."""
-    return defang_indicators(value.strip()[:MAX_TEXT]) if isinstance(value, str) and "\n" in value.strip() else ""
+def _block(value: Any) -> str:
+    """A table, or a text with several lines, defanged; "" for anything else."""
+    if not isinstance(value, str):
+        return _table(value)
+    text = value.strip()
+    return defang_indicators(text[:MAX_TEXT]) if "\n" in text else ""
 
 
 def _facts(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -154,17 +158,19 @@ def _facts(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, st
 def _table(records: Any) -> str:
     """A list of flat objects with some names in common as columns of text; "" for anything else."""
     rows = [mapping(record) for record in _list(records)]
-    if not rows or not all(rows) or any(isinstance(v, dict | list) for row in rows for v in row.values()):
-        return ""
+    is_flat = all(rows) and not any(isinstance(v, dict | list) for row in rows for v in row.values())
     names = list(dict.fromkeys(name for row in rows for name in row))
-    if len(names) > MAX_COLUMNS or len(rows) > MAX_ROWS:
+    if not names or not is_flat or len(names) > MAX_COLUMNS or len(rows) > MAX_ROWS:
         return ""
-    cells = [names, *([" ".join(defang_indicators(_text(row.get(name))).split()) for name in names] for row in rows)]
-    widths = [min(max(len(line[column]) for line in cells), MAX_WIDTH) for column in range(len(names))]
-    return "\n".join(
-        "  ".join(clip(text, width).ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in cells
-    )
+    cells = [[" ".join(defang_indicators(_text(row.get(name))).split()) for name in names] for row in rows]
+    return _columns([names, *cells])
+
+
+def _columns(lines: Sequence[Sequence[str]]) -> str:
+    """The cells of these lines below each other, cut where a column would be too wide."""
+    widths = [min(max(map(len, column)), MAX_WIDTH) for column in zip(*lines, strict=True)]
+    padded = ([clip(text, width).ljust(width) for text, width in zip(line, widths, strict=True)] for line in lines)
+    return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 
 def _label(taxonomy: Any) -> str:
