@@ -89,34 +89,41 @@ def field(choices: Sequence[Choice], key: str, ended: Sequence[Measure] = ()) ->
         return []
     by = {(target.kind, target.data): one.created_by for one in ended for target in one.target or ()}
     choices = [_marked(one, by) for one in choices]
-    element: dict[str, Any] = {"action_id": ids.numbered(ids.VALUE, "target")}
-    named = 0  # of those that are protected, below
-    if len(choices) == 1:
-        (choice,) = choices
-        fitting = choice.offered.artifacts
-        offered_here = [one for one in fitting if one.id not in choice.offered.protected] or fitting
-        named = len(fitting) - len(offered_here)
-        if len(offered_here) <= modals.MAX_CHECKBOXES:
-            element |= {"type": "checkboxes", "options": _options(offered_here, choice, is_code=True)}
-        else:
-            options = _options(offered_here[:MAX_OPTIONS], choice)
-            element |= {"type": "multi_static_select", "placeholder": plain("Choose"), "options": options}
-    else:
-        each = max(1, MAX_OPTIONS // len(choices))
-        groups = [
-            {
-                "label": plain(foreign_plain(f"{one.view.subject.id} · {one.view.title()}", OPTION_LIMIT)),
-                "options": _options(one.offered.artifacts[:each], one),
-            }
-            for one in choices
-        ]
-        placeholder = plain("Choose for each alert")
-        element |= {"type": "multi_static_select", "placeholder": placeholder, "option_groups": groups}
+    menu = _menu_of_several(choices) if len(choices) > 1 else _menu(choices[0])
+    element = {"action_id": ids.numbered(ids.VALUE, "target"), **menu}
     whole = [line for one in choices for line in _whole(one.offered.artifacts[:MAX_OPTIONS], one.view)]
-    options_shown = sum(len(group["options"]) for group in element.get("option_groups", [element]))
-    left = sum(one.offered.total for one in choices) - options_shown - named
+    options_shown = sum(len(group["options"]) for group in menu.get("option_groups", [menu]))
+    left = sum(one.offered.total for one in choices) - options_shown
+    if len(choices) == 1:
+        left -= len(choices[0].offered.artifacts) - len(_free(choices[0]))  # what is protected is named below
     hint = f"{count(left, 'other fits', 'others fit')}, not listed here: see the menu of each." if left else ""
     return [*sections(whole), modals.input_block(_block(choices, key), "What should it act on?", element, hint=hint)]
+
+
+def _free(choice: Choice) -> Sequence[TargetArtifact]:
+    """What of it isn't protected, or all of it if everything is."""
+    fitting = choice.offered.artifacts
+    return [one for one in fitting if one.id not in choice.offered.protected] or fitting
+
+
+def _menu(choice: Choice) -> dict[str, Any]:
+    offered = _free(choice)
+    if len(offered) <= modals.MAX_CHECKBOXES:
+        return {"type": "checkboxes", "options": _options(offered, choice, is_code=True)}
+    options = _options(offered[:MAX_OPTIONS], choice)
+    return {"type": "multi_static_select", "placeholder": plain("Choose"), "options": options}
+
+
+def _menu_of_several(choices: Sequence[Choice]) -> dict[str, Any]:
+    each = max(1, MAX_OPTIONS // len(choices))
+    groups = [
+        {
+            "label": plain(foreign_plain(f"{one.view.subject.id} · {one.view.title()}", OPTION_LIMIT)),
+            "options": _options(one.offered.artifacts[:each], one),
+        }
+        for one in choices
+    ]
+    return {"type": "multi_static_select", "placeholder": plain("Choose for each alert"), "option_groups": groups}
 
 
 def _marked(choice: Choice, by: Mapping[Any, str]) -> Choice:
