@@ -36,13 +36,13 @@ async def form_view(
     have a `menu` of responders: its options.
     """
     view, choices = targets[0].view, to_choose(request, targets)
-    responder = await _approved_by_admins(context, request, responder, view)
+    responder = await _with_admins(context, request, responder, view)
     form, logins = await form_of(context, request, responder, view_of_all([one.view for one in targets]))
     metadata = request.keeping(logins)
     if not request.again:
         _require_room(request, form, metadata.parameters)
     if without or request.is_several:
-        responder = _approved_by_all(responder, request, targets)
+        responder = _with_approvers(responder, request, targets)
         each = await on_each(context, request, responder, targets, without)
         return run_form.form_of_several(metadata, responder, form, each, choices, menu)
     found = await ends_or_stays(context, request, responder, targets)
@@ -54,10 +54,10 @@ async def form_view(
     return run_form.form_view(metadata, responder, view, form, running, choices, already, may_review, login, used)
 
 
-async def _approved_by_admins(
+async def _with_admins(
     context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView
 ) -> OfferedResponder:
-    """For a run against the rules that needs no other approval: with who else may give that one."""
+    """The responder with who else may approve a run against the rules, where it needs no other approval."""
     if request.override_reason is None or (responder.policy and responder.policy.approval):
         return responder
     admins = await context.services.core.who(clearance=view.subject.clearance, permission="manageUser")
@@ -65,8 +65,8 @@ async def _approved_by_admins(
     return responder.model_copy(update={"approvers": able})
 
 
-def _approved_by_all(responder: OfferedResponder, request: RunRequest, targets: Sequence[Target]) -> OfferedResponder:
-    """With who may approve a run on any of these."""
+def _with_approvers(responder: OfferedResponder, request: RunRequest, targets: Sequence[Target]) -> OfferedResponder:
+    """The responder with all who may approve its run on one of these."""
     offered = [here for one in targets if (here := one.responder(request.responder_id))]
     able = [*dict.fromkeys(login for one in offered for login in one.approvers or ())]
     return responder.model_copy(update={"approvers": able}) if able else responder

@@ -139,26 +139,29 @@ def longer_view(
     """Asks how much longer runs are to last, which `able` may approve, after what says which; its caller names it."""
     ends = [(undo.at or now_ms, undo.approved_until) for action in timed if (undo := action.undo) is not None]
     limits = [until for _, until in ends if until is not None]
-    is_all, needs = bool(limits) and all(until is not None and at >= until for at, until in ends), ""
-    if limits:
-        begins = "It needs" if is_all else f"Beyond {slack_date(min(limits))} it needs"
-        needed = undo_state.approvals_by(policy.approval or 1, (able, False))
-        otherwise = "each ends as planned" if len(timed) > 1 else f"it {undo_state.ends(timed[0])}"
-        needs = f"{begins} {needed}; otherwise {otherwise}."
-    if any(map(undo_state.later_end, timed)):
-        needs += " It takes the place of the request that waits."
+    is_asked = bool(limits) and all(until is not None and at >= until for at, until in ends)
+    approval = undo_state.approvals_by(policy.approval or 1, (able, False))
+    needs = _needs(approval, limits, timed, is_asked=is_asked)
     field = undo_state.longer_field(policy, [at for at, _ in ends], now_ms)
+    if not field:
+        most = f"The settings allow no later end than {undo_state.minutes(policy.undo_after_minutes or 0)} from now."
+        return modals.modal(title, [*about, section(most)], callback_id="", submit="")
     note = modals.text_field("note", "Note", hint="Everybody who sees the run reads this: no secrets.")
     note["element"]["max_length"] = NOTE_LIMIT
-    asks = [*([context(needs)] if needs else []), *field, note]
-    number = f" ({len(timed)})" if len(timed) > 1 else ""
-    most = f"The settings allow no later end than {undo_state.minutes(policy.undo_after_minutes or 0)} from now."
-    return modals.modal(
-        title,
-        [*about, *(asks if field else [section(most)])],
-        callback_id="",
-        submit=f"{'Ask to extend' if is_all else 'Extend'}{number}" if field else "",
-    )
+    asks = [*map(context, filter(None, [needs])), *field, note]
+    submit = "Ask to extend" if is_asked else "Extend"
+    submit += f" ({len(timed)})" if len(timed) > 1 else ""
+    return modals.modal(title, [*about, *asks], callback_id="", submit=submit)
+
+
+def _needs(approval: str, limits: Sequence[int], timed: Sequence[Action], *, is_asked: bool) -> str:
+    """That more time needs this approval, beyond these limits (ms) or always (`is_asked`), and what it replaces."""
+    replaces = " It takes the place of the request that waits." if any(map(undo_state.later_end, timed)) else ""
+    if not limits:
+        return replaces
+    begins = "It needs" if is_asked else f"Beyond {slack_date(min(limits))} it needs"
+    otherwise = "each ends as planned" if len(timed) > 1 else f"it {undo_state.ends(timed[0])}"
+    return f"{begins} {approval}; otherwise {otherwise}.{replaces}"
 
 
 def asked(
