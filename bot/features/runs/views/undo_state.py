@@ -12,7 +12,7 @@ from bot.features.responders.views import LATER_COUNTS
 from bot.message import Block
 from core.common.clock import FOR_EVER, MINUTE_MS
 from core.common.words import count, some_of
-from core.models import OPEN_STATUSES, Action, Extension, Measure, MeasureRun, Policy, Undo
+from core.models import OPEN_STATUSES, Action, Extension, Measure, MeasureRun, Policy, Reader, Undo
 
 IN_SHORT = {
     "available": "in force",
@@ -168,14 +168,19 @@ def title(undo: Undo) -> str:
 def _readers(action: Action) -> str:
     """` · read by edge-fw 14:32 · not read yet by dc-fw` of a Block in force; of what was undone, who still has it."""
     readers = action.readers or ()
-    names = [foreign(reader.name, NAME_LIMIT) for reader in readers if reader.at is not None]
     if is_undone(action):
-        still = "still have it" if len(names) > 1 else "still has it" if names else "no reader has it any more"
-        return f" · {' '.join(filter(None, [', '.join(names), still]))}" if action.readers is not None else ""
+        return _still_has(readers) if action.readers is not None else ""
     by = [f"{foreign(one.name, NAME_LIMIT)} {slack_date(one.at, '{time}')}" for one in readers if one.at is not None]
     left = [foreign(reader.name, NAME_LIMIT) for reader in readers if reader.at is None]
     read = f" · read by {', '.join(by)}" if by else ""
     return f"{read} · not read yet by {', '.join(left)}" if left else read
+
+
+def _still_has(readers: Sequence[Reader]) -> str:
+    names = [foreign(reader.name, NAME_LIMIT) for reader in readers if reader.at is not None]
+    if not names:
+        return " · no reader has it any more"
+    return f" · {', '.join(names)} still {'have' if len(names) > 1 else 'has'} it"
 
 
 def in_force(action: Action, view: RedactedView) -> str:
