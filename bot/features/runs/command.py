@@ -132,7 +132,9 @@ async def _on_one(context: Context, about: _Typed, responder: OfferedResponder, 
 def _through_alert(responder: OfferedResponder, named: Sequence[Sequence[Artifact]]) -> list[str]:
     """What a run on their alert is to act on, if several observables are named, or one that it can act on."""
     fits = {one.id for one in responder.target.artifacts} if responder.can_run and responder.target else set[str]()
-    on = [name for each in named for name in [a.id for a in each if a.id in fits] or [each[0].data or each[0].id]]
+    on = list[str]()
+    for each in named:
+        on += [one.id for one in each if one.id in fits] or [each[0].data or each[0].id]
     return on if len(named) > 1 or fits & {*on} else []
 
 
