@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +27,7 @@ from bot.block_kit.text import (
     plain,
     said,
     section,
+    sections,
     slack_date,
     strip_markup,
     utc_time,
@@ -33,7 +35,7 @@ from bot.block_kit.text import (
 from bot.clearance import RedactedView, Subject, artifact_name, artifact_title, defang, may_see, refanged
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count, some_of
-from core.models import OBJECT_TYPES, OVERRIDE, OfferedResponder, Policy, Refusal
+from core.models import OBJECT_TYPES, OVERRIDE, Artifact, OfferedResponder, OfferedTarget, Policy, Refusal
 
 NOT_ITS_KIND = "it is not for this kind of target"  # begins a reason of core's
 LATER_COUNTS = "the later end counts"  # ends one of what is in force already
@@ -60,10 +62,15 @@ def in_order(responder: OfferedResponder) -> tuple[int, int, str, str]:
     return _kind(responder), -(responder.recent_runs or 0), names.title(responder).casefold(), responder.name
 
 
+CONTAINS, OTHER, UNDOES = range(3)  # the kinds of responders, in the order of menus
+
+
 def _kind(responder: OfferedResponder) -> int:
-    """0 for what leaves something in force, such as an isolated host, 2 for what undoes that, 1 for the others."""
+    """CONTAINS what leaves something in force, such as an isolated host, and UNDOES what ends that."""
     policy = responder.policy or Policy()
-    return 0 if policy.undo else 2 if policy.is_undo else 1
+    if policy.undo:
+        return CONTAINS
+    return UNDOES if policy.is_undo else OTHER
 
 
 def responder_list(
@@ -90,36 +97,62 @@ def responder_list(
     if not view.is_open:
         return notices.error(notices.withheld_from(clearance, who))
     if refused:
-        for_others = [names.shown(r) for r in split(offered)[1] if not r.refusals and len(r.reasons or []) == 1]
-        others = [context(f"Others can run {some_of(for_others, MAX_LINES)}.")] if for_others else []
-        return Message(refused, (object_line(view), section(foreign(refused, 500)), *others))
-    can, cannot = split(offered)
+        return _refused(offered, view, refused)
     on_artifacts, elsewhere = _on_artifacts(offered, by_artifact, ends, view)
-    cannot = [r for r in cannot if r.name not in elsewhere]
-    text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(cannot)} can't" if cannot else "")
-    blocks: list[Block] = [object_line(view)]
-    ending = set[str]().union(*ends.values())
-    idle = [r for r in offered if _kind(r) == 2 and (r.can_run or r.name in elsewhere) and r.name not in ending]
-    already = [r for r in can if in_force.get(r.name) and (_kind(r) == 2 or _acts_on_one(r))]
-    now = [r for r in can if r not in idle and r not in already]
-    blocks += listed(f"*Can run ({len(now)})*", [_can_line(r, view, in_force.get(r.name, ())) for r in now])
-    repeated = {line for r in already if _kind(r) == 0 for line in in_force[r.name]}
-    left = {r.name: [line for line in in_force[r.name] if _kind(r) == 0 or line not in repeated] for r in already}
-    ended = [_can_line(_on_what_it_ends(r, ends), view, left[r.name]) for r in already]
-    blocks += listed("*In force already, and what ends it*", ended)
-    if not offered:
-        blocks.append(section(f"Nothing can run on {subject.id} now."))
-    why_not = [f"• *{names.shown(r)}*: {shown_reasons(r, view, 300)}" for r in cannot]
-    blocks += listed(f"*Can't run ({len(cannot)})*", why_not)
-    blocks += listed("*On its observables*", on_artifacts)
-    ends_nothing = [_can_line(r if r.can_run else _without_reasons(r), view, ()) for r in sorted(idle, key=in_order)]
-    blocks += listed("*Nothing is known to be in force that these would end*", ends_nothing)
+    can, cannot = split(offered)
+    idle = _ending_nothing(offered, elsewhere, ends)
+    already = [r for r in can if in_force.get(r.name) and (_kind(r) == UNDOES or _acts_on_one(r))]
+    now = [r for r in can if r not in (*idle, *already)]
+    why_not = [f"• *{names.shown(r)}*: {shown_reasons(r, view, 300)}" for r in cannot if r.name not in elsewhere]
+    text = f"{count(len(can), 'responder')} can run on {subject.id}" + (f", {len(why_not)} can't" if why_not else "")
+    blocks: list[Block] = [
+        object_line(view),
+        *listed(f"*Can run ({len(now)})*", [_can_line(r, view, in_force.get(r.name, ())) for r in now]),
+        *listed("*In force already, and what ends it*", _lines_in_force(already, in_force, ends, view)),
+        *sections([f"Nothing can run on {subject.id} now."] * (not offered)),
+        *listed(f"*Can't run ({len(why_not)})*", why_not),
+        *listed("*On its observables*", on_artifacts),
+        *listed("*Nothing is known to be in force that these would end*", [_can_line(r, view, ()) for r in idle]),
+    ]
     if can or elsewhere:
-        blocks.append(menu_block(view, button, channel))
-        first = next((r for r in now if not r.open_run), None)
-        if first is not None and _kind(first) == 0:
-            blocks.append(context(f"Or type {code(f'{command} run {names.example(first)} {subject.id}', 200)}."))
+        blocks += [menu_block(view, button, channel), *_how_to_type(now, subject, command)]
     return Message(text, tuple(blocks))
+
+
+def _refused(offered: Sequence[OfferedResponder], view: RedactedView, why: str) -> Message:
+    """Why this person can't run anything, and what others can."""
+    for_others = [names.shown(r) for r in split(offered)[1] if not r.refusals and len(r.reasons or []) == 1]
+    others = [context(f"Others can run {some_of(for_others, MAX_LINES)}.")] if for_others else []
+    return Message(why, (object_line(view), section(foreign(why, 500)), *others))
+
+
+def _ending_nothing(
+    offered: Sequence[OfferedResponder], elsewhere: Collection[str], ends: ByArtifact
+) -> list[OfferedResponder]:
+    """Those that undo, here or `elsewhere`, and would end nothing that is known to be in force."""
+    ending = set[str]().union(*ends.values())
+    undoing = [r for r in sorted(offered, key=in_order) if _kind(r) == UNDOES and r.name not in ending]
+    return [r if r.can_run else _without_reasons(r) for r in undoing if r.can_run or r.name in elsewhere]
+
+
+def _lines_in_force(
+    already: Sequence[OfferedResponder], in_force: Mapping[str, Sequence[str]], ends: ByArtifact, view: RedactedView
+) -> list[str]:
+    """A line for each that would repeat or end what is in force; what would be repeated isn't said again to end it."""
+    repeated = {line for r in already if _kind(r) == CONTAINS for line in in_force[r.name]}
+    lines = list[str]()
+    for responder in already:
+        own = [line for line in in_force[responder.name] if _kind(responder) == CONTAINS or line not in repeated]
+        lines.append(_can_line(_on_what_it_ends(responder, ends), view, own))
+    return lines
+
+
+def _how_to_type(now: Sequence[OfferedResponder], subject: Subject, command: str) -> list[Block]:
+    """What to type to run the first that has no open run, if it leaves something in force."""
+    first = next((r for r in now if not r.open_run), None)
+    if first is None or _kind(first) != CONTAINS:
+        return []
+    return [context(f"Or type {code(f'{command} run {names.example(first)} {subject.id}', 200)}.")]
 
 
 def _on_artifacts(
@@ -136,7 +169,7 @@ def _on_artifacts(
         able = [r for r in sorted(offered, key=in_order) if r.name in runnable]
         elsewhere |= {r.name for r in able}
         named = foreign(clip_middle(view.text(artifact_title(artifact)), LINE_LIMIT), LINE_LIMIT)
-        titles = [names.shown(r) for r in able if _kind(r) != 2 or r.name in ends.get(artifact.id, ())]
+        titles = [names.shown(r) for r in able if _kind(r) != UNDOES or r.name in ends.get(artifact.id, ())]
         on.setdefault(some_of(titles, MAX_TITLES), []).append(f"{named} ({artifact.id})")
     return [f"• {some_of(alike, MOST_ALIKE)}: {titles}" for titles, alike in on.items() if titles], elsewhere
 
@@ -160,7 +193,7 @@ def _can_line(responder: OfferedResponder, view: RedactedView, in_force: Sequenc
     about = about_option(responder, None if view.subject.kind == "case_artifact" else view, is_whole=True)
     parts = [f"• *{names.shown(responder)}*{f': {foreign(about, LINE_LIMIT)}' if about else ''}"]
     parts += [f"asks for {count(len(responder.parameters), 'input')}"] if responder.parameters else []
-    protected = responder.target.protected.values() if responder.target and _kind(responder) == 2 else ()
+    protected = responder.target.protected.values() if responder.target and _kind(responder) == UNDOES else ()
     told = [*filter(None, [said(responder.open_run or "")]), *(responder.reasons or ())]
     told = [note for note in told if note not in protected and not (in_force and LATER_COUNTS in note)]
     notes = [view.text(with_names(reason, view, is_described=True)) for reason in told]
@@ -283,8 +316,12 @@ class _Entries:
 
 def acting_through(offered: Sequence[OfferedResponder], artifact_id: str) -> list[OfferedResponder]:
     """The responders that can run on an alert and act on this one of its artifacts, where it is not protected."""
-    on_it = [r for r in offered if r.can_run and r.target and any(one.id == artifact_id for one in r.target.artifacts)]
-    return [r for r in on_it if r.target and artifact_id not in r.target.protected]
+    can = [r for r in _acting_on(offered, artifact_id) if r.can_run]
+    return [r for r in can if r.target and artifact_id not in r.target.protected]
+
+
+def _acting_on(offered: Iterable[OfferedResponder], artifact_id: str) -> list[OfferedResponder]:
+    return [r for r in offered if r.target and any(one.id == artifact_id for one in r.target.artifacts)]
 
 
 def responder_options(
@@ -308,7 +345,7 @@ def responder_options(
     words = refanged(typed).casefold().split()
     groups = [
         replace(group, entries=[entry for entry in group.entries if all(word in entry[1] for word in words)])
-        for group in _groups(offered, by_artifact, view, words, alert_id, through, ends)
+        for group in _Menu(offered, by_artifact, view, words, alert_id, through, ends).groups()
     ]
     left = sum(len(group.entries) for group in groups)
     room = MAX_OPTIONS if left <= MAX_OPTIONS else MAX_OPTIONS - 1
@@ -325,58 +362,95 @@ def responder_options(
     return {"option_groups": shown} if shown else {"options": []}
 
 
-def _groups(
-    offered: Sequence[OfferedResponder],
-    by_artifact: Mapping[str, Sequence[str]],
-    view: RedactedView,
-    words: Sequence[str],
-    alert_id: str,
-    through: Sequence[OfferedResponder],
-    ends: ByArtifact,
-) -> list[_Entries]:
-    """`words` were typed: without them, what the subject's own entries act on isn't listed again for each artifact."""
+@dataclass(frozen=True)
+class _Menu:
+    """What a menu has: as for `responder_options`, with the `words` that were typed."""
 
-    def shown_on(object_id: str, responders: Iterable[OfferedResponder]) -> list[OfferedResponder]:
-        return [r for r in responders if words or _kind(r) != 2 or r.name in ends.get(object_id, ())]
+    offered: Sequence[OfferedResponder]
+    by_artifact: Mapping[str, Sequence[str]]
+    view: RedactedView
+    words: Sequence[str]
+    alert_id: str
+    through: Sequence[OfferedResponder]
+    ends: ByArtifact
 
-    can, cannot = split(offered)
-    subject = view.subject
-    is_artifact = subject.kind == "case_artifact"
-    name = view.title() if is_artifact else f"{OBJECT_TYPES[subject.kind]} {subject.id}"
-    label, own = clip_middle(name, URL_LIMIT), refanged(name).casefold()
-    if is_artifact:  # as in the menu of its alert; whoever chooses one is led to the case
-        can += [r for r in cannot if r.lacks == ["case"] and len(r.reasons or ()) == 1]
-    by_name = {r.name: r for r in can}
-    elsewhere = {*by_name, *(r.name for r in through)}
-    # In a case, a run on the observable would be the case's.
-    through = [by_name.get(r.name, r) for r in through if subject.alert_ids or r.name not in by_name]
-    can = [r for r in can if r not in through]
-    groups = _by_kind(label, _with(own, shown_on(subject.id, can)), view=None if is_artifact else view)
-    groups += _by_kind(label, _with(own, shown_on(subject.id, through)), f"{alert_id}={subject.id}:")
-    once = {(r.name, one.id) for r in can if r.target and not words for one in r.target.artifacts}
-    shown = by_ioc(view.artifacts()) if by_artifact else []
-    titles = [view.text(artifact_title(artifact)) for artifact in shown]
-    headings, of_urls = clip_apart(titles, HEADING_LIMIT), clip_apart(titles, URL_LIMIT)
-    for artifact, short, whole in zip(shown, headings, of_urls, strict=True):
-        heading = whole if artifact.data_type == "url" else short
-        runnable = set(by_artifact.get(artifact.id, ()))
-        elsewhere |= runnable
-        target = refanged(view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
-        responders = [_without_reasons(r) for r in offered if r.name in runnable and (r.name, artifact.id) not in once]
-        on_alert = {r.name for r in acting_through(offered, artifact.id)}
-        for at, is_through in ((f"{artifact.id}:", False), (f"{subject.id}={artifact.id}:", True)):
-            here = shown_on(artifact.id, [r for r in responders if (r.name in on_alert) == is_through])
-            groups += _by_kind(heading, _with(target, here), at)
-    if is_artifact:  # nobody who asks about an address needs to know why it can't take a domain
-        of_alerts = [r for r in cannot if _kind(r) == 0 and is_for_alerts(r, subject)]
-        cannot = [r for r in cannot if any(subject.title.startswith(f"{kind} ") for kind in r.data_type_list)]
-        cannot += [r for r in of_alerts if r not in cannot]
-    cannot = [r for r in cannot if r.name not in elsewhere]
-    groups.append(_Entries(CANNOT, _with(own, cannot), "", partial(reasons, view=view)))
-    # Whoever types "block" is not to be led to Unblock.
-    return sorted(
-        groups, key=lambda one: (not one.label.startswith(CONTAIN), bool(words) and one.label.startswith(UNDO))
-    )
+    def groups(self) -> list[_Entries]:
+        """What contains something first, and last what can't run."""
+        subject, name = self.view.subject, self._name()
+        label, own = clip_middle(name, URL_LIMIT), refanged(name).casefold()
+        every = [r for r in self.offered if self._can_be_chosen(r)]
+        through, artifacts = self._through_alert(every), self._artifacts()
+        can = [r for r in every if r not in through]
+        on_it = _with(own, self._listed(subject.id, can))
+        on_alert = _with(own, self._listed(subject.id, through))
+        groups = [
+            *_by_kind(label, on_it, view=None if self._is_of_artifact else self.view),
+            *_by_kind(label, on_alert, f"{self.alert_id}={subject.id}:"),
+            *chain.from_iterable(self._on_artifact(one, heading, can) for one, heading in artifacts),
+        ]
+        elsewhere = {r.name for r in (*every, *self.through)}
+        elsewhere.update(*(self.by_artifact.get(one.id, ()) for one, _ in artifacts))
+        cannot = [r for r in self.offered if r.name not in elsewhere and self._is_worth_a_reason(r)]
+        groups.append(_Entries(CANNOT, _with(own, cannot), "", partial(reasons, view=self.view)))
+        # Whoever types "block" is not to be led to Unblock.
+        return sorted(
+            groups, key=lambda one: (not one.label.startswith(CONTAIN), bool(self.words) and one.label.startswith(UNDO))
+        )
+
+    @property
+    def _is_of_artifact(self) -> bool:
+        return self.view.subject.kind == "case_artifact"
+
+    def _name(self) -> str:
+        subject = self.view.subject
+        return self.view.title() if self._is_of_artifact else f"{OBJECT_TYPES[subject.kind]} {subject.id}"
+
+    def _can_be_chosen(self, responder: OfferedResponder) -> bool:
+        """Whether it can run, or on an artifact lacks nothing but a case, to which whoever chooses it is led."""
+        lacks_case = responder.lacks == ["case"] and len(responder.reasons or ()) == 1
+        return responder.can_run or (self._is_of_artifact and lacks_case)
+
+    def _through_alert(self, can: Sequence[OfferedResponder]) -> list[OfferedResponder]:
+        """What acts on the artifact as it runs on its alert; in a case, a run on the observable would be the case's."""
+        by_name, is_in_case = {r.name: r for r in can}, bool(self.view.subject.alert_ids)
+        return [by_name.get(r.name, r) for r in self.through if is_in_case or r.name not in by_name]
+
+    def _listed(self, object_id: str, responders: Iterable[OfferedResponder]) -> list[OfferedResponder]:
+        """Those of these that a menu lists on an object: what undoes only if it ends something, or words were typed."""
+        ending = self.ends.get(object_id, ())
+        return [r for r in responders if self.words or _kind(r) != UNDOES or r.name in ending]
+
+    def _artifacts(self) -> list[tuple[Artifact, str]]:
+        """Those that may be shown, each with a heading: of a URL as much as fits, of others one line on a phone."""
+        shown = by_ioc(self.view.artifacts()) if self.by_artifact else []
+        titles = [self.view.text(artifact_title(artifact)) for artifact in shown]
+        headings, of_urls = clip_apart(titles, HEADING_LIMIT), clip_apart(titles, URL_LIMIT)
+        in_full = zip(shown, headings, of_urls, strict=True)
+        return [(one, whole if one.data_type == "url" else short) for one, short, whole in in_full]
+
+    def _on_artifact(self, artifact: Artifact, heading: str, can: Sequence[OfferedResponder]) -> list[_Entries]:
+        """What runs on an artifact, then what acts on it through the subject: once, unless words were typed.
+
+        What `can` run on the subject and acts on the artifact is an entry of the subject.
+        """
+        runnable = self.by_artifact.get(artifact.id, ())
+        once = set() if self.words else {r.name for r in _acting_on(can, artifact.id)}
+        able = [_without_reasons(r) for r in self.offered if r.name in runnable and r.name not in once]
+        on_alert = {r.name for r in acting_through(self.offered, artifact.id)}
+        own = self._listed(artifact.id, [r for r in able if r.name not in on_alert])
+        through = self._listed(artifact.id, [r for r in able if r.name in on_alert])
+        target = refanged(self.view.text("\n".join([artifact.data_type, *artifact.texts]))).casefold()
+        return [
+            *_by_kind(heading, _with(target, own), f"{artifact.id}:"),
+            *_by_kind(heading, _with(target, through), f"{self.view.subject.id}={artifact.id}:"),
+        ]
+
+    def _is_worth_a_reason(self, responder: OfferedResponder) -> bool:
+        """Whether a menu says why it can't run: nobody who asks about an address needs it of what takes a domain."""
+        if responder.can_run or not self._is_of_artifact:
+            return not responder.can_run
+        is_of_alert = _kind(responder) == CONTAINS and is_for_alerts(responder, self.view.subject)
+        return is_of_alert or any(self.view.subject.title.startswith(f"{kind} ") for kind in responder.data_type_list)
 
 
 def _by_kind(
@@ -413,15 +487,22 @@ def about_option(responder: OfferedResponder, view: RedactedView | None = None, 
     What it acts on only with a `view`: elsewhere the heading has it. One of several are named if there is room for
     the `is_whole` text.
     """
-    target = responder.target if view is not None else None
-    fitting = [one for one in target.artifacts if one.id not in target.protected] if target is not None else []
-    named = clip_apart([target_data(one, view) for one in fitting], OPTION_LIMIT) if view is not None else []
-    choose = f"one of {some_of(named, MAX_TITLES)}: you choose" if is_whole and named else "choose which"
-    on = named[0] if len(named) == 1 else choose if target is not None and target.required else ""
+    on = _acts_on(responder.target, view, is_whole=is_whole) if view is not None and responder.target else ""
     case = "needs a case" if "case" in (responder.lacks or ()) else ""
-    on = on if is_whole else clip_middle(on, URL_LIMIT if fitting and fitting[0].data_type == "url" else HEADING_LIMIT)
     held = "🔒 contained already" if _acts_on_one(responder) and not is_whole and is_in_force(responder) else ""
     return " · ".join(filter(None, [on, held, needs(responder, case), strip_markup(responder.description)]))
+
+
+def _acts_on(target: OfferedTarget, view: RedactedView, *, is_whole: bool) -> str:
+    """`LT-0198`, the only one that it can act on, or that one is to be chosen; "" if it needs none."""
+    fitting = [one for one in target.artifacts if one.id not in target.protected]
+    named = clip_apart([target_data(one, view) for one in fitting], OPTION_LIMIT)
+    if len(fitting) == 1:
+        limit = URL_LIMIT if fitting[0].data_type == "url" else HEADING_LIMIT
+        return named[0] if is_whole else clip_middle(named[0], limit)
+    if not target.required:
+        return ""
+    return f"one of {some_of(named, MAX_TITLES)}: you choose" if is_whole and named else "choose which"
 
 
 def _acts_on_one(responder: OfferedResponder) -> bool:
