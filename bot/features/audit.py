@@ -27,11 +27,12 @@ from bot.features.runs.views import runs, undo_state
 from bot.message import Message
 from core.common.clock import MINUTE_MS
 from core.common.words import some_of
-from core.models import Action, Artifact, AuditRow, Document
+from core.models import Action, AuditRow, Document
 
 ROW_CHARS = 700  # without the names of what runs were on
 MAX_TEXTS = 60  # of Slack's length: a modal takes 250,000 characters
 RUNS = ("object", "action", "undoes")  # the keys of a row that name runs
+Views = Mapping[str, RedactedView]  # by run
 Ran = tuple[str, str, str]
 """What people call a run, what it was on, and ` for 1 hour`; foreign text, not escaped."""
 _LOGIN = re.compile(r"[^@\s]+@[^@\s]+")
@@ -47,35 +48,66 @@ async def on_audit_command(context: Context) -> None:
 
 def audit(object_id: str, rows: Sequence[AuditRow], documents: Sequence[Document], clearance: int) -> Message:
     """The story of an object for this clearance, from rows and the documents of all that these are about."""
-    about, ran, views, hidden = object_id, dict[str, Ran](), dict[str, RedactedView](), list[Artifact]()
-    called = dict[str, str]()
     acted = {action.id: action for document in documents for action in document.actions}
-    for document in documents:
-        if (subject := Subject.in_document(document, document.id)) is not None:
-            hidden += [one for one in (*subject.artifacts, *subject.others) if not may_see(clearance, one.tlp)]
-            called |= {one.id: artifact_name(one) for one in RedactedView(subject, clearance).artifacts()}
-            if object_id in (document.id, about):  # its own title comes before those of what belongs to it
-                about = f"{object_id}: {runs.of_root(subject, of := RedactedView(subject, clearance))}"
-                if document.case is not None and document.id == object_id and of.is_open:
-                    about += f" · made by {person_name(document.case.created_by)}"
-        for action in document.actions:  # also for what people call its responders
-            view = views[action.id] = RedactedView(Subject.of_action(action, document), clearance)
-            on = runs.all_targets_in_plain(action, view) or runs.target(view)
-            ran[action.id] = runs.title(action), on, undo_state.for_how_long(action)
-    together = [(run, views[run.id]) for one in documents for run in one.actions if run.bulk == object_id]
-    about = f"{object_id}: {runs.name(together[0][0])} on {runs.distinct_targets(together)}" if together else about
-    for id_ in (row.object for row in rows if row.what == "bulk.retried"):
-        again = [ran[run.id] for one in documents for run in one.actions if run.bulk == id_ and views[run.id].is_open]
-        what = f"{some_of([on for _, on, _ in again], runs.MAX_FULL_TARGETS)} ({id_})"
-        ran[id_] = again[0][0] if again else "A run", what, ""
+    views = {
+        action.id: RedactedView(Subject.of_action(action, document), clearance)
+        for document in documents
+        for action in document.actions
+    }
+    ran = {id_: _ran(action, views[id_]) for id_, action in acted.items()}
+    ran |= {row.object: _ran_again(row.object, acted, views, ran) for row in rows if row.what == "bulk.retried"}
+    together = [(run, views[id_]) for id_, run in acted.items() if run.bulk == object_id]
+    about = _about(object_id, documents, views, clearance)
+    if together:
+        about = f"{object_id}: {runs.name(together[0][0])} on {runs.distinct_targets(together)}"
+    shown = _redacted_rows(rows, documents, acted, views, clearance)
+    return story(about, shown, ran, [action.id for action, _ in together])
+
+
+def _ran(action: Action, view: RedactedView) -> Ran:
+    on = runs.all_targets_in_plain(action, view) or runs.target(view)
+    return runs.title(action), on, undo_state.for_how_long(action)
+
+
+def _ran_again(bulk_id: str, acted: Mapping[str, Action], views: Views, ran: Mapping[str, Ran]) -> Ran:
+    """Likewise of those runs of a bulk that may be shown."""
+    again = [ran[id_] for id_, run in acted.items() if run.bulk == bulk_id and views[id_].is_open]
+    title = again[0][0] if again else "A run"
+    return title, f"{some_of([on for _, on, _ in again], runs.MAX_FULL_TARGETS)} ({bulk_id})", ""
+
+
+def _about(object_id: str, documents: Sequence[Document], views: Views, clearance: int) -> str:
+    """An id with its title, before that of what belongs to it, who made it if it is a case, and what is withheld."""
+    found, about = [(one, subject) for one in documents if (subject := Subject.in_document(one, one.id))], object_id
+    if found:
+        document, subject = min(found, key=lambda one: one[0].id != object_id)
+        view = RedactedView(subject, clearance)
+        about += f": {runs.of_root(subject, view)}"
+        if document.id == object_id and document.case is not None and view.is_open:
+            about += f" · made by {person_name(document.case.created_by)}"
     above = [run for one in documents for run in one.actions if not views[run.id].is_open]
     if above and object_id in [document.id for document in documents]:
         about += f" · {runs.hidden_line(above, views)}"
+    return about
+
+
+def _redacted_rows(
+    rows: Sequence[AuditRow], documents: Sequence[Document], acted: Mapping[str, Action], views: Views, clearance: int
+) -> list[AuditRow]:
+    """The rows as this clearance may see them, with the targets that each is about."""
+    found = [subject for one in documents if (subject := Subject.in_document(one, one.id)) is not None]
+    every = [one for subject in found for one in (*subject.artifacts, *subject.others)]
+    hidden = [one for one in every if not may_see(clearance, one.tlp)]
+    called = {one.id: artifact_name(one) for subject in found for one in RedactedView(subject, clearance).artifacts()}
     of_all, gone = (RedactedView(Subject("alert", "", "", tlp, others=(*hidden,)), clearance) for tlp in (CLEAR, RED))
-    shown = [_redacted(row, views.get(row.object, gone if "message" in row.texts else of_all), of_all) for row in rows]
-    shown = [_on_its_target(row, called) if row.what == "run.refused" else row for row in shown]
-    shown = [_of_targets(row, acted[row.object], views[row.object]) if row.object in acted else row for row in shown]
-    return story(about, shown, ran, [action.id for action, _ in together])
+
+    def shown(row: AuditRow) -> AuditRow:
+        row = _redacted(row, views.get(row.object, gone if "message" in row.texts else of_all), of_all)
+        if row.what == "run.refused":
+            row = _on_its_target(row, called)
+        return _of_targets(row, acted[row.object], views[row.object]) if row.object in acted else row
+
+    return [shown(row) for row in rows]
 
 
 def _of_targets(row: AuditRow, action: Action, view: RedactedView) -> AuditRow:
@@ -117,31 +149,44 @@ def story(about: str, rows: Sequence[AuditRow], ran: Mapping[str, Ran], together
     What somebody decided alike on several that ran `together` is one line, unless what happened to one of them in
     between would then come later.
     """
-    title, alike, newest, last = f"*Audit of {about}*", list[list[AuditRow]](), dict[object, int](), dict[object, int]()
     asked = {row.row.get("extension"): row for row in rows if row.what == "extension.requested"}
+    lines = _lines(rows, ran, asked, together)
+    told = [_told(line, ran, asked) for line in lines[-MAX_LINES:]]
+    while sum(map(len, told)) > MAX_TEXTS:
+        del told[0]
+    title = f"*Audit of {about}*"
+    title += f": the last {len(told)} of {len(lines)} rows" if len(told) < len(lines) else ""
+    return Message(title, tuple(map(section, [title, *chain(*told)])))
+
+
+def _lines(
+    rows: Sequence[AuditRow], ran: Mapping[str, Ran], asked: Mapping[str | None, AuditRow], together: Container[str]
+) -> list[list[AuditRow]]:
+    """The rows that are one line each: what was done alike in a minute to runs that ran `together`."""
+    lines, newest, last = list[list[AuditRow]](), dict[object, int](), dict[object, int]()
     titles = {run_id: what for run_id, (what, *_) in ran.items()}
     for row in rows:
         same = row.at // MINUTE_MS, _said(row, titles, _lasts(row, ran, asked))
         of = {row.row[key] for key in RUNS if key in row.row}
         if row.object not in together or newest.get(same, -1) <= max(last.get(run, -1) for run in of):
-            newest[same] = len(alike)
-            alike.append([])
-        alike[newest[same]].append(row)
+            newest[same] = len(lines)
+            lines.append([])
+        lines[newest[same]].append(row)
         last |= dict.fromkeys(of, newest[same])
-    told = list[list[str]]()
-    for first, *others in alike[-MAX_LINES:]:
-        named = {one: f"{what} on {target}" for one, (what, target, _) in ran.items()}
-        for key in RUNS:
-            runs_of = [(one, str(one.row.get(key))) for one in (first, *others)]
-            each = dict.fromkeys((run, _on(one, key, ran, asked)) for one, run in runs_of if run in ran)
-            named |= {run: f"{ran[run][0]} on {', '.join(on for _, on in each)}" for run, _ in list(each)[:1]}
-        said = _said(first, named, _lasts(first, ran, asked))
-        said = said.replace(': "', ':\n"', 1) if others else said
-        told.append(_in_texts(f"{slack_date(first.at)} {said}"))
-    while sum(map(len, told)) > MAX_TEXTS:
-        del told[0]
-    title += f": the last {len(told)} of {len(alike)} rows" if len(told) < len(alike) else ""
-    return Message(title, tuple(map(section, [title, *chain(*told)])))
+    return lines
+
+
+def _told(line: Sequence[AuditRow], ran: Mapping[str, Ran], asked: Mapping[str | None, AuditRow]) -> list[str]:
+    """When, by whom and what: of several rows the first, with what all of them are on."""
+    first = line[0]
+    named = {one: f"{what} on {target}" for one, (what, target, _) in ran.items()}
+    for key in RUNS:
+        runs_of = [(one, str(one.row.get(key))) for one in line]
+        each = dict.fromkeys((run, _on(one, key, ran, asked)) for one, run in runs_of if run in ran)
+        named |= {run: f"{ran[run][0]} on {', '.join(on for _, on in each)}" for run, _ in list(each)[:1]}
+    said = _said(first, named, _lasts(first, ran, asked))
+    said = said.replace(': "', ':\n"', 1) if len(line) > 1 else said
+    return _in_texts(f"{slack_date(first.at)} {said}")
 
 
 def _in_texts(line: str) -> list[str]:
