@@ -32,6 +32,7 @@ from bot.features.cases.views import case_button
 from bot.features.runs.views import reports, runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.grouping import grouped
 from core.common.words import count
 from core.models import SEVERITY_NAMES, Action, Alert, Measure
 
@@ -228,39 +229,68 @@ def run_lines(
     """
     targets = {action.id: view_of(action) for action in newest}
     shown = [action for action in newest if targets[action.id].is_open]
+    urgent, others, earlier = _lines(shown, is_folded=is_folded)
+    now = {_does(action) for action in shown if _place(action) < OVER}
+
+    def render(line: Sequence[Action]) -> list[Block]:
+        can_repeat = not is_folded and _does(line[0]) not in now
+        return _runs(line, targets[line[0].id], button, can_repeat=can_repeat)
+
+    fitting = _fitting([*urgent, *others], render)
+    first, more = list(chain(*fitting[: len(urgent)])), list(chain(*fitting[len(urgent) :]))
+    unread, left_out = max(total - len(newest), 0), [*urgent, *others][len(fitting) :]
+    rest = [*chain(*left_out), *earlier]
+    if left_out:
+        left = runs.summary(rest, len(rest) + unread, "more run")
+        more.append(context(f"and {left}: `/responder actions {root_id}` shows all."))
+    elif not is_folded and (further := len(rest) + unread):
+        more.append(context(f"{count(further, 'earlier run')}: `/responder actions {root_id}` shows all."))
+    hidden = [action for action in newest if action not in shown]
+    if hidden:
+        more.append(context(runs.hidden_line(hidden, targets)))
+    return first, more
+
+
+def _fitting(lines: Sequence[Sequence[Action]], render: Callable[[Sequence[Action]], list[Block]]) -> list[list[Block]]:
+    """The blocks of the first of these lines, as many as a card has room for."""
+    fitting, characters = list[list[Block]](), 0
+    for line in lines[:MAX_RUNS]:
+        blocks = render(line)
+        characters += len(json.dumps(blocks, ensure_ascii=False))
+        if characters > MAX_RUN_CHARACTERS:
+            break
+        fitting.append(blocks)
+    return fitting
+
+
+Lines = list[list[Action]]  # the runs of each, one or several that are told in one
+
+
+def _lines(shown: Sequence[Action], *, is_folded: bool) -> tuple[Lines, Lines, list[Action]]:
+    """The lines of what waits for a decision or is in force, those of other runs, and the ended runs without one."""
     undone_by = {action.undo.action_id for action in shown if action.undo is not None and undo_state.is_undone(action)}
     ended = [action for action in shown if not runs.is_open(action) and action.id not in undone_by]
     lines = [*([action] for action in filter(runs.is_open, shown)), *_ended(ended)]
-    waiting, in_force, running, over = ([line for line in lines if _place(line[0]) == place] for place in range(4))
-    last = {_ends_with(line[0]): line for line in sorted(in_force, key=lambda line: _until(line[0]))}
-    in_force = [_named(line, in_force) for line in in_force if line in last.values()]
-    if is_folded:  # the line of facts counts the others
-        success = next((group for group in over if runs.state_of(group[0]) == "succeeded"), None)
-        over = [] if in_force else [group for n, group in enumerate(over) if n == 0 or group is success]
+    at = grouped((_place(line[0]), line) for line in lines)
+    in_force = _that_end_last(at.get(IN_FORCE, []))
+    over = at.get(OVER, [])
+    if is_folded:
+        over = [] if in_force else _newest_and_success(over)
     over = sorted(over, key=_matters_less)
-    earlier, unread = list(chain(*over[MAX_ENDED:])), max(total - len(newest), 0)
-    groups = [*waiting, *in_force, *running, *over[:MAX_ENDED]]
-    urgent = len(waiting) + len(in_force)
-    now = {_does(action) for action in shown if _place(action) < 3}
-    blocks: tuple[list[Block], list[Block]] = ([], [])
-    characters = 0
-    for number, group in enumerate(groups):
-        view = targets[group[0].id]
-        run_blocks = _runs(group, view, button, can_repeat=not is_folded and _does(group[0]) not in now)
-        characters += len(json.dumps(run_blocks, ensure_ascii=False))
-        if number >= MAX_RUNS or characters > MAX_RUN_CHARACTERS:
-            rest = [*chain(*groups[number:]), *earlier]
-            left = runs.summary(rest, len(rest) + unread, "more run")
-            blocks[1].append(context(f"and {left}: `/responder actions {root_id}` shows all."))
-            break
-        blocks[0 if number < urgent else 1].extend(run_blocks)
-    else:
-        if not is_folded and (further := len(earlier) + unread):
-            blocks[1].append(context(f"{count(further, 'earlier run')}: `/responder actions {root_id}` shows all."))
-    hidden = [action for action in newest if action not in shown]
-    if hidden:
-        blocks[1].append(context(runs.hidden_line(hidden, targets)))
-    return blocks
+    urgent, others = [*at.get(WAITING, []), *in_force], [*at.get(RUNNING, []), *over[:MAX_ENDED]]
+    return urgent, others, list(chain(*over[MAX_ENDED:]))
+
+
+def _that_end_last(in_force: Lines) -> Lines:
+    """Of the lines that one undo ends the one that ends last, with the names of all."""
+    last = {_ends_with(line[0]): line for line in sorted(in_force, key=lambda line: _until(line[0]))}
+    return [_named(line, in_force) for line in in_force if line in last.values()]
+
+
+def _newest_and_success(over: Lines) -> Lines:
+    """What a closed alert says of ended runs, of which its line of facts counts the others."""
+    success = next((line for line in over if runs.state_of(line[0]) == "succeeded"), None)
+    return [line for line in over if line is over[0] or line is success]
 
 
 def _matters_less(line: Sequence[Action]) -> bool:
@@ -268,11 +298,14 @@ def _matters_less(line: Sequence[Action]) -> bool:
     return runs.state_of(line[0]) == "cancelled" or (len(line) > 1 and runs.state_of(line[0]) == "succeeded")
 
 
+WAITING, IN_FORCE, RUNNING, OVER = range(4)  # for a decision, or until it is undone; in the order of a card
+
+
 def _place(action: Action) -> int:
-    """Of a run's line: 0 waits for a decision, 1 is in force, 2 runs, 3 is over."""
+    """The place of a run's line."""
     if runs.is_open(action):
-        return 0 if runs.awaits_approval(action) else 2
-    return 1 if undo_state.is_in_force(action) else 3
+        return WAITING if runs.awaits_approval(action) else RUNNING
+    return IN_FORCE if undo_state.is_in_force(action) else OVER
 
 
 def _does(action: Action) -> Hashable:
