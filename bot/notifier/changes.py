@@ -7,6 +7,7 @@ from typing import Any
 from core.models import NEW_ALERT, RAISED_ALERT, BulkCounts, Document, Event, EventPage
 
 WITHOUT_DOCUMENT = "CaseTemplate"
+MAX_HELD = 500  # events
 PROGRESS = ("action.created", "action.updated")  # more is likely to follow soon
 
 
@@ -24,6 +25,9 @@ class FeedChanges:
     deleted: frozenset[str] = frozenset()  # roots
     logs: tuple[tuple[str, str], ...] = ()  # task log, case
     request_ids: Mapping[str, Mapping[str, None]] = field(default_factory=dict)  # by root: behind these events
+
+    def actions_of(self, root_id: str) -> list[str]:
+        return [action_id for action_id, of_root in self.actions if of_root == root_id]
 
     @staticmethod
     def of(events: Sequence[Event]) -> "FeedChanges":
@@ -59,6 +63,8 @@ class HeldEvents:
     bulks: dict[str, tuple[BulkCounts, int]] = field(default_factory=dict)  # and the event that they reflect
     last: int | None = None
     """Number of the last event that was read."""
+    commit_at: float | None = None
+    """On the loop's clock: when to commit them at the latest; None: nothing is held."""
 
     def add(self, page: EventPage) -> None:
         self.events += page.events
@@ -70,11 +76,13 @@ class HeldEvents:
                 read = ReadDocument(merge(earlier.document, document), min(earlier.as_of, read.as_of))
             self.documents[document.id] = read
 
-    @property
-    def is_progress(self) -> bool:
-        """Whether more is likely to follow soon, so that it may wait to be shown with that, and new alerts with it."""
+    def is_due(self, now: float) -> bool:
+        """Whether to commit them: progress, and new alerts with it, may wait to be shown with what is to follow."""
+        if self.commit_at is None:
+            return False
         types = {event.type for event in self.events}
-        return not types.isdisjoint(PROGRESS) and types <= {*PROGRESS, NEW_ALERT}
+        is_progress = not types.isdisjoint(PROGRESS) and types <= {*PROGRESS, NEW_ALERT}
+        return now >= self.commit_at or not is_progress or len(self.events) >= MAX_HELD
 
 
 def has_new_alerts(page: EventPage) -> bool:

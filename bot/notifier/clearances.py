@@ -68,16 +68,7 @@ class ClearanceEnforcer:
         root_ids = await self._outbox.stale_roots(channel, clearance, unsent_only=unsent_only)
         roots = list(islice((root for root in root_ids if (channel, root) not in self._checked), ROOTS_AT_ONCE))
         self._checked |= {(channel, root_id) for root_id in roots}
-        stale = {
-            root_id: [
-                message
-                for message in await self._outbox.messages_of(root_id)
-                if message.channel == channel
-                and message.clearance != clearance
-                and not (unsent_only and message.is_delivered)
-            ]
-            for root_id in roots
-        }
+        stale = {one: await self._stale(one, channel, clearance, unsent_only=unsent_only) for one in roots}
         if not stale:
             return False
         documents = await self._read_documents(
@@ -92,6 +83,12 @@ class ClearanceEnforcer:
             kept |= right
         await self._outbox.enforce_clearance(desired, kept)
         return True
+
+    async def _stale(self, root_id: str, channel: str, clearance: int, *, unsent_only: bool) -> list[MessageRecord]:
+        """The messages of an alert or a case in a channel that were rendered for another clearance."""
+        here = [message for message in await self._outbox.messages_of(root_id) if message.channel == channel]
+        stale = [message for message in here if message.clearance != clearance]
+        return [message for message in stale if not (unsent_only and message.is_delivered)]
 
     async def refresh(
         self, messages: Sequence[MessageRecord], timeline: Timeline, clearance: int | None = None, *, only_masks: bool

@@ -71,37 +71,40 @@ class AlertGrouper:
         for thread in timeline.threads:
             channel = thread.channel
             if is_new and channel in known and not known[channel].has_card:
-                continue  # it was raised, and stands in a group
+                continue  # it was raised, and is in a group
             if channel in known or not is_new or await self._gets_card(timeline, alert, channel, needs_card):
                 threads.append(thread)
         for channel, before in known.items():
             is_wanted = needs_card and only_in in ("", channel)
-            is_lifted = not before.has_card and (is_wanted or (is_new and await self._breaks_out(alert, before)))
-            is_lifted = is_lifted and self._access.is_set_up(channel)
-            has_card = before.has_card or is_lifted
-            after = self._channel_alert(timeline, alert, channel, before.alike, before.group, has_card)
-            if replace(after, at=before.at) != before or (before.group and timeline.document.actions):
-                self._put(replace(after, at=before.at))
-                shows_less = bool({before.title, *before.facts} - {after.title, *after.facts, ""})
-                self.changes.needs_update(before.group, WITHHOLDING if shows_less else OTHER)
+            is_lifted = await self._is_lifted(alert, before, is_new=is_new, is_wanted=is_wanted)
+            self._update(timeline, alert, before, has_card=before.has_card or is_lifted)
             if is_lifted:
                 threads.append(Thread(channel, card_key(alert.id, channel)))
         timeline.threads = list(dict.fromkeys(threads))
+
+    async def _is_lifted(self, alert: Alert, before: ChannelAlert, *, is_new: bool, is_wanted: bool) -> bool:
+        """Whether an alert that is in a group gets a card of its own there now."""
+        if before.has_card:
+            return False
+        is_lifted = is_wanted or (is_new and await self._breaks_out(alert, before))
+        return is_lifted and self._access.is_set_up(before.channel)
+
+    def _update(self, timeline: Timeline, alert: Alert, before: ChannelAlert, *, has_card: bool) -> None:
+        """Note what has changed of an alert in a channel, and that the card of its group is to show it."""
+        shown = self._channel_alert(timeline, alert, before.channel, before.alike, before.group, has_card)
+        after = replace(shown, at=before.at)
+        if after != before or (before.group and timeline.document.actions):
+            self._put(after)
+            shows_less = bool({before.title, *before.facts} - {after.title, *after.facts, ""})
+            self.changes.needs_update(before.group, WITHHOLDING if shows_less else OTHER)
 
     async def _gets_card(self, timeline: Timeline, alert: Alert, channel: str, needs_card: bool) -> bool:
         """Decide which message shows a new alert; whether it is a card of its own."""
         grouping = self._access.groupings.get(channel)
         same = alike(alert, grouping) if grouping else ""
-        alerts = await self._find(channel, same)
-        alerts.count += 1
-        alerts.critical += alert.severity == 4
         rank = LAST_ALERT + 1 - alert.severity
         is_full = await self._waiting(channel, rank) >= MOST_WAITING
-        group = alerts.group
-        is_muted = group is not None and group.muted_until > self._now
-        breaks_through = alert.severity == 4 and (alerts.critical <= CRITICAL_ALIKE or is_muted)
-        if grouping and group is None and alerts.count > grouping.after and not (breaks_through or is_full):
-            group = alerts.group = await self._begin_group(channel, same, grouping)
+        group, breaks_through = await self._count(alert, channel, same, is_full=is_full)
         is_in_group = group is not None and not breaks_through
         has_card = needs_card or not (is_in_group or is_full)
         if not is_in_group and not has_card:
@@ -115,6 +118,21 @@ class AlertGrouper:
             for urgency in range(rank, LAST_ALERT + 1):
                 self._unsent[channel, urgency] = await self._waiting(channel, urgency) + 1
         return has_card
+
+    async def _count(self, alert: Alert, channel: str, same: str, *, is_full: bool) -> tuple[AlertGroup | None, bool]:
+        """The group of the alerts that say the same, begun once they are many; whether this one is too urgent for it.
+
+        None is begun while the channel is full.
+        """
+        alerts, grouping = await self._find(channel, same), self._access.groupings.get(channel)
+        alerts.count += 1
+        alerts.critical += alert.severity == 4
+        is_muted = alerts.group is not None and alerts.group.muted_until > self._now
+        breaks_through = alert.severity == 4 and (alerts.critical <= CRITICAL_ALIKE or is_muted)
+        may_begin = alerts.group is None and not (breaks_through or is_full)
+        if grouping is not None and may_begin and alerts.count > grouping.after:
+            alerts.group = await self._begin_group(channel, same, grouping)
+        return alerts.group, breaks_through
 
     async def _breaks_out(self, alert: Alert, entry: ChannelAlert) -> bool:
         """Whether a grouped alert that was raised gets a card of its own, as one that comes as critical would."""

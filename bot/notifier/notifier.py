@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -20,19 +20,19 @@ from bot.notifier.timeline import ChannelAccess, Thread, Timeline, ids_in
 from bot.outbox.alert_groups import is_group
 from bot.outbox.models import BULK, FOR_PERSON, LOG, LOST, DesiredMessage, card_key, digest, is_bulk
 from bot.outbox.outbox import MessageOutbox
+from bot.outbox.refreshes import StoredRequest
 from bot.outbox.store import REFRESH_MS
 from bot.storms import CLOSE_S, GATHER_S
 from core.common.errors import ResponderBotError
 from core.common.grouping import grouped
 from core.common.tasks import Backoff, cancel_and_wait, repeat
-from core.models import Document, EventPage, parse_id
+from core.models import BulkCounts, Document, EventPage, parse_id
 
 if TYPE_CHECKING:
     from core.client import CoreClient
 
 WAIT_S = 30  # how long core may hold a request for the next events
 MERGE_S = 0.15  # progress waits this long for what follows: a quick run is over by then, and is shown once
-MAX_HELD = 500  # events
 REQUESTS_AT_ONCE = 20
 AFTER_FAILURE = Backoff(0.2, 5.0)
 
@@ -42,6 +42,21 @@ INTERNAL_ERROR = (
 )
 
 log = structlog.get_logger("bot.notifier")
+
+
+@dataclass
+class _Page:
+    """The documents that a page of the feed is about, what is decided with it, and its messages, not stored yet."""
+
+    documents: Sequence[Document]
+    changes: FeedChanges
+    grouper: AlertGrouper
+    asking: Asking
+    desired: list[DesiredMessage] = field(default_factory=list)
+
+    def has_run(self, document: Document) -> bool:
+        """Whether something ran on this alert, which is not new."""
+        return document.alert is not None and document.id in self.changes.acted_on
 
 
 class Notifier:
@@ -124,22 +139,19 @@ class Notifier:
         self._groups_at = loop.time()
         self._enforcer.restart()
         is_enforcing = True
-        commit_at: float | None = None  # None: nothing is held
         alerts_at = 0.0  # when alerts came last
         page = asyncio.create_task(self._next_page(held.last))
         requested = asyncio.create_task(self._outbox.refresh_requested())
         changed = asyncio.create_task(self._channels.changed.wait())
         try:
             while True:
-                timeout = 0.0 if is_enforcing else _left_s(loop.time(), commit_at, self._groups_at)
+                timeout = 0.0 if is_enforcing else _left_s(loop.time(), held.commit_at, self._groups_at)
                 await asyncio.wait({page, requested, changed}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
                 if requested.done():
                     requested.result()
                     await self._serve_requests()
                     requested = asyncio.create_task(self._outbox.refresh_requested())
-                if self._groups_at is not None and loop.time() >= self._groups_at:
-                    is_left = await self._group_cards.render_changed()
-                    self._groups_at = loop.time() + self._outbox.update_every_s if is_left else None
+                await self._render_changed_groups()
                 if changed.done():
                     self._channels.changed.clear()
                     changed = asyncio.create_task(self._channels.changed.wait())
@@ -147,29 +159,31 @@ class Notifier:
                     is_enforcing = True
                 if page.done():
                     events = page.result()
-                    if held.last is not None and events.last < held.last:
+                    if events.last < (held.last or 0):
                         return  # to look at core's database again
-                    if events.events:
-                        commit_at = commit_at or loop.time() + MERGE_S
-                    held.add(events)
-                    self.problem = ""
-                    # `erase` or another replica may have changed a group, which is no event.
-                    self._groups_at = self._groups_at or loop.time() + self._outbox.update_every_s
+                    self._hold(events, held)
                     is_storm = loop.time() - alerts_at < CLOSE_S
                     if has_new_alerts(events):
                         alerts_at = loop.time()
                     page = asyncio.create_task(self._next_page(held.last, GATHER_S if is_storm else 0.0))
-                if commit_at is not None and (
-                    loop.time() >= commit_at or not held.is_progress or len(held.events) >= MAX_HELD
-                ):
+                if held.is_due(loop.time()):
                     await self._commit(held)
-                    held, commit_at = HeldEvents(last=held.last), None
+                    held = HeldEvents(last=held.last)
                 elif is_enforcing:
                     is_enforcing = await self._enforcer.enforce_some()
                     if not is_enforcing:
                         self.problem = ""
         finally:
             await cancel_and_wait(page, requested, changed)
+
+    def _hold(self, page: EventPage, held: HeldEvents) -> None:
+        now = asyncio.get_running_loop().time()
+        if page.events:
+            held.commit_at = held.commit_at or now + MERGE_S
+        held.add(page)
+        self.problem = ""
+        # `erase` or another replica may have changed a group, which is no event.
+        self._groups_at = self._groups_at or now + self._outbox.update_every_s
 
     async def _next_page(self, after: int | None, gather_s: float = 0.0) -> EventPage:
         try:
@@ -192,19 +206,30 @@ class Notifier:
             asking = Asking(self._outbox, self._clock(), is_reminder=True)
             for request in requests:
                 document = documents.get(request.root_id)
-                if document is not None and request.reminds_at:
-                    desired += await isolated(self._reminders(document, asking), request.root_id, otherwise=[])
-                elif document is not None:
-                    work = self._requested(document, request.also, grouper, desired, only_in=request.channel)
-                    desired += await isolated(work, request.root_id, otherwise=[])
-                elif is_bulk(request.root_id) and request.reminds_at:
-                    work = self._bulks.remind(request.root_id.partition(":")[2], asking)
-                    desired += await isolated(work, request.root_id, otherwise=[])
-                elif is_group(request.root_id):
-                    grouper.changes.needs_update(request.root_id, FOR_PERSON)
+                work = self._of_request(request, document, grouper, asking, desired)
+                desired += await isolated(work, request.root_id, otherwise=[])
             desired += await self._counts(asking)
             await self._outbox.commit_refresh(desired, requests, grouper.changes, asking.state)
             await self._render_groups(grouper)
+
+    async def _of_request(
+        self,
+        request: StoredRequest,
+        document: Document | None,
+        grouper: AlertGrouper,
+        asking: Asking,
+        unstored: Iterable[DesiredMessage],
+    ) -> list[DesiredMessage]:
+        """What somebody wants to see again, or what reminds of it; `document` is None of a group or a bulk."""
+        if is_group(request.root_id):
+            grouper.changes.needs_update(request.root_id, FOR_PERSON)
+        elif is_bulk(request.root_id) and request.reminds_at:
+            return await self._bulks.remind(request.root_id.partition(":")[2], asking)
+        elif document is not None and request.reminds_at:
+            return await self._reminders(document, asking)
+        elif document is not None:
+            return await self._requested(document, request.also, grouper, unstored, only_in=request.channel)
+        return []
 
     async def _counts(self, asking: Asking) -> list[DesiredMessage]:
         """What counts the requests for those who are not asked about each, and shows them the worst."""
@@ -274,60 +299,69 @@ class Notifier:
 
     async def _commit(self, held: HeldEvents) -> None:
         """Write all messages that these events change, and move the cursor."""
-        last = held.last or 0
         await self._read_again_what_is_stale(held)
-        changes = FeedChanges.of(held.events)
+        changes, last = FeedChanges.of(held.events), held.last or 0
         grouper = await AlertGrouper.of(self._outbox, self._channels, self._clock, changes.roots)
-        asking = Asking(self._outbox, self._clock())
-        desired: list[DesiredMessage] = []
         documents = [held.documents[root_id].document for root_id in changes.roots if root_id in held.documents]
-        asking.told = await self._renderer.told_of_undos(documents)
-        awaited, others = list[Document](), list[Document]()
-        for document in documents:
-            has_run = document.alert is not None and document.id in changes.acted_on  # its card is waited for
-            (awaited if has_run else others).append(document)
-        for document in awaited:
-            work = self._of_root(document, changes, grouper, asking, desired)
-            desired += await isolated(work, document.id, otherwise=[])
-        if awaited and changes.created_alerts:
-            await self._outbox.upsert(*desired)  # many alerts may follow; the whole page is done again after a crash
-            desired = []
-        # A case's messages go into the threads of its alerts' cards, which may be new themselves.
-        for document in sorted(others, key=lambda document: document.alert is None):
-            if document.id in changes.deleted and document.deleted:
-                continue  # what Slack shows of it stays as it is
-            await asyncio.sleep(0)  # clicks and what is to be sent come in between
-            work = self._of_root(document, changes, grouper, asking, desired)
-            desired += await isolated(work, document.id, otherwise=[])
-        desired += await isolated(self._of_cases(documents, changes), "", otherwise=[])
+        page = _Page(documents, changes, grouper, Asking(self._outbox, self._clock()))
+        page.asking.told = await self._renderer.told_of_undos(documents)
+        await self._render_roots(page)
+        page.desired += await isolated(self._of_cases(documents, changes), "", otherwise=[])
         for root_id, read in held.documents.items():
             if root_id not in changes.roots:  # an alert that shares with a case the artifact on which something ran
-                desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])
-        acted = {*changes.actions}
+                page.desired += await isolated(self._card(read.document, changes), root_id, otherwise=[])
         for bulk, as_of in held.bulks.values():
-            runs = [(one, run) for one in documents for run in one.actions if run.bulk == bulk.id]
-            ran = [(one, run) for one, run in runs if (run.id, one.id) in acted]
-            if not ran and await self._bulks.are_current(bulk, documents):
-                continue
-            destinations = dict[str, float]()
-            for document, run in ran:
-                found = self._renderer.bulk_destinations(run, document, desired)
-                for one, urgency in (await isolated(found, document.id, otherwise={})).items():
-                    destinations[one] = max(urgency, destinations.get(one, 0))
-            messages = self._bulks.of(bulk, as_of, destinations, asking, has_run=bool(ran))
-            desired += await isolated(messages, bulk.id, otherwise=[])
+            await self._render_bulk(bulk, as_of, page)
         await self._outbox.commit_page(
-            [*desired, *await self._counts(asking)],
+            [*page.desired, *await self._counts(page.asking)],
             last,
             grouped=grouper.changes,
-            asked=asking.state,
-            reminders=asking.reminders,
+            asked=page.asking.state,
+            reminders=page.asking.reminders,
         )
         for root_id, request_ids in changes.request_ids.items():
             log.info("cards_rendered", root=root_id, request_ids=list(request_ids))
         await self._render_groups(grouper)
         self._rendered_as_of = {root: as_of for root, as_of in self._rendered_as_of.items() if as_of > last}
         self._bulks.followed(last)
+
+    async def _render_roots(self, page: _Page) -> None:
+        """Render alerts on which something runs first, since their cards are waited for, and cases last."""
+        awaited = [one for one in page.documents if page.has_run(one)]
+        for document in awaited:
+            page.desired += await isolated(self._of_root(document, page), document.id, otherwise=[])
+        if awaited and page.changes.created_alerts:
+            await self._outbox.upsert(*page.desired)  # many alerts may follow; all is done again after a crash
+            page.desired = []
+        others = [one for one in page.documents if not page.has_run(one)]
+        # A case's messages go into the threads of its alerts' cards, which may be new themselves.
+        for document in sorted(others, key=lambda document: document.alert is None):
+            if document.id in page.changes.deleted and document.deleted:
+                continue  # what Slack shows of it stays as it is
+            await asyncio.sleep(0)  # clicks and what is to be sent come in between
+            page.desired += await isolated(self._of_root(document, page), document.id, otherwise=[])
+
+    async def _render_bulk(self, bulk: BulkCounts, as_of: int, page: _Page) -> None:
+        """Render the message of a bulk wherever those of its runs want it on which there is something new."""
+        runs = [(one, run) for one in page.documents for run in one.actions if run.bulk == bulk.id]
+        acted = {*page.changes.actions}
+        ran = [(one, run) for one, run in runs if (run.id, one.id) in acted]
+        if not ran and await self._bulks.are_current(bulk, page.documents):
+            return
+        destinations = dict[str, float]()
+        for document, run in ran:
+            found = self._renderer.bulk_destinations(run, document, page.desired)
+            for one, urgency in (await isolated(found, document.id, otherwise={})).items():
+                destinations[one] = max(urgency, destinations.get(one, 0))
+        messages = self._bulks.of(bulk, as_of, destinations, page.asking, has_run=bool(ran))
+        page.desired += await isolated(messages, bulk.id, otherwise=[])
+
+    async def _render_changed_groups(self) -> None:
+        """Render the cards of groups if it is time to, and note when to do so next, if any are left."""
+        loop = asyncio.get_running_loop()
+        if self._groups_at is not None and loop.time() >= self._groups_at:
+            is_left = await self._group_cards.render_changed()
+            self._groups_at = loop.time() + self._outbox.update_every_s if is_left else None
 
     async def _render_groups(self, grouper: AlertGrouper) -> None:
         """Render cards of groups that this page changed: at once what is urgent, the rest soon."""
@@ -346,58 +380,44 @@ class Notifier:
         for root_id, document in (await self._documents(named)).items():
             held.documents[root_id] = ReadDocument(document, self._rendered_as_of.get(root_id, 0))
 
-    async def _of_root(
-        self,
-        document: Document,
-        changes: FeedChanges,
-        grouper: AlertGrouper,
-        asking: Asking,
-        unstored: Iterable[DesiredMessage],
-    ) -> list[DesiredMessage]:
-        """All messages of an alert or a case that events change, besides those that are `unstored` yet."""
-        root_id = document.id
+    async def _of_root(self, document: Document, page: _Page) -> list[DesiredMessage]:
+        """All messages of an alert or a case that events change, besides those of the page before it."""
+        root_id, changes = document.id, page.changes
         # One that was raised is new where nothing took it before.
         is_new = root_id in changes.created_alerts or root_id in changes.raised
-        timeline = await self._renderer.timeline(document, unstored, is_new=is_new)
-        action_ids = [action_id for action_id, of_root in changes.actions if of_root == root_id]
-        is_worked_on = document.alert is not None and bool(document.alert.assignee) and root_id in changes.changed
-        # A bulk has a message of its own, and may run on all alerts of a group.
-        own_runs = [
-            run_id
-            for run_id in action_ids
-            if (action := timeline.action(run_id)) is None or not timeline.is_in_bulk(action)
-        ]
-        await grouper.set_threads(timeline, is_new=is_new, needs_card=bool(own_runs or is_worked_on))
+        timeline = await self._renderer.timeline(document, page.desired, is_new=is_new)
+        acted = changes.actions_of(root_id)
+        await page.grouper.set_threads(timeline, is_new=is_new, needs_card=_needs_card(timeline, changes))
         # What became of a run that has ended, such as that another alert's undoes it, is news.
-        is_progress = all(run.end_date is None for run in map(timeline.action, action_ids) if run is not None)
+        is_progress = all(run.end_date is None for run in map(timeline.action, acted) if run is not None)
         desired = await self._renderer.alert_cards(timeline, is_progress=is_progress)
         desired += await self._renderer.case_cards(timeline)
-        desired += await self._mentions(timeline, grouper, asking) if is_new else []
+        desired += await self._mentions(timeline, page) if is_new else []
         for log_id, case_id in changes.logs:
             if case_id == root_id:
                 desired += await self._renderer.log_cards(log_id, timeline)
-        for action_id in action_ids:
+        for action_id in acted:
             action, has_ended = timeline.action(action_id), action_id in changes.ended
             if action is not None:
-                work = self._renderer.action_messages(action, timeline, asking, has_ended=has_ended)
+                work = self._renderer.action_messages(action, timeline, page.asking, has_ended=has_ended)
                 desired += await isolated(work, root_id, otherwise=[])
         if root_id in changes.changed:
             desired += await self._others(timeline, {message.key for message in desired})
         return desired
 
-    async def _mentions(self, timeline: Timeline, grouper: AlertGrouper, asking: Asking) -> list[DesiredMessage]:
+    async def _mentions(self, timeline: Timeline, page: _Page) -> list[DesiredMessage]:
         """A reply to the card of a new alert, or to that of its group, in each channel that wants one, or a count."""
         desired, alert = list[DesiredMessage](), timeline.alert
         for channel, by_severity in self._channels.mentions.items():
-            entry = grouper.changes.alerts.get((timeline.root_id, channel))
+            entry = page.grouper.changes.alerts.get((timeline.root_id, channel))
             if entry is None or alert is None or alert.severity not in by_severity:
                 continue
             card = next((thread for thread in timeline.threads if thread.channel == channel), None)
             here = replace(timeline, threads=[card or Thread(channel, entry.group)])
             who, key, number = f"new:{channel}:{alert.severity}", f"mention:{alert.id}:{alert.severity}:{channel}", 0
             says = (who, alert.source, alert.type, alert.title, sorted(one.data or "" for one in alert.artifacts))
-            if not await asking.may_ask(who, same=digest(repr(says))):
-                since, number = asking.more(who)
+            if not await page.asking.may_ask(who, same=digest(repr(says))):
+                since, number = page.asking.more(who)
                 key = f"new:{since}:{alert.severity}:{channel}"
             desired += self._renderer.mention(key, here, number)
         return desired
@@ -450,6 +470,17 @@ class Notifier:
         await self._outbox.upsert(*await isolated(self._bulks.read(posted), "", otherwise=[]))
         await self._outbox.commit_page([], last)
         self._channels.changed.set()
+
+
+def _needs_card(timeline: Timeline, changes: FeedChanges) -> bool:
+    """Whether an alert gets a card of its own, since somebody works on it or something other than a bulk ran.
+
+    A bulk has a message of its own, and may run on all alerts of a group.
+    """
+    if timeline.alert is not None and timeline.alert.assignee and timeline.root_id in changes.changed:
+        return True
+    acted = map(timeline.action, changes.actions_of(timeline.root_id))
+    return any(action is None or not timeline.is_in_bulk(action) for action in acted)
 
 
 def _left_s(now: float, *moments: float | None) -> float | None:
