@@ -96,7 +96,7 @@ def _redacted_rows(
 ) -> list[AuditRow]:
     """The rows as this clearance may see them, with the targets that each is about."""
     found = [subject for one in documents if (subject := Subject.in_document(one, one.id)) is not None]
-    every = [one for subject in found for one in (*subject.artifacts, *subject.others)]
+    every = chain.from_iterable((*subject.artifacts, *subject.others) for subject in found)
     hidden = [one for one in every if not may_see(clearance, one.tlp)]
     called = {one.id: artifact_name(one) for subject in found for one in RedactedView(subject, clearance).artifacts()}
     of_all, gone = (RedactedView(Subject("alert", "", "", tlp, others=(*hidden,)), clearance) for tlp in (CLEAR, RED))

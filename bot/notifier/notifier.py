@@ -46,7 +46,7 @@ log = structlog.get_logger("bot.notifier")
 
 @dataclass
 class _Page:
-    """The documents that a page of the feed is about, what is decided with it, and its messages, not stored yet."""
+    """What is written together: for a page of the feed its documents and changes; `desired` isn't stored yet."""
 
     documents: Sequence[Document]
     changes: FeedChanges
@@ -202,33 +202,25 @@ class Notifier:
             documents = await self._documents(named)
             grouper = await AlertGrouper.of(self._outbox, self._channels, self._clock, named)
             progress = [one.root_id for one in requests if is_bulk(one.root_id) and not one.reminds_at]
-            desired = await isolated(self._bulks.read(progress, by_person=True), "", otherwise=[])
-            asking = Asking(self._outbox, self._clock(), is_reminder=True)
+            page = _Page([], FeedChanges(), grouper, Asking(self._outbox, self._clock(), is_reminder=True))
+            page.desired += await isolated(self._bulks.read(progress, by_person=True), "", otherwise=[])
             for request in requests:
-                document = documents.get(request.root_id)
-                work = self._of_request(request, document, grouper, asking, desired)
-                desired += await isolated(work, request.root_id, otherwise=[])
-            desired += await self._counts(asking)
-            await self._outbox.commit_refresh(desired, requests, grouper.changes, asking.state)
+                work = self._of_request(request, documents.get(request.root_id), page)
+                page.desired += await isolated(work, request.root_id, otherwise=[])
+            page.desired += await self._counts(page.asking)
+            await self._outbox.commit_refresh(page.desired, requests, grouper.changes, page.asking.state)
             await self._render_groups(grouper)
 
-    async def _of_request(
-        self,
-        request: StoredRequest,
-        document: Document | None,
-        grouper: AlertGrouper,
-        asking: Asking,
-        unstored: Iterable[DesiredMessage],
-    ) -> list[DesiredMessage]:
+    async def _of_request(self, request: StoredRequest, document: Document | None, page: _Page) -> list[DesiredMessage]:
         """What somebody wants to see again, or what reminds of it; `document` is None of a group or a bulk."""
         if is_group(request.root_id):
-            grouper.changes.needs_update(request.root_id, FOR_PERSON)
+            page.grouper.changes.needs_update(request.root_id, FOR_PERSON)
         elif is_bulk(request.root_id) and request.reminds_at:
-            return await self._bulks.remind(request.root_id.partition(":")[2], asking)
+            return await self._bulks.remind(request.root_id.partition(":")[2], page.asking)
         elif document is not None and request.reminds_at:
-            return await self._reminders(document, asking)
+            return await self._reminders(document, page.asking)
         elif document is not None:
-            return await self._requested(document, request.also, grouper, unstored, only_in=request.channel)
+            return await self._requested(document, request.also, page, only_in=request.channel)
         return []
 
     async def _counts(self, asking: Asking) -> list[DesiredMessage]:
@@ -246,18 +238,12 @@ class Notifier:
         return [one for action in document.actions for one in await self._renderer.requests(action, timeline, asking)]
 
     async def _requested(
-        self,
-        document: Document,
-        also: str,
-        grouper: AlertGrouper | None,
-        unstored: Iterable[DesiredMessage] = (),
-        *,
-        only_in: str = "",
+        self, document: Document, also: str, page: _Page | None, *, only_in: str = ""
     ) -> list[DesiredMessage]:
         """The cards of what somebody wants to see; what is in a group gets a card of its own, in one channel or all."""
-        timeline = await self._renderer.timeline(document, unstored)
-        if grouper is not None:
-            await grouper.set_threads(timeline, needs_card=True, only_in=only_in)
+        timeline = await self._renderer.timeline(document, page.desired if page is not None else ())
+        if page is not None:
+            await page.grouper.set_threads(timeline, needs_card=True, only_in=only_in)
         if only_in and self._channels.is_set_up(only_in) and document.alert is not None:
             card = Thread(only_in, card_key(document.id, only_in))  # which the bot may have forgotten
             timeline.threads = list(dict.fromkeys([*timeline.threads, card]))

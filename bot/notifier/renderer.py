@@ -331,7 +331,8 @@ class Renderer:
         extension, desired = action.undo.extension if action.undo is not None else None, list[DesiredMessage]()
         if extension is None:
             return []
-        render = partial(self._request_render(action, extension, timeline), is_replaced=True)
+        request = Request(action, extension, extension.approval, timeline)
+        render = partial(self._request_render(request), is_replaced=True)
         for one in await self._outbox.messages_of_run(action.id):
             kind, *of = one.key.removesuffix(AGAIN).split(":")
             about = of[3] if kind == "ask" else of[1] if kind == "extension" else action.id
@@ -372,11 +373,8 @@ class Renderer:
         may_ask = self._may_ask(request, able, asking)
         notified = [who for who in named if await may_ask(who, team if who in able else "")]
         asking.remind(request.timeline.root_id, request.asked_at, request.approval.expires_at)
-        return Asked(
-            {f"ask:{request.action.id}:{team}:{who}:{request.id}" for who in notified if who in able},
-            [who for who in notified if who not in able],
-            is_for_channels=not named,
-        )
+        direct = {f"ask:{request.action.id}:{team}:{who}:{request.id}" for who in notified if who in able}
+        return Asked(direct, [who for who in notified if who not in able], is_for_channels=not named)
 
     async def _ask_again(self, request: Request, direct: Iterable[str], asking: Asking) -> Asked:
         """Ask those who got these direct messages once more, if they could still decide."""
@@ -386,7 +384,9 @@ class Renderer:
         return Asked({users[user] + AGAIN for user in able if await may_ask(user, self._access.team())})
 
     def _may_ask(self, request: Request, able: Sequence[str], asking: Asking) -> Callable[..., Awaitable[bool]]:
-        return partial(asking.may_ask, urgency=urgency_of(request.subject.severity, able), run=request.counted_as)
+        # A message that counts requests can show a run, but not more time.
+        run = (request.timeline.root_id, request.action.id) if request.extension is None else ("", "")
+        return partial(asking.may_ask, urgency=urgency_of(request.subject.severity, able), run=run)
 
     async def _requests_in_threads(
         self,
@@ -397,7 +397,7 @@ class Renderer:
         asking: Asking,
     ) -> list[DesiredMessage]:
         """The request in its threads, with who is mentioned there and the names of who has a direct message."""
-        render = self._request_render(request.action, request.extension, request.timeline)
+        render = self._request_render(request)
         files = [partial(approvals.whole_request, request.action, request.subject)] if request.extension is None else []
         named = sorted({reader.login for reader in readers.values() if reader is not None})
         again = sorted({one.login for key, one in readers.items() if one is not None and key.endswith(AGAIN)})
@@ -431,9 +431,8 @@ class Renderer:
         extension = request.extension
         if extension is None or extension.outcome in (None, "lapsed") or extension.ended_by == extension.asked_by:
             return []
-        render = self._request_render(request.action, extension, request.timeline)
-        prefix, suffix = f"told:{request.action.id}", f":{extension.id}"
-        return await self._to_requester(prefix, extension.asked_by, suffix, render, request.timeline)
+        render, prefix = self._request_render(request), f"told:{request.action.id}"
+        return await self._to_requester(prefix, extension.asked_by, f":{extension.id}", render, request.timeline)
 
     async def _counts_without(self, request: Request) -> list[DesiredMessage]:
         """What counts requests for somebody and may show this one as the worst, once it waits no more."""
@@ -520,20 +519,18 @@ class Renderer:
 
         return await self._in_threads(f"remind:{action.id}:{about}", render, subject, timeline)
 
-    def _request_render(
-        self, action: Action, extension: Extension | None, timeline: Timeline
-    ) -> Callable[..., Message]:
-        subject = timeline.target(action)
-        if extension is not None:
+    def _request_render(self, request: Request) -> Callable[..., Message]:
+        action, subject = request.action, request.subject
+        if request.extension is not None:
             return partial(approvals.later_end_request, action, subject)
-        policy = timeline.document.policies.get(action.responder_name)
+        policy = request.timeline.document.policies.get(action.responder_name)
         return partial(approvals.approval_request, action, subject, now_ms=self._clock(), policy=policy)
 
     async def _direct_request(self, request: Request, key: str, person: Person | None) -> DesiredMessage:
         """The request in a direct message, to be answered before it expires; later, who decided it or can't."""
         action, timeline = request.action, request.timeline
         can_decide = person is not None and approvals.may_decide(action, person, request.subject, request.extension)
-        render = partial(self._request_render(action, request.extension, timeline), can_decide=can_decide)
+        render = partial(self._request_render(request), can_decide=can_decide)
         if request.extension is None:
             voter = person.login if person is not None and "manageAction" in person.permissions else ""
             render = partial(render, link=await self._link(timeline.root_id), voter=voter)

@@ -56,11 +56,6 @@ class Request:
         """When half of the time to decide is over (ms)."""
         return (self.asked_at + self.approval.expires_at) // 2
 
-    @property
-    def counted_as(self) -> tuple[str, str]:
-        """The alert or case and the run that a message which counts requests shows; "" of more time, which it can't."""
-        return (self.timeline.root_id, self.action.id) if self.extension is None else ("", "")
-
 
 @dataclass(frozen=True)
 class Asked:

@@ -170,26 +170,38 @@ def _visible(listed: Sequence[HomeRun], person: Person) -> tuple[list[HomeRun], 
 
 async def on_active_command(context: Context) -> None:
     """List what is in force, on a target or of an alert, a case, a run or a bulk if one is typed."""
-    typed, person = normalize(context.text), context.person
+    typed = normalize(context.text)
     ids_ = find_ids(typed)
-    text = " ".join(ids_) or typed
-    measures = await context.core.measures(target=",".join(ids_) or text)
-    ignored = [word for word in typed.split() if ids_ and not find_ids(word)]
-    if not measures and text and not ids_:
-        every = await context.core.measures()
-        having = {word: _with_part(word, every) for word in typed.split()}
-        measures = [one for one in every if any(one.id in of for of in having.values())]
-        if measures:
-            text = f"names that have {' or '.join(word for word, of in having.items() if of)}"
-            ignored = [word for word, of in having.items() if not of]
+    text, measures, ignored = await _in_force(context, typed, ids_)
     found = await runs_of(context, measures[: views.MAX_LISTED])
     if (ids_ or not text) and context.services.clearance(context.channel) != SHARED:  # of a target nobody hears more
         known = {run_id for one in measures for run_id in one.actions}
         above = [one for one in await context.services.core.measures(of=ids_) if known.isdisjoint(one.actions)]
         found += await runs_of(replace(context, core=context.services.core), above[: views.MAX_LISTED])
-    active = partial(views.in_force_list, found, person, text, total=len(measures), ignored=" ".join(ignored))
-    active = partial(active, named=await _named(context, ids_, measures))
+    named = await _named(context, ids_, measures)
+    active = partial(views.in_force_list, found, context.person, text, total=len(measures))
+    active = partial(active, ignored=" ".join(ignored), named=named)
     await responses.show_with_buttons(context, "In force", f"active:{text[: views.TEXT_LIMIT]}", active)
+
+
+async def _in_force(context: Context, typed: str, ids: Sequence[str]) -> tuple[str, Sequence[Measure], Sequence[str]]:
+    """What was looked for, what is in force of it, and the words that say nothing."""
+    if ids:
+        ignored = [word for word in typed.split() if not find_ids(word)]
+        return " ".join(ids), await context.core.measures(target=",".join(ids)), ignored
+    measures = await context.core.measures(target=typed)
+    return (typed, measures, []) if measures or not typed else await _by_parts(context, typed)
+
+
+async def _by_parts(context: Context, typed: str) -> tuple[str, Sequence[Measure], Sequence[str]]:
+    """Likewise where each word may be a part of a target's name."""
+    every = await context.core.measures()
+    having = {word: _with_part(word, every) for word in typed.split()}
+    parts = [word for word, of in having.items() if of]
+    if not parts:
+        return typed, [], []
+    found = [one for one in every if any(one.id in of for of in having.values())]
+    return f"names that have {' or '.join(parts)}", found, [word for word in having if word not in parts]
 
 
 async def _named(context: Context, ids: Sequence[str], measures: Sequence[Measure]) -> list[HomeRun]:

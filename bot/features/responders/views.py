@@ -376,7 +376,8 @@ class _Menu:
 
     def groups(self) -> list[_Entries]:
         """What contains something first, and last what can't run."""
-        subject, name = self.view.subject, self._name()
+        subject = self.view.subject
+        name = self.view.title() if self._is_of_artifact else f"{OBJECT_TYPES[subject.kind]} {subject.id}"
         label, own = clip_middle(name, URL_LIMIT), refanged(name).casefold()
         every = [r for r in self.offered if self._can_be_chosen(r)]
         through, artifacts = self._through_alert(every), self._artifacts()
@@ -400,10 +401,6 @@ class _Menu:
     @property
     def _is_of_artifact(self) -> bool:
         return self.view.subject.kind == "case_artifact"
-
-    def _name(self) -> str:
-        subject = self.view.subject
-        return self.view.title() if self._is_of_artifact else f"{OBJECT_TYPES[subject.kind]} {subject.id}"
 
     def _can_be_chosen(self, responder: OfferedResponder) -> bool:
         """Whether it can run, or on an artifact lacks nothing but a case, to which whoever chooses it is led."""

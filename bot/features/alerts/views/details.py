@@ -60,14 +60,19 @@ def alert_in_full(
         description = foreign(defang_indicators(view.text(alert.description)), 2900, lines=True)
         blocks.append(section(description or "(no description)"))
         blocks += listed("*Facts*", _facts(alert, view))
-    reopen = button_element("Reopen", ids.REOPEN, button(Intent("unread", alert.id)))
-    buttons = [reopen] if alert.status == "Ignored" else []
-    buttons += [owner_button(alert, button)] if alert.assignee or alert.status in ("New", "Updated") else []
-    buttons += [case_button(alert.case, button)] if alert.case else []
+    buttons = _buttons(alert, button)
     blocks += [actions(*buttons)] if buttons else []
     blocks += [menu_block(view, button, channel), *_artifacts(view, button, start, channel), *([] if start else more)]
     blocks += [context(note)] if note else []
     return Message(f"Alert {alert.id}: {foreign(view.title(), 300)}", tuple(blocks))
+
+
+def _buttons(alert: Alert, button: ButtonIds) -> list[dict[str, Any]]:
+    """Reopen, Assign to me or Unassign, and Show case, as far as they apply now."""
+    reopen = button_element("Reopen", ids.REOPEN, button(Intent("unread", alert.id)))
+    buttons = [reopen] if alert.status == "Ignored" else []
+    buttons += [owner_button(alert, button)] if alert.assignee or alert.status in ("New", "Updated") else []
+    return buttons + ([case_button(alert.case, button)] if alert.case else [])
 
 
 def found_alerts(
