@@ -177,7 +177,7 @@ def _lines(
 
 
 def _told(line: Sequence[AuditRow], ran: Mapping[str, Ran], asked: Mapping[str | None, AuditRow]) -> list[str]:
-    """When, by whom and what: of several rows the first, with what all of them are on."""
+    """When, who did what: of several rows the first, with what all of them are on."""
     first = line[0]
     named = {one: f"{what} on {target}" for one, (what, target, _) in ran.items()}
     for key in RUNS:

@@ -263,7 +263,7 @@ def _fitting(lines: Sequence[Sequence[Action]], render: Callable[[Sequence[Actio
     return fitting
 
 
-Lines = list[list[Action]]  # the runs of each, one or several that are told in one
+Lines = list[list[Action]]  # the runs of each: several where they share a line
 
 
 def _lines(shown: Sequence[Action], *, is_folded: bool) -> tuple[Lines, Lines, list[Action]]:
@@ -288,7 +288,7 @@ def _that_end_last(in_force: Lines) -> Lines:
 
 
 def _newest_and_success(over: Lines) -> Lines:
-    """What a closed alert says of ended runs, of which its line of facts counts the others."""
+    """What a closed alert says of ended runs: its line of facts counts the others."""
     success = next((line for line in over if runs.state_of(line[0]) == "succeeded"), None)
     return [line for line in over if line is over[0] or line is success]
 
