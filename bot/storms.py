@@ -68,7 +68,7 @@ class GroupContent:
     muted_by: str = ""  # a login
     closed_by: str = ""  # that one person closed all for one reason, or that all are in one case; mrkdwn
     case: str = ""  # the id of that
-    in_force: Sequence[str] = ()  # on its alerts; mrkdwn
+    left_open: Sequence[str] = ()  # what is in force on its alerts, and what waits; mrkdwn
 
     @property
     def is_closed(self) -> bool:

@@ -16,9 +16,11 @@ from bot.outbox.alert_groups import AlertGroup
 from bot.outbox.models import FOR_PERSON, LAST_ALERT, WITHHOLDING, DesiredMessage
 from bot.outbox.outbox import MessageOutbox
 from bot.storms import FEW_WAITING, FOLLOWERS, STORM_MS, GroupContent
-from core.models import Document, Measure
+from core.client import CoreClient
+from core.models import Document
 
 READ_AT_ONCE = 200
+MOST_WAITING = 500
 ReadDocuments = Callable[[Mapping[str, Iterable[str]]], Awaitable[Mapping[str, Document]]]
 """Reads the documents of these roots from core, each with what is named of it."""
 
@@ -33,14 +35,14 @@ class GroupCards:
         access: ChannelAccess,
         clock_ms: Callable[[], int],
         read_documents: ReadDocuments,
-        measures: Callable[..., Awaitable[Sequence[Measure]]],
+        core: CoreClient,
     ) -> None:
         self._renderer = renderer
         self._outbox = outbox
         self._access = access
         self._clock = clock_ms
         self._read_documents = read_documents
-        self._measures = measures
+        self._core = core
 
     async def render_urgent(self) -> None:
         """Render new cards, those that somebody waits for, and those that may show too much."""
@@ -72,7 +74,7 @@ class GroupCards:
         if content.is_closed and content.count <= READ_AT_ONCE:
             content = await self._of_closed(content, clearance)
         elif not content.is_digest:
-            content = replace(content, in_force=await self._in_force(content.key, clearance))
+            content = replace(content, left_open=await self._left_open(content.key, clearance))
         now = self._clock()
 
         def render(*, clearance: int, button: ButtonIds) -> Message:
@@ -83,12 +85,14 @@ class GroupCards:
         card = await self._renderer.message(group.key, view, group.channel, render)
         return replace(card, by_person=group.rank == FOR_PERSON, must_go=group.rank == WITHHOLDING, is_progress=True)
 
-    async def _in_force(self, key: str, clearance: int) -> list[str]:
-        """What is in force on the worst alerts of a group: one request to core, unless something is."""
+    async def _left_open(self, key: str, clearance: int) -> list[str]:
+        """What is in force on the worst alerts of a group, and what waits: two requests to core without any."""
         ids = [member.root_id for member in await self._outbox.alert_groups.members(key, 0, READ_AT_ONCE)]
-        roots = {run.root_id: () for one in await self._measures(of=ids) for run in (one, *one.others)}
+        roots = {run.root_id for one in await self._core.measures(of=ids) for run in (one, *one.others)}
+        roots |= {one.object_id for one in await self._core.newest_actions("waiting", limit=MOST_WAITING)}
         documents = await self._read_documents({one: () for one in ids if one in roots})
-        return [one for read in documents.values() for one in left_open(read, clearance) if one.startswith("🔒")]
+        lines = [one for read in documents.values() for one in left_open(read, clearance)]
+        return [one for sign in "🔒⏳" for one in lines if one.startswith(sign)]
 
     async def _of_closed(self, content: GroupContent, clearance: int) -> GroupContent:
         """With who closed all of them, or the case in which all are."""

@@ -74,7 +74,7 @@ class Notifier:
         """Set once core has another database than the messages are of: none of them changes any more."""
         self._renderer = Renderer(core, outbox, channels, clock_ms)
         self._bulks = BulkMessages(core, outbox, channels, self._renderer)
-        self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents, core.measures)
+        self._group_cards = GroupCards(self._renderer, outbox, channels, clock_ms, self._documents, core)
         self._enforcer = ClearanceEnforcer(
             self._renderer, outbox, channels, self._documents, self._group_cards, self._bulks
         )

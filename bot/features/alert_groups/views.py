@@ -69,7 +69,7 @@ def _group(content: GroupContent) -> list[Block]:
     if content.is_closed:
         return blocks
     worst = _worst(content) if max(content.severities.values()) < content.count else []  # else none is worse
-    worst += first_of(content.in_force, MOST)
+    worst += first_of(content.left_open, MOST)
     return [*blocks, *sections(filter(None, [*worst, _most("Observables", content.facts, content)]))]
 
 
@@ -97,9 +97,13 @@ def _severity(severity: int) -> str:
 
 
 def _common_title(content: GroupContent) -> str:
-    """The title of all; where they differ in numbers or addresses, without these."""
-    title, number = content.titles[0]
-    return title if number == content.count or len(content.titles) == 1 else common(title)
+    """The title of all; where words of theirs differ, without the numbers and addresses of these."""
+    titles = [title.split() for title, _ in content.titles]
+    if len(set(map(len, titles))) > 1:
+        return common(content.titles[0][0])
+    return " ".join(
+        first if all(first == one for one in others) else common(first) for first, *others in zip(*titles, strict=True)
+    )
 
 
 def _on_so_many(content: GroupContent) -> str:

@@ -18,7 +18,7 @@ from bot.block_kit.text import (
     slack_date,
 )
 from bot.clearance import RedactedView, Subject, side_by_side, tlp_name, withheld
-from bot.features.alerts.views.details import group_line
+from bot.features.alerts.views.details import first_observables, group_line
 from bot.features.approvals import views as approvals
 from bot.features.bulks.views import messages, states
 from bot.features.cases.views import case_button
@@ -183,7 +183,8 @@ def _alert(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
         return group_line(view, alert.counts, alert.group, alert.raised_at, button)
     case = "case " if alert.subject.kind == "case" else ""
     at = slack_date(alert.raised_at, "{ago}")
-    line = f"{runs.sign(view)}{case}{runs.on_what(alert.subject, view, alert.link)} · {at}"
+    what = f"{runs.sign(view)}{case}{runs.on_what(alert.subject, view, alert.link)}"
+    line = " · ".join([what, *first_observables(view), at])
     if case:
         return section(line, accessory=case_button(alert.subject.id, button) if view.is_open else None)
     if alert.is_assigned:

@@ -35,7 +35,7 @@ async def test_each_critical_alert_that_differs_rings_by_name_and_one_message_co
         await env.post_alert(sourceRef="high", severity=3)
         first, card = await env.new_card(anna, sourceRef="1", severity=4, title="Ransomware on SRV-01")
         mention = await anna.sees(reply_to(card, ONCALL))
-        assert mention["text"] == f"New: CRITICAL Ransomware on SRV-01 ({first})"
+        assert mention["text"] == f"New: CRITICAL Ransomware on SRV-01 ({first}) · ip 198[.]51[.]100[.]7"
         second, card = await env.new_card(anna, sourceRef="2", severity=4, title="Ransomware on SRV-01")
         counted = await anna.sees(reply_to(card, f"{ONCALL} 🔴 1 more CRITICAL alert: Ransomware on SRV-01"))
         assert counted in anna.live_view.messages(SOC)  # also in the channel
@@ -52,7 +52,8 @@ async def test_each_critical_alert_that_differs_rings_by_name_and_one_message_co
         for number, fields in enumerate(others):
             other, card = await env.new_card(anna, sourceRef=f"other {number}", severity=4, **fields)
             await anna.sees(reply_to(card, ONCALL))
-            rang.append(f"New: CRITICAL {fields['title']} ({other})")
+            on = f"hostname {hosts[number - 1]['data']}" if number else "ip 198[.]51[.]100[.]7"
+            rang.append(f"New: CRITICAL {fields['title']} ({other}) · {on}")
         await all_sent(env.bot)
         assert [shown["text"] for shown in ben.live_view.notifications] == [mention["text"], *rang]
         clock.ahead_ms += TEN_MINUTES_MS
@@ -72,7 +73,10 @@ async def test_of_many_different_critical_alerts_ten_ring_and_a_count_that_a_res
         counted = await anna.sees(message_in(SOC, f"6 more CRITICAL alerts, newest: Old d ({posted[-1]})"))
         assert "\\nYour Home has the worst that nobody works on, *Select several* there lists all." in text_of(counted)
         await all_sent(env.bot)
-        by_name = [f"New: CRITICAL {title} ({id})" for title, id in zip(titles, posted[:AT_MOST], strict=False)]
+        by_name = [
+            f"New: CRITICAL {title} ({id}) · ip 198[.]51[.]100[.]7"
+            for title, id in zip(titles, posted[:AT_MOST], strict=False)
+        ]
         shown = [notification["text"] for notification in ben.live_view.notifications]
         assert (sorted(shown[:-1]), "more CRITICAL alert" in shown[-1]) == (sorted(by_name), True)
         await env.bot.close()

@@ -20,6 +20,7 @@ from bot.block_kit.text import (
     section,
 )
 from bot.clearance import RedactedView, Subject, withheld
+from bot.features.alerts.views.details import first_observables
 from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.reports import ReportView, read_report
@@ -239,6 +240,7 @@ def mention_reply(view: RedactedView, mention: str, counted: int, severity: int)
     """Tells `mention`, such as whoever is on call, of a new alert, or of how many, with the newest."""
     level, what = SEVERITY_NAMES[severity].upper(), runs.of_root(replace(view.subject, severity=0), view)
     shown, push = f"{level} {what}" if view.is_open else f"{level} alert, {what}", "New: "
+    shown = " · ".join([shown, *first_observables(view)])
     if counted:
         shown, push = f"{count(counted, f'more {level} alert')}{', newest' if counted > 1 else ''}: {what}", ""
     lists = "\nYour Home has the worst that nobody works on, *Select several* there lists all." if counted > 1 else ""

@@ -47,6 +47,13 @@ def test_titles_that_differ_in_digits_addresses_and_hashes_say_the_same(title: s
     assert masked(title) == masked(same)
 
 
+async def test_a_group_keeps_the_words_that_all_its_titles_have_also_if_they_look_like_a_name(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        for n in range(4):
+            await post(env, range(n, n + 1), title=f"Trojan.Emotet found on KIOSK-0{n}.example.net")
+        await anna.sees(message_in(SOC, SAME, "4 × Trojan[.]Emotet found on …*"))
+
+
 def test_other_titles_say_something_else() -> None:
     assert len({masked(title) for title in (TITLE, "Logon succeeded", "Malware on a host", "deadbeef", "facade")}) == 5
 
@@ -221,6 +228,7 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         told = await anna.sees(modal("*Isolate* on ~", " and 2 more waits for approval", "Withdraw all"))
         assert f" ({alert_ids[0]}): " in str(told)
         await anna.sees(message_in(SOC, "5 wait for approval"))  # once for all
+        await anna.sees(message_in(SOC, f'"7 {SAME}', "⏳ *Isolate on ", "*, asked by anna, answer by"))
         assert find_card(await anna.messages(SOC), alert_ids[4]) is None
 
 
