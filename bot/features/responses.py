@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -21,6 +22,7 @@ from core.models import Permission
 
 log = structlog.get_logger("bot.features")
 
+OUT_OF_DATE = "Out of date"  # the title of what says so of a button
 T = TypeVar("T")
 
 
@@ -97,25 +99,25 @@ async def clicked_intent(context: Context) -> Intent:
     except ResponderBotError as error:
         if error.code not in ("gone", "not_found", "forbidden"):
             raise
-        known = await roots_at(context, context.message_ts, context.thread_ts)
-        if not known and (restored_at := await context.services.outbox.lost_by_restore(context.message_ts)):
-            await show(context, "Out of date", notices.lost_card(restored_at))
-            raise OutOfDateError from error
-        in_text = "" if known or error.details else object_in_message(context)
-        if in_text:
-            await show_with_buttons(
-                context,
-                "Out of date",
-                f"forgotten:{in_text}",
-                lambda b: notices.forgotten_card(in_text, context.channel, b),
-            )
-            raise OutOfDateError from error
-        of_message = next(iter(known), "")
-        object_id = str(error.details.get("root_id") or "") or of_message
-        if object_id:
-            context.refresh(object_id)
-        await show(context, "Out of date", notices.expired_button(object_id))
+        await _show_out_of_date(context, error.details)
         raise OutOfDateError from error
+
+
+async def _show_out_of_date(context: Context, details: Json) -> None:
+    """Say why the clicked button does nothing, and what to use instead; `details` are those of its error."""
+    known = await roots_at(context, context.message_ts, context.thread_ts)
+    if not known and (restored_at := await context.services.outbox.lost_by_restore(context.message_ts)):
+        await show(context, OUT_OF_DATE, notices.lost_card(restored_at))
+        return
+    in_text = "" if known or details else object_in_message(context)
+    if in_text:
+        forgotten = partial(notices.forgotten_card, in_text, context.channel)
+        await show_with_buttons(context, OUT_OF_DATE, f"forgotten:{in_text}", forgotten)
+        return
+    object_id = str(details.get("root_id") or next(iter(known), ""))
+    if object_id:
+        context.refresh(object_id)
+    await show(context, OUT_OF_DATE, notices.expired_button(object_id))
 
 
 async def roots_at(context: Context, *message_ts: str) -> list[str]:
