@@ -97,7 +97,7 @@ async def _read(context: Context, name: str, object_id: str) -> _Typed:
 
 
 def _with_target(about: _Typed, command: str) -> tuple[list[OfferedResponder], str]:
-    """The one that the first words name, and the others, which are what it is to act on. Raises ResponderBotError."""
+    """The responder that only the first words name, and the others: what it acts on. Raises ResponderBotError."""
     offered, named = about.targets.offered, about.named
     meant, _ = _before_target(" ".join(one for one in about.name.split() if not find_ids(one)), offered)
     if refusal := subjects.no_target(about.name, about.view, command, names.example(meant[0]) if meant else ""):
