@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
@@ -18,10 +19,9 @@ from bot.features.runs import choose, flow, parameters
 from bot.features.runs.choose import GONE, request_of
 from bot.features.runs.targets import Target, ends_or_stays, load, offered_on, run_target, to_choose
 from bot.features.runs.views import acts_on, inputs, run_form, runs
-from bot.features.runs.views.acts_on import Choice
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import Ignoring, ResponderBotError
-from core.models import Action, Measure, OfferedResponder
+from core.models import OfferedResponder
 
 LOOKUP_LIMIT = 5  # ids in a message that are looked up
 
@@ -151,29 +151,20 @@ async def _start_view(
     context: Context, request: RunRequest, subject: Subject, responder: OfferedResponder | None = None
 ) -> dict[str, Any]:
     """The modal for this object, with the inputs of this responder."""
-    clearance, form, asked = own_clearance(context), None, list[Choice]()
-    already: Sequence[Measure | Action] = ()
-    who = await who_else_may_see(context, subject.tlp)
-    if responder is not None:
-        request = replace(request, responder_id=responder.id, parameters={})
-        view = RedactedView(subject, clearance)
-        form, logins = await parameters.form_of(context, request, responder, view)
-        request = request.keeping(logins)
-        asked = list(to_choose(request, [Target(view, [responder])]))
-        already = await ends_or_stays(context, request, responder, [Target(view, [responder])])
+    clearance = own_clearance(context)
     choices = modals.options(view_of(context), "object")
-    return run_form.start_view(
-        request,
-        subject,
-        clearance=clearance,
-        choices=choices,
-        responder=responder,
-        form=form,
-        to_choose=asked,
-        in_force=already,
-        who=who,
-        login=context.person.login,
-    )
+    who = await who_else_may_see(context, subject.tlp)
+    start_view = partial(run_form.start_view, clearance=clearance, choices=choices, who=who, login=context.person.login)
+    if responder is None:
+        return start_view(request, subject)
+    request = replace(request, responder_id=responder.id, parameters={})
+    view = RedactedView(subject, clearance)
+    form, logins = await parameters.form_of(context, request, responder, view)
+    request = request.keeping(logins)
+    targets = [Target(view, [responder])]
+    asked = to_choose(request, targets)
+    already = await ends_or_stays(context, request, responder, targets)
+    return start_view(request, subject, responder=responder, form=form, to_choose=asked, in_force=already)
 
 
 # --- submissions ----------------------------------------------------------------------------------------------------
