@@ -82,7 +82,8 @@ def wrong_usage(usage: str, rest: str, command: str) -> str:
             return f"Run what? `{command} list {object_id}` shows what can run on {object_id}."
         extra = {"": rest, "~id": name, "~run": name}.get(takes, "")
         right = f"{command} {verb} {takes and object_id}".strip()
-        return extra and f"{NOT_TAKEN}: `{verb}` doesn't take {extra[:100]!r}. Type `{right}` alone."
+        then = "; its form asks why" if verb == "deny" else ""
+        return extra and f"{NOT_TAKEN}: `{verb}` doesn't take {extra[:100]!r}. Type `{right}` alone{then}."
     how = "instead of the id, a host, an address or words of an alert will do"
     if "~run" in usage:
         how = f"`{command} pending` lists what waits, and `{command} mine` your runs, with their buttons"

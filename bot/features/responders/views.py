@@ -392,7 +392,7 @@ class _Menu:
         elsewhere = {r.name for r in (*every, *self.through)}
         elsewhere.update(*(self.by_artifact.get(one.id, ()) for one, _ in artifacts))
         cannot = [r for r in self.offered if r.name not in elsewhere and self._is_worth_a_reason(r)]
-        groups.append(_Entries(CANNOT, _with(own, cannot), "", partial(reasons, view=self.view)))
+        groups.append(_Entries(CANNOT, _with(own, cannot), "", partial(reasons, view=self.view, is_short=True)))
         # Whoever types "block" is not to be led to Unblock.
         return sorted(
             groups, key=lambda one: (not one.label.startswith(CONTAIN), bool(self.words) and one.label.startswith(UNDO))

@@ -226,13 +226,13 @@ async def test_a_command_refuses_the_words_that_it_does_not_take(env: FeatureEnv
     await env["anna"].reads(f"`unassign` doesn't take 'ben'. Type `/responder unassign {alert.id}` alone.")
     assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
     for typed, extra, right in (
-        (f"alert {alert.id} {other.id}", other.id, f"alert {alert.id}"),
-        ("pending LT-0412", "LT-0412", "pending"),
-        ("mine ben", "ben", "mine"),
-        (f"deny {alert.id} because", "because", f"deny {alert.id}"),
+        (f"alert {alert.id} {other.id}", other.id, f"alert {alert.id}` alone."),
+        ("pending LT-0412", "LT-0412", "pending` alone."),
+        ("mine ben", "ben", "mine` alone."),
+        (f"deny {alert.id} because", "because", f"deny {alert.id}` alone; its form asks why."),
     ):
         await env["anna"].command(SOC, f"/responder {typed}")
-        await env["anna"].reads(f"doesn't take '{extra}'. Type `/responder {right}` alone.")
+        await env["anna"].reads(f"doesn't take '{extra}'. Type `/responder {right}")
 
 
 async def test_a_case_is_assigned_by_command(env: FeatureEnvironment) -> None:
