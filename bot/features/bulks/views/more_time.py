@@ -25,7 +25,7 @@ def request(bulk: BulkCounts, of_request: Sequence[End], person: Person | None, 
     if not ends:
         return notices.notice(f"*{states.name(bulk)}*: more time was asked for again later.")
     extension = ends[0][2]
-    seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
+    seen = states.visible(ends)
     if extension.outcome is None:
         by, why = f"Asked by {person_name(extension.asked_by)}", states.quoted_note((), ends)
         keep = f"keep {states.name(bulk)} on {count(len(ends), 'target')} {undo_state.longer(extension)}"
@@ -44,8 +44,7 @@ def request(bulk: BulkCounts, of_request: Sequence[End], person: Person | None, 
 
 def asked(ends: Sequence[End], most: int) -> list[Block]:
     """Who asks for more time and why, and `most` of the targets that may be seen, until when each is to be kept."""
-    seen = [one for one in ends if approvals.sees_all(one[1].clearance, one[1].subject)]
-    asks, *rows = question_and_rows(ends, seen)
+    asks, *rows = question_and_rows(ends, states.visible(ends))
     return sections([f"{asks}{states.quoted_note((), ends)}", *(first_of(rows, most, len(ends)) if most else ())])
 
 

@@ -1,7 +1,7 @@
 """What a bulk is and what became of its runs, in words: its name and counts, and each state with its targets."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from bot.block_kit import ids, names, notices
@@ -33,6 +33,12 @@ End = tuple[Action, RedactedView, Extension]
 """More time for such a run."""
 
 T = TypeVar("T")
+Seen = TypeVar("Seen", bound=tuple[Any, ...])
+
+
+def visible(listed: Iterable[Seen]) -> list[Seen]:
+    """Those of any of these whose object, with its case, their reader may see."""
+    return [one for one in listed if approvals.sees_all(one[1].clearance, one[1].subject)]
 
 
 def by_request(listed: Iterable[tuple[Action, T]]) -> dict[str, list[tuple[Action, T, Extension]]]:
@@ -120,33 +126,50 @@ def each_state(
 ) -> list[tuple[str, ...]]:
     """The mark and words of each state that these runs are in, why, and their targets; mrkdwn.
 
-    They come as `rank` says, first what ends first; ends that read alike are one. Last what was `refused`. What another
-    run keeps longer ends when that does.
+    They come as `rank` says, first what ends first; last what was `refused`.
     A phone formats no time, and shows first what failed, then what was decided last. `has_times`: also when each ended.
     """
-    found, end = dict[tuple[str, str, str], list[int]](), 0
-    kept = [undo_state.kept_longer(*one) for one in listed]
-    ends = [by.until or 0 if by else undo_state.ends_at(run) for by, (run, _) in zip(kept, listed, strict=True)]
-    ended = [(rank(run), ends[n], n) for n, (run, _) in enumerate(listed)]
-    newest = sorted(ended, key=lambda one: (listed[one[2]][0].outcome != "failed", -(listed[one[2]][0].end_date or 0)))
-    for _, at, n in newest if is_on_phone else sorted(ended, key=lambda one: (one[0], one[1] or 0)):
+    found = dict[tuple[str, str, str], list[int]]()
+    for n, until in _newest_first(listed) if is_on_phone else _first_to_end(listed):
         action, view = listed[n]
-        has_why = action.outcome in ("denied", "failed")
-        now, why = _outcome(action), runs.result_text(action, view, approvals.REASON_LIMIT) if has_why else ""
-        if is_on_phone and action.outcome == "denied":
+        now, why = _outcome(action), ""
+        if action.outcome == "denied" and is_on_phone:
             now, why = on_phone(now), quoted(runs.reason(action), view)
-        end = at if at and at // MINUTE_MS > end // MINUTE_MS else end
-        until = "" if at is None or is_on_phone else f" until {slack_date(end)}" if at else " with no end"
-        until = f" {undo_state.until_by(by)}" if until and (by := kept[n]) else until
-        until += f", {slack_date(_ended_at(action))}" if has_times else ""
-        found.setdefault((runs.mark(action, view), f"{now}{until}", why), []).append(n)
+        elif action.outcome in ("denied", "failed"):
+            why = runs.result_text(action, view, approvals.REASON_LIMIT)
+        ended = f", {slack_date(_ended_at(action))}" if has_times else ""
+        found.setdefault((runs.mark(action, view), f"{now}{until}{ended}", why), []).append(n)
     of_each = [(state, [listed[n] for n in sorted(on)]) for state, on in found.items()]
     states = [(*state, runs.distinct_targets(on, is_on_phone=is_on_phone)) for state, on in of_each]
-    seen = [(target, view) for target, view in refused if approvals.sees_all(view.clearance, view.subject)]
+    return [*states, *(("🚫", "Refused", why, some_of(on, runs.MAX_TARGETS)) for why, on in _why(refused).items())]
+
+
+def _newest_first(listed: Listed) -> Iterator[tuple[int, str]]:
+    """The numbers of these runs, first what failed, then what was decided last; none with a time."""
+    at = [(run.outcome != "failed", -(run.end_date or 0), n) for n, (run, _) in enumerate(listed)]
+    return ((n, "") for *_, n in sorted(at))
+
+
+def _first_to_end(listed: Listed) -> Iterator[tuple[int, str]]:
+    """The numbers of these runs as `rank` says, first what ends first, each with ` until today 14:30` or the like.
+
+    Ends that read alike are one. What another run keeps longer ends when that does.
+    """
+    kept, end = [undo_state.kept_longer(*one) for one in listed], 0
+    ends = [by.until or 0 if by else undo_state.ends_at(run) for by, (run, _) in zip(kept, listed, strict=True)]
+    for n in sorted(range(len(listed)), key=lambda n: (rank(listed[n][0]), ends[n] or 0)):
+        at, by = ends[n] or 0, kept[n]
+        end = at if at // MINUTE_MS > end // MINUTE_MS else end
+        lasts = f"until {slack_date(end)}" if at else "with no end"
+        yield n, "" if ends[n] is None else f" {undo_state.until_by(by) if by else lasts}"
+
+
+def _why(refused: Refused) -> dict[str, list[str]]:
+    """By why core refused some, these targets, as far as they may be seen; mrkdwn."""
+    seen = visible(refused)
     reasons = [questions.reason_shown(view.inputs(target.message or "")) for target, view in seen]
     named = [runs.named_targets(target.target, view) or runs.on_what(view.subject, view) for target, view in seen]
-    why_not = grouped(zip(reasons, named, strict=True))
-    return [*states, *(("🚫", "Refused", why, some_of(on, runs.MAX_TARGETS)) for why, on in why_not.items())]
+    return grouped(zip(reasons, named, strict=True))
 
 
 def rank(run: Action | None) -> tuple[bool, ...]:
@@ -206,12 +229,12 @@ def up_to(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> str:
 def level_of(bulk: BulkCounts, listed: Listed) -> str:
     """Likewise, of these runs of it alone, as far as they may be seen."""
     alone = bulk.model_copy(update={"severity": None, "awaiting": 0, "total": len(listed)})
-    return up_to(alone, [one for one in listed if approvals.sees_all(one[1].clearance, one[1].subject)])
+    return up_to(alone, visible(listed))
 
 
 def seen_targets(listed: Listed, *, is_on_phone: bool = False) -> str:
     """The targets of those of these runs that may be seen, or else how many they are; mrkdwn."""
-    seen = [one for one in listed if approvals.sees_all(one[1].clearance, one[1].subject)]
+    seen = visible(listed)
     return runs.distinct_targets(seen, len(listed), is_on_phone=is_on_phone) if seen else count(len(listed), "target")
 
 
@@ -256,15 +279,9 @@ def result(bulk: BulkCounts, listed: Listed = (), *, is_on_phone: bool) -> str:
 
     That they have succeeded goes without saying where the rest says more of each. A phone formats no time.
     """
-    succeeded, running = bulk.counts.get("Success", 0), under_way(bulk)
+    running = under_way(bulk)
     waits = f"{bulk.awaiting} {'waits' if bulk.awaiting == 1 else 'wait'} for approval" if bulk.awaiting else ""
-    parts = [waits, f"{running} under way" if running else ""]
-    are_said = 0 < bulk.timed + bulk.endless + bulk.undoing + bulk.undone == succeeded
-    has_run = succeeded or not (open_runs(bulk) or {*bulk.outcomes} <= NOT_RUN)
-    if has_run and not are_said:
-        parts.append(f"{succeeded} of {bulk.total} succeeded")
-    elif not open_runs(bulk) and not succeeded:
-        parts.append("nothing was run")
+    parts = [waits, f"{running} under way" if running else "", _succeeded(bulk)]
     at = "" if bulk.undone_at is None or is_on_phone else f", {slack_date(bulk.undone_at)}"
     by = f" by {notices.all_of(bulk.undone_by)}" if bulk.undone_by else ""
     kept = sum(undo_state.kept_longer(*one) is not None for one in listed)
@@ -279,6 +296,16 @@ def result(bulk: BulkCounts, listed: Listed = (), *, is_on_phone: bool) -> str:
         ("ended on time", bulk.by_itself),
     ]
     return ", ".join(filter(None, [*parts, *(f"{number} {what}" for what, number in others if number)]))
+
+
+def _succeeded(bulk: BulkCounts) -> str:
+    """`12 of 25 succeeded`, `nothing was run`, or "" where what is in force or undone says so of each."""
+    succeeded = bulk.counts.get("Success", 0)
+    if 0 < bulk.timed + bulk.endless + bulk.undoing + bulk.undone == succeeded:
+        return ""
+    if succeeded or not (open_runs(bulk) or {*bulk.outcomes} <= NOT_RUN):
+        return f"{succeeded} of {bulk.total} succeeded"
+    return "" if open_runs(bulk) else "nothing was run"
 
 
 def until(*ends_at: int) -> str:
