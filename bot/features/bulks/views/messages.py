@@ -1,6 +1,6 @@
 """The messages of a bulk: in its channel and thread, and to who decides and who asked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bot.block_kit import ids, notices
@@ -42,33 +42,41 @@ def told_in_part(
 
     Once none does, and no run is under way, another message tells all that if there `has_end` to be told.
     """
-    more, lasts = ("more time for ", "") if listed[0][2] else ("", undo_state.lasts(bulk.undo_after_minutes))
+    is_more_time = listed[0][2] is not None
     still = [(run, view) for run, view, end in listed if states.waits(run, end)]
-    if has_end and not still and (more or not states.open_runs(bulk)):
-        what = f"{more}{states.name(bulk)} on {count(len(listed), 'target')}"
+    if has_end and not still and (is_more_time or not states.open_runs(bulk)):
+        what = f"{'more time for ' if is_more_time else ''}{states.name(bulk)} on {count(len(listed), 'target')}"
         return notices.notice(f"{' and '.join(how)} in part: {what}, see below.")
     by_how = [one for one in listed if states.decision(one[0], one[2]).startswith(tuple(how))]
-    found = grouped(((states.decision(run, None), runs.reason(run)), (run, view)) for run, view, _ in by_how)
-    ends = [(run, view, end) for run, view, end in (by_how if has_end else listed) if end]
-    said = [
-        states.sentence(
-            states.on_phone(by),
-            f"{states.name(bulk)} on {states.seen_targets(on, is_on_phone=True)}{lasts}{states.level_of(bulk, on)}",
-            states.quoted(why, view_of_all([view for _, view in on])),
-        )
-        for (by, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved"))
-    ]
-    level = states.level_of(bulk, [one[:2] for one in ends])
+    on = [one[:2] for one in by_how]
+    if ends := [(run, view, end) for run, view, end in (by_how if has_end else listed) if end]:
+        each = more_time.decided_in_short(ends, states.level_of(bulk, [one[:2] for one in ends]))
+    else:
+        each = _decided_in_short(bulk, on)
     waits = f"Still waiting: {states.seen_targets(still, is_on_phone=True)}." if still else ""
-    each = [one.rstrip(".") for one in (more_time.decided_in_short(ends, level) if ends else said)]
-    told = notices.notice(f"{'; '.join(each)}. {waits}".rstrip())
-    if more or "Approved" not in how:
+    told = notices.notice(f"{'; '.join(one.rstrip('.') for one in each)}. {waits}".rstrip())
+    if is_more_time or "Approved" not in how:
         return told
-    seen = [one[:2] for one in by_how if approvals.sees_all(one[1].clearance, one[1].subject)]
-    lines = [*states.by_state(seen), waits]
+    return Message(told.text, _so_far(bulk, on, waits, button))
+
+
+def _so_far(bulk: BulkCounts, listed: Listed, waits: str, button: ButtonIds) -> tuple[Block, ...]:
+    """What became of these of its runs that may be seen, and what still waits, with what ends them."""
+    seen = states.visible(listed)
+    lines = [f"{states.head(bulk, seen)}.", *states.by_state(seen), *([waits] if waits else [])]
     buttons = actions(*end_buttons(bulk, button, has_again=False), states.show_each(bulk, button))
-    shown = first_of([f"{states.head(bulk, seen)}.", *filter(None, lines)], states.MOST_NAMED)
-    return Message(told.text, (*sections(shown), buttons))
+    return (*sections(first_of(lines, states.MOST_NAMED)), buttons)
+
+
+def _decided_in_short(bulk: BulkCounts, listed: Listed) -> list[str]:
+    """`Denied by lea, not run: Isolate on LT-0198 for 1 hour · "known tool".`: who decided, denials first; mrkdwn."""
+    lasts, said = undo_state.lasts(bulk.undo_after_minutes), list[str]()
+    found = grouped(((states.decision(run, None), runs.reason(run)), (run, view)) for run, view in listed)
+    for (by, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved")):
+        targets = f"{states.name(bulk)} on {states.seen_targets(on, is_on_phone=True)}"
+        why = states.quoted(why, view_of_all([view for _, view in on]))
+        said.append(states.sentence(states.on_phone(by), f"{targets}{lasts}{states.level_of(bulk, on)}", why))
+    return said
 
 
 def progress(
@@ -86,44 +94,63 @@ def progress(
     `later` are the requests for more time that wait. `reader` is who gets it in a direct message, which names the rest,
     too; of the one who asked for it nothing is asked.
     """
-    is_own = reader is not None and reader.login == bulk.created_by
-    is_for_requester = is_own or reader is None
+    is_for_requester = reader is None or reader.login == bulk.created_by
     waiting = [one for one in named if runs.awaits_approval(one[0])]
     read = waiting if reader is not None else ()
-    said = states.by_state([one for one in named if not runs.awaits_approval(one[0])], refused)
     undone = f"⚠️ *{bulk.not_released} not undone*. *Show each* says why." if bulk.not_released else ""
-    denied = states.more_time_denied([one for one in named if undo_state.later_end(one[0]) is None])  # else below
     blocks: list[Block] = sections(filter(None, [states.head(bulk, named), undone]))
     if bulk.awaiting:
-        by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
-        rows = [states.row(*one) for one in read]
-        on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else ". *Review* names each"
-        asked = states.what_is_asked(bulk, states.of_waiting(bulk, read))
-        asks = f"{approvals.closed_among(waiting)}⏳ *{asked}*{'' if rows else on}."
-        note = states.quoted_note(waiting if len(waiting) == bulk.awaiting else read)
-        warned = "" if rows else _warned(waiting, bulk.awaiting)
-        blocks.append(section(f"{asks}{by_when}{reminded and f' {reminded}'}{note}{warned}"))
-        blocks += sections(first_of(rows, states.MOST_NAMED)) if rows else []
         decide = runs.bulk_buttons(bulk.id, None, button, "Withdraw", number=bulk.awaiting)
-        blocks.append(actions(*(decide if is_for_requester else decide[:1])))
-    for of_request in (later or {}).values():
-        if ends := [one for one in of_request if one[2].outcome is None]:
-            asks_for_it = reader is not None and reader.login == ends[0][2].asked_by
-            deeds = ("Deny", "Withdraw") if reader is None else ("Withdraw",) if asks_for_it else ()
-            decide = runs.bulk_buttons(bulk.id, ends[0][2], button, *deeds)
-            most = runs.MAX_TARGETS if deeds else 0  # a message of its own asks who decides on it
-            needed = context(undo_state.needed([one[2] for one in ends]))
-            blocks += [*more_time.asked(ends, most), needed, actions(*decide)]
-    blocks += sections(first_of([*said, *states.withheld(bulk, named), *denied], states.MOST_NAMED))
+        blocks += [*_asks(bulk, waiting, read, reminded), actions(*(decide if is_for_requester else decide[:1]))]
+    for ends in (later or {}).values():
+        blocks += _asks_for_more_time(bulk, [one for one in ends if one[2].outcome is None], reader, button)
     elements = end_buttons(bulk, button, has_again=is_for_requester)
-    if bulk.retried_by:
-        blocks.append(context(f"Asked for again as {bulk.retried_by}."))
-    elif is_for_requester and bulk.free_at is not None and not states.open_runs(bulk):
-        at = slack_date(bulk.free_at, DAY_AND_TIME)
-        blocks += [context(f"*{one['text']['text']}* works from {at}, when the rate is free.") for one in elements[-1:]]
+    blocks += _became(bulk, named, refused)
+    blocks += _about_again(bulk, elements[-1:] if is_for_requester else ())
     push = push_text(bulk, read) if bulk.awaiting else states.head(bulk, is_on_phone=True)
     whose = context(f"{states.who_asked(bulk, named)} · {bulk.id}")
     return Message(push, (*blocks, whose, actions(*elements, states.show_each(bulk, button))))
+
+
+def _asks(bulk: BulkCounts, waiting: Listed, read: Listed, reminded: str) -> list[Block]:
+    """What waits for approval and until when: each that the reader of a direct message has `read`, or in one line."""
+    by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
+    asked = states.what_is_asked(bulk, states.of_waiting(bulk, read))
+    on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else ". *Review* names each"
+    asks = f"{approvals.closed_among(waiting)}⏳ *{asked}*{'' if read else on}."
+    note = states.quoted_note(waiting if len(waiting) == bulk.awaiting else read)
+    warned = "" if read else _warned(waiting, bulk.awaiting)
+    rows = first_of([states.row(*one) for one in read], states.MOST_NAMED)
+    return [section(f"{asks}{by_when}{reminded and f' {reminded}'}{note}{warned}"), *sections(rows)]
+
+
+def _asks_for_more_time(bulk: BulkCounts, ends: Sequence[End], reader: Person | None, button: ButtonIds) -> list[Block]:
+    """Likewise what is to end later; who decides on that is asked in a message of its own."""
+    if not ends:
+        return []
+    deeds = ["Deny", "Withdraw"] if reader is None else []
+    if reader is not None and reader.login == ends[0][2].asked_by:
+        deeds = ["Withdraw"]
+    asked = more_time.asked(ends, runs.MAX_TARGETS if deeds else 0)
+    needed = context(undo_state.needed([one[2] for one in ends]))
+    return [*asked, needed, actions(*runs.bulk_buttons(bulk.id, ends[0][2], button, *deeds))]
+
+
+def _became(bulk: BulkCounts, named: Listed, refused: Refused) -> list[Block]:
+    """What became of each that does not wait for approval, and who denied more time."""
+    said = states.by_state([one for one in named if not runs.awaits_approval(one[0])], refused)
+    denied = states.more_time_denied([one for one in named if undo_state.later_end(one[0]) is None])  # else it waits
+    return sections(first_of([*said, *states.withheld(bulk, named), *denied], states.MOST_NAMED))
+
+
+def _about_again(bulk: BulkCounts, again: Iterable[Mapping[str, Any]]) -> list[Block]:
+    """That it was asked for again, or from when the button that asks `again` works."""
+    if bulk.retried_by:
+        return [context(f"Asked for again as {bulk.retried_by}.")]
+    if bulk.free_at is None or states.open_runs(bulk):
+        return []
+    at = slack_date(bulk.free_at, DAY_AND_TIME)
+    return [context(f"*{one['text']['text']}* works from {at}, when the rate is free.") for one in again]
 
 
 def _warned(waiting: Listed, total: int) -> str:
@@ -177,7 +204,7 @@ def ended_for(
 
     A `reader` who approved them hears only that, or that some failed, and asks for nothing again.
     """
-    seen = [(run, view) for run, view in listed if approvals.sees_all(view.clearance, view.subject)]
+    seen = states.visible(listed)
     found = states.each_state(seen, refused, is_on_phone=True)
     asked = states.what_is_asked(bulk, states.how_many(bulk, bulk.total), seen)
     what = f"{asked}: {states.result(bulk, is_on_phone=True)}"
