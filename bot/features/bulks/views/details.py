@@ -26,6 +26,11 @@ class ShownTarget:
     action: Action | None = None
     in_force: Sequence[Measure] = ()  # by others, where this did not run
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether core refused it, and nothing else covers it."""
+        return self.target.has_failed and not (self.action or self.target.covered_by)
+
 
 def still_in_force(action: Action | None, measures: Sequence[Measure]) -> Sequence[Measure]:
     """What of these is in force on the target of a run that did not run."""
@@ -45,18 +50,13 @@ def message(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, bu
     of_runs = [(one.action, one.view) for one in shown if one.action]
     note = states.quoted_note(of_runs) if len(of_runs) == bulk.total - bulk.refused else ""
     blocks: list[Block] = [section(f"{states.head(bulk, is_on_phone=True)}{note}")]  # each says itself until when
-    is_own, lines = login == bulk.created_by, list[str]()
+    is_own = login == bulk.created_by
     page = ordered[start : start + PAGE]
     waiting = [one for one in page if one.action and runs.awaits_approval(one.action)]
     blocks += sections(_line(one, bulk) for one in waiting)
     if bulk.awaiting and is_own:
         blocks.append(actions(*runs.bulk_buttons(bulk.id, None, button, "Withdraw", number=bulk.awaiting)[1:]))
-    for target in page[len(waiting) :]:
-        undo_buttons = undos.buttons(target.action, target.view, button) if target.action is not None else []
-        if undo_buttons:  # which belong to this one alone
-            blocks += [*sections(lines), section(_line(target, bulk)), actions(*undo_buttons)]
-        lines = [] if undo_buttons else [*lines, _line(target, bulk)]
-    blocks += sections(lines)
+    blocks += _with_undo(page[len(waiting) :], bulk, button)
     if hidden := bulk.total - len(shown):
         blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
     others = pages(ids.BULK_DETAILS, Intent("bulk_details", bulk.id), start, PAGE, len(ordered), button)
@@ -65,15 +65,25 @@ def message(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, bu
     return Message(f"{states.name(bulk)}: {count(len(shown), 'target')}", tuple(blocks))
 
 
+def _with_undo(shown: Sequence[ShownTarget], bulk: Bulk, button: ButtonIds) -> list[Block]:
+    """What became of each of these, with the buttons that undo this one alone below it."""
+    blocks, lines = list[Block](), list[str]()
+    for one in shown:
+        lines.append(_line(one, bulk))
+        if one.action is not None and (undo_buttons := undos.buttons(one.action, one.view, button)):
+            blocks += [*sections(lines[:-1]), section(lines[-1]), actions(*undo_buttons)]
+            lines.clear()
+    return [*blocks, *sections(lines)]
+
+
 def ended_before(shown: Sequence[ShownTarget], asked: Sequence[ShownTarget]) -> list[Block]:
     """How what a form asks for again ended, when and why, and what it leaves out: what was done, or can't run; mrkdwn.
 
     Not what was denied or undone, as the form's rows say that.
     """
     again = [(one.action, one.view) for one in asked if one.action and not one.action.decided_against]
-    refused = [one for one in shown if one.target.has_failed and not (one.action or one.target.covered_by)]
-    refused_again = [(one.target, one.view) for one in refused if one in asked]
-    refused_now = [(one.target, one.view) for one in refused if one not in asked]
+    refused_again = [(one.target, one.view) for one in asked if one.is_refused]
+    refused_now = [(one.target, one.view) for one in shown if one.is_refused and one not in asked]
     done = [(one.action, one.view) for one in shown if one.action and not one.target.has_failed]
     left = [(mark, f"{now}, not asked again", *why_on) for mark, now, *why_on in states.each_state(done, refused_now)]
     said = [*states.in_lines(states.each_state(again, refused_again, has_times=True)), *states.in_lines(left)]
