@@ -20,7 +20,7 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler, Json
 from bot.features.bulks.views import details, ending, review, states
 from bot.features.bulks.views.details import ShownTarget
-from bot.features.bulks.views.states import Listed
+from bot.features.bulks.views.states import Listed, Run
 from bot.features.payload import view_metadata, view_of
 from bot.features.retries import answered, until_answered
 from bot.features.runs import flow, parameters
@@ -35,7 +35,7 @@ from bot.outbox.models import BULK, bulk_key, is_person
 from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
-from core.models import Action, Bulk, BulkTarget, RunTarget, parse_id
+from core.models import Action, Bulk, BulkAnswer, BulkTarget, RunTarget, parse_id
 
 REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "Undo all", "Ask again"
 
@@ -43,9 +43,7 @@ REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "U
 async def on_retry(context: Context) -> None:
     """Ask again for what core would retry, in the form that asks for any runs on several objects."""
     bulk, _ = await _opened(context, RETRY_TITLE)
-    if context.person.login != bulk.created_by and context.person.profile != "org-admin":
-        asks = f"Only {person_name(bulk.created_by)} or an administrator may ask for it again. Nothing was asked."
-        raise ResponderBotError("forbidden", asks)
+    _require_asker(context, bulk)
     shown = await _shown(context, bulk.targets)
     failed = [one for one in shown if one.target.has_failed]
     if not failed:
@@ -66,6 +64,12 @@ async def on_retry(context: Context) -> None:
     form = await parameters.form_view(context, request, responder, found, without=without)
     form = {**form, "blocks": [*details.ended_before(shown, again), *form["blocks"]]}
     await responses.open_view(context, form, "Nothing was run; ask again.")
+
+
+def _require_asker(context: Context, bulk: Bulk) -> None:
+    if context.person.login != bulk.created_by and context.person.profile != "org-admin":
+        asks = f"Only {person_name(bulk.created_by)} or an administrator may ask for it again. Nothing was asked."
+        raise ResponderBotError("forbidden", asks)
 
 
 def _run_targets(shown: Sequence[ShownTarget]) -> tuple[RunTarget, ...]:
@@ -113,15 +117,10 @@ async def _review_view(
     """What waits of it, or with a `request` the later ends that this asks for; what was `submitted` stays ticked."""
     waiting, login, responder = states.waiting(listed, request), context.person.login, None
     deed, _ = _deed(context, bulk, waiting)
-    why_not = "You asked for it, so somebody else decides." if deed == "Withdraw" else ""
-    if waiting and all(approvals.has_voted(run, login, end) for run, _, end in waiting):
-        why_not = why_not or "You have approved it; it needs somebody else's approval as well."
-    if waiting and all(run.why_not_decide for run, *_ in waiting):
-        why_not = why_not or waiting[0][0].why_not_decide
-    why_not = why_not if waiting else review.no_longer_waits(listed, request)
+    why_not = _why_not(waiting, deed, login) if waiting else review.no_longer_waits(listed, request)
     if waiting:
         responder = await subjects.responder(context.core, waiting[0][1].subject, bulk.responder_name)
-    readable = [(run, view) for run, view, _ in waiting if approvals.sees_all(view.clearance, view.subject)]
+    readable = [one[:2] for one in states.visible(waiting)]
     hidden = max((bulk.later_ends if request else bulk.awaiting) - len(readable), 0)
     asked = (bulk, readable, hidden, why_not, responder, context.services.clock_ms())
     render = partial(review.review_view, *asked, request=request, deed=deed)
@@ -130,6 +129,15 @@ async def _review_view(
         over = review.decided_since(listed, request, read) if waiting else ()
         render = partial(render, read=read.values(), ticked=_ticked(submitted), over=over)
     return await responses.with_buttons(context, f"bulk:{bulk.id}:review:{request}", render)
+
+
+def _why_not(waiting: Sequence[states.Asked], deed: str, login: str) -> str:
+    """Why `login` decides on none of what waits; "" if they may on some."""
+    if deed == "Withdraw":
+        return "You asked for it, so somebody else decides."
+    if all(approvals.has_voted(run, login, end) for run, _, end in waiting):
+        return "You have approved it; it needs somebody else's approval as well."
+    return waiting[0][0].why_not_decide if all(run.why_not_decide for run, *_ in waiting) else ""
 
 
 def _deed(context: Context, bulk: Bulk, waiting: Sequence[states.Asked]) -> tuple[str, str]:
@@ -266,32 +274,42 @@ async def on_extend_all_view(context: Context) -> Json:
         return modals.errors({"longer": "Choose how much longer."})
 
     bulk = await context.core.bulk(str(metadata.get("id")))
-    now, listed = context.services.clock_ms(), ending.with_an_end(await _in_force(context, bulk))
-    timed = {run.id: (run, view) for run, view in listed}
-    ends = {
-        id_: max(run.undo.at, now) + minutes * MINUTE_MS if minutes and run.undo is not None and run.undo.at else None
-        for id_, (run, _) in timed.items()
-        if id_ in metadata.get("runs", ())
-    }
+    timed = {run.id: (run, view) for run, view in ending.with_an_end(await _in_force(context, bulk))}
+    now = context.services.clock_ms()
+    ends = {id_: _later(timed[id_][0], minutes, now) for id_ in timed if id_ in metadata.get("runs", ())}
     if not ends:
         return modals.update(modals.notice(EXTEND_TITLE, "Nothing of it that you may see ends by itself."))
     answer = await answered(context.core.extend_measures(ends, modals.values(view).get("note", "")), UNKNOWN_TIME)
+    context.refresh(bulk.id)
+    _, able = await subjects.policy_and_able(context.core, timed[next(iter(ends))][1].subject, bulk.responder_name)
+    return modals.update(await _extended(context, bulk, timed, answer, minutes, able))
+
+
+async def _extended(
+    context: Context, bulk: Bulk, timed: Mapping[str, Run], answer: BulkAnswer, minutes: int, able: Sequence[str]
+) -> dict[str, Any]:
+    """On which of these more time was asked for, and why not on others; with Withdraw where it waits for approval."""
     changed = [entry.action for entry in answer.actions if entry.action is not None]
     refused = [(timed[one.object_id], one.message or "") for one in answer.actions if one.action is None]
     waiting = [end for end in map(undo_state.later_end, changed) if end is not None]
-    context.refresh(bulk.id)
-    _, able = await subjects.policy_and_able(context.core, timed[next(iter(ends))][1].subject, bulk.responder_name)
     longer, what = f"{undo_state.minutes(minutes)} longer" if minutes else "with no end", f"*{states.name(bulk)}*"
-    then = f" {longer}. It needs {undo_state.needed(waiting, (able, False))}" if waiting else ""
-    of = [timed[one.id] for one in changed]
-    told = f"Kept {longer}: {what}", f"keep {what}", of, len(waiting), refused, then
+    told = f"Kept {longer}: {what}", f"keep {what}", [timed[one.id] for one in changed], len(waiting), refused
+    if not waiting:
+        return modals.message_view("Done", ending.changed_all(*told))
+    then = f" {longer}. It needs {undo_state.needed(waiting, (able, False))}"
 
     def render(button: ButtonIds) -> Message:
-        withdraw = runs.bulk_buttons(bulk.id, waiting[0], button, "Withdraw")[1:] if waiting else ()
-        return ending.changed_all(*told, *([actions(*withdraw)] if withdraw else []))
+        withdraw = runs.bulk_buttons(bulk.id, waiting[0], button, "Withdraw")[1:]
+        return ending.changed_all(*told, then, actions(*withdraw))
 
     shown = await responses.with_buttons(context, f"extended:{bulk.id}", render)
-    return modals.update(modals.message_view("Asked" if waiting else "Done", shown))
+    return modals.message_view("Asked", shown)
+
+
+def _later(run: Action, minutes: int, now_ms: int) -> int | None:
+    """The end (ms) of what is in force so many minutes later than planned; None (0 minutes) for no end."""
+    at = run.undo.at if run.undo is not None else None
+    return max(at, now_ms) + minutes * MINUTE_MS if minutes and at else None
 
 
 async def _opened(context: Context, title: str) -> tuple[Bulk, str]:
@@ -316,7 +334,7 @@ async def _changed(
     context: Context, bulk: Bulk, verb: str, in_force: Listed, change: Callable[[Action], Awaitable[Action]]
 ) -> Message:
     """Change each of these runs, and say what became of it."""
-    refused, done = list[tuple[tuple[Action, RedactedView], str]](), list[tuple[Action, tuple[Action, RedactedView]]]()
+    refused, done = list[tuple[Run, str]](), list[tuple[Action, Run]]()
 
     async def of(action: Action, view: RedactedView) -> None:
         try:
