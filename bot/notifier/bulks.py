@@ -81,39 +81,55 @@ class BulkMessages:
         its objects may have changed.
         """
         posted = {one.key: one.root_id for one in await self._outbox.messages_named(f"{BULK}:{bulk.id}:")}
-        asks = await self._outbox.messages_named(f"{BULK}ask:{bulk.id}:")
-        replies: list[DesiredMessage] = []
+        asks = [one.key for one in await self._outbox.messages_named(f"{BULK}ask:{bulk.id}:")]
         found = await self._found(bulk, posted)
         asked_later = {one: urgency for one, urgency in destinations.items() if "~" in one}
-        goes_to = [one for one in destinations if one not in asked_later]
+        asked_now = {one: urgency for one, urgency in destinations.items() if one not in asked_later}
+        goes_to, replies = [*asked_now], list[DesiredMessage]()
         people = {_user(key) for key in posted if is_person(_user(key))}  # also who asked in one
-        was_asked = bool(asks) or bool(people and people - {await self._renderer.slack_user(bulk.created_by)})
+        was_asked = bool(asks or (people and people - {await self._renderer.slack_user(bulk.created_by)}))
         if bulk.awaiting:
-            channels = [one for one in goes_to if not _is_asked(one)]
-            asked = {} if was_asked else {one: destinations[one] for one in goes_to if _is_asked(one)}
-            direct, who = await self._rung(asked, asking, bulk.id)
-            goes_to = [*channels, *direct]
-            if has_run and not was_asked:
-                replies = [await self._ask(bulk, one, who, asking, is_asked=bool(asked)) for one in channels]
-                asking.remind(f"{BULK}:{bulk.id}", bulk.created_at, bulk.expires_at or bulk.created_at)
-        before = [*posted, *(message.key for message in asks)]
-        more_time, in_threads = await self._more_time(bulk, found, before, asked_later, asking)
-        keys = {bulk_key(bulk.id, destination): None for destination in [*goes_to, *more_time]}
-        replies += in_threads
-        if as_of < self._as_of.get(bulk.id, 0):
-            keys = {key: None for key in keys if key not in posted}
-        else:
-            self._as_of.pop(bulk.id, None)
-            keys |= {key: None for key in sorted(posted) if has_run or posted[key]}
+            goes_to, replies = await self._asked(bulk, asked_now, asking, was_asked=was_asked, has_run=has_run)
+        more_time, in_threads = await self._more_time(bulk, found, [*posted, *asks], asked_later, asking)
+        new = dict.fromkeys(bulk_key(bulk.id, destination) for destination in [*goes_to, *more_time])
+        keys = self._due(bulk, as_of, posted, new, has_run=has_run)
         rendered = [message for key in keys for message in await self._messages(key, bulk, found)]
+        told = await self._told_to_people(bulk, found, asking, was_asked=was_asked, has_run=has_run)
+        return [*rendered, *replies, *in_threads, *told]
+
+    async def _asked(
+        self, bulk: BulkCounts, destinations: Mapping[str, float], asking: Asking, *, was_asked: bool, has_run: bool
+    ) -> tuple[list[str], list[DesiredMessage]]:
+        """Where a bulk goes that waits for approval, with those who are asked now, and what says so in threads."""
+        channels = [one for one in destinations if not _is_asked(one)]
+        asked = {} if was_asked else {one: urgency for one, urgency in destinations.items() if _is_asked(one)}
+        direct, who = await self._rung(asked, asking, bulk.id)
+        if was_asked or not has_run:
+            return [*channels, *direct], []
+        replies = [await self._ask(bulk, one, who, asking, is_asked=bool(asked)) for one in channels]
+        asking.remind(f"{BULK}:{bulk.id}", bulk.created_at, bulk.expires_at or bulk.created_at)
+        return [*channels, *direct], replies
+
+    def _due(
+        self, bulk: BulkCounts, as_of: int, posted: Mapping[str, str], new: Iterable[str], *, has_run: bool
+    ) -> list[str]:
+        """The keys of its messages to render: the `new`, and those that are `posted`, unless these reflect more."""
+        if as_of < self._as_of.get(bulk.id, 0):
+            return [key for key in new if key not in posted]
+        self._as_of.pop(bulk.id, None)
+        return [*dict.fromkeys([*new, *(key for key in sorted(posted) if has_run or posted[key])])]
+
+    async def _told_to_people(
+        self, bulk: BulkCounts, found: _Found, asking: Asking, *, was_asked: bool, has_run: bool
+    ) -> list[DesiredMessage]:
+        """The direct messages that tell what became of it, and those that count it among other requests."""
         is_over = not states.open_runs(bulk) and (was_asked or bool(bulk.outcomes or found.told))
         told = await self._told_in_part(bulk, found, asking if has_run else None)
         for kind, is_due in ((BULK_TOLD, is_over), (BULK_UNDONE, bulk.undone)):
             if is_due and (has_run or await self._outbox.messages_named(f"{kind}:{bulk.id}:")):
                 told += await self._told(kind, bulk, found)
         counting = [one for one in await self._outbox.messages_of(bulk.id) if one.key.startswith("asks:")]
-        told += [await self._counted(one.key, one.counted, bulk, found) for one in counting]
-        return [*rendered, *replies, *told]
+        return [*told, *[await self._counted(one.key, one.counted, bulk, found) for one in counting]]
 
     async def counted(self, key: str, number: int, bulk_id: str) -> DesiredMessage:
         """The message that counts requests for somebody, this bulk the worst of them."""
@@ -322,7 +338,7 @@ class BulkMessages:
         self, key: str, bulk: BulkCounts, found: _Found, *, by_person: bool = False
     ) -> list[DesiredMessage]:
         """The message for one destination, and in a channel the replies in its thread."""
-        channel, request, is_open = _user(key), _request(key), states.open_runs(bulk) > 0
+        channel, request = _user(key), _request(key)
         person = await self._renderer.recipient(key.split(":")[2], channel) if is_person(channel) else None
         if (is_person(channel) and person is None) or (request and not found):
             return []
@@ -330,8 +346,7 @@ class BulkMessages:
         buttons = await self._outbox.buttons.prepare(channel, key)
         clearance = person.clearance if person else self._access.clearance_of(channel)
         views, refused = _seen(found, clearance)
-        named = [(run, view) for run, view in views if approvals.sees_all(view.clearance, view.subject)]
-        later = states.by_request(views)
+        named, later = states.visible(views), states.by_request(views)
         of_request = later.get(request, [])
         if request:
             content = more_time.request(bulk, of_request, person, button=buttons)
@@ -349,16 +364,19 @@ class BulkMessages:
             times = [one.approval.expires_at for *_, one in of_request if not one.outcome]
             at = min(times, default=bulk.expires_at or 0)
             message = await self._renderer.in_short(message, key.replace(":again:", ":"), at, decided)
-        desired = [_naming(message, bulk, views, refused)]
-        if person is not None or request:
-            return desired
-        if not is_open and bulk.counts:
+        replies = [] if person or request else await self._replies(key, bulk, named, views)
+        return [_naming(message, bulk, views, refused), *replies]
+
+    async def _replies(self, key: str, bulk: BulkCounts, named: Listed, views: Listed) -> list[DesiredMessage]:
+        """The replies to its message in a channel: how it ended, and that some could not be undone."""
+        channel, replies = _user(key), list[DesiredMessage]()
+        if not states.open_runs(bulk) and bulk.counts:
             end = DesiredMessage(f"{END}:{bulk.id}:{channel}", channel, messages.ended(bulk, named), thread_of=key)
-            desired.append(_naming(end, bulk, views))
+            replies.append(_naming(end, bulk, views))
         if bulk.not_released or await self._outbox.messages_named(f"{BULK}late:{bulk.id}:"):
             late = messages.late(bulk)
-            desired.append(DesiredMessage(f"{BULK}late:{bulk.id}:{channel}", channel, late, thread_of=key))
-        return desired
+            replies.append(DesiredMessage(f"{BULK}late:{bulk.id}:{channel}", channel, late, thread_of=key))
+        return replies
 
 
 def _seen(found: _Found, clearance: int) -> tuple[Listed, Refused]:
