@@ -5,7 +5,6 @@ Foreign is all text that isn't ours: fields of objects, reports, what people typ
 
 import html
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from typing import Any
 
 from bot.clearance import defang, visible
 from core.common.clock import HOUR_MS, time_text
+from core.common.grouping import grouped
 from core.common.words import spaced
 
 # Slack's limits, in characters
@@ -64,11 +64,9 @@ def _end_of_host(text: str) -> int:
 def clip_apart(texts: Sequence[str], limit: int) -> list[str]:
     """Each as `clip_middle`; of long ones with the same beginning the part in which they differ."""
     shown = [clip_middle(text, limit) for text in texts]
-    begins = {n: text[: limit // 2] for n, text in enumerate(texts) if shown[n] != text}
-    for same in [one for one, number in Counter(begins.values()).items() if number > 1]:
-        alike = [n for n, one in begins.items() if one == same]
-        letters = zip(*(texts[n] for n in alike), strict=False)
-        at = next((n - 3 for n, there in enumerate(letters) if len({*there}) > 1), 0)
+    beginning = grouped((text[: limit // 2], n) for n, text in enumerate(texts) if shown[n] != text)
+    for alike in beginning.values():
+        at = _differ_at([texts[n] for n in alike]) - 3
         for n in alike:
             start = max(limit // 4, _end_of_host(texts[n]))
             if limit - start > 6 and at > start:  # else they get a number
@@ -79,6 +77,12 @@ def clip_apart(texts: Sequence[str], limit: int) -> list[str]:
             number = f"{n + 1}: "
             shown[n] = f"{number}{clip_middle(text, limit - len(number))}"
     return shown
+
+
+def _differ_at(texts: Sequence[str]) -> int:
+    """The first place at which these have not all the same character; 0 if they differ nowhere, or in length alone."""
+    letters = zip(*texts, strict=False)
+    return next((n for n, there in enumerate(letters) if len({*there}) > 1), 0)
 
 
 def escape(text: str) -> str:
