@@ -634,6 +634,8 @@ def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     """
     newest, objects = actions[0], len({a.object_id for a in actions})
     on = "" if objects > 1 else on_target(newest, view)
+    if on and len({acts_on(action) for action in actions}) > 1:
+        on = f" on {distinct_targets([(action, view) for action in actions])}"
     ended = WORDS.get(state_of(newest), state_of(newest))
     if by := people(action.ended_by for action in actions if action.ended_by):
         ended += f" by {by}"

@@ -71,6 +71,16 @@ def test_runs_of_one_responder_that_ended_alike_share_a_line() -> None:
     assert succeeded.endswith(" · Marked as read.")
 
 
+def test_runs_on_several_targets_of_one_alert_that_ended_alike_name_each() -> None:
+    hosts = [TargetArtifact(id=f"~{n}", data_type="hostname", data=f"CRIT-DC-{n}", tlp=2) for n in (1, 2)]
+    denied = [
+        action(40 + n, status="Failure", outcome="denied", ended_by="ben", target=[on]) for n, on in enumerate(hosts)
+    ]
+    (line,) = texts_of(card(*denied))[2:]
+    on = "hostname CRIT-DC-1, hostname CRIT-DC-2"
+    assert line.startswith(f"🚫 *Close False Positive* on {on}: 2 runs denied by ben · the last asked by anna, ")
+
+
 def test_a_later_run_hides_no_earlier_finding() -> None:
     found = ended(message="3 engines know it.", responder_name="Lookup_1_0")
     later = ended_as("stopped", ended_by="lea@x", responder_name="Lookup_1_0", number=60)
