@@ -104,8 +104,9 @@ def review_view(
     below += map(section, notices.parts("\n".join(inputs)) if inputs else ())
     others = f"{count(hidden, 'more target')} that you may not see: somebody else decides." if hidden else ""
     below += [context(others)] if others else []
-    deny = f"Withdraw all {total}" if why_not else "Deny the ticked" if total > 1 else "Deny"
-    decide = button_element(deny, ids.BULK_DENY, button(Intent("bulk_deny", bulk.id, request)))
+    deny, of_all = ("Withdraw", f" all {total}") if why_not else ("Deny", " the ticked")
+    of_it = of_all if total > 1 else ""
+    decide = button_element(f"{deny}{of_it}", ids.BULK_DENY, button(Intent("bulk_deny", bulk.id, request)))
     more = [actions(decide)] if waits and (not why_not or deed == "Withdraw") else []
     digest = notices.digest([section(asks), *effect, *sections([able, *each]), *below])  # the same whatever is ticked
     about = {"id": bulk.id, "runs": marks, "request": request, "shown": digest}
