@@ -23,6 +23,8 @@ import uvloop
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from _pytest.unraisableexception import gc_collect_iterations_key
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.internal.constants_ast import constants_from_module
 
 from tests import statements
 
@@ -104,15 +106,29 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def import_own_share(config: pytest.Config) -> None:
-    """Import in each worker other test modules first: in a fresh clone all would compile the same one at a time."""
+    """Import in each worker other test modules first: in a fresh clone all would compile the same one at a time.
+
+    Likewise what Hypothesis works out once and keeps in `.hypothesis`, which would take each of them 3 s.
+    """
     worker = getattr(config, "workerinput", None)
     if worker is None or config.args != config.getini("testpaths"):
         return
+    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    if number == 0:
+        st.text().validate()  # which characters UTF-8 has
     ignored = [ROOT / folder for folder in collect_ignore]
     files = [file for file in sorted(ROOT.rglob("test_*.py")) if not any(file.is_relative_to(path) for path in ignored)]
-    for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+    for file in files[number::count]:
         with suppress(Exception, pytest.skip.Exception):  # collecting tells
-            import_module(".".join(file.relative_to(ROOT.parent).with_suffix("").parts))
+            import_module(module_of(file))
+    product = sorted(file for name in ("bot", "core") for file in (ROOT.parent / name).rglob("*.py"))
+    for file in product[number::count]:
+        if module := sys.modules.get(module_of(file)):
+            constants_from_module(module)  # properties try them too
+
+
+def module_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
 @pytest.hookimpl(wrapper=True)
