@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import islice
 
 import structlog
 
@@ -519,29 +520,18 @@ class Registry:
         clearance: int,
         lookalikes: Callable[[str, Sequence[TargetArtifact], int], Sequence[str]],
     ) -> OfferedResponder:
+        """A responder with its verdict, the reasons for that, and what else there is to know of a run."""
         reasons = min((self._reasons_not(merged, responder, target) for _, responder in merged.by_engine), key=len)
-        reasons = [*reasons, *more_reasons]
+        reasons = [*reasons, *more_reasons, *self._why_down(merged)]
         # What a responder isn't for needs no further reason.
-        is_fit = _fits(merged.first, target)
-        refusals = self._refusals(merged, target, rules, clearance) if is_fit else []
-        if not any(self._is_up(name, merged.name) for name, _ in merged.by_engine):
-            names = ", ".join(name for name, _ in merged.by_engine)
-            reasons = [*reasons, f"its engine {names} does not answer"]
-        notes = list[str]()
-        if is_fit and not refusals:
-            unfit = targets.unfit(target, self.target_types(merged), clearance).values()
-            lifts = ("" if one.lift == targets.CHOOSE else f"; {one.lift}" for one in unfit)
-            notes += [f"not offered: {one.problem}{lift}" for one, lift in zip(unfit, lifts, strict=True)][:SHOWN_UNFIT]
-        notes += rules.usage(merged.name, target) if rules and not refusals else []
-        acts_on, section = self._target(merged, target, open_runs, clearance), self.section(merged.name)
-        can_run = not reasons and not refusals
-        if rules and acts_on is not None and acts_on.required and can_run:
-            found = rules.of_protect(merged.name, target)
-            why = {one.id: why for one in acts_on.artifacts if (why := why_protected(one.id, found))}
-            acts_on, notes = acts_on.model_copy(update={"protected": why}), [*notes, *why.values()]
+        refusals = self._refusals(merged, target, rules, clearance) if _fits(merged.first, target) else []
+        notes = [] if refusals else list(self._notes(merged, target, rules, clearance))
+        acts_on, can_run = self._target(merged, target, open_runs, clearance), not reasons and not refusals
         if acts_on is not None and can_run:
-            kind = section.undo or (merged.name if section.contains else "")
-            notes += lookalikes(kind, acts_on.artifacts, self._clock())
+            if rules and acts_on.required:
+                acts_on = _with_protected(acts_on, rules.of_protect(merged.name, target))
+                notes += acts_on.protected.values()
+            notes += lookalikes(self._undone_by(merged), acts_on.artifacts, self._clock())
         return _offered(merged).model_copy(
             update={
                 "title": self.title(merged.name),
@@ -556,6 +546,25 @@ class Registry:
                 "approvers": rules.approvers(merged.name, target) if rules and can_run else None,
             }
         )
+
+    def _why_down(self, merged: MergedResponder) -> Iterator[str]:
+        """The reason of a responder whose engines don't answer."""
+        names = [name for name, _ in merged.by_engine]
+        if not any(self._is_up(name, merged.name) for name in names):
+            yield f"its engine {', '.join(names)} does not answer"
+
+    def _notes(self, merged: MergedResponder, target: Target, rules: RulesFor | None, clearance: int) -> Iterator[str]:
+        """What a run can't act on, and how much of each rate is used, of a responder that no rule blocks."""
+        if _fits(merged.first, target):
+            for one in islice(targets.unfit(target, self.target_types(merged), clearance).values(), SHOWN_UNFIT):
+                yield f"not offered: {one.problem}" + ("" if one.lift == targets.CHOOSE else f"; {one.lift}")
+        if rules:
+            yield from rules.usage(merged.name, target)
+
+    def _undone_by(self, merged: MergedResponder) -> str:
+        """What undoes its runs; itself, if they leave something in force that nothing undoes."""
+        section = self.section(merged.name)
+        return section.undo or (merged.name if section.contains else "")
 
     def _unusable(self, target: Target) -> list[OfferedResponder]:
         """The responders that can't be used at all, but are for this kind of object, with the reason."""
@@ -640,6 +649,22 @@ class Registry:
 
     def _merge(self) -> None:
         """Merge all catalogues; each part is replaced as a whole, since threads read them meanwhile."""
+        usable = self._find_usable()
+        by_name = merge((engine_name, self._limited(catalogue)) for engine_name, catalogue in usable)
+        away = [responder for _, responder in self._away()]
+        named = [*(responder for _, catalogue in usable for responder in catalogue.responders), *away]
+        unusable = [*(skipped.responder for _, skipped in self.skipped() if skipped.responder is not None), *away]
+        others = [responder for responder in unusable if responder.name not in by_name]
+        self._titles = distinct_titles([*(merged.first for merged in by_name.values()), *others])
+        self._parameters = {name: parse_parameters(merged.first.parameters) for name, merged in by_name.items()}
+        names_by_id = {responder.id: responder.name for responder in reversed(named)}  # the first with each id
+        self._by_name, self._names_by_id = by_name, names_by_id
+
+    def _find_usable(self) -> list[tuple[str, Catalogue]]:
+        """Engine name and what can be used of its catalogue, on this host and on others that take runs.
+
+        The states of this host's engines have it from then on.
+        """
         states, peers = list(self._states.values()), [peer for peer in self._peers if not peer.why_not]
         listed = [ListedCatalogue.of(state.engine, state.catalogue) for state in states]
         listed += [ListedCatalogue(peer.name, peer.catalogue, False) for peer in peers]
@@ -647,17 +672,7 @@ class Registry:
         for state, catalogue in zip(states, usable, strict=False):
             self._log_skipped(state, catalogue)
             state.usable = catalogue
-        engine_names = (item.engine_name for item in listed)
-        by_name = merge(zip(engine_names, map(self._limited, usable), strict=True))
-        away = [responder for _, responder in self._away()]
-        skipped = [skipped.responder for _, skipped in self.skipped() if skipped.responder is not None]
-        names_by_id: dict[str, str] = {}
-        for responder in [*(item for catalogue in usable for item in catalogue.responders), *away]:
-            names_by_id.setdefault(responder.id, responder.name)
-        others = [responder for responder in [*skipped, *away] if responder.name not in by_name]
-        self._titles = distinct_titles([*(merged.first for merged in by_name.values()), *others])
-        self._parameters = {name: parse_parameters(merged.first.parameters) for name, merged in by_name.items()}
-        self._by_name, self._names_by_id = by_name, names_by_id
+        return [(item.engine_name, catalogue) for item, catalogue in zip(listed, usable, strict=True)]
 
     def _limited(self, catalogue: Catalogue) -> Catalogue:
         """The catalogue with the maxima of the settings, where these are lower."""
@@ -710,6 +725,12 @@ def _open_run(open_runs: Sequence[targets.OpenRun], acts_on: OfferedTarget | Non
     """How far its newest open run is, if another could act on nothing else."""
     can_act = acts_on is not None and len(acts_on.open_runs) < len(acts_on.artifacts)
     return open_runs[0].how_far if open_runs and not can_act else None
+
+
+def _with_protected(acts_on: OfferedTarget, refusals: Sequence[Refusal]) -> OfferedTarget:
+    """With why those of its artifacts that are protected are, by these refusals of its alert."""
+    why = {one.id: why for one in acts_on.artifacts if (why := why_protected(one.id, refusals))}
+    return acts_on.model_copy(update={"protected": why})
 
 
 def _offered(merged: MergedResponder) -> OfferedResponder:
