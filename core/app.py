@@ -21,7 +21,7 @@ from core.actions.documents import Documents
 from core.actions.due import Due
 from core.actions.lifecycle import Lifecycle
 from core.actions.measures import Measures
-from core.actions.parts import Parts
+from core.actions.parts import Parts, Service
 from core.actions.runner import Runner
 from core.actions.service import Actions
 from core.actions.undos import Undos
@@ -57,6 +57,7 @@ from core.common.database import Database, Reads
 from core.common.database.location import Location, files_of
 from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
+from core.common.grouping import grouped
 from core.common.listener import GRACE_S, bind, http_server
 from core.common.process_identity import own_version
 from core.common.tasks import cancel_and_wait, repeat
@@ -226,8 +227,8 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     def start(work: Coroutine[Any, Any, None]) -> None:
         stack.push_async_callback(cancel_and_wait, asyncio.create_task(work))
 
-    section = settings.core
-    people = People(database, section.user_domain, clock)
+    section, domain = settings.core, settings.core.user_domain
+    people = People(database, domain, clock)
     feed = await Feed.open(database)
 
     for problem in folder_problems(settings):
@@ -236,16 +237,13 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     made = engines.make(settings, lists.around)
     for engine in made:
         stack.push_async_callback(engine.close)
+    running_here = [engine.name for engine in made if engine.runs_here]
     protected = ProtectedTargets(settings.protect.artifacts)
-    domain = section.user_domain
-    most = settings.blocklist.max_entries
-    if problem := protected.current().problem:
-        structlog.get_logger("core.app").warning("protect_unreadable", reason=problem)
-    for problem in secret_problems(settings):
-        structlog.get_logger("core.app").warning("secret_unreadable", reason=problem)
+    _warn_of_unreadable(settings, protected)
     host = host_of(settings, made)
     hosts = Hosts(database, host, clock)
     sections = {name: _with_full_logins(one, domain) for name, one in settings.responder.items()}
+    most = settings.blocklist.max_entries
     guards = Guards(sections, hosts.common_clock, protected=protected, user_domain=domain, max_blocked=most)
     blockable = Blockable(settings.blocklist.never)
     registry = Registry(made, sections, database, clock, host, blockable)
@@ -257,7 +255,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     await asyncio.to_thread(look_of, Parsed("text", ""))  # what these load takes a while
     await asyncio.to_thread(blockable.why_not, Parsed("host", "example.com"))
     await lifecycle.end_restored()
-    if any(engine.runs_here for engine in made):
+    if running_here:
         await feed.newest.remember_in(section.jobs)
     stack.push_async_callback(feed.newest.remember)
     start(feed.newest.watch())
@@ -272,17 +270,15 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     start(due.run())
     measures = Measures(acting, undos)
     retention = Retention.of(settings, database, clock)
-    keeping = [engine.name for engine in made if engine.runs_here and section.keep_jobs]
-    pruning = partial(_prune, settings, retention, database, clock, keeping)
-    start(repeat("pruning", PRUNE_EVERY_S, pruning))
+    keeping = running_here if section.keep_jobs else []
+    start(repeat("pruning", PRUNE_EVERY_S, partial(_prune, settings, retention, database, clock, keeping)))
     start(repeat("readers of block lists", STORE_EVERY_S, lists.store_reads))
     stack.push_async_callback(lists.store_reads)
     start(heads.log_forever(database))
     start(repeat("uses of keys", NOTE_EVERY_S, people.note_uses))
 
     probe = health.StoreProbe(database)
-    runs_here = any(engine.runs_here for engine in made)
-    jobs = health.JobFoldersProbe(lambda: job_folder.problem(section.jobs) if runs_here else "")
+    jobs = health.JobFoldersProbe(lambda: job_folder.problem(section.jobs) if running_here else "")
     metrics = health.Metrics(
         database,
         probe,
@@ -292,44 +288,13 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         retention.counts,
         measures.counts,
     )
-    sources = Sources(settings.source, settings.responder, database, clock, section.user_domain)
+    sources = Sources(settings.source, settings.responder, database, clock, domain)
     await sources.open()
     start(sources.run())
-    comments = Comments(database, clock)
-    alerts, cases, templates = (
-        Alerts(database, clock, section.organisation),
-        Cases(database, clock),
-        CaseTemplates(database, clock),
-    )
-    for part in confinement_parts(settings, made):
-        if not part.ok or section.confinement == "none":
-            structlog.get_logger("core.app").warning("confinement_incomplete", reason=part.message)
-
-    others: dict[str, Callable[[], Awaitable[str]]] = {}
-
-    reading = asyncio.Lock()  # one at a time: reads that wait for a lock must not take all connections
-
-    async def health_parts() -> list[Check]:
-        parts = [*engine_parts(registry), *confinement_parts(settings, made)]
-        parts += _part("job folders", await jobs.problem())
-        problems = [(name, await problem()) for name, problem in others.items()]
-        parts += [Check(name, not problem, problem) for name, problem in problems]
-        try:
-            async with asyncio.timeout(HEALTH_TIMEOUT_S), reading:
-                parts += _part("rules of responders", *await database.read(guards.problems))
-                parts += await undo_parts(undos)
-                parts += _part("hosts", *await hosts.problems())
-                parts += _part("due", await due.problem())
-                parts += await clock_parts(database, clock)
-                parts += _part("sources", *await sources.problems())
-                await database.read(lambda reads: stored_actions.find(reads, 0))  # waits while the table is locked
-                parts += [Check("block list", False, text) for text in await lists.problems()]
-        except TimeoutError:
-            sentence = f"The store did not answer within {HEALTH_TIMEOUT_S:g} s; see what locks its tables or slows it."
-            parts.append(Check("reads of the store", False, sentence))
-        except ResponderBotError:
-            pass  # the store's own part says so
-        return parts
+    comments, alerts = Comments(database, clock), Alerts(database, clock, section.organisation)
+    cases, templates = Cases(database, clock), CaseTemplates(database, clock)
+    _warn_of_confinement(settings, made)
+    checks = _Health(settings, made, acting, jobs, hosts=hosts, due=due, undos=undos, sources=sources, lists=lists)
 
     table: list[Endpoint] = [
         *actions_api.endpoints(actions, undos),
@@ -347,7 +312,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         *events_api.endpoints(feed, Documents(acting, feed), clock, metrics.set_event_lag),
         *people_api.endpoints(people, section.organisation),
         *hosts_api.endpoints(HostList(hosts, database, clock)),
-        *health.endpoints(probe, metrics, health_parts, paths_of(settings), section.metrics_token),
+        *health.endpoints(probe, metrics, checks.parts, paths_of(settings), section.metrics_token),
     ]
     table += openapi.endpoints(table, own_version())
     public = alias.endpoints(table, section.vendor_alias)
@@ -374,11 +339,27 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         registry,
         router,
         table,
-        others.__setitem__,
+        checks.add,
         hosts.drain,
         runner.drained,
         stack,
     )
+
+
+def _warn_of_unreadable(settings: CoreSettings, protected: ProtectedTargets) -> None:
+    """Log which files that the settings name can't be read."""
+    log = structlog.get_logger("core.app")
+    if problem := protected.current().problem:
+        log.warning("protect_unreadable", reason=problem)
+    for problem in secret_problems(settings):
+        log.warning("secret_unreadable", reason=problem)
+
+
+def _warn_of_confinement(settings: CoreSettings, made: Sequence[Engine]) -> None:
+    """Log that programs of responders can do more than they need."""
+    for part in confinement_parts(settings, made):
+        if not part.ok or settings.core.confinement == "none":
+            structlog.get_logger("core.app").warning("confinement_incomplete", reason=part.message)
 
 
 def _with_full_logins(section: ResponderSection, domain: str) -> ResponderSection:
@@ -415,6 +396,57 @@ def paths_of(settings: CoreSettings) -> list[Path]:
     for engine in settings.engine:
         paths += [*engine.responders, *(path for path in (engine.ca_file, engine.python) if path)]
     return [*paths, *(path.parent for path in paths if path.parent != path)]
+
+
+class _Health(Service):
+    """What `/health` shows of this process, beside its store."""
+
+    def __init__(
+        self,
+        settings: CoreSettings,
+        made: Sequence[Engine],
+        parts: Parts,
+        jobs: health.JobFoldersProbe,
+        *,
+        hosts: Hosts,
+        due: Due,
+        undos: Undos,
+        sources: Sources,
+        lists: BlockLists,
+    ) -> None:
+        super().__init__(parts)
+        self._settings, self._made = settings, made
+        self._jobs, self._hosts, self._due, self._undos = jobs, hosts, due, undos
+        self._sources, self._lists = sources, lists
+        self._others: dict[str, Callable[[], Awaitable[str]]] = {}
+        self._reading = asyncio.Lock()  # one at a time: reads that wait for a lock must not take all connections
+
+    def add(self, name: str, find_problem: Callable[[], Awaitable[str]]) -> None:
+        """Show another component of this process."""
+        self._others[name] = find_problem
+
+    async def parts(self) -> list[Check]:
+        """The parts that are always shown, then those with problems."""
+        parts = [*engine_parts(self._registry), *confinement_parts(self._settings, self._made)]
+        parts += _part("job folders", await self._jobs.problem())
+        problems = [(name, await find_problem()) for name, find_problem in self._others.items()]
+        parts += [Check(name, not problem, problem) for name, problem in problems]
+        try:
+            async with asyncio.timeout(HEALTH_TIMEOUT_S), self._reading:
+                parts += _part("rules of responders", *await self._database.read(self._guards.problems))
+                parts += await undo_parts(self._undos)
+                parts += _part("hosts", *await self._hosts.problems())
+                parts += _part("due", await self._due.problem())
+                parts += await clock_parts(self._database, self._clock)
+                parts += _part("sources", *await self._sources.problems())
+                await self._database.read(partial(stored_actions.find, action_id=0))  # waits while the table is locked
+                parts += [Check("block list", False, text) for text in await self._lists.problems()]
+        except TimeoutError:
+            sentence = f"The store did not answer within {HEALTH_TIMEOUT_S:g} s; see what locks its tables or slows it."
+            parts.append(Check("reads of the store", False, sentence))
+        except ResponderBotError:
+            pass  # the store's own part says so
+        return parts
 
 
 def engine_parts(registry: Registry) -> list[Check]:
@@ -468,21 +500,26 @@ def confinement_parts(settings: CoreSettings, made: Sequence[Engine]) -> list[Ch
     if not any(engine.runs_programs for engine in made):
         return []
     core = settings.core
-    modes = {core.confinement, *(section.confinement or core.confinement for section in settings.responder.values())}
+    others = [
+        (section.confinement, name)
+        for name, section in settings.responder.items()
+        if section.confinement not in (None, core.confinement)
+    ]
+    modes = {core.confinement, *(mode for mode, _ in others)}
     if modes == {"none"}:
         off = "off by [core] confinement: responders run with all rights of core's account"
         return [Check("confinement", True, off)]
     reachable = exposed((*files_of(core.database), core.jobs), Confinement(readable=(), writable=()))
-    problems = [unavailable(mode) for mode in sorted(modes) if unavailable(mode)]
+    problems = [problem for mode in sorted(modes) if (problem := unavailable(mode))]
     problems += [f"{path} can be read by every responder; move it out of the system's folders." for path in reachable]
-    others = [
-        f"; {'not confined' if mode == 'none' else mode}: {', '.join(names)}"
-        for mode in sorted(modes - {core.confinement})
-        if (names := sorted(name for name, section in settings.responder.items() if section.confinement == mode))
-    ]
-    base = "not confined" if core.confinement == "none" else core.confinement
-    message = "\n".join(problems) or base + "".join(others)
-    return [Check("confinement", not problems, message)]
+    if problems:
+        return [Check("confinement", False, "\n".join(problems))]
+    said = [f"{_in_words(mode)}: {', '.join(names)}" for mode, names in grouped(sorted(others)).items()]
+    return [Check("confinement", True, "; ".join([_in_words(core.confinement), *said]))]
+
+
+def _in_words(confinement: str) -> str:
+    return "not confined" if confinement == "none" else confinement
 
 
 def _summary(catalogue: Catalogue) -> str:
