@@ -229,18 +229,33 @@ def acting_on(target: Target, types: TargetTypes, chosen: Sequence[str], clearan
         return target
     problems = unfit(target, types, clearance)
     if not found and problems:
-        reasons, lifts = zip(*problems.values(), strict=True)
-        sentence = f"{'; '.join(reasons[:SHOWN_NAMES])}; {lifts[0]}."
-        raise ResponderBotError("bad_request", sentence, details={"rule": "target"})
+        raise _none_fits(problems.values())
+    if not chosen:
+        if types.is_required and len(found) != 1:
+            raise _not_chosen(found, (), problems, clearance)
+        return _only(target, types, found)
     unknown = [text for text in chosen if not _meant(text, found)]
-    if not unknown and (chosen or len(found) == 1 or not types.is_required):
-        meant = [artifact for text in chosen for artifact in _meant(text, found)]
-        return _only(target, types, [artifact for artifact in found if artifact in meant or not chosen])
+    if unknown:
+        raise _not_chosen(found, unknown, problems, clearance)
+    meant = [artifact for text in chosen for artifact in _meant(text, found)]
+    return _only(target, types, [artifact for artifact in found if artifact in meant])
+
+
+def _none_fits(problems: Iterable[Unfit]) -> ResponderBotError:
+    reasons, lifts = zip(*problems, strict=True)
+    sentence = f"{'; '.join(reasons[:SHOWN_NAMES])}; {lifts[0]}."
+    return ResponderBotError("bad_request", sentence, details={"rule": "target"})
+
+
+def _not_chosen(
+    found: Sequence[TargetArtifact], unknown: Sequence[str], problems: Mapping[str, Unfit], clearance: int
+) -> ResponderBotError:
+    """The error of a request that names what is none of those that fit (`unknown`), or nothing although several do."""
     shown = [artifact for artifact in found if artifact.tlp <= clearance][:MAX_SHOWN]
     names = some_of([f"{one.data[:SHOWN_CHARS]} ({one.id})" for one in shown], SHOWN_NAMES, len(found))
     which = f"{unknown[0][:SHOWN_CHARS]} is none of those that it can act on" if unknown else "several fit"
     which = next((one.problem for id_, one in problems.items() if id_ in unknown), which)
-    raise ResponderBotError(
+    return ResponderBotError(
         "bad_request",
         f"Choose what it should act on, as target; {which}: {names}.",
         details={"targets": [json.loads(artifact.to_json()) for artifact in shown]},
