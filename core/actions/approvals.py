@@ -82,7 +82,7 @@ class Approvals(Service):
         Raises ResponderBotError: not_found; forbidden; conflict for what doesn't wait, or may not last longer now;
         rate_limited or conflict while a rule would not let the run start, so that it can be approved later.
         """
-        row, now = find(tx, action_id), self._clock()
+        row = find(tx, action_id)
         thing = "extension" if extension_id else "run"
         clearance.require(tx, caller, row["id"], f"{choice} this {thing}")
         action = Action.model_validate_json(row["doc"])
@@ -98,18 +98,17 @@ class Approvals(Service):
             return Voted(self._end(tx, row, approval, "cancelled", caller.login, message))
         if not due.is_waiting(tx, "approval", approval.id):
             raise ResponderBotError("conflict", f"The time to approve this {thing} is over; ask for it again.")
-        own = Vote(
-            login=caller.login,
-            vote=choice,
-            at=now,
-            acted_through=caller.acted_through if caller.is_on_behalf else None,
-            key=caller.key,
-            clearance=caller.bound_to,
-        )
+        own = _vote_of(caller, choice, self._clock())
         if choice == "deny":
-            people.set_decided(tx, caller.login, now)
+            people.set_decided(tx, caller.login, own.at)
             denied = replace(approval, votes=_with_own(approval.votes, own))
             return Voted(self._end(tx, row, denied, "denied", caller.login, message))
+        return self._approve(tx, caller, row, action, approval, own)
+
+    def _approve(
+        self, tx: Transaction, caller: Caller, row: Row, action: Action, approval: StoredApproval, own: Vote
+    ) -> Voted:
+        """Take a vote for what waits; the run ends instead, if it may not start any more."""
         target, run, ended = self._still_valid(tx, row, action, approval)
         if ended:
             return Voted(self._lifecycle.end_without_report(tx, row, "failed", ended, caller.login), ended=ended)
@@ -121,8 +120,8 @@ class Approvals(Service):
             return Voted(action)  # they have approved it before
         if is_last and run is not None and self._guards.has_rules(row["responder_name"]):
             self._guards.require_now(tx, row, run)
-        people.set_decided(tx, caller.login, now)
-        return self._approved(tx, caller, row, action, replace(approval, votes=votes, is_waiting=not is_last))
+        people.set_decided(tx, caller.login, own.at)
+        return self._store_votes(tx, caller, row, action, replace(approval, votes=votes, is_waiting=not is_last))
 
     def _still_valid(
         self, tx: Transaction, row: Row, action: Action, approval: StoredApproval
@@ -144,7 +143,9 @@ class Approvals(Service):
             raise ResponderBotError("conflict", sentence)
         return targets.of_action(tx, row)[0], None, ""
 
-    def _approved(self, tx: Transaction, caller: Caller, row: Row, action: Action, approval: StoredApproval) -> Voted:
+    def _store_votes(
+        self, tx: Transaction, caller: Caller, row: Row, action: Action, approval: StoredApproval
+    ) -> Voted:
         """Store votes; with the last one, let the run start or set the later end."""
         is_last = not approval.is_waiting
         stored.set_votes(tx, approval)
@@ -211,6 +212,17 @@ class Approvals(Service):
         if approval is not None and approval.is_waiting:
             row = find(tx, f"~{approval.action_id}")
             self._end(tx, row, approval, "expired", row["created_by"])
+
+
+def _vote_of(caller: Caller, choice: Literal["approve", "deny"], now: int) -> Vote:
+    return Vote(
+        login=caller.login,
+        vote=choice,
+        at=now,
+        acted_through=caller.acted_through if caller.is_on_behalf else None,
+        key=caller.key,
+        clearance=caller.bound_to,
+    )
 
 
 def _with_own(votes: Iterable[Vote], own: Vote) -> tuple[Vote, ...]:
