@@ -107,27 +107,37 @@ def settle(
     """Store what a run that has ended leaves; returns its action with that. `is_known`: it said itself how it ended."""
     begun = stored.of_action(tx, row["id"])
     if not begun or (is_known and outcome != "succeeded"):
-        stored.delete_of(tx, row["id"])
-        on = stored_actions.targets_of(tx, row["id"]) if action.approval is not None else ()
-        _tell_waiting(tx, {(what_undoes(action), digest) for digest in on}, row["created_by"], now, but=action.bulk)
-        return action
-    undo = action.undo
-    at = now + undo.after_minutes * MINUTE_MS if undo is not None and undo.after_minutes else None
-    limits: list[_Limit] = []
+        return _left_nothing(tx, row, action, now)
+    undo, at, limits = action.undo, _planned_end(action.undo, now), list[_Limit]()
     is_own = row["engine_name"] == OWN_ENGINE  # whose effect is what is in force
     for one in begun:
         limit = None if undo is None or action.approval is not None else _limit(tx, one, at)
-        limits += [limit] if limit else []
+        if limit is not None:
+            limits.append(limit)
+        is_in_force = is_own or (outcome == "succeeded" and not one["is_crossed"])
         values = {
-            "state": "in_force" if is_own or (outcome == "succeeded" and not one["is_crossed"]) else "unknown",
+            "state": "in_force" if is_in_force else "unknown",
             "undo_status": None if undo is None else "available",
-            "approved_until": at if action.approval else None,
-            **_until(limit.until if limit else at),
+            "approved_until": None if action.approval is None else at,
+            **_until(at if limit is None else limit.until),
         }
         stored.change(tx, one["id"], values, now)
     _request_extensions(tx, limits, End(at), section_of, row["created_by"], now)
     _tell_others(tx, begun, row["created_by"], now)
     return _with_rows(tx, action)
+
+
+def _left_nothing(tx: Transaction, row: Row, action: Action, now: int) -> Action:
+    """Forget what a run was to leave; those that wait for the same hear of that."""
+    stored.delete_of(tx, row["id"])
+    on = stored_actions.targets_of(tx, row["id"]) if action.approval is not None else ()
+    _tell_waiting(tx, {(what_undoes(action), digest) for digest in on}, row["created_by"], now, but=action.bulk)
+    return action
+
+
+def _planned_end(undo: Undo | None, now: int) -> int | None:
+    """When core undoes what succeeds now (ms); None: not by itself."""
+    return None if undo is None or not undo.after_minutes else now + undo.after_minutes * MINUTE_MS
 
 
 def _tell_others(tx: Transaction, rows: Iterable[Row], user: str, now: int) -> None:
@@ -231,22 +241,36 @@ def _change(
     _tell_others(tx, [one for one in changed if "ends_at" in changes[one["id"]]], user, now)
     action = _loaded(stored_actions.find(tx, row["id"]) or row)  # as it is by now
     if action.undo is not None:
-        waiting = asked or action.undo.extension
-        over = {f"~{number}" for number, values in changes.items() if values.get("undo_status", "waiting") != "waiting"}
-        if waiting is not None and waiting.outcome is None and over.intersection(waiting.targets):
-            left = [one for one in waiting.targets if one not in over]
-            if not left:
-                approvals.delete_of(tx, row["id"])
-            waiting = waiting.model_copy(update={"targets": left} if left else {"outcome": "lapsed"})
-        action = action.model_copy(update={"undo": action.undo.model_copy(update={"extension": waiting})})
+        extension = asked or _without_changed(tx, row["id"], action.undo.extension, changes)
+        action = action.model_copy(update={"undo": action.undo.model_copy(update={"extension": extension})})
     action = _with_rows(tx, action)
     stored_actions.change(tx, row["id"], doc=action.to_json())
     _tell(tx, row["id"], row["root_id"], user, now)
-    rows, of = stored.of_action(tx, row["id"]), {*changes, *map(number_of, asked.targets if asked else ())}
-    named = " ".join(one["target"] for one in rows if one["id"] in of) if len(of) < len(rows) else None
-    texts = {"reason": reason, "target": named or None}
+    of = {*changes, *map(number_of, asked.targets if asked else ())}
+    texts = {"reason": reason, "target": _named_if_part(stored.of_action(tx, row["id"]), of)}
     trail.record_run(tx, now, what, row, by=by, texts=texts, **(details or {}))
     return action
+
+
+def _without_changed(
+    tx: Transaction, number: int, extension: Extension | None, changes: Mapping[int, Mapping[str, Any]]
+) -> Extension | None:
+    """An extension of an action that waits for its other rows only; it lapses with the last of them."""
+    over = {f"~{id_}" for id_, values in changes.items() if values.get("undo_status", "waiting") != "waiting"}
+    if extension is None or extension.outcome is not None or not over.intersection(extension.targets):
+        return extension
+    left = [one for one in extension.targets if one not in over]
+    if left:
+        return extension.model_copy(update={"targets": left})
+    approvals.delete_of(tx, number)
+    return extension.model_copy(update={"outcome": "lapsed"})
+
+
+def _named_if_part(rows: Collection[Row], ids: Set[int]) -> str | None:
+    """What those of an action's rows with these ids are on; None if these are all."""
+    if len(ids) >= len(rows):
+        return None
+    return " ".join(one["target"] for one in rows if one["id"] in ids) or None
 
 
 def _loaded(row: Row) -> Action:
@@ -317,27 +341,38 @@ def end_undone(tx: Transaction, row: Row, by: Action, target: Target, now: int) 
     """
     named = targets.acted_on(by.target, target)
     digests = {one.digest for one in named.values()} or {_digest_of_object(by.object_id)}
-    of_named = [] if row["undoes"] is None else stored.of_action(tx, row["undoes"])
-    ended = [one for one in of_named if one["undo_id"] == row["id"] and one["state"] != "ended"]
-    ids, newer, alike = {one["id"] for one in ended}, list[Row](), list[Row]()
-    for one in stored.on(tx, row["responder_name"], digests):
-        if one["id"] in ids or not _covers(tx, row, one):
-            continue
-        if one["state"] == "starting":
-            stored.change(tx, one["id"], {"is_crossed": 1}, now)
-        elif one["since"] <= (row["dispatched_at"] or 0) or _is_own(tx, one):
+    ended, newer = _to_undo(tx, row), list[Row]()
+    ids = {one["id"] for one in ended}
+    same = stored.on(tx, row["responder_name"], digests)
+    same = _without_starting(tx, (one for one in same if one["id"] not in ids and _covers(tx, row, one)), now)
+    for one in same:
+        if one["since"] <= (row["dispatched_at"] or 0) or _is_own(tx, one):
             ended.append(one)
         else:
             newer.append(one)
-    for one in stored.alike(tx, row["responder_name"], _looks(named.values())):
-        if one["state"] == "starting":
-            stored.change(tx, one["id"], {"is_crossed": 1}, now)
-        elif not _is_own(tx, one):
-            alike.append(one)
+    alike = _without_starting(tx, stored.alike(tx, row["responder_name"], _looks(named.values())), now)
+    alike = [one for one in alike if not _is_own(tx, one)]
     end(tx, ended, by.created_by, now, by=by)
     _doubt(tx, newer, now)
     sentence = f"{by.id} undid what may be the same. Look at the target, then undo this or mark it as ended."
     _doubt(tx, alike, now, sentence)
+
+
+def _to_undo(reads: Reads, row: Row) -> list[Row]:
+    """What a run was started to undo, as far as that has not ended; nothing of one that only has the same effect."""
+    rows = [] if row["undoes"] is None else stored.of_action(reads, row["undoes"])
+    return [one for one in rows if one["undo_id"] == row["id"] and one["state"] != "ended"]
+
+
+def _without_starting(tx: Transaction, rows: Iterable[Row], now: int) -> list[Row]:
+    """Those of these rows that aren't only starting; the others are unknown once they have begun."""
+    begun = list[Row]()
+    for one in rows:
+        if one["state"] == "starting":
+            stored.change(tx, one["id"], {"is_crossed": 1}, now)
+        else:
+            begun.append(one)
+    return begun
 
 
 def _is_own(reads: Reads, one: Row) -> bool:
@@ -405,13 +440,12 @@ def end(
     """End rows, which a run has undone (`by`), or which somebody says have ended, with the `reason`."""
     values = {"state": "ended", "ended_at": now, "ended_by": login, "due_at": None, "reason": reason, "message": reason}
     is_due = by is not None and any(one["is_due"] and one["undo_id"] == by.number for one in rows)
+    undone = {"undo_status": "undone", "undo_id": by.number if by else None, "is_due": int(is_due)}
+    who, said = (trail.CORE, {"action": by.id}) if by else (login, {"action": None})
     ended = []
     for row, of_action in _by_action(tx, rows):
-        is_undoable = _loaded(row).undo is not None
-        how = {"undo_status": "undone", "undo_id": by.number if by else None, "is_due": int(is_due)}
-        undone = how if is_undoable else {}
-        who = trail.CORE if by else login
-        changes, said = {one["id"]: {**values, **undone} for one in of_action}, {"action": by.id if by else None}
+        new = values if _loaded(row).undo is None else {**values, **undone}
+        changes = {one["id"]: new for one in of_action}
         ended.append(_change(tx, row, changes, "measure.ended", login, now, by=who, reason=reason, details=said))
         left = [one for one in stored.of_action(tx, row["id"]) if one["state"] != "ended"]
         if not left:
@@ -657,20 +691,26 @@ class Lookalikes:
 
     def sentences(self, undone_by: str, artifacts: Iterable[TargetArtifact]) -> list[str]:
         """Such as `lt-0198 looks like LT-0198.corp.example, which ~12 has in force until ...`, or that it is."""
+        if not undone_by or not self._by_look:
+            return []
         found: dict[int, str] = {}
-        for artifact in artifacts if undone_by and self._by_look else ():
+        for artifact in artifacts:
             named = Parsed(artifact.kind, artifact.data.strip())
-            look = look_of(named)
-            rows = [one for own in look.whole for _, one in self._by_look.get((undone_by, own), ())]
-            rows += [
-                one for own in look.label for is_label, one in self._by_look.get((undone_by, own), ()) if not is_label
-            ]
-            rows = rows if artifact.kind != "file" else []
-            same = max((one for one in rows if one["digest"] == named.digest), key=end_of, default=None)
+            rows = self._looking_like(undone_by, named)
+            last = max((one for one in rows if one["digest"] == named.digest), key=end_of, default=None)
             for one in rows:
-                if one is same or one["digest"] != named.digest:
+                if one is last or one["digest"] != named.digest:
                     found.setdefault(one["id"], self._sentence(artifact, one))
         return [sentence for _, sentence in sorted(found.items()) if sentence]
+
+    def _looking_like(self, undone_by: str, named: Parsed) -> list[Row]:
+        """What is in force on this target, and on what may be the same; a file looks like no other."""
+        if named.kind == "file":
+            return []
+        look = look_of(named)
+        rows = [one for own in look.whole for _, one in self._by_look.get((undone_by, own), ())]
+        labels = (pair for own in look.label for pair in self._by_look.get((undone_by, own), ()))
+        return rows + [one for is_label, one in labels if not is_label]
 
     def _sentence(self, artifact: TargetArtifact, one: Row) -> str:
         row = stored_actions.find(self._reads, one["action_id"])
