@@ -74,12 +74,19 @@ def why_not_start(reads: Reads, action: Action, row: Row, target: Target, guards
     if is_approved(reads, guards, action, approval.needed, votes):
         return ""
     void = [voter for voter in approval.approved_by if voter not in votes]
+    return _why_not_approved(reads, guards, action, void)
+
+
+def _why_not_approved(reads: Reads, guards: Guards, action: Action, void: Sequence[str]) -> str:
+    """Why a run has too few approvals although it once had enough: those of `void` no longer count."""
     if not void:
-        return f"{row['responder_name']} needs more approvals by now, so it did not run; run it again."
+        return f"{action.responder_name} needs more approvals by now, so it did not run; run it again."
     if all(may_vote(reads, guards, action, voter) for voter in void):
         what = "see it"
+    elif guards.section(action.responder_name).approve_by is None:
+        what = "run responders"
     else:
-        what = "run responders" if section.approve_by is None else f"approve {row['responder_name']}"
+        what = f"approve {action.responder_name}"
     return (
         f"{' and '.join(void)} approved this and may no longer {what}, so it did not run;"
         " run it again if it is still needed."
