@@ -1,6 +1,6 @@
 """What is in force right now: listed, undone, given another end, marked as ended (core/docs/in-force.md#measures)."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -66,23 +66,11 @@ class Measures(Service):
 
         Raises ResponderBotError: bad_request for an id that is none; not_found, forbidden for that of the target.
         """
-        texts = filter(None, (wanted.of, wanted.alert, wanted.case))
-        of = [{parse_id(one.strip()) for one in text.split(",")} for text in texts]
-        if any(None in ids for ids in of):
-            raise bad_request("`of`, `alert` and `case` must be ids such as ~12,~13")
-        about = _ids_in(wanted.target)
+        of = _ids_of_each(wanted)
 
         def read(reads: Reads) -> list[Measure]:
-            digests = digests_in(reads, caller, about) if about else _digests_of(wanted.target)
-            found = list[tuple[Sequence[_Seen], Measure]]()
-            for group in in_force.groups(reads):
-                is_on = group[0]["target_kind"] == in_force.OBJECT or group[0]["digest"] in digests
-                if wanted.target and not about and not is_on:
-                    continue
-                seen = _seen(reads, caller, group)
-                of_each = all(any(ids & _roots_of(reads, each.row) for each in seen) for ids in of)
-                if seen and of_each and self._is_wanted(reads, wanted, seen, digests):
-                    found.append((seen, _shown(group, seen, self._registry)))
+            groups = self._wanted(reads, caller, wanted, of)
+            found = [(seen, _shown(group, seen, self._registry)) for group, seen in groups]
             severities = objects.severities(reads, (each.row["root_id"] for seen, _ in found for each in seen))
 
             def rank(one: tuple[Sequence[_Seen], Measure]) -> tuple[int, int]:
@@ -209,19 +197,52 @@ class Measures(Service):
             clearance.require(tx, caller, one["action_id"], "change a measure")
         return groups
 
-    def _is_wanted(self, reads: Reads, wanted: MeasureFilter, seen: Sequence[_Seen], digests: Set[str]) -> bool:
-        rows, about, acted_on = [each.row for each in seen], _ids_in(wanted.target), {seen[0].one["digest"]}
-        if seen[0].one["target_kind"] == in_force.OBJECT:
-            possible = (artifact for row in rows for artifact in targets.stored_artifacts(row))
-            acted_on = {named.digest for one in possible if (named := targets.named_by(one))}
-        is_of = bool(about) and any(about & _roots_of(reads, row) for row in rows)
-        if wanted.target and not is_of and digests.isdisjoint(acted_on):
-            return False
-        asked = {
-            "created_by": wanted.by and self._guards.login(wanted.by),
-            "responder_name": wanted.responder and self._registry.name(wanted.responder),
-        }
-        return all(any(row[column] == name for row in rows) for column, name in asked.items() if name)
+    def _wanted(
+        self, reads: Reads, caller: Caller, wanted: MeasureFilter, of: Sequence[Set[int | None]]
+    ) -> Iterator[tuple[Sequence[Row], Sequence[_Seen]]]:
+        """What somebody asks for, each with those of its rows that they may see."""
+        about = _ids_in(wanted.target)
+        digests = digests_in(reads, caller, about) if about else _digests_of(wanted.target)
+        for group in in_force.groups(reads):
+            may_be_on = group[0]["target_kind"] == in_force.OBJECT or group[0]["digest"] in digests
+            if wanted.target and not about and not may_be_on:
+                continue
+            seen = _seen(reads, caller, group)
+            if not seen or not all(_is_of(reads, seen, ids) for ids in of):
+                continue
+            is_about = bool(about) and _is_of(reads, seen, about)
+            is_on = not wanted.target or is_about or not digests.isdisjoint(_possible_targets(seen))
+            if is_on and self._is_by(wanted, seen):
+                yield group, seen
+
+    def _is_by(self, wanted: MeasureFilter, seen: Sequence[_Seen]) -> bool:
+        """Whether it is of the person and the responder that somebody asks for."""
+        login = wanted.by and self._guards.login(wanted.by)
+        name = wanted.responder and self._registry.name(wanted.responder)
+        is_by = not login or any(each.row["created_by"] == login for each in seen)
+        return is_by and (not name or any(each.row["responder_name"] == name for each in seen))
+
+
+def _ids_of_each(wanted: MeasureFilter) -> Sequence[Set[int | None]]:
+    """The ids of which a measure has to be of one, for each of these. Raises "bad_request" for one that is no id."""
+    texts = filter(None, (wanted.of, wanted.alert, wanted.case))
+    of = [{parse_id(one.strip()) for one in text.split(",")} for text in texts]
+    if any(None in ids for ids in of):
+        raise bad_request("`of`, `alert` and `case` must be ids such as ~12,~13")
+    return of
+
+
+def _is_of(reads: Reads, seen: Iterable[_Seen], ids: Set[int | None]) -> bool:
+    """Whether one of its runs is, or is of, what has one of these ids."""
+    return any(ids & _roots_of(reads, each.row) for each in seen)
+
+
+def _possible_targets(seen: Sequence[_Seen]) -> set[str]:
+    """The digest of what it is on or, if nobody knows that, those of all that its runs got."""
+    if seen[0].one["target_kind"] != in_force.OBJECT:
+        return {seen[0].one["digest"]}
+    possible = (artifact for each in seen for artifact in targets.stored_artifacts(each.row))
+    return {named.digest for artifact in possible if (named := targets.named_by(artifact))}
 
 
 def _missing() -> ResponderBotError:
@@ -327,18 +348,23 @@ def beside(reads: Reads, action: Action, others: Iterable[Known], sees_up_to: in
     """
     found, own = list[Measure](), in_force.digests_of(action.object_id, action.target or ())
     for run, root, digests in others:
-        ran_at = run.dispatched_at
-        is_same = ran_at is not None or in_force.what_undoes(run) == in_force.what_undoes(action)
-        is_together = run.id == action.id or (run.bulk is not None and run.bulk == action.bulk)
-        if is_together or own.isdisjoint(digests) or not is_same:
+        if own.isdisjoint(digests) or not _is_beside(run, action):
             continue
         if len(found) < MOST_ASKED and (level := clearance.level_of(reads, run.number)) <= sees_up_to:
             of_run = run.model_dump(include={"id", "created_by", "responder_name", "object_type", "object_id"})
-            title, state = registry.title(run.responder_name), "asked" if ran_at is None else "ended"
-            about = {"title": title, "root_id": f"~{root}", "state": state, "since": ran_at or run.created_at}
+            title, ran_at = registry.title(run.responder_name), run.dispatched_at
+            state, since = ("asked", run.created_at) if ran_at is None else ("ended", ran_at)
+            about = {"title": title, "root_id": f"~{root}", "state": state, "since": since}
             target = [one for one in action.target or () if in_force.digests_of("", [one]) <= digests]
             found.append(Measure(**of_run, **about, approved_by=[], actions=[run.id], target=target, clearance=level))
     return found
+
+
+def _is_beside(run: Action, action: Action) -> bool:
+    """Whether a run, asked for apart from an action, would do or has undone the same, wherever both are on the same."""
+    if run.id == action.id or (run.bulk is not None and run.bulk == action.bulk):
+        return False
+    return run.dispatched_at is not None or in_force.what_undoes(run) == in_force.what_undoes(action)
 
 
 def _last(one: Row) -> tuple[bool, tuple[int, int]]:
