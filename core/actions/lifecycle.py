@@ -131,11 +131,10 @@ class Lifecycle(Service):
         `bulk_id` names its bulk, `undo` says how it can be undone, and `undoes` is the number of the action that it
         undoes.
         """
-        now = self._clock()
-        needed = section.approval + (override is not None)
-        expires_at = now + section.approval_expires_minutes * MINUTE_MS if needed else None
-        number, waiting = objects.next_id(tx), None
-        if expires_at is not None:
+        now, number = self._clock(), objects.next_id(tx)
+        needed, waiting = section.approval + (override is not None), None
+        if needed:
+            expires_at = now + section.approval_expires_minutes * MINUTE_MS
             waiting = StoredApproval(number, number, caller.login, now, needed, expires_at)
             approvals.insert(tx, waiting)
         row = {
@@ -171,24 +170,28 @@ class Lifecycle(Service):
             stored.add_targets(tx, number, digests)
         self.record_event(tx, row, "action.created", caller.login)
         note(tx, "run_requested", row, login=caller.login, approvals_needed=needed)
+        self._audit_request(tx, row, action, choice.responder)
+        return action
+
+    def _audit_request(self, tx: Transaction, row: Mapping[str, Any], action: Action, responder: Responder) -> None:
+        """Add the row that says what was asked for; `responder` is as its engine has it."""
         self.audit(
             tx,
             "run.requested",
             row,
-            by=caller.login,
-            approvals_needed=needed,
-            overrides=[refusal.rule for refusal in override.overrides] if override else None,
+            by=action.created_by,
+            approvals_needed=0 if action.approval is None else action.approval.needed,
+            overrides=None if action.override is None else [refusal.rule for refusal in action.override.overrides],
             bulk=action.bulk,
             undoes=action.undoes,
-            undo_after_minutes=undo.after_minutes if undo else None,
-            **_version(choice.responder),
+            undo_after_minutes=None if action.undo is None else action.undo.after_minutes,
+            **_version(responder),
             texts={
-                "inputs": None if parameters.text == "{}" else parameters.text,
+                "inputs": None if action.parameters == "{}" else action.parameters,
                 "note": action.note,
                 "target": None if action.target is None else " ".join(item.data for item in action.target),
             },
         )
-        return action
 
     def _owner(self, engine_name: str, responder_name: str, *, has_slot: bool) -> str | None:
         """The owner of a new action: this core, or (None) any core that claims it."""
