@@ -175,10 +175,7 @@ class Bulks(Service):
         def work(tx: Transaction) -> tuple[list[tuple[str, str | Refusal]], list[Action]]:
             number, row = self._find(tx, bulk_id)
             clearance.require(tx, caller, number, asked)
-            waiting = dict.fromkeys(stored.awaiting(tx, number), "")
-            later_ends = stored.later_ends(tx, number)
-            if shown is not None and {*later_ends.values()}.intersection(shown):
-                waiting = {id_: "" for id_ in waiting if f"~{id_}" in shown} | later_ends
+            waiting = _waiting(tx, number, shown)
             if not waiting:
                 raise ResponderBotError("conflict", "None of these runs waits for approval any more.")
             outcomes: list[tuple[str, str | Refusal]] = []
@@ -192,7 +189,8 @@ class Bulks(Service):
                 outcome = attempted(tx, partial(vote, tx, caller, id_, choice)) if is_shown else NOT_SHOWN
                 if not isinstance(outcome, Refusal):
                     outcomes.append((target["objectId"], outcome.action.to_json()))
-                    ready += [outcome.action] if outcome.is_ready else []
+                    if outcome.is_ready:
+                        ready.append(outcome.action)
                     continue
                 if is_shown:
                     _audit(tx, self._clock(), "request.refused", caller, id_, outcome, bulk=bulk_id, asked=asked)
@@ -224,11 +222,7 @@ class Bulks(Service):
         earlier = await self._database.read(lambda reads: self._runs.remembered(reads, caller, key, body))
         if earlier is not None:
             return await self._outcomes(earlier)
-        size = len(json.dumps(request.parameters, ensure_ascii=False).encode("utf-8", "replace"))
-        if size > PARAMETERS_LIMIT_BYTES:
-            most = f"Parameters for several objects have at most {PARAMETERS_LIMIT_BYTES} bytes, not {size}"
-            sentence = f"{most}; run it on one after the other, or give it less."
-            raise ResponderBotError("bad_request", sentence)
+        _require_short(request.parameters)
         # Not on the event loop: a hundred artifacts are a hundred alerts to read.
         checked = await self._database.snapshot(lambda reads: self._check(reads, caller, request))
 
@@ -241,16 +235,7 @@ class Bulks(Service):
                 _require_not_retried(self._find(tx, f"~{retries}")[1])
                 stored.set_retried(tx, retries, number)
                 trail.record(tx, now, "bulk.retried", by=caller.login, object=f"~{number}", root=f"~{retries}")
-            done = list[_Recorded]()
-            outcomes = [self._record(tx, target, number, done) for target in checked]
-            name = self._registry.name(request.responder_id)
-            for target, outcome in zip(request.targets, outcomes, strict=True):
-                if isinstance(outcome, Refusal):
-                    what: trail.What = "run.covered" if outcome.covered_by else "run.refused"
-                    _audit(tx, now, what, caller, target.object_id, outcome, bulk=f"~{number}", responder=name)
-            for _, action, _, also_for in done:
-                if ids := [id_ for id_ in also_for if id_ != action.object_id]:
-                    stored_actions.change(tx, action.number, doc=action.model_copy(update={"also_for": ids}).to_json())
+            outcomes = self._record_all(tx, number, now, caller, request, checked)
             if retries is not None:
                 _require_any(outcomes, "Nothing can run again now", now)
             stored.insert(tx, self._row(number, now, caller, request, outcomes))
@@ -281,6 +266,22 @@ class Bulks(Service):
                 log.exception("record_unreadable", object_id=target.object_id)
                 checked.append(Refusal("unavailable", "The stored record can't be read; restore a backup."))
         return checked
+
+    def _record_all(
+        self, tx: Transaction, number: int, now: int, caller: Caller, request: BulkInput, checked: Iterable[_Checked]
+    ) -> list[Action | Refusal]:
+        """Record a run for each target of a bulk, or the row of the audit that says why it has none."""
+        done = list[_Recorded]()
+        outcomes = [self._record(tx, target, number, done) for target in checked]
+        name = self._registry.name(request.responder_id)
+        for target, outcome in zip(request.targets, outcomes, strict=True):
+            if isinstance(outcome, Refusal):
+                what: trail.What = "run.covered" if outcome.covered_by else "run.refused"
+                _audit(tx, now, what, caller, target.object_id, outcome, bulk=f"~{number}", responder=name)
+        for _, action, _, also_for in done:
+            if ids := [id_ for id_ in also_for if id_ != action.object_id]:
+                stored_actions.change(tx, action.number, doc=action.model_copy(update={"also_for": ids}).to_json())
+        return outcomes
 
     def _record(self, tx: Transaction, checked: _Checked, bulk_id: int, done: list[_Recorded]) -> Action | Refusal:
         """Record it, unless one that is `done` covers it."""
@@ -354,6 +355,21 @@ class Bulks(Service):
         return row["id"], row
 
 
+def _require_short(parameters: Mapping[str, Any]) -> None:
+    size = len(json.dumps(parameters, ensure_ascii=False).encode("utf-8", "replace"))
+    if size > PARAMETERS_LIMIT_BYTES:
+        most = f"Parameters for several objects have at most {PARAMETERS_LIMIT_BYTES} bytes, not {size}"
+        raise ResponderBotError("bad_request", f"{most}; run it on one after the other, or give it less.")
+
+
+def _waiting(reads: Reads, number: int, shown: Sequence[str] | None) -> dict[int, str]:
+    """What waits for a decision, by the number of its action: the id of an extension, or "" for the run."""
+    runs, extensions = dict.fromkeys(stored.awaiting(reads, number), ""), stored.later_ends(reads, number)
+    if shown is None or not {*extensions.values()}.intersection(shown):
+        return runs
+    return {id_: "" for id_ in runs if f"~{id_}" in shown} | extensions
+
+
 def read_counts(reads: Reads, registry: Registry, guards: Guards, bulk_ids: Iterable[int]) -> list[BulkCounts]:
     """The progress of several bulks; unknown ids are left out."""
     ids = list(bulk_ids)
@@ -381,21 +397,31 @@ def _counted(reads: Reads, rows: Sequence[Row]) -> dict[str, Any]:
         counts[row["status"]] += row["count"]
         if row["outcome"] is not None:
             outcomes[row["outcome"]] += row["count"]
-    first = stored_actions.find(reads, rows[0]["first_id"]) if rows else None  # as long as it, last all
-    undo = json.loads(first["doc"]).get("undo") if first is not None else None
-    waiting = next((row for row in rows if row["awaits"]), None)
-    of_waiting = {name: waiting[name] for name in ("expires_at", "severity")} if waiting is not None else {}
     sums = ("later_ends", "timed", "endless", "undoing", "undone", "not_released")
     return {
         "counts": counts,
         "outcomes": outcomes,
-        "awaiting": waiting["count"] if waiting is not None else 0,
-        "undo_after_minutes": undo.get("afterMinutes", 0) if undo is not None else None,
+        "undo_after_minutes": _undo_after_minutes(reads, rows),
         "release_at": max((row["release_at"] or 0 for row in rows), default=0) or None,
         "first_release_at": min((at for row in rows if (at := row["first_release_at"]) is not None), default=None),
-        **of_waiting,
+        **_awaiting(rows),
         **{name: sum(row[name] for row in rows) for name in sums},
     }
+
+
+def _undo_after_minutes(reads: Reads, rows: Sequence[Row]) -> int | None:
+    """How long all its runs last, as the first does; 0: until somebody undoes them, None: nothing undoes them."""
+    first = stored_actions.find(reads, rows[0]["first_id"]) if rows else None
+    undo = None if first is None else json.loads(first["doc"]).get("undo")
+    return None if undo is None else undo.get("afterMinutes", 0)
+
+
+def _awaiting(rows: Iterable[Row]) -> dict[str, Any]:
+    """How many of its runs wait for approval, and until when."""
+    waiting = next((row for row in rows if row["awaits"]), None)
+    if waiting is None:
+        return {"awaiting": 0}
+    return {"awaiting": waiting["count"], "expires_at": waiting["expires_at"], "severity": waiting["severity"]}
 
 
 def _people(rows: Sequence[Row]) -> dict[str, Any]:
