@@ -90,20 +90,31 @@ def requested_changes(request: Input, to: Alert | Case | None = None) -> dict[st
     changed = {name: getattr(request, name) for name in request.model_fields_set}
     if changed.get("owner") == "":
         changed["owner"] = None
-    if not isinstance(request, FieldsUpdate) or to is None:
-        return changed
+    if isinstance(request, FieldsUpdate) and to is not None:
+        _merge_tags_into(changed, to)
+        _merge_fields_into(changed, to)
+    return changed
+
+
+def _merge_tags_into(changed: dict[str, Any], to: Alert | Case) -> None:
+    """Put all tags, with their levels, in place of those that are added and removed."""
     added, removed = changed.pop("add_tags", None) or [], frozenset(changed.pop("remove_tags", None) or [])
     if added or removed:
         changed["tags"] = [tag for tag in merge_tags(changed.get("tags", to.tags), added) if tag not in removed]
     if to.tag_levels and "tags" in changed:  # what somebody adds is theirs
         kept = {*changed["tags"]}.difference(added)
         changed["tag_levels"] = {tag: level for tag, level in to.tag_levels.items() if tag in kept}
-    if (fields := changed.get("custom_fields")) is not None:
-        kept = {name for name, field in fields.items() if field.items() <= to.custom_fields.get(name, {}).items()}
-        if changed.pop("named_fields", False):
-            kept, changed["custom_fields"] = {*to.custom_fields} - fields.keys(), _with_named(to.custom_fields, fields)
-        changed["field_levels"] = {name: level for name, level in to.field_levels.items() if name in kept}
-    return changed
+
+
+def _merge_fields_into(changed: dict[str, Any], to: Alert | Case) -> None:
+    """Put all custom fields, with their levels, in place of those that are named."""
+    fields = changed.get("custom_fields")
+    if fields is None:
+        return
+    kept = {name for name, field in fields.items() if field.items() <= to.custom_fields.get(name, {}).items()}
+    if changed.pop("named_fields", False):
+        kept, changed["custom_fields"] = {*to.custom_fields} - fields.keys(), _with_named(to.custom_fields, fields)
+    changed["field_levels"] = {name: level for name, level in to.field_levels.items() if name in kept}
 
 
 def _with_named(fields: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
