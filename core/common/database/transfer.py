@@ -19,6 +19,7 @@ from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
 
 ROWS_AT_ONCE = 100  # in memory: a document may have a megabyte
+_CUT = "it is cut or was changed, or the database stored something else"
 
 
 @dataclass(frozen=True)
@@ -80,37 +81,47 @@ async def load(store: Store, database: Database, file: TextIO) -> Mapping[str, S
     def fill(tx: Transaction) -> dict[str, Sum]:
         _clear(tx, by_name)
         file.seek(start)
-        if next(_parsed(file), None) != {"store": store.name}:
-            raise _unreadable(f"it is no export of the {store.name}")
-        table, sums, rows = None, dict[str, Sum](), list[dict[str, Any]]()
-        expected: object = None
-        for line in _parsed(file):
-            if isinstance(line, list) and table is not None and len(line) == len(table.columns):
-                rows.append(dict(zip(table.columns, line, strict=True)))
-                if len(rows) == ROWS_AT_ONCE:
-                    _insert(tx, table, rows)
-                continue
-            if table is not None:
-                _insert(tx, table, rows)
-                sums[table.name] = _sum(_lines(tx, table))
-            match line:
-                case {"table": str(name), "columns": list(columns)}:
-                    table = by_name.get(name)
-                    if table is None or columns != list(table.columns) or name in sums:
-                        raise _unreadable(f"its table {name} isn't one of this release")
-                case {"tables": dict(found)}:
-                    expected = found
-                    break
-                case _:
-                    raise _unreadable("it is damaged")
-        if expected != {name: [each.rows, each.sha256] for name, each in sums.items()} or sums.keys() != by_name.keys():
-            raise _unreadable("it is cut or was changed, or the database stored something else")
+        sums = _fill(tx, store, by_name, file)
         if database.dialect == "postgresql":
             for numbered in by_name.values():
                 _go_on_numbering(tx, numbered)
         return sums
 
     return await database.transaction(fill)
+
+
+def _fill(tx: Transaction, store: Store, by_name: Mapping[str, Table], file: TextIO) -> dict[str, Sum]:
+    """Insert what the file has next. Returns the rows of each table, as the database has them then."""
+    lines = _parsed(file)
+    if next(lines, None) != {"store": store.name}:
+        raise _unreadable(f"it is no export of the {store.name}")
+    table, sums, rows = None, dict[str, Sum](), list[dict[str, Any]]()
+    for line in lines:
+        if isinstance(line, list) and table is not None and len(line) == len(table.columns):
+            rows.append(dict(zip(table.columns, line, strict=True)))
+            if len(rows) == ROWS_AT_ONCE:
+                _insert(tx, table, rows)
+            continue
+        if table is not None:
+            _insert(tx, table, rows)
+            sums[table.name] = _sum(_lines(tx, table))
+        match line:
+            case {"table": str(name), "columns": list(columns)}:
+                table = by_name.get(name)
+                if table is None or columns != list(table.columns) or name in sums:
+                    raise _unreadable(f"its table {name} isn't one of this release")
+            case {"tables": dict(expected)}:
+                _require_same(expected, sums, by_name)
+                return sums
+            case _:
+                raise _unreadable("it is damaged")
+    raise _unreadable(_CUT)
+
+
+def _require_same(expected: object, sums: Mapping[str, Sum], by_name: Mapping[str, Table]) -> None:
+    stored = {name: [each.rows, each.sha256] for name, each in sums.items()}
+    if expected != stored or stored.keys() != by_name.keys():
+        raise _unreadable(_CUT)
 
 
 def tables(store: Store) -> list[Table]:
