@@ -4,7 +4,7 @@ import glob
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_network
@@ -491,41 +491,48 @@ def _blocklist(sections: Sections) -> BlocklistSection:
     return blocklist
 
 
+_OF_ENGINE = f"{PREFIX}ENGINE_"
+
+
 def _engines(sections: Sections) -> tuple[EngineSection, ...]:
     tables = tables_of("engine", sections)
-    prefix = f"{PREFIX}ENGINE_"
-    set_variables = {name for name, value in sections.environ.items() if name.startswith(prefix) and value}
+    set_variables = {name for name, value in sections.environ.items() if name.startswith(_OF_ENGINE) and value}
     if not tables and set_variables:
         tables = [{"name": "local"}]  # the default engine
     engines: dict[int, EngineSection] = {}
     # Longest name first, so that variables of `soc_2` aren't taken for keys `2_...` of `soc`.
     for table in sorted(tables, key=lambda table: -len(str(table.get("name", "")))):
-        own = f"{prefix}{variable_name(str(table.get('name', '')))}_"
+        own = f"{_OF_ENGINE}{variable_name(str(table.get('name', '')))}_"
         mine = {name: sections.environ[name] for name in set_variables if name.startswith(own)}
         set_variables -= mine.keys()
-        keys = tuple(key for key in EngineSection.model_fields if key != "name")
-        location = f"{sections.source}: [[engine]] {table.get('name', 'without a name')}"
-        overrides = variables(mine, own, keys, "engine")
-        names = {key: own + variable_name(key) for key in overrides}
-        engines[id(table)] = _engine({**table, **overrides}, location, sections.folder, names)
+        engines[id(table)] = _engine(table, own, mine, sections)
     for variable in sorted(set_variables):
         known = ", ".join(str(table.get("name")) for table in tables) or "none"
         raise settings_error(
             f"The environment variable {variable} names no [[engine]] of {sections.source}; there are {known}."
         )
-    ordered = [engines[id(table)] for table in tables]
-    if any(engine.name == OWN_ENGINE for engine in ordered):
+    ordered = tuple(engines[id(table)] for table in tables)
+    _require_own_names(ordered, sections)
+    return ordered
+
+
+def _require_own_names(engines: Sequence[EngineSection], sections: Sections) -> None:
+    if any(engine.name == OWN_ENGINE for engine in engines):
         raise settings_error(f"{sections.source}: {OWN_ENGINE} is the name of core's own engine; take another.")
-    for name, *_ in _alike([engine.name for engine in ordered]):
+    for name, *_ in _alike(engine.name for engine in engines):
         raise settings_error(f"{sections.source} has two [[engine]] called {name}; give one another name.")
-    return tuple(ordered)
 
 
-def _engine(table: Mapping[str, Any], location: str, folder: Path, names: Mapping[str, str]) -> EngineSection:
-    values = dict(table)
+def _engine(table: Mapping[str, Any], own: str, environ: Mapping[str, str], sections: Sections) -> EngineSection:
+    """The engine of a table, and of its variables (`environ`), whose names begin with `own`."""
+    location = f"{sections.source}: [[engine]] {table.get('name', 'without a name')}"
+    keys = tuple(key for key in EngineSection.model_fields if key != "name")
+    overrides = variables(environ, own, keys, "engine")
+    values = {**table, **overrides}
     if isinstance(values.get("responders"), str):
         values["responders"] = [part for part in values["responders"].split(os.pathsep) if part]
-    engine = checked(EngineSection, values, location, folder, names)
+    names = {key: own + variable_name(key) for key in overrides}
+    engine = checked(EngineSection, values, location, sections.folder, names)
     missing = [key for key in ("url", "api_key") if engine.is_remote and not getattr(engine, key)]
     if missing:
         raise settings_error(f"{location} is of type cortex and needs {' and '.join(missing)}.")
@@ -600,6 +607,7 @@ def _secret_source(table: Mapping[str, Any], location: str, folder: Path) -> Sec
     return source
 
 
+_OF_RESPONDER = f"{PREFIX}RESPONDER_"
 # A responder's name ends with its version (`Mailer_1_0`): that separates it from the item if it isn't in the file.
 _RESPONDER_VARIABLE = re.compile(r"(.+?_[0-9]+(?:_[0-9]+)*)_([^0-9].*)")
 
@@ -608,23 +616,28 @@ def _responder_variables(
     environ: Mapping[str, str], known: Mapping[str, Mapping[str, Any]]
 ) -> Iterable[tuple[str, str, str]]:
     """Name, item (as `variable_name` gives it) and value of each `RESPONDER_BOT_RESPONDER_<NAME>_<ITEM>`."""
-    prefix = f"{PREFIX}RESPONDER_"
     names = sorted(known, key=len, reverse=True)
     values: dict[tuple[str, str], str] = {}
-    for variable in sorted(name for name, value in environ.items() if name.startswith(prefix) and value):
-        rest = variable.removeprefix(prefix)
-        name = next((name for name in names if rest.startswith(f"{variable_name(name)}_")), "")
-        match = _RESPONDER_VARIABLE.fullmatch(rest)
-        if not name and match is None:
-            sentence = f"The environment variable {variable} must end with a responder's name and an item"
-            raise settings_error(f"{sentence}, as {prefix}MAILER_1_0_SMTP_HOST does.")
-        item = rest[len(name) + 1 :] if name or match is None else match[2]
-        name = name or (match[1] if match else "")
-        is_item = item in {variable_name(key) for key in known.get(name, {}).get("config", {})}
-        base = variable if is_item or not item.endswith("_FILE") else variable.removesuffix("_FILE")
-        item = item if base == variable else item.removesuffix("_FILE")
-        values[name, item] = environ[variable] if is_item else with_file(environ, base)
+    for variable in sorted(name for name, value in environ.items() if name.startswith(_OF_RESPONDER) and value):
+        name, item = _name_and_item(variable, names)
+        if item in {variable_name(key) for key in known.get(name, {}).get("config", {})}:
+            values[name, item] = environ[variable]
+        else:
+            values[name, item.removesuffix("_FILE")] = with_file(environ, variable.removesuffix("_FILE"))
     return [(name, item, value) for (name, item), value in values.items()]
+
+
+def _name_and_item(variable: str, names: Iterable[str]) -> tuple[str, str]:
+    """The responder and the item that a variable is for; of these names the first that it begins with."""
+    rest = variable.removeprefix(_OF_RESPONDER)
+    for name in names:
+        if rest.startswith(f"{variable_name(name)}_"):
+            return name, rest[len(name) + 1 :]
+    match = _RESPONDER_VARIABLE.fullmatch(rest)
+    if match is None:
+        sentence = f"The environment variable {variable} must end with a responder's name and an item"
+        raise settings_error(f"{sentence}, as {_OF_RESPONDER}MAILER_1_0_SMTP_HOST does.")
+    return match[1], match[2]
 
 
 READERS: Mapping[str, Callable[[Sections], Any]] = {
