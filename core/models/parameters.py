@@ -19,6 +19,7 @@ OWN_PARAMETERS = ("user", "organisation", "undoes")
 ParameterType = Literal[
     "string", "text", "number", "boolean", "choice", "choices", "date", "user", "ip", "hostname", "url", "mail", "hash"
 ]
+_TEXTS = ("string", "text")
 Number = Annotated[StrictInt | StrictFloat, Field(allow_inf_nan=False)]
 
 MAX_PARAMETERS = 50
@@ -59,22 +60,8 @@ class Parameter(ApiModel):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        is_text, is_choice = self.type in ("string", "text"), self.type in ("choice", "choices")
-        bounds = [bound for bound in (self.minimum, self.maximum) if bound is not None]
-        has_bounds = is_text or self.type in ("number", "choices")
-        faults = {
-            "core gives every responder this one itself": self.name in OWN_PARAMETERS,
-            "`choice` and `choices` need options, and only they have any": (self.options is not None) != is_choice,
-            "two of its options are the same": len({*(self.options or ())}) < len(self.options or ()),
-            "only `string` and `text` have a pattern": self.pattern is not None and not is_text,
-            "only a `string` or `text` is secret, and it has no default": self.secret
-            and (not is_text or self.default is not None),
-            f"`{self.type}` has no minimum and no maximum": bool(bounds) and not has_bounds,
-            "its minimum is above its maximum": bounds != sorted(bounds),
-        }
-        for fault, is_there in faults.items():
-            if is_there:
-                raise ValueError(fault)
+        if fault := _fault(self):
+            raise ValueError(fault)
         if self.pattern is not None:
             _matcher(self.pattern)
         if self.default is not None:
@@ -82,7 +69,7 @@ class Parameter(ApiModel):
                 object.__setattr__(self, "default", self.read(self.default))
             except ValueError as error:
                 raise ValueError(f"its default should be {error}") from error
-        if is_text and any(word in self.name.lower() for word in SECRET_WORDS):
+        if self.type in _TEXTS and any(word in self.name.lower() for word in SECRET_WORDS):
             object.__setattr__(self, "secret", True)
         if not self.title:
             object.__setattr__(self, "title", spaced(self.name))
@@ -91,6 +78,25 @@ class Parameter(ApiModel):
     def read(self, value: Any) -> Any:
         """The value as the responder gets it. Raises ValueError with what is expected, such as `a number`."""
         return _READERS[self.type](self, value)
+
+
+def _fault(parameter: Parameter) -> str:
+    """Which of its declarations contradict each other, or ""."""
+    kind, options = parameter.type, parameter.options or ()
+    is_text, is_choice = kind in _TEXTS, kind in ("choice", "choices")
+    bounds = [bound for bound in (parameter.minimum, parameter.maximum) if bound is not None]
+    has_bounds = is_text or kind in ("number", "choices")
+    faults = {
+        "core gives every responder this one itself": parameter.name in OWN_PARAMETERS,
+        "`choice` and `choices` need options, and only they have any": (parameter.options is not None) != is_choice,
+        "two of its options are the same": len({*options}) < len(options),
+        "only `string` and `text` have a pattern": parameter.pattern is not None and not is_text,
+        "only a `string` or `text` is secret, and it has no default": parameter.secret
+        and (not is_text or parameter.default is not None),
+        f"`{kind}` has no minimum and no maximum": bool(bounds) and not has_bounds,
+        "its minimum is above its maximum": bounds != sorted(bounds),
+    }
+    return next((fault for fault, is_there in faults.items() if is_there), "")
 
 
 def parse_parameters(value: Any) -> tuple[Parameter, ...]:
