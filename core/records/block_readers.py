@@ -4,9 +4,10 @@ A change of a list has a number, its version; a reader has what came by the vers
 action says of its readers is written with what changes it: its end, its undo, and a reader's first read since.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from core.common.database import Reads, Row, Transaction
+from core.common.grouping import grouped
 from core.models import Action, Reader, TargetArtifact
 from core.protection.blockable import LIST_OF
 from core.store import actions as stored_actions
@@ -59,17 +60,20 @@ def _rewrite(tx: Transaction, number: int) -> Row | None:
 def _readers(reads: Reads, action: Action) -> list[Reader]:
     """Who has read an action, or is to, on the lists on which it is; once it is on none, who still has it."""
     known = {reader.name: reader.at for reader in action.readers or ()}
-    has: dict[str, bool] = {}
-    when: dict[str, int] = {}
     entries = stored.entries_of(reads, action.number)
     in_force = [entry for entry in entries if entry["ended"] is None]
-    has_ended = not in_force
-    for entry in in_force or entries:
+    has_all = all if in_force else any  # of what has ended, a reader may still have a part
+    found = list[Reader]()
+    for name, each in grouped(_on_each(reads, in_force or entries)).items():
+        at = known.get(name) or max(at for _, at in each)
+        found.append(Reader(name=name, at=at if has_all(has for has, _ in each) else None))
+    return [reader for reader in found if reader.at is not None or in_force][:SHOWN_READERS]
+
+
+def _on_each(reads: Reads, entries: Iterable[Row]) -> Iterator[tuple[str, tuple[bool, int]]]:
+    """For each entry and each reader of its list: the reader's name, whether it has it, and when it read last (ms)."""
+    for entry in entries:
         for reader in stored.readers(reads, entry["list"]):
-            login, version = reader["login"], reader["version"]
-            name = login.partition("@")[0]
-            is_in = entry["version"] <= version and (entry["ended"] is None or version < entry["ended"])
-            has[name] = (has.get(name, False) or is_in) if has_ended else (has.get(name, True) and is_in)
-            when[name] = max(when.get(name, 0), reader["at"])
-    found = [Reader(name=name, at=known.get(name) or when[name] if is_in else None) for name, is_in in has.items()]
-    return [reader for reader in found if reader.at is not None or not has_ended][:SHOWN_READERS]
+            version, ended = reader["version"], entry["ended"]
+            has = entry["version"] <= version and (ended is None or version < ended)
+            yield reader["login"].partition("@")[0], (has, reader["at"])
