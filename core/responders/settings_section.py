@@ -31,14 +31,9 @@ def settings_problems(
     if not is_complete:
         return problems
     listed += peers
-    known: dict[str, list[Responder]] = {}
-    usable = {responder.name for catalogue in listed for responder in catalogue.responders}
-    for catalogue in listed:
-        for responder in catalogue.responders:
-            known.setdefault(responder.name, []).append(responder)
-        for skipped in catalogue.skipped:
-            known.setdefault(skipped.name, []).extend([skipped.responder] if skipped.responder else [])
+    known = _known(listed)
     by_variable_name = {variable_name(name): responders for name, responders in known.items()}
+    usable = {responder.name for catalogue in listed for responder in catalogue.responders}
     for name, section in sections.items():
         if variable_name(name) not in by_variable_name:
             problems.append(_unknown_section(name, list(known)))
@@ -49,6 +44,17 @@ def settings_problems(
             of_undo = sections.get(section.undo, ResponderSection()).parameter
             problems += _undo_secrets(name, section.undo, of_undo or _declared(known.get(section.undo, ())))
     return problems
+
+
+def _known(catalogues: Iterable[Catalogue]) -> Mapping[str, Sequence[Responder]]:
+    """The responders of each name in the catalogues, usable or not; none where its definition can't be read."""
+    known: dict[str, list[Responder]] = {}
+    for catalogue in catalogues:
+        for responder in catalogue.responders:
+            known.setdefault(responder.name, []).append(responder)
+        for skipped in catalogue.skipped:
+            known.setdefault(skipped.name, []).extend([skipped.responder] if skipped.responder else [])
+    return known
 
 
 def _unknown_section(name: str, known: Sequence[str]) -> str:
