@@ -154,18 +154,7 @@ class BodyMap:
 
         Raises ValueError that says what is wrong with the map.
         """
-        unknown = next((name for name in section.map if name not in FIELDS), None)
-        if unknown is not None:
-            raise ValueError(f"map has no field {unknown}; there are {', '.join(FIELDS)}")
-        if "title" not in section.map:
-            raise ValueError('map needs the path of a title, such as map = { title = "rule.name" }')
-        if len(section.observables) > MAX_OBSERVABLE_PATHS:
-            raise ValueError(f"there are over {MAX_OBSERVABLE_PATHS} observables")
-        for observable in section.observables:
-            if observable.type and (observable.type == "file" or not _TYPE.fullmatch(observable.type)):
-                raise ValueError(
-                    f"an observable can't be of the type {observable.type!r}; take one such as ip or domain"
-                )
+        _require_usable(section)
         self._format = section.format
         self._each = tuple(map(parse, section.each))
         self._when = _conditions(section.when)
@@ -281,14 +270,21 @@ class BodyMap:
     def _text(self, item: Mapping[str, Any], reader: Reader) -> str:
         """A sentence, or what the first path has, then what the others have; without any, the alert as it was sent."""
         fields = [one for one in self._description if one.is_path]
-        texts = ((one, one.of(item, reader)) for one in self._description if one in fields[:1] or not one.is_path)
-        first, text = next(((one, text) for one, text in texts if text), (None, ""))
+        first, text = self._first_text(item, reader)
         paths = (one.paths[0] for one in fields if one is not first)
         named = [pair for path in paths for pair in _named(path, reader.get(path, item))]
         if text and named:
             text += "\n\n" + "\n".join(f"{label}: {value}" for label, value in named)
         text = text or ", ".join(f"{label} {value}" for label, value in named)
         return clean(text or json.dumps(item, ensure_ascii=False, indent=1))[:DESCRIPTION_LIMIT]
+
+    def _first_text(self, item: Mapping[str, Any], reader: Reader) -> tuple["_Sentence | None", str]:
+        """The first sentence that has all that it names, or the first path if it has something, with its text."""
+        first_path = next((one for one in self._description if one.is_path), None)
+        for one in self._description:
+            if (not one.is_path or one is first_path) and (text := one.of(item, reader)):
+                return one, text
+        return None, ""
 
     def _tags(self, texts: Iterable[str], notes: list[str]) -> list[str]:
         tags = list(dict.fromkeys(line for text in texts if (line := _line(text, TAG_LIMIT))))
@@ -380,6 +376,20 @@ class _Table:
         if not is_given:
             return int(number) if number in (1, 2, 3, 4) else 0
         return next((level for low, end, level in self._bands if low <= number < end), 0)
+
+
+def _require_usable(section: MappingSection) -> None:
+    """Raises ValueError for a map without a title, or with what is no field or observable."""
+    for name in section.map:
+        if name not in FIELDS:
+            raise ValueError(f"map has no field {name}; there are {', '.join(FIELDS)}")
+    if "title" not in section.map:
+        raise ValueError('map needs the path of a title, such as map = { title = "rule.name" }')
+    if len(section.observables) > MAX_OBSERVABLE_PATHS:
+        raise ValueError(f"there are over {MAX_OBSERVABLE_PATHS} observables")
+    for type_ in (observable.type for observable in section.observables):
+        if type_ and (type_ == "file" or not _TYPE.fullmatch(type_)):
+            raise ValueError(f"an observable can't be of the type {type_!r}; take one such as ip or domain")
 
 
 def words_of(table: Mapping[str, int]) -> set[str]:
