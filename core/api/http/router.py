@@ -282,10 +282,7 @@ def _authorize(endpoint: Endpoint, caller: Caller) -> None:
     """Raises ResponderBotError("forbidden") if the caller's permissions or profile don't suffice."""
     if endpoint.is_public:
         return
-    reason = ""
-    if endpoint.permission and not (endpoint.or_permission and caller.may(endpoint.or_permission)):
-        purpose = endpoint.purpose or endpoint.summary
-        reason = caller.why_not(endpoint.permission, purpose, label=endpoint.permission_label)
+    reason = _why_not_permitted(endpoint, caller)
     if endpoint.writes and caller.may("actOnBehalf"):
         hint = "this key may only read; to change something, name the user in the header X-On-Behalf-Of"
         reason = f"{reason}; {hint}" if reason else f"{hint[0].upper()}{hint[1:]}."
@@ -295,3 +292,11 @@ def _authorize(endpoint: Endpoint, caller: Caller) -> None:
     if reason:
         is_missing = endpoint.permission is not None and not caller.may(endpoint.permission)
         raise ResponderBotError("forbidden", reason, details={"permission": endpoint.permission} if is_missing else {})
+
+
+def _why_not_permitted(endpoint: Endpoint, caller: Caller) -> str:
+    """Which permission the caller lacks, as a sentence; "" if none."""
+    if not endpoint.permission or (endpoint.or_permission and caller.may(endpoint.or_permission)):
+        return ""
+    purpose = endpoint.purpose or endpoint.summary
+    return caller.why_not(endpoint.permission, purpose, label=endpoint.permission_label)
