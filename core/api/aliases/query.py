@@ -75,13 +75,8 @@ class Query:
     def step(self, step: Mapping[str, Any]) -> "Query":
         """The query with one more step. Raises ResponderBotError("bad_request")."""
         match step:
-            case {"_name": "filter"} if self.is_choice:
-                raise bad_request("Only objects can be filtered; leave out `filter`")
             case {"_name": "filter"}:
-                criterion: Any = {key: value for key, value in step.items() if key != "_name"}
-                if self.kind == "case":
-                    criterion = v1.case_filter(criterion)
-                return replace(self, criteria=[*self.criteria, self._rename_fields(criterion)])
+                return replace(self, criteria=[*self.criteria, self._criterion(step)])
             case {"_name": "sort", "_fields": list(fields)}:
                 return replace(self, sort=[*self.sort, *(self._sort(item) for item in fields)])
             case {"_name": "page", "from": int(start), "to": int(end)}:
@@ -111,6 +106,13 @@ class Query:
     def to_search(self) -> SearchInput:
         """The query as a body of `_search`."""
         return SearchInput(query={"_and": list(self.criteria)}, sort=list(self.sort), range=self.range)
+
+    def _criterion(self, step: Mapping[str, Any]) -> Any:
+        """The criterion of a step `filter`, in core's terms."""
+        if self.is_choice:
+            raise bad_request("Only objects can be filtered; leave out `filter`")
+        criterion: Any = {key: value for key, value in step.items() if key != "_name"}
+        return self._rename_fields(v1.case_filter(criterion) if self.kind == "case" else criterion)
 
     def _sort(self, item: Any) -> str:
         match item:
@@ -159,19 +161,12 @@ def endpoints(
 
     async def run(query: Query) -> SearchResult:
         if query.kind == artifacts.KIND and query.id:  # an artifact may be in an alert, where no search finds it
-            return window_of(query, [json.loads(await gets[query.kind](query.id))])
+            return _window_of(query, [json.loads(await gets[query.kind](query.id))])
         if query.parents is not None:
             return await alerts.search_artifacts(query.parents.to_search(), query.to_search())
         if query.is_choice:
-            return window_of(query, list(await choices[query.kind]()))
+            return _window_of(query, list(await choices[query.kind]()))
         return await searches[query.kind](query.to_search())
-
-    def window_of(query: Query, items: list[Mapping[str, Any]]) -> SearchResult:
-        for name in reversed(query.sort):
-            items.sort(key=partial(_text_of, name.removeprefix("-")), reverse=name.startswith("-"))
-        window = parse_range(query.range)
-        end = None if window.limit is None else window.offset + window.limit
-        return SearchResult([json.dumps(item) for item in items[window.offset : end]], len(items))
 
     async def handle(request: Request) -> Response:
         query = await _parse(request.raw, gets, field_names, choices)
@@ -216,6 +211,15 @@ async def _first_step(
     raise bad_request(
         f"{_excerpt(step)} can't be the first step; that is one of {', '.join([*_LISTS, *_GETS, *choices])}"
     )
+
+
+def _window_of(query: Query, items: list[Mapping[str, Any]]) -> SearchResult:
+    """What a query selects of these, sorted."""
+    for name in reversed(query.sort):
+        items.sort(key=partial(_text_of, name.removeprefix("-")), reverse=name.startswith("-"))
+    window = parse_range(query.range)
+    end = None if window.limit is None else window.offset + window.limit
+    return SearchResult([json.dumps(item) for item in items[window.offset : end]], len(items))
 
 
 def _text_of(name: str, item: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ reject unknown and missing fields.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,6 +56,7 @@ _SEARCH_FIELDS: Mapping[str, Mapping[str, str]] = {
     "case": {"number": "caseId", "newDate": "createdAt"},
     "case_task_log": {"date": "startDate"},
 }
+_SCALES: Mapping[str, Sequence[str]] = {"severity": SEVERITY_NAMES, "tlp": TLP_NAMES, "pap": TLP_NAMES}
 _AUDIT_FIELDS = ("createdBy", "createdAt", "updatedBy", "updatedAt")
 ALERT_STAGES: Mapping[str, str] = {"New": "New", "Updated": "New", "Ignored": "Closed", "Imported": "Imported"}
 """Version 1's stage for each status of an alert."""
@@ -134,7 +135,7 @@ def search_field(kind: str, name: str) -> str:
 
 def to_v1(doc: Mapping[str, Any]) -> dict[str, Any]:
     """An object in the shape of version 1, without absent values. Other JSON stays as it is."""
-    kind = doc.get("_type") or ("action" if "responderId" in doc else "")
+    kind = _kind_of(doc)
     if kind not in _SHAPES:
         return dict(doc)
     name, fields, derive = _SHAPES[kind]
@@ -142,12 +143,14 @@ def to_v1(doc: Mapping[str, Any]) -> dict[str, Any]:
     prefix = "" if kind == "comment" else "_"
     shape |= {f"{prefix}{name}": doc[name] for name in _AUDIT_FIELDS if doc.get(name) is not None}
     shape |= {key: doc[key] for key in fields.split() if doc.get(key) is not None}
-    for label, scale in (("severity", SEVERITY_NAMES), ("tlp", TLP_NAMES), ("pap", TLP_NAMES)):
-        if label in shape:
-            shape[f"{label}Label"] = scale[shape[label]].upper()
+    shape |= {f"{label}Label": scale[shape[label]].upper() for label, scale in _SCALES.items() if label in shape}
     if "customFields" in doc:
         shape["customFields"] = [_custom_field(key, value) for key, value in doc["customFields"].items()]
     return shape | {key: value for key, value in derive(doc).items() if value is not None}
+
+
+def _kind_of(doc: Mapping[str, Any]) -> str:
+    return doc.get("_type") or ("action" if "responderId" in doc else "")
 
 
 def _alert(doc: Mapping[str, Any]) -> dict[str, Any]:
