@@ -115,8 +115,7 @@ class People:
             return replace(caller, key="temporary", key_prefix=key[:PREFIX_CHARS]), False
         if row["expires_at"] is not None and row["expires_at"] <= self._clock():
             raise AuthenticationError("expired")
-        networks = stored.addresses_of_key(row)
-        if networks and not (address and any(ip_address(address) in ip_network(network) for network in networks)):
+        if not _is_from(stored.addresses_of_key(row), address):
             raise AuthenticationError("address")
         caller = replace(caller, key=row["name"], key_prefix=row["prefix"])
         if row["key_clearance"] is not None:
@@ -529,6 +528,11 @@ def _network(text: str) -> str:
     except ValueError:
         sentence = f"{text[:64]!r} is no address or network; give one such as 192.0.2.7 or 192.0.2.0/24."
         raise ResponderBotError("bad_request", sentence) from None
+
+
+def _is_from(networks: Sequence[str], address: str) -> bool:
+    """Whether an address is in one of these networks; without networks any is."""
+    return not networks or (bool(address) and any(ip_address(address) in ip_network(network) for network in networks))
 
 
 def hash_key(key: str) -> str:
