@@ -426,10 +426,7 @@ class CoreClient:
         wait_s: float = 0,
     ) -> httpx.Response:
         """The response to any request of this user. Raises ResponderBotError."""
-        content = None
-        if body is not None:
-            text = body.to_json() if isinstance(body, ApiModel) else json.dumps(body, ensure_ascii=False)
-            content = text.encode("utf-8", "replace")
+        content = None if body is None else _encoded(body)
         all_headers = {**self._headers, **(headers or {}), **({"Content-Type": "application/json"} if content else {})}
         if request_id := logs.request_id():
             all_headers["X-Request-Id"] = request_id
@@ -439,12 +436,7 @@ class CoreClient:
                 method, f"{self._url}{path}", content=content, params=params, headers=all_headers, timeout=timeout
             )
         except httpx.TimeoutException as error:
-            # The transport calls each connection that is refused or closed a timeout too; the cause tells them apart.
-            cause = error.__cause__
-            if cause is None or isinstance(cause, TimeoutError):
-                raise self._unreachable(f"no answer within {self._timeout_s + wait_s:g} s") from error
-            number = cause.errno if isinstance(cause, OSError) else None
-            raise self._unreachable(os.strerror(number).lower() if number else str(cause).lower()) from error
+            raise self._unreachable(_why_no_answer(error, self._timeout_s + wait_s)) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self._unreachable(str(error) or type(error).__name__) from error
         if response.status_code >= 400 and path != HEALTH:
@@ -495,6 +487,21 @@ def error_from_response(status: int, content: bytes) -> ResponderBotError:
         fields=[item for item in fields if isinstance(item, dict)] if isinstance(fields, list) else (),
         details=details,
     )
+
+
+def _encoded(body: ApiModel | Json) -> bytes:
+    text = body.to_json() if isinstance(body, ApiModel) else json.dumps(body, ensure_ascii=False)
+    return text.encode("utf-8", "replace")
+
+
+def _why_no_answer(error: httpx.TimeoutException, waited_s: float) -> str:
+    """What is said of a request that got no answer."""
+    # The transport calls each connection that is refused or closed a timeout too; the cause tells them apart.
+    cause = error.__cause__
+    if cause is None or isinstance(cause, TimeoutError):
+        return f"no answer within {waited_s:g} s"
+    number = cause.errno if isinstance(cause, OSError) else None
+    return (os.strerror(number) if number else str(cause)).lower()
 
 
 def _quoted(text: str) -> str:
