@@ -137,6 +137,11 @@ def kind_of_value(value: Any) -> str:
     return "float" if isinstance(value, float) else "string"
 
 
+def _by_kind(value: Any) -> dict[str, Any]:
+    """A value under its kind, as in the long form, which stays as it is."""
+    return dict(value) if isinstance(value, Mapping) else {kind_of_value(value): value}
+
+
 def _custom_field(name: str, value: Any, position: int, errors: list[InitErrorDetails]) -> dict[str, Any]:
     """The long form of one custom field; its errors are added to `errors`."""
 
@@ -146,10 +151,9 @@ def _custom_field(name: str, value: Any, position: int, errors: list[InitErrorDe
 
     if not name:
         reject("under a name")
-    entry = dict(value) if isinstance(value, Mapping) else {kind_of_value(value): value}
+    entry = _by_kind(value)
     if "" in entry:  # n8n leaves the kind empty if it doesn't know it
-        unnamed = entry.pop("")
-        unnamed = unnamed if isinstance(unnamed, Mapping) else {kind_of_value(unnamed): unnamed}
+        unnamed = _by_kind(entry.pop(""))
         for key in unnamed.keys() & entry.keys():
             reject("given once, not under an empty name as well", key)
         entry = {**unnamed, **entry}

@@ -125,7 +125,7 @@ def field_path(name: Any, kind: str) -> FieldPath:
         return FieldPath(("$.id",), column="id", check=text)
     if kind == "action" and name == "objectId":
         return FieldPath((f"$.{name}",), column="object_id", check=text)
-    check = number if name in _NUMBERS else flag if name in _FLAGS else text
+    check = _check_of(name)
     if name.startswith("attachment."):
         return FieldPath((f"$.{name}",), many=name == "attachment.hashes", check=check)
     if name in _COLUMNS.get(kind, {}):
@@ -134,6 +134,13 @@ def field_path(name: Any, kind: str) -> FieldPath:
     many = name == "tags" or bool(inner)
     is_tag = name == "tags" and kind == "alert"
     return FieldPath((f"$.{outer}",), many=many, inner=f"$.{inner}" if inner else "", is_tag=is_tag, check=check)
+
+
+def _check_of(name: str) -> Callable[[Any], Scalar]:
+    """The check of the values of a field."""
+    if name in _NUMBERS:
+        return number
+    return flag if name in _FLAGS else text
 
 
 def _custom_path(name: str) -> FieldPath:
