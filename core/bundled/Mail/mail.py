@@ -64,19 +64,24 @@ def body(job_input: dict[str, Any], kind: str) -> str:
         "Sent by": (job_input.get("parameters") or {}).get("user"),
     }
     lines = [f"{name}: {one_line(value)}" for name, value in facts.items() if value not in (None, "")]
-    observables = [
-        f"- {one_line(item.get('dataType'))}: {one_line(item.get('data') or file_name(item))}"
-        for item in data.get("artifacts") or []
-        if isinstance(item, dict)
-    ]
     text = str(data.get("description") or data.get("message") or "").strip()
     parts = [
         "\n".join(lines),
         job_input.get("message"),
         text,
-        "\n".join(["Observables:", *observables] if observables else []),
+        observables(data),
     ]
     return "\n\n".join(str(part) for part in parts if part) + "\n"
+
+
+def observables(data: dict[str, Any]) -> str:
+    """A line for each artifact, with a heading; "" without any."""
+    lines = [
+        f"- {one_line(item.get('dataType'))}: {one_line(item.get('data') or file_name(item))}"
+        for item in data.get("artifacts") or []
+        if isinstance(item, dict)
+    ]
+    return "\n".join(["Observables:", *lines] if lines else [])
 
 
 def send(mail: EmailMessage, config: dict[str, Any]) -> dict[str, Any]:
