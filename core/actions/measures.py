@@ -208,19 +208,18 @@ class Measures(Service):
             if wanted.target and not about and not may_be_on:
                 continue
             seen = _seen(reads, caller, group)
-            if not seen or not all(_is_of(reads, seen, ids) for ids in of):
-                continue
-            is_about = bool(about) and _is_of(reads, seen, about)
-            is_on = not wanted.target or is_about or not digests.isdisjoint(_possible_targets(seen))
-            if is_on and self._is_by(wanted, seen):
+            is_of_each = bool(seen) and all(_is_of(reads, seen, ids) for ids in of)
+            if is_of_each and self._is_wanted(reads, wanted, seen, digests):
                 yield group, seen
 
-    def _is_by(self, wanted: MeasureFilter, seen: Sequence[_Seen]) -> bool:
-        """Whether it is of the person and the responder that somebody asks for."""
-        login = wanted.by and self._guards.login(wanted.by)
-        name = wanted.responder and self._registry.name(wanted.responder)
-        is_by = not login or any(each.row["created_by"] == login for each in seen)
-        return is_by and (not name or any(each.row["responder_name"] == name for each in seen))
+    def _is_wanted(self, reads: Reads, wanted: MeasureFilter, seen: Sequence[_Seen], digests: Set[str]) -> bool:
+        if wanted.target and not _is_on(reads, seen, _ids_in(wanted.target), digests):
+            return False
+        asked = {
+            "created_by": wanted.by and self._guards.login(wanted.by),
+            "responder_name": wanted.responder and self._registry.name(wanted.responder),
+        }
+        return all(any(each.row[column] == name for each in seen) for column, name in asked.items() if name)
 
 
 def _ids_of_each(wanted: MeasureFilter) -> Sequence[Set[int | None]]:
@@ -235,6 +234,11 @@ def _ids_of_each(wanted: MeasureFilter) -> Sequence[Set[int | None]]:
 def _is_of(reads: Reads, seen: Iterable[_Seen], ids: Set[int | None]) -> bool:
     """Whether one of its runs is, or is of, what has one of these ids."""
     return any(ids & _roots_of(reads, each.row) for each in seen)
+
+
+def _is_on(reads: Reads, seen: Sequence[_Seen], about: Set[int | None], digests: Set[str]) -> bool:
+    """Whether it is of what has one of these ids, or may be on what has one of these digests."""
+    return (bool(about) and _is_of(reads, seen, about)) or not digests.isdisjoint(_possible_targets(seen))
 
 
 def _possible_targets(seen: Sequence[_Seen]) -> set[str]:
