@@ -87,7 +87,9 @@ class Approvals(Service):
         clearance.require(tx, caller, row["id"], f"{choice} this {thing}")
         action = Action.model_validate_json(row["doc"])
         approval = stored.find(tx, parse_id(extension_id) if extension_id else row["id"])
-        asked_by = approval.asked_by if approval else "" if extension_id else row["created_by"]
+        asked_by = "" if extension_id else row["created_by"]
+        if approval is not None:
+            asked_by = approval.asked_by
         if choice != "cancel":
             rights.require_vote(tx, self._guards, caller, action, asked_by, thing)
         is_its_own = approval is not None and (approval.action_id, approval.is_of_run) == (row["id"], not extension_id)

@@ -82,9 +82,9 @@ def _require_allowed(section: ResponderSection, minutes: int) -> None:
 
 def begin(tx: Transaction, action: Action, row: Row, section: ResponderSection, target: Target, now: int) -> None:
     """Record what a run which contains something may leave in force: what it is to act on, or its object."""
-    undone_by = action.undo.responder if action.undo else action.responder_name if section.contains else ""
-    if not undone_by or action.undoes is not None:
+    if action.undoes is not None or not (action.undo or section.contains):
         return
+    undone_by = what_undoes(action)
     common = {"action_id": row["id"], "responder": row["responder_name"], "undone_by": undone_by, "since": now}
     rows: dict[str, tuple[dict[str, Any], Look | None]] = {}
     for artifact, named in targets.acted_on(action.target, target).items():
@@ -202,17 +202,28 @@ def _in_force_state(one: Row) -> dict[str, Any]:
 
 
 def _undo_state(one: Row) -> UndoState:
-    status = one["undo_status"]
-    is_over = one["due_at"] is None and not (status in ("running", "undone") and one["is_due"])
-    at = one["due_at"] if status == "failed" else None if is_over else one["ends_at"]
     moved = one["moved_by"] and EndChange(
         by=one["moved_by"], at=one["moved_at"], before=one["moved_from"], after=one["ends_at"]
     )
-    by = None if one["undo_id"] is None else f"~{one['undo_id']}"
-    until = one["approved_until"]
     return UndoState(
-        status=status, at=at, action_id=by, message=one["message"], approved_until=until, changed=moved or None
+        status=one["undo_status"],
+        at=_undo_at(one),
+        action_id=None if one["undo_id"] is None else f"~{one['undo_id']}",
+        message=one["message"],
+        approved_until=one["approved_until"],
+        changed=moved or None,
     )
+
+
+def _undo_at(one: Row) -> int | None:
+    """When core undoes a row, or has begun to at its time (ms); None: not by itself."""
+    has_begun = one["undo_status"] in ("running", "undone") and one["is_due"]
+    at: int | None = one["ends_at"]
+    if one["undo_status"] == "failed":
+        at = one["due_at"]
+    elif one["due_at"] is None and not has_begun:
+        at = None
+    return at
 
 
 def undo_of(action: Action, one: Row) -> Undo | None:
@@ -537,14 +548,14 @@ def set_time(
     limits = [limit for one in rows if (limit := _limit(tx, one, end.at)) is not None]
     if asked := _request_extensions(tx, limits, end, section_of, user, now):
         return asked[-1]
-    before = _undo_state(max(rows, key=end_of)).at
+    before = _undo_at(max(rows, key=end_of))
     changes = {one["id"]: {**_moved(one, end.at, user, now), "message": None} for one in rows}
     times = {"before": before, "after": end.at}
     return _change(tx, row, changes, "undo.moved", user, now, by=user, reason=end.note or None, details=times)
 
 
 def _moved(one: Row, until: int | None, user: str, now: int) -> dict[str, Any]:
-    moved = {"moved_by": user, "moved_at": now, "moved_from": _undo_state(one).at}
+    moved = {"moved_by": user, "moved_at": now, "moved_from": _undo_at(one)}
     return {"undo_status": "available", **_until(until), **moved}
 
 
@@ -558,7 +569,7 @@ def _request_extensions(
     asked = []
     for number, ids in numbers.items():
         rows = [one for one in stored.of_action(tx, number) if one["id"] in ids]
-        before = _undo_state(max(rows, key=end_of)).at
+        before = _undo_at(max(rows, key=end_of))
         ((row, _),) = _by_action(tx, rows[:1])
         action, section = _loaded(row), section_of(row["responder_name"])
         expires_at = before if before and before > now else now + section.approval_expires_minutes * MINUTE_MS

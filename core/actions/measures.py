@@ -384,7 +384,7 @@ def _shown(group: Sequence[Row], seen: Sequence[_Seen], registry: Registry) -> M
     *others, own = [_of_run(each, one, registry) for each, one in zip(by_end, read, strict=True)]
     is_part = last.one["artifact"] is not None
     of_all = {
-        "state": "in_force" if "in_force" in states else "unknown" if "unknown" in states else "starting",
+        "state": next((one for one in ("in_force", "unknown") if one in states), "starting"),
         "since": min(each.one["since"] for each in seen),
         "until": max(group, key=_last)["ends_at"],
     }

@@ -47,7 +47,7 @@ _SEVERITY_WORDS = {
     **{name: level for level, name in enumerate(SEVERITY_NAMES) if name},
     **{"info": 1, "informational": 1, "moderate": 2, "warning": 2, "error": 3},
 }
-_SECONDS, _MILLIS, _MICROS = 10**11, 10**14, 10**17  # a number of seconds, ms, us since 1970 is below these
+_TO_MS = ((10**11, 1000), (10**14, 1), (10**17, 1e-3))  # a number of seconds, ms, us since 1970 is below these
 
 
 @dataclass(frozen=True)
@@ -443,7 +443,7 @@ def _line(text: str, limit: int) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
+    return repr(value) if isinstance(value, float) else str(value)
 
 
 def _reference(parts: Sequence[Any], item: Mapping[str, Any]) -> str:
@@ -484,8 +484,7 @@ def _date(values: Sequence[Any], notes: list[str]) -> int | None:
     if not 0 <= number < 10**20:
         notes.append(f"The date {text[:60]!r}, which is none of our time; it is when it arrived.")
         return None
-    factor = 1000 if number < _SECONDS else 1 if number < _MILLIS else 1e-3 if number < _MICROS else 1e-6
-    return int(number * factor)
+    return int(number * next((factor for below, factor in _TO_MS if number < below), 1e-6))
 
 
 def _link(texts: Sequence[str], notes: list[str]) -> str | None:
