@@ -223,7 +223,7 @@ class Measures(Service):
 
 
 def _ids_of_each(wanted: MeasureFilter) -> Sequence[Set[int | None]]:
-    """The ids of which a measure has to be of one, for each of these. Raises "bad_request" for one that is no id."""
+    """For each filter by ids, those that a measure may be of. Raises "bad_request" for one that is no id."""
     texts = filter(None, (wanted.of, wanted.alert, wanted.case))
     of = [{parse_id(one.strip()) for one in text.split(",")} for text in texts]
     if any(None in ids for ids in of):
