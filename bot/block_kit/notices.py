@@ -179,6 +179,6 @@ def mark_of(line: str) -> str:
 def counted(number: int, since: int, command: str, worst: str = "", shown: Sequence[Block] = ()) -> Message:
     """Tells somebody who was asked often within minutes how many more requests came, and which is the `worst`."""
     text = f"{count(number, 'more request')} for approval"
-    lists = f"`{command} pending` and your Home list all that wait."
+    lists = f"`{command} pending` lists all that wait, and your Home the worst."
     said = clip(f"{text}{f', the worst {worst}' if worst else '.'}", MESSAGE_TEXT_LIMIT)
     return Message(said, (section(f"*{text}* since {slack_date(since)}. {lists}"), *shown))

@@ -37,8 +37,9 @@ class Deed(NamedTuple):
 def before(reads: Reads, deed: Deed, sees_up_to: int) -> list[Action]:
     """For each of its targets the last run that was decided against, on other objects only up to this level.
 
-    Once for each clearance that some of these runs take: who has less than another must not miss what they may see,
-    or be told how many they may not. Each with the targets for which it is the last, and its `earlier`.
+    None where the same was approved since. Once for each clearance that some of these runs take: who has less than
+    another must not miss what they may see, or be told how many they may not. Each with the targets for which it is
+    the last, and its `earlier`.
     """
     since = deed.asked_at - RECENT_MS
     rows = stored.decided_on(reads, deed.responder_name, deed.object_id, deed.digests, since)
@@ -51,6 +52,7 @@ def before(reads: Reads, deed: Deed, sees_up_to: int) -> list[Action]:
             if is_known and not digests.isdisjoint(deed.digests):
                 about = run.model_copy(update={"earlier": EarlierDecision(root_id=f"~{root}")})
                 by_level.setdefault(level, []).append((about, digests))
+    approved = _approved(reads, deed, min(one.created_at for one, _ in decided)) if by_level else []
     held = {one["digest"] for one in stored_in_force.on(reads, deed.undone_by, deed.digests)} if by_level else set()
     found, seen = list[Action](), list[tuple[Action, Set[str]]]()
     for level in sorted(by_level):
@@ -58,7 +60,8 @@ def before(reads: Reads, deed: Deed, sees_up_to: int) -> list[Action]:
         newest = dict[str, Action]()
         for digest in sorted(deed.digests):
             same = (run for run, digests in seen if digest in digests)
-            if one := last_decided(same, is_in_force=digest in held):
+            at = max((at for least, on, at in approved if least <= level and digest in on), default=0)
+            if one := last_decided(same, is_in_force=digest in held, approved_at=at):
                 newest[digest] = one
         for run in {(one.id, one.decided_against): one for one in newest.values()}.values():
             decision = (run.id, run.decided_against)
@@ -66,6 +69,16 @@ def before(reads: Reads, deed: Deed, sees_up_to: int) -> list[Action]:
             target = [one for one in run.target or () if in_force.digests_of("", [one]) <= on] or None
             earlier = run.earlier and _with_levels(reads, run.earlier, level)
             found.append(run.model_copy(update={"target": target, "earlier": earlier}))
+    return found
+
+
+def _approved(reads: Reads, deed: Deed, since: int) -> list[tuple[int, Set[str], int]]:
+    """When the same was approved and started since then, behind the clearance that it takes and its targets; in ms."""
+    found = list[tuple[int, Set[str], int]]()
+    for run, _, digests in in_force.known(stored.dispatched_on(reads, deed.responder_name, deed.digests, since)):
+        with suppress(ValueError):  # its alert is damaged
+            if run.approval is not None:
+                found.append((level_of(reads, run.number), digests, run.dispatched_at or 0))
     return found
 
 

@@ -660,16 +660,16 @@ class Action(Identified):
         return [one.model_copy(update={"target": targets or None}) for one, targets in on]
 
 
-def last_decided(same: Iterable[Action], *, is_in_force: bool) -> Action | None:
+def last_decided(same: Iterable[Action], *, is_in_force: bool, approved_at: int) -> Action | None:
     """Which of several runs of the same was decided against last, with how often; what was undone unless in force.
 
-    Each has its `earlier`.
+    None if that was before the same was approved, `approved_at` last. Each has its `earlier`.
     """
     all_decided = [(decided, one) for one in same if (decided := one.decided_against) is not None]
     found = [(decided, one) for decided, one in all_decided if decided.how == "denied" or not is_in_force]
-    if not found:
+    last, action = max(found, key=lambda one: one[0].at, default=(None, None))
+    if last is None or action is None or last.at < approved_at:
         return None
-    last, action = max(found, key=lambda one: one[0].at)
     times = len({decided for decided, _ in found if decided.how == last.how})  # one undo may have ended several runs
     earlier = action.earlier and action.earlier.model_copy(update={"times": times})
     return action.model_copy(update={"earlier": earlier})

@@ -150,6 +150,19 @@ def decided_on(reads: Reads, responder_name: str, object_id: int, digests: Itera
     return list({row["id"]: row for row in rows}.values())
 
 
+def dispatched_on(reads: Reads, responder_name: str, digests: Iterable[str], since: int) -> list[Row]:
+    """The newest actions of a responder on one of these targets that were dispatched after this time (ms).
+
+    `root_id, doc`; some needed no approval.
+    """
+    return reads.rows(
+        "SELECT root_id, doc FROM action WHERE id IN (SELECT action_id FROM action_target"
+        " WHERE target IN (SELECT value FROM json_each(:digests))) AND responder_name = :name"
+        " AND dispatched_at > :since ORDER BY id DESC LIMIT 20",
+        {"name": responder_name, "digests": json.dumps(sorted(digests)), "since": since},
+    )
+
+
 def add_targets(tx: Transaction, action_id: int, digests: Iterable[str]) -> None:
     """Record what an action is to act on, where a rate or an approval asks for it."""
     tx.insert("action_target", *({"target": digest, "action_id": action_id} for digest in digests))

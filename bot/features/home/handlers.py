@@ -307,17 +307,18 @@ class FoundRuns:
 
 
 _ACTIVE = Entry(on_active_command, modal_title="In force")
+_PENDING = Entry(on_pending_command, modal_title=PENDING)
 
 FEATURE = Feature(
     commands={
-        "pending": Command(Entry(on_pending_command, modal_title=PENDING), "pending", "what waits, with *Review*"),
+        "pending": Command(_PENDING, "pending", "what waits, with *Review*"),
         "failed": Command(Entry(on_failed_command, modal_title=FAILED), "failed", "what failed in the last day"),
         "mine": Command(Entry(on_mine_command, modal_title=MINE), "mine", "what you started, and how it went"),
         "active": Command(_ACTIVE, "active [host]", "what is in force now, and until when"),
         "undo": Command(_ACTIVE, "undo [host]", "end what is in force, after you confirm it", "manageAction"),
         "extend": Command(_ACTIVE, "extend [host]", "give what is in force more time", "manageAction"),
     },
-    actions={ids.MARK_ENDED: Entry(on_mark_ended_button, modal_title="Mark as ended")},
+    actions={ids.MARK_ENDED: Entry(on_mark_ended_button, modal_title="Mark as ended"), ids.PENDING: _PENDING},
     views={ids.MARK_ENDED_VIEW: Entry(on_mark_ended_view, Ack.RESPONSE)},
     events={"app_home_opened": Entry(on_home_opened, is_public=True, works_without_core=True)},
 )

@@ -100,7 +100,8 @@ def home_view(
     if home.waiting:
         blocks += head("Waiting for your approval", len(home.waiting))
         blocks += [request(run, person, button) for run in home.waiting[:MAX_REQUESTS]]
-        blocks += _rest(len(home.waiting) - MAX_REQUESTS, "`/responder pending` lists all")
+        if (more := len(home.waiting) - MAX_REQUESTS) > 0:
+            blocks.append(section(f"and {more:,} more", accessory=button_element("Show all", ids.PENDING)))
     for title, alerts in ((NOBODY, home.unassigned), ("Your alerts and cases", home.alerts)):
         number = alerts.counts.total()
         blocks += [{"type": "divider"}, *head(title, number)] if number else []

@@ -235,7 +235,7 @@ async def start_several(
         context.refresh_requests.append(RefreshRequest(bulk_key(response.id, destination)))
     if request.is_bulk:
         await _refresh_messages_on(context, request.again)
-    where = "Your Home, opened again," if accepted else ""
+    where = "A direct message" if waiting else "Your Home, opened again," if accepted else ""
     if destination:
         where = f"One message in <#{destination}>" if destination == request.channel else "A direct message"
     listed = waiting or accepted

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from core.actions import measures
+from core.actions.approvals import Choice
 from core.actions.decided import RECENT_MS
 from core.actions.documents import Documents
 from core.actions.in_force import waiting_on
@@ -200,6 +201,26 @@ async def test_a_request_says_who_undid_the_same_for_another_alert_unless_it_is_
                 await harness.database.transaction(lambda tx: tx.run("DELETE FROM action_target"))
                 assert await decided(harness, waiting.id) == [(runs[0].id, 1, 2, 2)]
         assert await decided(harness, waiting.id) == []
+
+
+async def test_what_was_denied_or_undone_is_said_no_more_once_the_same_was_approved_for_all_who_may_see_that(
+    tmp_path: Path,
+) -> None:
+    async with harness_with(tmp_path, approval=1) as harness:
+        host, deeds = {**HOST, "tlp": 1}, list[str]()
+        choices: list[tuple[Choice, int]] = [("deny", 1), ("approve", 2), ("deny", 2), ("approve", 1)]
+        for number, (choice, tlp) in enumerate(choices):
+            run = await started(harness, await alert_with(harness, host, sourceRef=f"alert {number}", tlp=tlp))
+            await harness.actions.decide(BEN, run.id, choice, message="Not now")
+            if choice == "approve":
+                (await next_run(harness.engine)).finish(DONE)
+                await harness.ended(run.id)
+            deeds.append(run.id)
+            harness.clock.now_ms += MINUTE_MS
+            waiting = await started(harness, await alert_with(harness, host, sourceRef=f"waiting {number}", tlp=1))
+            said = [deeds[:1], deeds[:1], deeds[0:3:2], []][number]
+            assert [one[0] for one in await decided(harness, waiting.id)] == said
+            await harness.actions.cancel(ANNA, waiting.id)
 
 
 async def test_what_was_not_ticked_is_no_refused_request_in_the_audit(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """What one decision on several runs of a bulk is about: the forms that approve and deny, and what came of it."""
 
 import json
-from collections.abc import Container, Sequence
-from typing import Any
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import actions, button_element
@@ -10,11 +10,11 @@ from bot.block_kit.text import OPTION_LIMIT, clip, clip_apart, context, person_n
 from bot.clearance import view_of_all
 from bot.features.approvals import views as approvals
 from bot.features.bulks.views import more_time, states
-from bot.features.bulks.views.states import End, Listed
+from bot.features.bulks.views.states import End, Listed, Run
 from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
-from core.models import Action, BulkAnswer, BulkCounts, Extension, OfferedResponder
+from core.models import BulkAnswer, BulkCounts, OfferedResponder
 
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TICKED = "decide"  # the fields of what somebody decides on
@@ -40,6 +40,27 @@ def no_longer_waits(listed: Listed, request: str = "") -> str:
     return clip("\n".join([f"Nothing of it waits any more{since}.", *said]), questions.LINES_LIMIT)
 
 
+class _Decision(NamedTuple):
+    """What one decision is on, in words; mrkdwn, but for the title and the button."""
+
+    title: str
+    submit: str
+    question: str
+    before: Mapping[str, str]
+    """By run, or by later end, how that was decided against before; "" where it was not."""
+    needs: str = ""
+    then: str = ""
+    """What follows, and what ends that."""
+    rows: Sequence[str] = ()
+    """Each target, with what is said of it."""
+    own: Sequence[str] = ()
+    """How the lines of a row begin that no option says."""
+    contained: Listed = ()
+    change: str = ""
+    """What it changes where they are contained already, if that is the same of all."""
+    inputs: Sequence[str] = ()
+
+
 def review_view(
     bulk: BulkCounts,
     waiting: Listed,
@@ -62,60 +83,83 @@ def review_view(
     asked is *Withdraw*. The metadata has a digest of what is shown, and the runs, each with a mark of its row. Shown
     again, `read` has the marks that were read before, `ticked` what was ticked, and `over` what no longer waits.
     """
-    waits, ends = [action for action, _ in waiting], states.by_request(waiting).get(request, [])
-    decided_on: Sequence[Action | Extension] = [end for *_, end in ends] or waits
-    total = len(waits)
-    ids_ = [one.id for one in decided_on]
-    before = [approvals.decided_before(of, view)[0] for of, (_, view) in zip(decided_on, waiting, strict=True)]
-    not_ticked = [id_ for id_, how in zip(ids_, before, strict=True) if how]
-    label, has_ticks = undo_state.keep(ends[0][2]) if ends else bulk.title, total > 1 and not why_not
-    short = "Keep longer" if ends and ends[0][2].at is not None else label
-    title = names.in_view(label, "?") if total < 2 else names.in_view(short, f" ({total})?" if why_not else "?")
-    # Slack changes no button with the ticks, and this one has no room for "Keep with no end (ticked)".
-    of_ticked = "Keep ticked with no end" if ends and short == label else names.in_view(short, " (ticked)")
-    asks, *rows = _asks(bulk, waiting, ends, now_ms) if waits else [f"*{states.name(bulk)}*"]
-    contained = [one for one in waiting if undo_state.contained(*one) and not ends]
-    of_each = [(run, one) for run, view in contained for one in undo_state.contained(run, view)]
-    changes = [undo_state.change_of_second(*one, now_ms) for one in of_each]
-    change = states.said_of_all(changes)
-    rows = [row.replace(f" {change}", "") if change else row for row in rows]
-    each, marks = rows, states.digests(dict(zip(ids_, rows, strict=True)))
-    now = [at for run, *_ in ends if run.undo is not None and (at := run.undo.at) is not None]
-    asks += f", now{states.until(*now)}" if now and has_ticks else ""
-    asks = asks if ends or bulk.title in title else f"*{states.name(bulk)}?*\n{asks}"
-    needs = why_not or (undo_state.needed([one[2] for one in ends]) if ends else approvals.decision_on_all(waits))
-    which = {"contained": f". {change}" if change else ""}
-    asks += questions.warned(before, contained, ": not ticked for you" if has_ticks else "", which)
+    ends, is_ticked = states.by_request(waiting).get(request, []), len(waiting) > 1 and not why_not
+    if ends:
+        decision = _on_later_ends(ends, is_ticked=is_ticked)
+    elif waiting:
+        decision = _on_runs(bulk, waiting, now_ms, is_ticked=is_ticked, can_decide=not why_not)
+    else:
+        decision = _Decision(bulk.title, "", f"*{states.name(bulk)}*", {})
+    asks, before, rows = decision.question, decision.before, decision.rows
+    title = names.in_view(decision.title, f" ({len(waiting)})?" if why_not and len(waiting) > 1 else "?")
+    if not ends and bulk.title not in title:
+        asks = f"*{states.name(bulk)}?*\n{asks}"
+    left = ": not ticked for you" if is_ticked else ""
+    asks += questions.warned([*before.values()], decision.contained, left, {"contained": decision.change})
     asks += states.quoted_note(waiting, ends)
+    effect = approvals.effect(None if ends else responder, decision.then)
     able = approvals.named_approvers(responder.policy if responder is not None else None)
-    then = undo_state.ONLY_UNDO if ends and ends[0][2].at is None else "*Undo all* ends it earlier." if ends else ""
-    inputs = list[str]()
-    if waits and not ends:
-        then = f"{'' if why_not else approvals.starts(waits)} {undo_state.planned(waits[0], is_bulk=True)}".lstrip()
-        inputs = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
-    effect = approvals.effect(None if ends else responder, then if waits else "")
-    shown, below = [*effect, *([context(able)] if able else []), *sections(rows)], list[Block]()
-    if has_ticks:
-        own = ["    ↳ ⚠️", *(["    ↳ 🚫"] if ends else []), *(["    ↳ 🔒"] if changes and not change else [])]
-        options, rows = _options(ids_, waiting, rows, own, ends)
-        keeps = [one for one in ids_ if one not in not_ticked] if ticked is None else ticked
-        ticks = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, keeps)
-        shown, below = [*effect, *([context(able)] if able else []), *ticks], sections([MORE, *rows] if rows else ())
-    below += map(section, notices.parts("\n".join(inputs)) if inputs else ())
-    others = f"{count(hidden, 'more target')} that you may not see: somebody else decides." if hidden else ""
-    below += [context(others)] if others else []
-    deny = f"Withdraw all {total}" if why_not else "Deny the ticked" if total > 1 else "Deny"
-    decide = button_element(deny, ids.BULK_DENY, button(Intent("bulk_deny", bulk.id, request)))
-    more = [actions(decide)] if waits and (not why_not or deed == "Withdraw") else []
-    digest = notices.digest([section(asks), *effect, *sections([able, *each]), *below])  # the same whatever is ticked
-    about = {"id": bulk.id, "runs": marks, "request": request, "shown": digest}
-    head = section(f"{asks}\n{why_not}" if why_not else f"{asks} · {needs}")
-    blocks = [*notices.changed(each, read, over), head, *shown, *more, *below]
-    submit = "" if why_not else of_ticked if has_ticks else names.in_view(label)
+    targets, below = sections(rows), list[Block]()
+    if is_ticked:
+        targets, below = _ticks(decision, waiting, ends, ticked)
+    deny = _deny(bulk.id, request, len(waiting), why_not, deed, button)
+    below += map(section, notices.parts("\n".join(decision.inputs)) if decision.inputs else ())
+    if hidden:
+        below.append(context(f"{count(hidden, 'more target')} that you may not see: somebody else decides."))
+    head = section(f"{asks}\n{why_not}" if why_not else f"{asks} · {decision.needs}")
+    shown = [head, *effect, *([context(able)] if able else []), *targets, *deny, *below]
+    same = [section(asks), *effect, *sections([able, *rows]), *below]  # whatever is ticked
+    marks = states.digests(dict(zip(before, rows, strict=True)))
+    about = {"id": bulk.id, "runs": marks, "request": request, "shown": notices.digest(same)}
     metadata = json.dumps(about, separators=(",", ":"))  # a hundred runs have room
+    blocks, submit = [*notices.changed(rows, read, over), *shown], "" if why_not else decision.submit
     return modals.modal(
         title, blocks, callback_id=ids.BULK_APPROVE_VIEW, submit=submit, metadata=metadata, close="Not now"
     )
+
+
+def _on_runs(bulk: BulkCounts, waiting: Listed, now_ms: int, *, is_ticked: bool, can_decide: bool) -> _Decision:
+    """On runs that wait for approval. What all of them change of what is in force already is said once."""
+    waits, (asks, *rows) = [action for action, _ in waiting], _asks(bulk, waiting, now_ms)
+    contained = [one for one in waiting if undo_state.contained(*one)]
+    held = [(run, one) for run, view in contained for one in undo_state.contained(run, view)]
+    changes = [undo_state.change_of_second(*one, now_ms) for one in held]
+    change, own = states.said_of_all(changes), ["    ↳ ⚠️"]
+    if change:
+        rows = [row.replace(f" {change}", "") for row in rows]
+    elif changes:
+        own.append("    ↳ 🔒")
+    starts = approvals.starts(waits) if can_decide else ""
+    before = {run.id: approvals.decided_before(run, view)[0] for run, view in waiting}
+    needs, then = approvals.decision_on_all(waits), f"{starts} {undo_state.planned(waits[0], is_bulk=True)}".lstrip()
+    inputs = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
+    submit, change = names.in_view(bulk.title, " (ticked)" if is_ticked else ""), change and f". {change}"
+    return _Decision(bulk.title, submit, asks, before, needs, then, rows, own, contained, change, inputs)
+
+
+def _on_later_ends(ends: Sequence[End], *, is_ticked: bool) -> _Decision:
+    """On more time for what is in force; where each has an option with its new end, the question says that of now."""
+    extensions, (asks, *rows) = [end for *_, end in ends], more_time.question_and_rows(ends, ends)
+    now = [run.undo.at for run, *_ in ends if run.undo is not None and run.undo.at is not None]
+    if now and is_ticked:
+        asks += f", now{states.until(*now)}"
+    title, then = undo_state.keep(extensions[0]), undo_state.ONLY_UNDO
+    if extensions[0].at is not None:
+        title, then = "Keep longer" if len(ends) > 1 else title, "*Undo all* ends it earlier."
+    submit = names.in_view(title, " (ticked)" if is_ticked else "")
+    if is_ticked and extensions[0].at is None:  # Slack changes no button with the ticks, and this one has no more room
+        submit = "Keep ticked with no end"
+    before = {end.id: approvals.decided_before(end, view)[0] for _, view, end in ends}
+    return _Decision(title, submit, asks, before, undo_state.needed(extensions), then, rows, ["    ↳ ⚠️", "    ↳ 🚫"])
+
+
+def _deny(bulk_id: str, request: str, number: int, why_not: str, deed: str, button: ButtonIds) -> list[Block]:
+    """Deny, or Withdraw for who asked for it; nothing for who decides on none, or where nothing waits."""
+    if not number or (why_not and deed != "Withdraw"):
+        return []
+    label, of_all = ("Withdraw", f" all {number}") if why_not else ("Deny", " the ticked")
+    label += of_all if number > 1 else ""
+    return [actions(button_element(label, ids.BULK_DENY, button(Intent("bulk_deny", bulk_id, request))))]
 
 
 def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = "Deny") -> dict[str, Any]:
@@ -131,51 +175,57 @@ def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = 
         head = "" if bulk.title in title else f"*{deed} {states.name(bulk)}?*\n"
         stays = f". {count(rest, 'other target')} {'goes' if rest == 1 else 'go'} on waiting" if rest > 0 else ""
         then = f"it will not run: nothing changes there{stays}"
-    asks, *rows = _asks(bulk, waiting, ends)
+    asks, *rows = more_time.question_and_rows(ends, ends) if ends else _asks(bulk, waiting)
     question = f"{head}{asks}{states.quoted_note(waiting, ends)}\nIf you {deed.lower()} it, {then}."
     about = {"id": bulk.id, "runs": ids_, "request": request, "deed": deed}
     shown, reader = [section(question), *sections(rows)], asked_by if deed == "Deny" else ""
     return approvals.deny_form(title, shown, reader, about, callback_id=ids.BULK_DENY_VIEW, submit=submit)
 
 
-def _asks(bulk: BulkCounts, waiting: Listed, ends: Sequence[End], now_ms: int | None = None) -> list[str]:
-    """Who asks for what; each target, whether that is closed, and what is in force there already.
-
-    With `ends` what is in force, until when, and until when it is to be.
-    """
-    if ends:
-        return more_time.question_and_rows(ends, ends)
+def _asks(bulk: BulkCounts, waiting: Listed, now_ms: int | None = None) -> list[str]:
+    """Who asks for what; each target, whether that is closed, and what is in force there already."""
     by = f"*{person_name(bulk.created_by)}* asks{' again' if bulk.retries else ''}"
     on = f"{states.how_many(bulk, len(waiting))}{undo_state.for_how_long(waiting[0][0])}"
     asks = f"{approvals.closed_among(waiting)}{by} for it on {on}"
     return [asks, *(states.row(*one, now_ms) for one in waiting)]
 
 
-def _options(
-    ids_: Sequence[str], waiting: Listed, rows: Sequence[str], own: Sequence[str], ends: Sequence[End] = ()
-) -> tuple[list[tuple[str, str, str]], list[str]]:
-    """The options of these targets, with what their alerts say of them, and what of their rows has no room there.
+def _ticks(
+    decision: _Decision, waiting: Listed, ends: Sequence[End], ticked: Container[str] | None
+) -> tuple[list[Block], list[Block]]:
+    """The targets to tick, with what their alerts say of them; and below them what of their rows has no room there.
 
-    The lines that begin as one of `own` are such. With `ends` each has its new end; the question says the end of now.
+    With `ends` each has its new end. Shown again, the `ticked` are; at first what nobody decided against before.
     """
-    says = [undo_state.new_end_in_option(run, end) for run, _, end in ends]
     options, whole, alike = list[tuple[str, str, str]](), list[str](), dict[str, list[str]]()
-    all_called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], OPTION_LIMIT)
+    called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], OPTION_LIMIT)
+    says = [undo_state.new_end_in_option(run, end) for run, _, end in ends]
     says = says or [approvals.warnings(*one) for one in waiting]
-    for id_, one, row, name, warnings in zip(ids_, waiting, rows, all_called, says, strict=True):
-        text, below, has_room = runs.in_option(*one, name, warnings)
-        said = row.removeprefix(states.target_line(*one))
-        says_all = warnings[: 1 if approvals.decided_before(*one)[0] else 2]
-        kept = (*own, *(() if ", also for " in below else ("    ↳ also for ",)))
-        if any(what in below for what in says_all) or not warnings:
-            said = "".join(f"\n{line}" for line in said.splitlines() if line.startswith(kept))
+    for id_, run, row, name, warnings in zip(decision.before, waiting, decision.rows, called, says, strict=True):
+        text, below, has_room = runs.in_option(*run, name, warnings)
         options.append((id_, text, below))
         if not has_room:
             whole.append(row)
-        elif said:
-            called = f"{runs.distinct_targets([one])} ({one[1].subject.root_id or one[1].subject.id})"
-            alike.setdefault(said, []).append(called)
-    return options, [*whole, *(f"• {', '.join(of)}{said}" for said, of in alike.items())]
+        elif said := _not_in_option(run, row, below, warnings, decision.own):
+            of = f"{runs.distinct_targets([run])} ({run[1].subject.root_id or run[1].subject.id})"
+            alike.setdefault(said, []).append(of)
+    keeps = [id_ for id_, how in decision.before.items() if not how] if ticked is None else ticked
+    fields = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, keeps)
+    others = [*whole, *(f"• {', '.join(of)}{said}" for said, of in alike.items())]
+    return fields, sections([MORE, *others] if others else ())
+
+
+def _not_in_option(run: Run, row: str, below: str, warnings: Sequence[str], own: Sequence[str]) -> str:
+    """The lines of a row that its option does not say, whose second text is `below`; "" for none.
+
+    All of them where that has room for none of the first `warnings`, else those that begin as one of its `own`.
+    """
+    lines = row.removeprefix(states.target_line(*run))
+    says_all = warnings[: 1 if approvals.decided_before(*run)[0] else 2]
+    if warnings and not any(one in below for one in says_all):
+        return lines
+    kept = (*own, *(() if ", also for " in below else ("    ↳ also for ",)))
+    return "".join(f"\n{line}" for line in lines.splitlines() if line.startswith(kept))
 
 
 def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, request: str, link: str = "") -> Message:
@@ -183,21 +233,34 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, re
 
     `link` is the address of the bulk's message.
     """
-    refused = [(entry.object_id, questions.why_not(entry)) for entry in response.actions if questions.why_not(entry)]
+    refused = [(one.object_id, why) for one in response.actions if (why := questions.why_not(one))]
     done = {one.action.id: one.action for one in response.actions if one.action and not questions.why_not(one)}
     seen = [(done[run.id], view) for run, view in shown if run.id in done]
-    ends = [(run, view, run.extensions[0]) for run, view in seen if request]
-    what = "more time for" if request else f"{count(len(done), 'run')}:"
-    on = runs.first_targets(seen, most=states.MOST_NAMED) or count(len(done), "target")
-    now = states.said_of_all([undo_state.end_decided(end) for *_, end in ends])
-    text = f"You {verb} {what} {states.name(bulk)} on {on}{now and f': {now}'}."
+    on = f"{states.name(bulk)} on {runs.first_targets(seen, most=states.MOST_NAMED) or count(len(done), 'target')}"
     waits = undo_state.later_end if request else runs.awaits_approval
     waiting = sum(bool(waits(action)) for action in done.values())
-    text += f" Still wait for approval: {waiting}." if waiting else ""
-    if done and verb == "approved" and not request:
-        its_message = f"<{link}|its message>" if link else "its message"
-        undo = "" if bulk.undo_after_minutes is None else f" *Undo all* will be on {its_message}."
-        starts = " It starts now." if len(done) == 1 else " They start now."
-        text += f"{'' if waiting else starts}{undo}"
-    rows = more_time.question_and_rows(ends, ends)[1:] if ends and not now else ()
-    return questions.with_reasons(text, "*Not decided*", refused, rows=rows)
+    still = f" Still wait for approval: {waiting}." if waiting else ""
+    if request:
+        now, rows = _now_ends(seen)
+        text = f"You {verb} more time for {on}{now}.{still}"
+        return questions.with_reasons(text, "*Not decided*", refused, rows=rows)
+    then = _once_approved(bulk, len(done), waiting, link) if done and verb == "approved" else ""
+    text = f"You {verb} {count(len(done), 'run')}: {on}.{still}{then}"
+    return questions.with_reasons(text, "*Not decided*", refused)
+
+
+def _now_ends(seen: Listed) -> tuple[str, Sequence[str]]:
+    """`: extended to today 15:44`, if the later ends of all of these were decided so; else each of them; mrkdwn."""
+    ends = [(run, view, run.extensions[0]) for run, view in seen]
+    now = states.said_of_all([undo_state.end_decided(end) for *_, end in ends])
+    if now:
+        return f": {now}", ()
+    return "", more_time.question_and_rows(ends, ends)[1:] if ends else ()
+
+
+def _once_approved(bulk: BulkCounts, number: int, waiting: int, link: str) -> str:
+    """That this many runs start now, unless some are `waiting` for more approvals, and where they are undone."""
+    starts = " It starts now." if number == 1 else " They start now."
+    its_message = f"<{link}|its message>" if link else "its message"
+    undo = "" if bulk.undo_after_minutes is None else f" *Undo all* will be on {its_message}."
+    return f"{'' if waiting else starts}{undo}"

@@ -28,7 +28,7 @@ from bot.message import Block
 from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedResponder, Policy
 
 TITLE, SEVERAL_TITLE = "What should run?", "Select several"
-MOST_NAMED = 5  # of several, where nobody decides yet
+MOST_NAMED = 10  # of several, where nobody decides yet
 RESPONDER = "responder"  # the menu of responders for several objects
 EVERY = "every"  # the value of the option that stands for all others
 

@@ -322,10 +322,9 @@ def of_root(subject: Subject, view: RedactedView, link: str = "") -> str:
 
 
 def first_observable(view: RedactedView) -> str:
-    """The first observable of an alert, and how many more it has, or ""; foreign text, not escaped."""
+    """The first observable of an alert, and the only other or how many there are, or ""; foreign text, not escaped."""
     found = by_ioc(view.artifacts()) if view.subject.kind == "alert" else ()
-    first = [view.text(artifact_title(one)) for one in found[:1]]
-    return " ".join(first_of(first, 1, len(found)))
+    return some_of([view.text(artifact_title(one)) for one in found[:2]], 1, len(found))
 
 
 def sign(view: RedactedView) -> str:

@@ -877,6 +877,9 @@ async def test_undo_all_says_what_of_it_may_start_later(tmp_path: Path) -> None:
         order = [text_of(each).index(words) for words in ("needs 1 approval", '"Withdraw"', "in force until", '"Undo')]
         assert order == sorted(order)
         await env["anna"].close(each["id"])
+        review = await reviewed(env, "anna", message, "You asked for it, so somebody else decides.")
+        assert '"Withdraw"' in text_of(review)  # not "Withdraw all 1"
+        await env["anna"].close(review["id"])
         for name, how in (("ben", "*Deny* in *Review*"), ("anna", "*Withdraw*")):
             later = f"On 1 target it still waits and may start after this: {how}, on its message."
             await env[name].presses("Undo all", message)

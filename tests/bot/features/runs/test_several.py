@@ -128,12 +128,11 @@ async def test_each_step_names_the_worst_that_the_person_may_see(tmp_path: Path)
         await env["anna"].command(SOC, f"/responder run ban an address {secret} {' '.join(ids)}")
         typed = text_of(await env["anna"].sees(modal("Which list")))
         assert "*7 alerts*\\n• 🔴 CRITICAL ET MALWARE Beacon to known C2 (~" in step  # what runs acts on something
-        assert step.count(")\\n    ↳ ip 203[.]0[.]113[.]") == step.count(" and 1 more\\n") == 5
+        assert (step.count(")\\n    ↳ ip 203[.]0[.]113[.]"), " more" in step) == (7, False)
         for text in (form, typed):
             assert "*Runs on 7 targets*\\n• 🔴 CRITICAL ET MALWARE Beacon to known C2 (~" in text
             assert text.count("🟡 ") == 6
-        assert step.count("🟡 ") == 4
-        assert "\\nand 2 more" in step
+        assert step.count("🟡 ") == 6
         assert secret not in step + form
         assert "Nobody here" not in typed  # which says that there is nothing to see under that id
 
