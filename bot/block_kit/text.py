@@ -81,8 +81,8 @@ def clip_apart(texts: Sequence[str], limit: int) -> list[str]:
 
 def _differ_at(texts: Sequence[str]) -> int:
     """The first place at which these have not all the same character; 0 if they differ nowhere, or in length alone."""
-    letters = zip(*texts, strict=False)
-    return next((n for n, there in enumerate(letters) if len({*there}) > 1), 0)
+    first_and_last = zip(min(texts), max(texts), strict=False)  # in their order, so the others begin as these do
+    return next((n for n, (one, other) in enumerate(first_and_last) if one != other), 0)
 
 
 def escape(text: str) -> str:
