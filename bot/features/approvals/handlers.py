@@ -63,9 +63,8 @@ async def on_approve(context: Context) -> None:
     """
     intent = await responses.clicked_intent(context)
     action, subject = await _run(context, intent.object_id)
-    extension = _later_end(context, action, subject, intent.argument)
-    view = _require_visible(context, subject)
-    if extension is None and await _is_over(context, action, subject):
+    view, extension = _require_visible(context, subject), _later_end(action, intent.argument)
+    if extension is None and await _is_over(context, action, subject, intent.argument):
         return
     _require_voter(context, action)
     subjects.require_vote(context, action, action.approval if extension is None else extension.approval)
@@ -73,13 +72,10 @@ async def on_approve(context: Context) -> None:
     await responses.open_view(context, shown, "Press *Approve* on its card.")
 
 
-def _later_end(context: Context, action: Action, subject: Subject, extension_id: str) -> Extension | None:
-    """The later end that waits. Raises ResponderBotError("conflict") if that with this id no longer does."""
+def _later_end(action: Action, extension_id: str) -> Extension | None:
+    """The later end that waits, if it is that with this id; "" for any."""
     extension = undo_state.later_end(action)
-    if extension_id and (extension is None or extension.id != extension_id):
-        context.refresh(subject.root_id or subject.id, action.id)  # which takes away the buttons
-        raise ResponderBotError("conflict", "This extension no longer waits for approval; nothing was changed.")
-    return extension
+    return extension if extension is not None and extension_id in ("", extension.id) else None
 
 
 def _require_visible(context: Context, subject: Subject) -> RedactedView:
@@ -115,10 +111,10 @@ async def on_approve_view(context: Context) -> Json:
     metadata = view_metadata(submitted)
     extension_id = str(metadata.get("extension") or "")
     action, subject = await _run(context, str(metadata.get("id") or ""))
-    extension = _later_end(context, action, subject, extension_id) if extension_id else None
+    extension = _later_end(action, extension_id) if extension_id else None
     view = subjects.require_visible(context, subject)
     shown = await _approve_view(context, action, view, extension, str(metadata.get("lines")))
-    message = await _no_longer_open(context, action, subject) if extension is None else None
+    message = await _no_longer_open(context, action, subject, of=extension_id) if extension is None else None
     title = "Approved" if message is None else "Not done"
     if message is None and shown["private_metadata"] != submitted.get("private_metadata"):
         return modals.update(shown)
@@ -167,18 +163,26 @@ async def _run(context: Context, action_id: str) -> tuple[Action, Subject]:
     return await subjects.of_action(context.core, action)
 
 
-async def _is_over(context: Context, action: Action, subject: Subject) -> bool:
-    """Whether nobody can decide on the run any more; says so then, and has its card updated."""
-    message = await _no_longer_open(context, action, subject)
+async def _is_over(context: Context, action: Action, subject: Subject, extension_id: str = "") -> bool:
+    """Whether nobody can decide on the run, or this later end, any more; says so then, and has its card updated."""
+    message = await _no_longer_open(context, action, subject, of=extension_id)
     if message is not None:
         await responses.refresh_cards(context, subject)
         await context.show("Not done", message)
     return message is not None
 
 
-async def _no_longer_open(context: Context, action: Action, subject: Subject, reason: str = "") -> Message | None:
-    """What became of a run that nobody can approve any more, with Ask again if it never ran; None if somebody can."""
+async def _no_longer_open(
+    context: Context, action: Action, subject: Subject, reason: str = "", of: str = ""
+) -> Message | None:
+    """What became of a run that nobody can approve any more, with Ask again if it never ran; None if somebody can.
+
+    Or of the later end with the id `of`, which no longer waits.
+    """
     view = RedactedView(subject, own_clearance(context))
+    if of:
+        context.refresh(subject.root_id or subject.id, action.id)  # which takes away the buttons
+        return notices.notice(views.later_end_no_longer_waits(action, of, view))
     if runs.awaits_approval(action):
         return None
     if not runs.was_not_started(action):
@@ -193,10 +197,9 @@ async def on_deny(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     deed = "Deny" if intent.what == "deny" else "Withdraw"
     action, subject = await _run(context, intent.object_id)
-    extension = _later_end(context, action, subject, intent.argument)
-    view = _require_visible(context, subject)
+    view, extension = _require_visible(context, subject), _later_end(action, intent.argument)
     is_queued = deed == "Withdraw" and action.status == "Waiting"
-    if extension is None and not is_queued and await _is_over(context, action, subject):
+    if extension is None and not is_queued and await _is_over(context, action, subject, intent.argument):
         return
     if deed == "Deny":
         _require_voter(context, action)

@@ -163,7 +163,7 @@ def _targets(action: Action, view: RedactedView) -> list[str]:
 def already(action: Action, view: RedactedView, now_ms: int | None = None) -> list[str]:
     """What is in force already, and what a run changes of it if it starts now; without `now_ms` at any time; mrkdwn."""
     found = undo_state.in_force_already(action, view)
-    return [undo_state.already(one, view, undo_state.change_of_second(action, one, now_ms)) for one in found]
+    return [runs.already(one, view, undo_state.change_of_second(action, one, now_ms)) for one in found]
 
 
 def warnings(action: Action, view: RedactedView) -> list[str]:
@@ -297,8 +297,11 @@ def push_text(action: Action, view: RedactedView) -> str:
         what = f"{decision(action).rstrip('.')}: {deed_on(action, view)} · {runs.of_root(view.subject, view)}"
         return clip(f"{what}, asked by {person_name(action.created_by)}", MESSAGE_TEXT_LIMIT)
     deed = f"OVERRIDE: {deed_on(action, view)}" if action.override else deed_on(action, view)
-    by = [one.created_by for one in undo_state.contained(action, view)]
-    before = f"{said_before(*decided_before(action, view))}{said_before('contained', by)}"
+    held = undo_state.contained(action, view)
+    by = [one.created_by for one in held]
+    denied = people(end.ended_by or "" for one in held for end in undo_state.denied_longer(one))
+    longer = f"More time denied by {denied}. " if denied else ""
+    before = f"{said_before(*decided_before(action, view))}{said_before('contained', by)}{longer}"
     return _asks_of_one(deed, before, action.created_by, f"{note(action, view)}{_overrides(action, view)}", view)
 
 
@@ -510,6 +513,14 @@ def no_longer_waits(action: Action, view: RedactedView) -> str:
     return f"{run_on(action, view)} {now}. {decision(action)}"
 
 
+def later_end_no_longer_waits(action: Action, extension_id: str, view: RedactedView) -> str:
+    """What became of a request for more time that nobody can decide on any more; mrkdwn."""
+    extension = next((one for one in action.extensions if one.id == extension_id), None)
+    if extension is None or extension.outcome is None:
+        return "This extension no longer waits for approval; nothing was changed."
+    return later_end_decided(undo_state.of_extension(action, extension), extension, view)
+
+
 def later_end(action: Action, extension: Extension, view: RedactedView) -> str:
     """All that asks for a later end, after what happened to the alert and to the request before; mrkdwn."""
     happened = f"{closed(view, extension.asked_at)}{runs.denied_before(extension, view)}"
@@ -543,13 +554,9 @@ def later_end_request(
     longer, approvers = undo_state.longer(extension), people(extension.approval.approved_by)
     if undo_state.later_end(action) is None:
         kept = undo_state.until(extension.at)
-        asked = f"*{by}* asked to keep *{kept}*: {runs.heading(action, view)}"
-        decided = later_end_decision(action, extension)
+        asked = f"*{by}* asked to keep *{kept}* · {runs.sign(view)}{root}"
         news, then = later_end_in_short(action, extension)
-        end = f" {end[0].upper()}{end[1:]}." if (end := undo_state.end_decided(extension)) else ""
-        if end and undo_state.is_undone(action):
-            end = f"\n{runs.mark(action, view)} {undo_state.undone(action)}"
-        shown = section(f"{decided}{runs.why(extension.message, view, REASON_LIMIT)}.{end}")
+        shown = section(later_end_decided(action, extension, view))
         quoted = runs.quoted(extension.message or "", WHY_LIMIT, view)
         text = " · ".join(filter(None, [f"{news}: {run}{then}", root, quoted]))
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (shown, context(asked)), is_broadcast)
@@ -561,6 +568,18 @@ def later_end_request(
     deed, before = f"keep {run} {longer}", said_before(*decided_before(extension, view))
     text = _asks_of_one(deed, before, extension.asked_by, why and f" · {why}", view)
     return Message(text, tuple(blocks), is_broadcast)
+
+
+def later_end_decided(action: Action, extension: Extension, view: RedactedView) -> str:
+    """`*More time for Isolate on hostname LT-0777*: denied by ben: one hour is enough.` and when it ends; mrkdwn."""
+    decided, end = later_end_decision(action, extension), undo_state.end_decided(extension)
+    if extension.outcome == "lapsed":
+        decided, end = "no longer asked for", f"it {undo_state.ends(action)}"
+    then = f" {end[0].upper()}{end[1:]}." if end else ""
+    if end and undo_state.is_undone(action):
+        then = f"\n{runs.mark(action, view)} {undo_state.undone(action)}"
+    why = runs.why(extension.message, view, REASON_LIMIT)
+    return f"*More time for {run_on(action, view)}*: {decided[0].lower()}{decided[1:]}{why}.{then}"
 
 
 def later_end_decision(action: Action, extension: Extension) -> str:

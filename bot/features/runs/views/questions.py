@@ -201,7 +201,7 @@ def in_force_lines(
             waits.append(f"⚠️ {what}, asked by {by}, for {one.object_id} ({one.id}), still waits for approval{then}.")
         elif one.undo is None or one.undo.responder != responder.name:
             stays = f"🔒 {undo_state.whose(one, undo_state.targets(one, view))} stays in force."
-            (lines if policy.undo else left).append(undo_state.already(one, view, changes) if policy.undo else stays)
+            (lines if policy.undo else left).append(runs.already(one, view, changes) if policy.undo else stays)
         else:
             lines += undo_state.all_ended([one], view, login)
             if (longer := undo_state.later_end(one)) is not None:

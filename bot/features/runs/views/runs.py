@@ -46,6 +46,7 @@ from core.models import (
     DecidedAgainst,
     Extension,
     InputTitle,
+    Measure,
     Outcome,
     Parameter,
     TargetArtifact,
@@ -161,7 +162,7 @@ def heading(action: Action, view: RedactedView) -> str:
 
 
 def later_end_line(action: Action, extension: Extension, view: RedactedView, *, is_on_card: bool = False) -> str:
-    """`⏳ *Keep with no end* (now until 15:44): *Isolate Host* on hostname LT-0198`, and below who asks; mrkdwn.
+    """`⏳ *Keep with no end*, instead of until 15:44: *Isolate Host* on hostname LT-0198`, and below who asks; mrkdwn.
 
     Below the run's own line on a card only who asks.
     """
@@ -172,7 +173,7 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
     if not is_on_card:
         of = f"{sign(view)}{of_root(view.subject, view)}"
         by = f"*{name(action)}*{on_target(action, view)}\n{by} · {of}"
-    return f"⏳ *Keep {undo_state.until(extension.at)}* (now {now}): {by}{why and f' · {why}'}"
+    return f"⏳ *Keep {undo_state.until(extension.at)}*, instead of {now}: {by}{why and f' · {why}'}"
 
 
 def decided_line(before: Action, view: RedactedView, *, is_kept: bool = False) -> str:
@@ -225,6 +226,17 @@ def _more_time_was(extension: Extension, view: RedactedView) -> str:
     outcome = extension.outcome or "expired"
     by = f" by {person_name(extension.ended_by)}" if extension.ended_by else ""
     return f"{MARKS[outcome]} *More time was {WORDS.get(outcome, outcome)}{by}*{why(extension.message, view)}"
+
+
+def already(measure: Measure, view: RedactedView, changes: str = undo_state.LATER_END) -> str:
+    """As `undo_state.already`, with lines on who denied more time, if a second run may give it that; mrkdwn.
+
+    Why, only where that was for the same alert or case: for another, it may name what is withheld here.
+    """
+    is_own = measure.root_id == (view.subject.root_id or view.subject.id)
+    denied = undo_state.denied_longer(measure) if changes != undo_state.CHANGES_NOTHING else []
+    said = [one if is_own else one.model_copy(update={"message": None}) for one in denied]
+    return "\n".join([undo_state.already(measure, view, changes), *(_more_time_was(one, view) for one in said)])
 
 
 def quoted(text: str, limit: int, view: RedactedView) -> str:

@@ -28,6 +28,7 @@ MAX_PEOPLE = 5
 MOST_ASKED = 3
 MOST_ALSO = 10  # alerts
 LATER_END = f"Of both, {LATER_COUNTS}."
+CHANGES_NOTHING = "This would end earlier, so it changes nothing."
 NOTHING_LEFT = "It puts nothing in force."
 Able = tuple[Sequence[str], bool]
 """Who may approve a run, and whether it is these who are asked, in a message each or in one that counts many."""
@@ -299,6 +300,15 @@ def already(measure: Measure, view: RedactedView, changes: str = LATER_END) -> s
     return f"🔒 {names or measure.object_id} is {is_now} {until_by(measure)}. {changes}".rstrip()
 
 
+def denied_longer(measure: Measure) -> list[Extension]:
+    """The requests that it lasts longer which were denied since one was approved, or it was given another end."""
+    newest = measure.undo.extension if measure.undo is not None and measure.until is not None else None
+    if newest is None or newest.outcome in ("approved", "lapsed"):
+        return []
+    denied = [one for one in (*newest.denials, newest) if one.outcome == "denied"]
+    return [one for one in denied if measure.others or measure.id in one.targets]
+
+
 def until_by(measure: Measure) -> str:
     """`until 15:31 by lea, for ~18`, and of what is starting only whose it is; mrkdwn."""
     lasts = f"{until(measure.until)} " if measure.state != "starting" else ""
@@ -469,7 +479,7 @@ def change_of_second(action: Action, measure: Measure, now_ms: int | None) -> st
     if measure.state == "starting" or now_ms is None:
         return LATER_END
     if measure.until is None or (lasts is not None and now_ms + lasts * MINUTE_MS <= measure.until):
-        return "This would end earlier, so it changes nothing."
+        return CHANGES_NOTHING
     return f"This lasts longer: {minutes(lasts)} from when it starts." if lasts else "This would take away its end."
 
 

@@ -564,6 +564,7 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
         assert not [text for name in ("anna", "ben", "lea") for text in env[name].phone if "<!date" in text]
 
 
+MORE_TIME = "*More time for Isolate on ip 203[.]0[.]113[.]7*"
 FREE: Mapping[str, Any] = {**ISOLATE, "approve_by": ["ben"], "allow_permanent": True}
 
 
@@ -594,10 +595,19 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         ends = "More time denied by ben: Isolate on ip 203[.]0[.]113[.]7 ends as planned"
         why = "one hour is &lt;enough&gt;"
         assert told == f'{ends} · HIGH {alert.title} ({alert.id}) · "{why}."'
-        said = f"Denied by ben: {why}. Still in force until <!date^{at // 1000}^"
+        said = f"{MORE_TIME}: denied by ben: {why}. Still in force until <!date^{at // 1000}^"
         assert said in text_of(await env["anna"].sees(direct_message(said)))
         assert said in text_of(await env["lea"].sees(reply_to(card, said)))
-        await env["lea"].sees(card_of(alert, f"🚫 *More time was denied by ben*: {why}"))
+        denied = f"🚫 *More time was denied by ben*: {why}"
+        await env["lea"].sees(card_of(alert, denied))
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+        form = await env["anna"].sees(modal("How long", "is contained already", denied))
+        await env["anna"].submits(form)
+        await env["ben"].sees(on_phone("Contained already by anna. More time denied by ben. "))
+        await env["ben"].presses("Approve", await env["ben"].sees(direct_message("asks · ", denied)))
+        review = await env["ben"].sees(modal("This lasts longer: 1 hour from when it starts.", denied))
+        await env["ben"].submits(review)
+        await env["ben"].reads("You approved")
 
 
 async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path: Path) -> None:
@@ -612,9 +622,11 @@ async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path
             )
         before = "🚫 *More time was denied by ben*: one hour is &lt;enough&gt;"
         async with CoreClient(env.core.url, env.service_key) as bot:
-            await env["anna"].sees(direct_message("Denied by ben"))
+            await env["anna"].sees(direct_message("denied by ben"))
             await bot.as_user("lea").extend_measure(action.id, None)
-            await env["ben"].sees(direct_message("⏳ *Keep with no end* (now until <!date", "*lea* asks", before))
+            await env["ben"].sees(
+                direct_message("⏳ *Keep with no end*, instead of until <!date", "*lea* asks", before)
+            )
             extension = (await env.client.action(action.id)).undo.extension  # type: ignore[union-attr]
             assert extension is not None
             await bot.as_user("lea").cancel(action.id, extension_id=extension.id)
@@ -633,7 +645,7 @@ async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path
         await env["anna"].sees(
             direct_message(f"Approved by ben: {deed}, in force until somebody undoes it, set by anna")
         )
-        await env["lea"].sees(reply_to(card, "Approved by ben. Extended with no end."))
+        await env["lea"].sees(reply_to(card, "approved by ben. Extended with no end."))
 
 
 async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(tmp_path: Path) -> None:
@@ -648,8 +660,8 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
         assert "reason" not in text_of(form)
         await env["anna"].reads("You withdrew the request for more time")
         await env["ben"].submits(read)
-        await env["ben"].reads("This extension no longer waits for approval; nothing was changed.")
-        said = f"Withdrawn by anna. Still in force until <!date^{at // 1000}^"
+        said = f"{MORE_TIME}: withdrawn by anna. Still in force until <!date^{at // 1000}^"
+        await env["ben"].sees(modal(said))
         await env["ben"].sees(direct_message(said))
         await env["lea"].sees(reply_to(card, said))
         shown = await env["lea"].sees(card_of(alert, "➖ *More time was withdrawn by anna*"))
@@ -659,7 +671,7 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
         assert (await env.client.action(action.id)).undo.at == at  # type: ignore[union-attr]
         await env["lea"].confirms("Undo now", shown)  # which says nothing of that end any more
         await env["ben"].sees(
-            direct_message("Withdrawn by anna.\\n🔓 undone by lea, <!date^", without="Still in force")
+            direct_message("withdrawn by anna.\\n🔓 undone by lea, <!date^", without="Still in force")
         )
 
 
@@ -667,9 +679,14 @@ async def test_who_is_asked_for_more_time_reads_who_undid_it_before(tmp_path: Pa
     async with asking(tmp_path, FREE) as env:
         alert, card, _, _ = await kept_for_ever(env)
         request = await env["ben"].sees(direct_message("*Keep with no end*"))
+        await env["ben"].presses("Keep with no end", request)
+        read_before = await env["ben"].sees(modal("Keep with no end?"))
         await env["lea"].confirms("Undo now", await env["lea"].sees(card_of(alert, "*Keep with no end*")))
-        await env["ben"].sees(updated(request, "lea undid it before that was approved"))
-        await env["lea"].sees(reply_to(card, "lea undid it before that was approved"))
+        ended = f"{MORE_TIME}: no longer asked for.\\n🔓 undone by lea, <!date^"
+        await env["ben"].sees(updated(request, ended))
+        await env["lea"].sees(reply_to(card, ended))
+        await env["ben"].submits(read_before)
+        await env["ben"].sees(modal("Not done", ended))
         undid = "Undone by lea: Isolate on ip 203[.]0[.]113[.]7"
         assert (await env["ben"].sees(on_phone("Undone by"))).startswith(f"{undid} (HIGH ")
         assert f"{undid}; your request for more time is over too (HIGH " in await env["anna"].sees(
@@ -689,7 +706,7 @@ async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reaso
             await env[name].command(SOC, f"/responder cancel {action.id}")
             forms.append(await env[name].sees(modal("Withdraw more time?", "*anna* asks")))
         await env["lea"].submits(forms[1], reason="The host is <clean>")
-        why = "Withdrawn by lea: The host is &lt;clean&gt;. Still in force until"
+        why = "withdrawn by lea: The host is &lt;clean&gt;. Still in force until"
         await env["anna"].sees(direct_message(why))
         await env["ben"].sees(reply_to(card, why))
         await env["anna"].submits(forms[0])
@@ -1143,7 +1160,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
             await bot.as_user("anna").extend_measure(ids_[1], None)
             denied = await ben.sees(direct_message("*Keep with no end*"))
             await ben.confirms("Deny", denied, reason="one hour is <enough>")
-            await ben.sees(updated(denied, "Denied by ben"))
+            await ben.sees(updated(denied, "denied by ben"))
             await bot.as_user("lea").extend_measure(ids_[1], None, "court <hold>")
         single = await ben.sees(direct_message("court &lt;hold&gt;"))
         in_thread = await ben.sees(reply_to(card, "court &lt;hold&gt;"))
@@ -1153,7 +1170,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         await anna.presses("Extend all", told)
         form = await anna.sees(modal("on 3 targets", row))
         below = text_of(form).partition(row)[2].partition("\\n•")[0]
-        assert f"{was_denied}\\n    ↳ ⏳ *Keep with no end* (now until <!date" in below
+        assert f"{was_denied}\\n    ↳ ⏳ *Keep with no end*, instead of until <!date" in below
         assert '*lea* asks · \\"court &lt;hold&gt;\\"' in below
         assert text_of(form).count("⏳") == text_of(form).count("🚫") == 1
         assert "It takes the place of the request that waits." in text_of(form)
@@ -1165,7 +1182,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         assert (await lea.sees(on_phone("another end"))).startswith(place)
         for live in (single, in_thread):
             await ben.sees(updated(live, place, "the request before is over", without=ids.APPROVE))
-        assert "Denied by ben" in text_of(await ben.sees(updated(denied)))
+        assert "denied by ben" in text_of(await ben.sees(updated(denied)))
         ask = "CRITICAL: keep Isolate on 3 targets with no end? 1 denied before, 3 closed by now. Asked by anna: ip "
         await lea.sees(on_phone(ask))
         waits = await anna.sees(message_in(SOC, "⏳ *anna* asks to keep", was_denied))

@@ -358,7 +358,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert f"If you deny it, it ends <!date^{before.at // 1000}^" in text_of(form)  # type: ignore[operator]
     await env["ben"].submits(form)
     await env["ben"].reads(f"You denied more time for Contain on {alert.id}.")
-    denied = await env["lea"].sees(reply_to(card, "Denied by ben."))
+    denied = await env["lea"].sees(reply_to(card, "*: denied by ben."))
     assert f"{ids.APPROVE}:" not in text_of(denied)
     await extend(env, "anna", shown, "+45 minutes")
     again = await env["lea"].sees(reply_to(card, "1 approval; otherwise it ends"))
@@ -373,7 +373,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert extension.approval.approved_by == []
     await env["lea"].submits(form)
     await env["lea"].reads("You approved more time for *Contain*")
-    await env["anna"].sees(reply_to(card, "Approved by lea. Extended to <!date^"))
+    await env["anna"].sees(reply_to(card, "approved by lea. Extended to <!date^"))
     assert (
         ", approved by lea" in text_of(await env["anna"].sees(card_of(alert, ", moved from"))).partition(", moved")[2]
     )
@@ -394,7 +394,7 @@ async def test_what_is_to_last_with_no_end_says_so_wherever_somebody_decides(tmp
         await env.ended_run(alert)
         shown = await env["anna"].sees(card_of(alert, '"Extend"'))
         await extend(env, "anna", shown, "Until somebody undoes it")
-        asks = "⏳ *Keep with no end* (now until <!date"
+        asks = "⏳ *Keep with no end*, instead of until <!date"
         asked = await env["ben"].sees(reply_to(card, asks))
         on_card = await env["ben"].sees(card_of(alert, asks))
         await env["ben"].open_home()
