@@ -32,6 +32,11 @@ def in_view(title: str, end: str = "") -> str:
     return foreign_plain(title, VIEW_TITLE_LIMIT - len(end)) + end
 
 
+def overriding(title: str) -> str:
+    """`Override: Block`, the title of a modal, or what there is room for of that."""
+    return full if len(full := f"Override: {title}") <= VIEW_TITLE_LIMIT else "Override"
+
+
 def shown(responder: OfferedResponder) -> str:
     """Its title; mrkdwn."""
     return foreign(title(responder), NAME_LIMIT)

@@ -12,6 +12,7 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import is_home, view_metadata, view_of
 from bot.features.retries import answered
+from bot.features.runs.targets import used_by
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import Message
@@ -100,8 +101,11 @@ async def _approve_view(
     read: str | None = None,
 ) -> dict[str, Any]:
     responder = None if extension else await subjects.responder(context.core, view.subject, action.responder_name)
+    used = ""
+    if responder is not None and action.override is not None:
+        used = await used_by(context, responder.model_copy(update={"refusals": action.override.overrides}))
     asked = partial(views.approve_view, action, view, responder=responder, now_ms=context.services.clock_ms())
-    render = partial(asked, extension=extension, read=read)
+    render = partial(asked, extension=extension, read=read, used_by=used)
     return await responses.with_buttons(context, f"approve:{(extension or action).id}", render)
 
 

@@ -437,10 +437,12 @@ def approve_view(
     now_ms: int,
     extension: Extension | None = None,
     read: str | None = None,
+    used_by: str = "",
 ) -> dict[str, Any]:
     """Asks once more, with all that an approval of a run or of a later end decides on; the metadata has a digest of it.
 
     `responder` is the run's, None if it isn't there any more; `read` are the marks of the lines that were read before.
+    `used_by` says who used the limit that is overridden; mrkdwn.
     """
     deed = runs.title(action) if extension is None else undo_state.keep(extension)
     label, title = names.in_view(deed), names.in_view(deed, "?")
@@ -455,11 +457,14 @@ def approve_view(
         shown = [*_asked(action, view, now_ms), *effect(responder)]
         until = f"; {runs.answer_by(action).removeprefix(', ')}{runs.approved_by(action)}"
         needs = [starts([action], until), named_approvers(policy), _can_also_read(action, view)]
+    if action.override is not None:
+        title = names.overriding(title)
     deny = runs.decision_buttons(action, button, extension)[1]
     of = extension.id if extension is not None else ""
     lines = [line for block in shown if "text" in block for line in block["text"]["text"].splitlines()]
     about = {"id": action.id, "extension": of, "shown": notices.digest(shown)}
     about["lines"] = "".join(map(notices.mark_of, lines))
+    shown += sections(filter(None, [used_by]))
     blocks = [*notices.changed(lines, read), *shown, context(" · ".join(filter(None, needs))), actions(deny)]
     return modals.modal(
         title, blocks, callback_id=ids.APPROVE_VIEW, submit=label, metadata=json.dumps(about), close="Not now"

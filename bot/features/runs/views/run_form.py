@@ -250,7 +250,7 @@ def _modal(
     title, callback_id = (several, ids.SEVERAL_VIEW) if several else (TITLE, ids.START_VIEW)
     title = deed(responder, request) if responder is not None else title
     if request.override_reason is not None:
-        title = override if len(override := f"Override: {title}") <= VIEW_TITLE_LIMIT else "Override"
+        title = names.overriding(title)
     close = "" if submit else "Not now"  # *Close ...* closes alerts
     return modals.modal(title, blocks, callback_id=callback_id, submit=submit, metadata=request.metadata(), close=close)
 
