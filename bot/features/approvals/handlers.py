@@ -41,9 +41,10 @@ def _require_asker(context: Context, action: Action, extension: Extension | None
     """A channel's message is the same for all, so this says calmly who else may end it."""
     asked_by = action.created_by if extension is None else extension.asked_by
     if context.person.login != asked_by and context.person.profile != "org-admin":
-        by, waits = person_name(asked_by), runs.awaits_approval(action) or extension is not None
+        waits = runs.awaits_approval(action) or extension is not None
         instead = "; *Deny* decides against it" if waits else "; ask one of them"
-        sentence = f"{by} asked for this, so only they or an administrator can end it{instead}. Nothing changed."
+        by = f"Only {person_name(asked_by)}, who asked for this, or an administrator"
+        sentence = f"{by} can end it{instead}. Nothing changed."
         raise ResponderBotError("forbidden", sentence)
 
 

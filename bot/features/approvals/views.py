@@ -632,7 +632,8 @@ def deny_form(title: str, asks: Sequence[Block], reader: str, about: Mapping[str
     """Asks why something is denied or withdrawn, which `reader` reads; without one only to confirm that."""
     hint = f"{person_name(reader)} reads it, and everybody who sees the request."
     why = [modals.text_field("reason", "Reason", multiline=True, hint=hint)] if reader else []
-    return modals.modal(title, [*asks, *why], metadata=json.dumps(about), **more)
+    close = "Keep asking" if about["deed"] == "Withdraw" else ""
+    return modals.modal(title, [*asks, *why], metadata=json.dumps(about), close=close, **more)
 
 
 def approval_request(

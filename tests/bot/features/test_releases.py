@@ -90,7 +90,13 @@ async def test_who_approved_more_time_hears_that_it_was_overturned_as_who_approv
             await bot.as_user("lea").approve(run.id, extension_id=longer.undo.extension.id)
         card = await env["ben"].sees(card_of(first, "approved by lea"))
         await env["anna"].presses("Undo", card)
-        await env["anna"].close((await env["anna"].sees(modal("ben and lea see it where they approved it.")))["id"])
+        await env["anna"].close(
+            (
+                await env["anna"].sees(
+                    modal("ben and lea aren't notified: the message that asked for approval shows it.")
+                )
+            )["id"]
+        )
         form = await env["ben"].confirms("Undo", card)
         assert "It ends *Isolate* by anna, approved by ben. anna and lea are notified." in text_of(form)
         await env["lea"].sees(on_phone("Undone by ben: Isolate on ip 203[.]0[.]113[.]7"))
@@ -102,7 +108,7 @@ async def test_who_approved_is_not_rung_where_who_asked_undoes_it_also_from_anot
         second = await env.create_alert(sourceRef="second", title="The same host again")
         rung = len(env["ben"].phone)
         await env["anna"].command(SOC, f"/responder run tell {second.id}")
-        unheard = "ben sees it where they approved it."
+        unheard = "ben isn't notified: the message that asked for approval shows it."
         question = await env["anna"].sees(modal(f"for {first}. {unheard}"))
         await env["anna"].presses("Tell", question)
         told = await env["ben"].sees(reply_to(contained, "Undone by *anna*: "))
@@ -168,7 +174,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         question = text_of(await env["anna"].confirms("Undo now", card))
         assert f"⚠️ It also ends {of_lea}" in question
         assert f", also for {second.id} until" not in question
-        assert f"for {first}. ben sees it where they approved it." in question
+        assert f"for {first}. ben isn't notified: the message that asked for approval shows it." in question
         assert f"by lea, approved by ben, for {second.id}. ben and lea are notified." in question
         assert question.index("🔓 It ends") < question.index("It also ends")
         for alert_id, words in ((first, "undone by anna"), (second.id, UNDONE)):

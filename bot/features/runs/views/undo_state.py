@@ -398,7 +398,7 @@ def ended(run: MeasureRun, on: str, verb: str = "⚠️ It also ends") -> str:
 
 
 def hears(login: str, *runs: Action | MeasureRun) -> str:
-    """`anna is notified; mia sees it where they approved it.`: of who ends these runs but `login`.
+    """`anna is notified; mia isn't: the message that asked for approval shows it.`: of who ends these runs but `login`.
 
     Those who asked for them, and who approved them or the later ends that they have. Of what `login` asked for
     themselves nobody is notified.
@@ -408,7 +408,8 @@ def hears(login: str, *runs: Action | MeasureRun) -> str:
     others = dict.fromkeys(one for by, one in able if by == login and one not in (*told, login))
     said = [are([*told], "notified")] if told else []
     if others:
-        said.append(f"{notices.all_of([*others])} {'sees' if len(others) == 1 else 'see'} it where they approved it")
+        not_told = "isn't notified" if len(others) == 1 else "aren't notified"
+        said.append(f"{notices.all_of([*others])} {not_told}: the message that asked for approval shows it")
     return f"{'; '.join(said)}." if said else ""
 
 

@@ -152,7 +152,7 @@ async def test_who_may_not_cancel_is_told_who_may(env: FeatureEnvironment) -> No
     await env["anna"].chooses("Isolate", card)
     waiting = await env["ben"].sees(card_of(alert, "needs 1 approval"))
     await env["ben"].presses("Withdraw", waiting)
-    told = text_of(await env["ben"].reads("anna asked for this, so only they or an administrator can end it; *Deny*"))
+    told = text_of(await env["ben"].reads("Only anna, who asked for this, or an administrator can end it; *Deny*"))
     assert "Nothing changed." in told
     assert "@responder-bot.local" not in told
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"

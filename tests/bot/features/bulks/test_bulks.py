@@ -722,7 +722,7 @@ async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undon
         await env["lea"].submits(view)
         message = await shown(env, "5 in force with no end")
         await env["anna"].presses("Undo all", message)
-        await env["anna"].sees(modal("lea sees it where they approved it."))
+        await env["anna"].sees(modal("lea isn't notified: the message that asked for approval shows it."))
         form = await env["ben"].confirms("Undo all", message)
         assert text_of(form).count("anna and lea are notified.") == text_of(form).count("notified") == 1
         assert ", also " not in text_of(form)  # what else ends has a line of its own
