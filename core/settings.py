@@ -616,11 +616,11 @@ def _responder_variables(
     environ: Mapping[str, str], known: Mapping[str, Mapping[str, Any]]
 ) -> Iterable[tuple[str, str, str]]:
     """Name, item (as `variable_name` gives it) and value of each `RESPONDER_BOT_RESPONDER_<NAME>_<ITEM>`."""
-    names = sorted(known, key=len, reverse=True)
+    names = sorted(filter(None, known), key=len, reverse=True)
     values: dict[tuple[str, str], str] = {}
     for variable in sorted(name for name, value in environ.items() if name.startswith(_OF_RESPONDER) and value):
         name, item = _name_and_item(variable, names)
-        if item in {variable_name(key) for key in known.get(name, {}).get("config", {})}:
+        if item == "FILE" or item in {variable_name(key) for key in known.get(name, {}).get("config", {})}:
             values[name, item] = environ[variable]
         else:
             values[name, item.removesuffix("_FILE")] = with_file(environ, variable.removesuffix("_FILE"))

@@ -200,6 +200,12 @@ def test_a_key_whose_name_ends_with_file_is_a_key(tmp_path: Path) -> None:
     assert settings.engine[1].ca_file == tmp_path / "ca.pem"
 
 
+def test_an_item_of_a_responder_may_be_called_file(tmp_path: Path) -> None:
+    environ = {f"RESPONDER_BOT_RESPONDER_{name}_FILE": "hosts.txt" for name in ("MAILER_1_0", "LIST_2_0")}
+    responders = load(written(tmp_path), environ).responder
+    assert [responders[name].config["FILE"] for name in ("Mailer_1_0", "LIST_2_0")] == ["hosts.txt"] * 2
+
+
 @pytest.mark.parametrize(
     "variable",
     ["RESPONDER_BOT_CORE_HOST", "RESPONDER_BOT_ENGINE_SOC_API_KEY", "RESPONDER_BOT_RESPONDER_MAILER_1_0_KEY"],
@@ -291,6 +297,11 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, words: 
 )
 def test_a_variable_that_means_nothing_is_refused(tmp_path: Path, variable: str, words: str) -> None:
     assert words in refusal(tmp_path, FILE, {variable: "/does/not/exist"})
+
+
+def test_no_variable_is_for_a_responder_without_a_name(tmp_path: Path) -> None:
+    variable = {"RESPONDER_BOT_RESPONDER__KEY": "x"}
+    assert "must end with a responder's name" in refusal(tmp_path, f'{FILE}[responder.""]', variable)
 
 
 def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
