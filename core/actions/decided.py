@@ -3,13 +3,14 @@
 As what is in force, it is known by the target, whatever alert or case it was for.
 """
 
-from collections.abc import Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import NamedTuple
 
 from core.actions import in_force
 from core.common.clock import DAY_MS
 from core.common.database import Reads
+from core.common.grouping import grouped
 from core.models import RED, Action, EarlierDecision, last_decided, number_of, parse_id
 from core.records import artifacts
 from core.records.clearance import level_of
@@ -34,6 +35,16 @@ class Deed(NamedTuple):
     """In ms."""
 
 
+class _Known(NamedTuple):
+    """A run that was decided against, or approved."""
+
+    run: Action
+    level: int
+    """The clearance that it takes."""
+    digests: Set[str]
+    """What it acts on."""
+
+
 def before(reads: Reads, deed: Deed, sees_up_to: int) -> list[Action]:
     """For each of its targets the last run that was decided against, on other objects only up to this level.
 
@@ -41,45 +52,65 @@ def before(reads: Reads, deed: Deed, sees_up_to: int) -> list[Action]:
     another must not miss what they may see, or be told how many they may not. Each with the targets for which it is
     the last, and its `earlier`.
     """
+    decided = sorted(_decided(reads, deed, sees_up_to), key=lambda one: one.level)
+    if not decided:
+        return []
+    approved = _approved(reads, deed, min(one.run.created_at for one in decided))
+    held = {one["digest"] for one in stored_in_force.on(reads, deed.undone_by, deed.digests)}
+    found = list[Action]()
+    for level in dict.fromkeys(one.level for one in decided):
+        visible, since = ([one for one in each if one.level <= level] for each in (decided, approved))
+        found += _with_targets(reads, _last_on_each(deed, visible, since, held), level)
+    return found
+
+
+def _decided(reads: Reads, deed: Deed, sees_up_to: int) -> list[_Known]:
+    """The runs that were decided against on its targets, newest first, each decision of a run apart."""
+    found = list[_Known]()
     since = deed.asked_at - RECENT_MS
     rows = stored.decided_on(reads, deed.responder_name, deed.object_id, deed.digests, since)
-    by_level = dict[int, list[tuple[Action, Set[str]]]]()
-    decided = [(one, root) for run, root, _ in in_force.known(rows) for one in run.by_decision()]
-    for run, root in decided:
+    each = [(run, root) for whole, root, _ in in_force.known(rows) for run in whole.by_decision()]
+    for run, root in each:
         with suppress(ValueError):  # its alert is damaged
             level, digests = level_of(reads, run.number), in_force.digests_of(run.object_id, run.target or ())
             is_known = level <= sees_up_to or number_of(run.object_id) == deed.object_id
             if is_known and not digests.isdisjoint(deed.digests):
-                about = run.model_copy(update={"earlier": EarlierDecision(root_id=f"~{root}")})
-                by_level.setdefault(level, []).append((about, digests))
-    approved = _approved(reads, deed, min(one.created_at for one, _ in decided)) if by_level else []
-    held = {one["digest"] for one in stored_in_force.on(reads, deed.undone_by, deed.digests)} if by_level else set()
-    found, seen = list[Action](), list[tuple[Action, Set[str]]]()
-    for level in sorted(by_level):
-        seen += by_level[level]
-        newest = dict[str, Action]()
-        for digest in sorted(deed.digests):
-            same = (run for run, digests in seen if digest in digests)
-            at = max((at for least, on, at in approved if least <= level and digest in on), default=0)
-            if one := last_decided(same, is_in_force=digest in held, approved_at=at):
-                newest[digest] = one
-        for run in {(one.id, one.decided_against): one for one in newest.values()}.values():
-            decision = (run.id, run.decided_against)
-            on = {digest for digest, one in newest.items() if (one.id, one.decided_against) == decision}
-            target = [one for one in run.target or () if in_force.digests_of("", [one]) <= on] or None
-            earlier = run.earlier and _with_levels(reads, run.earlier, level)
-            found.append(run.model_copy(update={"target": target, "earlier": earlier}))
+                earlier = EarlierDecision(root_id=f"~{root}")
+                found.append(_Known(run.model_copy(update={"earlier": earlier}), level, digests))
     return found
 
 
-def _approved(reads: Reads, deed: Deed, since: int) -> list[tuple[int, Set[str], int]]:
-    """When the same was approved and started since then, behind the clearance that it takes and its targets; in ms."""
-    found = list[tuple[int, Set[str], int]]()
+def _approved(reads: Reads, deed: Deed, since: int) -> list[_Known]:
+    """The runs of the same that were approved and started since then (ms)."""
+    found = list[_Known]()
     for run, _, digests in in_force.known(stored.dispatched_on(reads, deed.responder_name, deed.digests, since)):
         with suppress(ValueError):  # its alert is damaged
             if run.approval is not None:
-                found.append((level_of(reads, run.number), digests, run.dispatched_at or 0))
+                found.append(_Known(run, level_of(reads, run.number), digests))
     return found
+
+
+def _last_on_each(
+    deed: Deed, decided: Sequence[_Known], approved: Sequence[_Known], held: Set[str]
+) -> dict[str, Action]:
+    """By target the last of these that was decided against, unless that is over; `held` are targets in force."""
+    last_on = dict[str, Action]()
+    for digest in sorted(deed.digests):
+        same = (one.run for one in decided if digest in one.digests)
+        approved_at = max((one.run.dispatched_at or 0 for one in approved if digest in one.digests), default=0)
+        if run := last_decided(same, is_in_force=digest in held, approved_at=approved_at):
+            last_on[digest] = run
+    return last_on
+
+
+def _with_targets(reads: Reads, last_on: Mapping[str, Action], level: int) -> Iterator[Action]:
+    """Each decision once, with those of its targets for which it is the last."""
+    by_decision = grouped(((run.id, run.decided_against), (digest, run)) for digest, run in last_on.items())
+    for on in by_decision.values():
+        digests, run = {digest for digest, _ in on}, on[-1][1]
+        target = [one for one in run.target or () if in_force.digests_of("", [one]) <= digests] or None
+        earlier = run.earlier and _with_levels(reads, run.earlier, level)
+        yield run.model_copy(update={"target": target, "earlier": earlier})
 
 
 def last(reads: Reads, deed: Deed, sees_up_to: int) -> list[Action]:
