@@ -1,5 +1,6 @@
 """The repository's Markdown: its pages, headings, links, code blocks and commands."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,12 @@ _SHELL = re.compile(r"(uv|pip|pipx|python|responder-bot) \S|\.ci/run$")
 
 def files(*suffixes: str) -> list[Path]:
     """The repository's files whose names end so; without those that tools make."""
-    tops = [ROOT / name for name in (".ci", ".github", "bot", "core", "tests")]
-    found = [path for top in tops for path in top.rglob("*") if path.is_file()]
-    found += [path for path in ROOT.iterdir() if path.is_file()]
-    made = {"__pycache__", "node_modules", ".venv", "venv"}
-    return sorted(path for path in found if path.name.endswith(suffixes) and not made.intersection(path.parts))
+    found = [path for path in ROOT.iterdir() if path.is_file()]
+    for top in (".ci", ".github", "bot", "core", "tests"):
+        for folder, folders, names in os.walk(ROOT / top):
+            folders[:] = {*folders} - {"__pycache__", "node_modules", ".venv", "venv"}
+            found += [Path(folder, name) for name in names]
+    return sorted(path for path in found if path.name.endswith(suffixes))
 
 
 def blocks(page: Path, language: str) -> list[str]:
