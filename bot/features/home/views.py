@@ -217,7 +217,7 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, *, under: str = "
     if runs.is_open(action) or extension is not None:
         end = runs.end_button(action, view, button, extension) if is_own or person.profile == "org-admin" else None
         return section(line, accessory=end)
-    return section(line, accessory=run_again_button(action, view, button) if has_again else None)
+    return section(line, accessory=run_again_button(action, view, button, is_own=is_own) if has_again else None)
 
 
 def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds, *, has_withdraw: bool) -> Block:

@@ -333,7 +333,9 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         await env["ben"].confirms("Deny", await env["ben"].sees(direct_message("asks · ")), reason="Call the <owner>.")
         told = await env["anna"].sees(direct_message("Denied by ben"))
         assert told["text"].endswith(f' was not run. HIGH {alert.title} ({alert.id}) · "Call the &lt;owner&gt;."')
-        await env["anna"].presses("Ask again", told)
+        await env["anna"].command(SOC, "/responder mine")
+        mine = await env["anna"].sees(modal("*Your runs*"))
+        await env["anna"].presses("Ask again", mine)
         again = await env["anna"].sees(modal("How long", "🚫 *Denied before by ben, <!date^", "the &lt;owner&gt;."))
         await env["anna"].submits(again)
         deed = "HIGH: Isolate on ip 203[.]0[.]113[.]7 for 1 hour?"
