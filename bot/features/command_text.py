@@ -86,7 +86,7 @@ def wrong_usage(usage: str, rest: str, command: str) -> str:
         return extra and f"{NOT_TAKEN}: `{verb}` doesn't take {extra[:100]!r}. Type `{right}` alone{then}."
     how = "instead of the id, a host, an address or words of an alert will do"
     if "~run" in usage:
-        how = f"`{command} pending` lists what waits, and `{command} mine` your runs, with their buttons"
+        how = f"`{command} pending` lists what waits{f', `{command} mine` your runs' if verb == 'cancel' else ''}"
     right = usage.partition(" [")[0].replace("NAME", name[:60] or "NAME")
     return f"{WHICH} Type `{command} {right}`; {how}."
 

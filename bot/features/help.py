@@ -1,7 +1,7 @@
 """`/responder help`: what the caller may do, and what mistyped commands probably meant; and `/responder doctor`."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bot.block_kit import ids, notices
 from bot.block_kit.names import typed_names
@@ -16,6 +16,7 @@ from bot.features.command_text import NOT_TAKEN, WHICH, closest_match, match_nam
 from bot.features.responses import require_permission
 from core.client import CoreClient
 from core.common.errors import ResponderBotError
+from core.common.words import some_of
 from core.models import Check, Person
 
 MOST_OFFERED = 3  # alerts, where a command names none
@@ -24,16 +25,26 @@ GROUPS = {
     "Act": ("list", "run", "undo", "extend", "assign", "case", "template"),
     "Look": ("active", "find", "alert", "mine", "actions", "failed", "audit", "doctor", "help"),
 }
-HOW_TO_RUN = {
-    "run NAME HOST": "on the open alert that has this host or address; if several have it, they are listed",
-    "run NAME ~id HOST HOST": "on these hosts, addresses or other observables of an alert",
-    "run NAME ~id ~id": "on each of several, after a form that lists them",
-    'run NAME ~id INPUT=VALUE note="why"': "with inputs, and a note for who approves it",
+WAITS = "of a run, of several that were asked for together, or of an alert on which one alone waits"
+IN_FORCE = {
+    "HOST": "on a host or an address, or on those that have this in their names",
+    "~id": "of an alert, a case, a run, or several that were asked for together",
+}
+HOW_TO: Mapping[str, Mapping[str, str]] = {
+    "run": {
+        "run NAME HOST": "on the open alert that has this host or address; if several have it, they are listed",
+        "run NAME ~id HOST HOST": "on these hosts, addresses or other observables of an alert",
+        "run NAME ~id ~id": "on each of several, after a form that lists them",
+        'run NAME ~id INPUT=VALUE note="why"': "with inputs, and a note for who approves it",
+    },
+    "approve": {"approve ~id": f"{WAITS}; nothing starts before you press the button of its form"},
+    "deny": {"deny ~id": f"{WAITS}; its form asks why, and who asked reads that"},
+    **{verb: {f"{verb} {what}": of for what, of in IN_FORCE.items()} for verb in ("undo", "extend")},
 }
 
 
 async def on_help_command(context: Context) -> None:
-    """List the verbs, or how to use one, in a modal: a phone shows that from its first line on."""
+    """List the verbs, or how to use one of some, in a modal: a phone shows that from its first line on."""
     await context.show("Help", notices.notice("\n".join(_help(context))))
 
 
@@ -84,7 +95,8 @@ def _help(context: Context) -> list[str]:
     """One line for each verb that this person may use; a line that is copied acts on nothing, as `~id` is no id."""
     person, command, verb = context.linked, context.services.command, context.text.lower()
     allowed = {name: c for name, c in context.services.commands.items() if c.summary and _may_use(person, c)}
-    groups, more = ({"": [verb]}, HOW_TO_RUN if verb == "run" else {}) if verb in allowed else (GROUPS, {})
+    more = HOW_TO.get(verb, {}) if verb in allowed else {}
+    groups = {"": [verb]} if more else GROUPS
     lines = [f"*What you can do with* {code(command, 40)}"]
     for group, verbs in groups.items():
         shown = {**{c.usage: c.summary for one in verbs if (c := allowed.get(one))}, **more}
@@ -183,7 +195,7 @@ FEATURE = Feature(
         "doctor": Command(
             Entry(on_doctor_command, is_public=True, works_without_core=True), "doctor", "why a button may not work"
         ),
-        "help": Command(_HELP, "help [verb]", "this list, or how to use one of these, such as help run"),
+        "help": Command(_HELP, "help [verb]", f"this list, or more on one of {some_of([*HOW_TO], len(HOW_TO))}"),
     },
     actions={ids.HELP: _HELP},
 )

@@ -222,7 +222,5 @@ def is_name(typed: str, offered: Sequence[OfferedResponder]) -> bool:
 
 
 FEATURE = Feature(
-    commands={
-        "run": Command(Entry(on_run_command, Ack.WRITE), "run NAME ~id", "run a responder (help run)", "manageAction")
-    }
+    commands={"run": Command(Entry(on_run_command, Ack.WRITE), "run NAME ~id", "run a responder", "manageAction")}
 )
