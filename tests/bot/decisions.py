@@ -19,7 +19,7 @@ _TARGET = re.compile(r"~\d+|[Oo]bservable|`[^`]+`")
 _TIME = re.compile(
     r"\b[Ee]nds? (?:after|<!date|\d)|\b[Ll]asts (?:until|longer|as long)|takes? (?:it )?back|withheld"
     r"|button undoes it|\bIt ends\b|[Bb]y itself|[Uu]ntil somebody presses|ends it earlier|puts nothing|nothing calls"
-    r"|contained already|nothing that this would end|still waits for approval: withdraw or deny it too"
+    r"|contained (?:already|until|with)|nothing that this would end|still waits for approval: withdraw or deny it too"
     r"|\*Keep (?:until <!date|with no end)|asks to keep \*(?:for|with no end)"
 )
 _REQUESTER = re.compile(

@@ -453,12 +453,11 @@ def approve_view(
         shown = sections([later_end(action, extension, view), *_targets(action, view), follows])
         needs = [undo_state.needed([extension])]
     else:
+        title = title if action.override is None else names.overriding(title)
         policy = responder.policy if responder is not None else None
         shown = [*_asked(action, view, now_ms), *effect(responder)]
         until = f"; {runs.answer_by(action).removeprefix(', ')}{runs.approved_by(action)}"
         needs = [starts([action], until), named_approvers(policy), _can_also_read(action, view)]
-    if action.override is not None:
-        title = names.overriding(title)
     deny = runs.decision_buttons(action, button, extension)[1]
     of = extension.id if extension is not None else ""
     lines = [line for block in shown if "text" in block for line in block["text"]["text"].splitlines()]

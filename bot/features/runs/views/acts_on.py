@@ -152,7 +152,7 @@ def _about(artifact: TargetArtifact, choice: Choice) -> str:
     protected = "protected, needs an administrator" if artifact.id in choice.offered.protected else ""
     is_open = choice.offered.open_runs.get(artifact.id, "").partition(" since")[0]  # "already waiting for approval"
     by = choice.contained.get(artifact.id)
-    contained = f"contained by {plain_name(by)}" if by else ""
+    contained = f"contained by {plain_name(by)}" if by else "not known to be contained" if choice.contained else ""
     in_title = "named in the title" if re.search(named, refanged(view.title()), re.IGNORECASE) else ""
     return " · ".join(
         filter(None, [artifact.data_type, contained, protected, is_open, in_title, view.text(artifact.message or "")])

@@ -199,7 +199,7 @@ def _asks(
     key, ended = inputs.key_of(responder), _ended(in_force, responder) if to_choose else ()
     before = questions.in_force_lines(in_force, responder, view, login) or questions.nothing_known(responder)
     return [
-        *sections(undo_state.already(one, view, "").rstrip() for one in ended),
+        *sections(undo_state.already(one, view, "", "contained").rstrip() for one in ended),
         *acts_on.field(to_choose, key, ended),
         *questions.policy_words(responder.policy or Policy()),
         *([] if ended else sections(before)),

@@ -28,6 +28,7 @@ MAX_PEOPLE = 5
 MOST_ASKED = 3
 MOST_ALSO = 10  # alerts
 LATER_END = f"Of both, {LATER_COUNTS}."
+NOTHING_LATER = "A second run changes nothing."
 CHANGES_NOTHING = "This would end earlier, so it changes nothing."
 NOTHING_LEFT = "It puts nothing in force."
 Able = tuple[Sequence[str], bool]
@@ -287,16 +288,18 @@ def minutes_of(value: str) -> int | None:
     return int(value) if value.isascii() and value.isdigit() and len(value) <= 7 else None
 
 
-def already(measure: Measure, view: RedactedView, changes: str = LATER_END) -> str:
+def already(measure: Measure, view: RedactedView, changes: str = LATER_END, state: str = "contained already") -> str:
     """``🔒 `LT-0198` is contained already until 15:31 by lea, for ~18. ``, and what a second run changes; mrkdwn.
 
-    Or who asks for the same, which waits for approval, too.
+    Or who asks for the same, which waits for approval, too. `state` is what it is called once it has begun.
     """
     names = targets(measure, view)
     if measure.state == "asked":
         asked_by = f"{person_name(measure.created_by)}, {slack_date(measure.since)}"
         return f"⏳ {names or measure.object_id} was also asked for by {asked_by}, for {measure.root_id}."
-    is_now = "just being contained" if measure.state == "starting" else "contained already"
+    is_now = "just being contained" if measure.state == "starting" else state
+    if changes == LATER_END and measure.state == "in_force" and measure.until is None:
+        changes = NOTHING_LATER
     return f"🔒 {names or measure.object_id} is {is_now} {until_by(measure)}. {changes}".rstrip()
 
 
@@ -477,9 +480,9 @@ def also_for(alert_ids: Sequence[str] | None) -> str:
 def change_of_second(action: Action, measure: Measure, now_ms: int | None) -> str:
     """What a run that starts now changes of what is in force already; without `now_ms` whenever it starts."""
     lasts = action.undo.after_minutes if action.undo is not None else None
-    if measure.state == "starting" or now_ms is None:
+    if measure.state == "starting" or now_ms is None or measure.until is None:
         return LATER_END
-    if measure.until is None or (lasts is not None and now_ms + lasts * MINUTE_MS <= measure.until):
+    if lasts is not None and now_ms + lasts * MINUTE_MS <= measure.until:
         return CHANGES_NOTHING
     return f"This lasts longer: {minutes(lasts)} from when it starts." if lasts else "This would take away its end."
 

@@ -127,9 +127,10 @@ async def test_what_is_in_force_is_said_in_the_list_and_marked_first_where_someb
         options = field_of(form, "target")["element"]["options"]
         assert [one["description"]["text"] for one in options] == [
             "ip · contained by anna",
-            "hostname · host inside",
-            "ip · C2",
+            "hostname · not known to be contained · host inside",
+            "ip · not known to be contained · C2",
         ]
+        assert "🔒 `10[.]20[.]1[.]50` is contained until <!date^" in text_of(form)
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     newest = (await env.client.actions("alert", alert.id))[0]
     await env.core.core.people.set_profile("ben", "org-admin")
     await env["ben"].presses("Approve", asked)
-    review = await env["ben"].sees(modal("*Against the rules*", "Used by anna on HIGH", at))
+    review = await env["ben"].sees(modal("*Against the rules*", "Used by anna on HIGH", at, "A second run changes"))
     assert review["title"]["text"] == "Override: Report?"
     await env.client.approve(newest.id)
     decided = await env["anna"].sees(reply_to(card, "*admin* let *lea* run it although", "Approved by admin"))
