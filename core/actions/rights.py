@@ -6,6 +6,7 @@ Rights are read in the transaction that acts on them, since they may have ended 
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from core.actions import blocklist, in_force
 from core.authorization import Caller, current_caller, current_clearance, current_permissions, makers, too_high
@@ -155,7 +156,10 @@ def open_runs(reads: Reads, object_id: int, login: str) -> dict[str, list[OpenRu
 
 
 def _acts_on(row: Row) -> Sequence[TargetArtifact]:
-    return Action.model_validate_json(row["doc"]).target or ()
+    """What a run acts on; empty if nobody knows. One that is damaged must not hide what else can run."""
+    with suppress(ValueError):
+        return Action.model_validate_json(row["doc"]).target or ()
+    return ()
 
 
 def explained(
@@ -196,10 +200,14 @@ def _how_far(row: Row, login: str, on: str = "") -> str:
     return f"already {does}{on} since {time_text(row['created_at'])}, {began} by {row['created_by']}; {then}"
 
 
-def require_idle(reads: Reads, target: Target, responder_name: str, login: str) -> None:
-    """Raises ResponderBotError("conflict") with the `action` if the responder is still open on the same target."""
+def require_idle(reads: Reads, target: Target, responder_name: str, login: str, bulk_id: int | None) -> None:
+    """Raises ResponderBotError("conflict") with the `action` if the responder is open on what may be the same target.
+
+    Other runs of the same bulk were chosen together with it.
+    """
     for row in stored.open_on(reads, target.id):
-        if row["responder_name"] == responder_name and overlap(_acts_on(row), target.acts_on or ()):
+        is_other = row["responder_name"] != responder_name or (bulk_id is not None and row["bulk_id"] == bulk_id)
+        if not is_other and overlap(_acts_on(row), target.acts_on or ()):
             sentence = f"{responder_name} is {_how_far(row, login, ' on this')}."
             raise ResponderBotError("conflict", sentence, details={"action": json.loads(row["doc"])})
 

@@ -184,7 +184,7 @@ class Runs(Service):
             reason = request.override.reason if request.override else None
             override = self._guards.require(tx, run, reason, checked.caller.profile)
         if request.only_if_idle:
-            rights.require_idle(tx, target, choice.merged.name, checked.caller.login)
+            rights.require_idle(tx, target, choice.merged.name, checked.caller.login, bulk_id)
         action = self._lifecycle.record(
             tx,
             checked.caller,

@@ -416,7 +416,7 @@ class RunOptions(Input):
     parameters: dict[str, Any] = Field(default_factory=dict)
     """The responder's inputs; any object, if it declares none."""
     only_if_idle: bool = False
-    """Whether it is a 409 if the same responder is still open on the same in the object."""
+    """Whether it is a 409 if the same responder is still open on what may be the same target of the object."""
     undo_after_minutes: int | None = Field(None, ge=0, le=MAX_UNDO_MINUTES)
     """Minutes from its success until core undoes it; 0: never; default: as the settings say."""
     note: str = Field("", max_length=NOTE_LIMIT)

@@ -6,7 +6,7 @@ A run stores its target when it is requested, and gets that and nothing else
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from core.models import (
     number_of,
     parse_id,
 )
-from core.protection import Parsed
+from core.protection import Parsed, look_of
 from core.records import artifacts
 from core.store import objects
 
@@ -187,9 +187,16 @@ class OpenRun(NamedTuple):
 
 
 def overlap(some: Iterable[TargetArtifact], others: Iterable[TargetArtifact]) -> bool:
-    """Whether runs on these artifacts of an object may act on the same; without any it may be anything."""
-    on, on_others = ({(one.kind, one.data) for one in each} for each in (some, others))
-    return not on or not on_others or not on.isdisjoint(on_others)
+    """Whether runs on these artifacts of an object act on what may be the same; without any it may be anything."""
+    (on, label), (on_others, other_label) = map(_looks, (some, others))
+    is_same = bool(on & (on_others | other_label) or label & on_others)
+    return is_same or not on or not on_others
+
+
+def _looks(acts_on: Iterable[TargetArtifact]) -> tuple[Set[str], Set[str]]:
+    """How these look as a whole, and by the first labels of full names (core/docs/guards.md#what-may-be-the-same)."""
+    looks = [look_of(Parsed(one.kind, one.data.strip())) for one in acts_on]
+    return {whole for look in looks for whole in look.whole}, {label for look in looks for label in look.label}
 
 
 def acted_on(acts_on: Sequence[TargetArtifact] | None, target: Target) -> Mapping[str, Parsed]:

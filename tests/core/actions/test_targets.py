@@ -23,6 +23,7 @@ from tests.core.actions.harness import ANNA, BEN, Harness, next_run, open_harnes
 from tests.core.actions.test_bound_targets import change, data_in, refusal
 from tests.core.actions.test_undo import BLOCK, DONE, RELEASE, blocked, refused
 from tests.core.actions.test_undo import engine as undo_engine
+from tests.core.actions.test_votes import damage
 from tests.core.scripted_engine import NOTIFY, ScriptedEngine
 
 HOST, OTHER, IP, DOMAIN = (
@@ -249,6 +250,29 @@ async def test_a_run_on_one_target_lets_another_start_on_the_next(tmp_path: Path
     assert ([*first.target.open_runs], [*both.target.open_runs]) == (ids[:1], ids)
     assert (bool(first.open_run), bool(both.open_run)) == (False, True)
     assert [bool(first.on([id_]).open_run) for id_ in ids] == [True, False]
+
+
+async def test_a_run_holds_up_what_may_be_the_same_unless_both_were_chosen_together(tmp_path: Path) -> None:
+    alike = [{**HOST, "data": "lt-0419"}, OTHER, *({"dataType": "user", "data": data} for data in ("anna", "Anna "))]
+    async with open_harness(tmp_path, policies=declared("hostname, user"), artifacts=[*alike, HOST]) as harness:
+        ids = list((await ids_of(harness)).values())
+        for first, second in (ids[:2], ids[2:4]):
+            action = await started(harness, target=first, onlyIfIdle=True)
+            assert "already" in (await refused(started(harness, target=second, onlyIfIdle=True))).message
+            (await next_run(harness.engine)).finish(DONE)
+            await harness.ended(action.id)
+        chosen = [{"objectType": "alert", "objectId": harness.alert_id, "target": one} for one in ids[:2]]
+        request = {"responderId": BLOCK, "targets": chosen, "onlyIfIdle": True}
+        found = await harness.bulks.start(ANNA, BulkInput.model_validate(request))
+        assert all(isinstance(doc, str) for _, doc in found.targets)
+        for _ in chosen:
+            (await next_run(harness.engine)).finish(DONE)
+
+
+async def test_a_damaged_run_hides_nothing_that_can_run(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, policies=declared("hostname", approval=1), artifacts=[HOST]) as harness:
+        await damage(harness, (await started(harness)).id, "{")
+        assert "already waiting" in ((await offered(harness)).open_run or "")
 
 
 # --- properties ---------------------------------------------------------------------------------------------------
