@@ -357,9 +357,9 @@ def open_run(
 ) -> list[Block]:
     """Who started the same run before, or asked for it, what opens that for `review`, and what both act on."""
     began = "asked for" if runs.awaits_approval(running) else "started"
-    is_now = "waits" if running.status == "Waiting" else "runs"
+    does = ("waits" if running.status == "Waiting" else "runs") + runs.on_object(running, view, _target(view))
     by = f"{person_name(running.created_by)} {began} it {slack_date(running.start_date)} ({runs.state(running)})"
-    said = f"*{names.shown(responder)}* already {is_now} on {_target(view)}. {by}. Nothing new was started."
+    said = f"*{names.shown(responder)}* already {does}. {by}. Nothing new was started."
     return [section(said), *review, *sections(acts_on.lines(request.targets[0], responder, view))]
 
 

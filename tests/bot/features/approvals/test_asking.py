@@ -534,7 +534,8 @@ async def test_who_asks_for_what_waits_already_reviews_it_and_only_who_may_decid
         for name in ("lea", "ben"):
             await env[name].command(SOC, f"/responder run isolate {alert.id}")
             await env[name].submits(await env[name].sees(modal("How long")))
-            waits = await env[name].sees(modal(f"*Isolate* already waits on {alert.id}. anna asked for it <!date^"))
+            on = f"on ip 203[.]0[.]113[.]7, for {alert.id}. anna asked for it <!date^"
+            waits = await env[name].sees(modal(f"*Isolate* already waits {on}"))
             assert (waits["submit"]["text"], "Review" in labels_of(waits)) == ("Ask anyway", name == "ben")
         await env["ben"].presses("Review", waits)
         await env["ben"].submits(await env["ben"].sees(modal("*Isolate on ip 203[.]0[.]113[.]7 for 1 hour?*", "Deny")))

@@ -43,6 +43,18 @@ async def acted_on(env: FeatureEnvironment, alert: Alert) -> list[str]:
     return [artifact.data for artifact in action.target or ()]
 
 
+async def test_what_may_be_the_same_host_is_asked_about_and_names_the_one_that_waits(env: FeatureEnvironment) -> None:
+    names = ("lt-0198", "lt-0198.corp.example")
+    alert, _ = await env.alert_and_card("anna", artifacts=[{"dataType": "hostname", "data": name} for name in names])
+    for name in names:
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+        form = await env["anna"].sees(modal("What should it act on?"))
+        await env["anna"].submits(form, target=[by_data(alert)[name]])
+    waits = await env["anna"].sees(modal(f"already waits on hostname lt-0198, for {alert.id}. anna asked for it"))
+    assert waits["submit"]["text"] == "Ask anyway"
+    assert "hostname `lt-0198[.]corp[.]example`" in text_of(waits)
+
+
 async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver_reads_it(
     env: FeatureEnvironment,
 ) -> None:
