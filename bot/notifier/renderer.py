@@ -196,7 +196,8 @@ class Renderer:
         elif has_ended and action.status not in OPEN_STATUSES:
             action = await self._whole(action, timeline)
             if not timeline.is_in_bulk(action):
-                desired += await self._end_replies(action, subject, timeline)
+                if not runs.was_decided_against(action):  # which its request in the thread says
+                    desired += await self._end_replies(action, subject, timeline)
                 desired += await self._told(action, subject, timeline)
         elif action.undo is not None and action.undo.status is not None:
             desired += await self._undo_changed(action, subject, timeline)

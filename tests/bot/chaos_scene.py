@@ -19,6 +19,7 @@ from bot.features.alerts.views.card import alert_card
 from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
 from bot.features.approvals import views as approvals
 from bot.features.command_text import find_ids
+from bot.features.runs.views.runs import was_decided_against
 from bot.slack_emulator import SlackEmulator
 from bot.slack_emulator.elements import all_blocks
 from bot.slack_emulator.person import Refused
@@ -459,7 +460,8 @@ async def truth(scene: Scene) -> Truth:
             logs = [Log.model_validate(log) for log in kept(scene.installed, "case_task_log", task.id)]
             messages += [replies.task_log_card(log, [], Subject.log(log, case), **AS_SHOWN) for log in logs]
         for action, subject in with_subjects:
-            messages.append(replies.end_reply(action, subject, **AS_SHOWN))
+            if not was_decided_against(action):
+                messages.append(replies.end_reply(action, subject, **AS_SHOWN))
             if action.approval is not None:
                 messages.append(approvals.approval_request(action, subject, **AS_SHOWN, now_ms=now_ms()))
             file = replies.report_file(action, subject, clearance=AMBER)

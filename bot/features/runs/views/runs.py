@@ -540,6 +540,11 @@ def was_not_started(action: Action) -> bool:
     return ended and state_of(action) in WORTH_REPEATING
 
 
+def was_decided_against(action: Action) -> bool:
+    """Whether it was denied or withdrawn while it waited for approval."""
+    return missing_approvals(action) > 0 and state_of(action) in ("denied", "cancelled")
+
+
 def state(action: Action, view: RedactedView | None = None) -> str:
     """`done`, `needs 1 approval`, `running`, `denied by lea` ...; with a `view` nobody is named above it."""
     now = state_of(action)

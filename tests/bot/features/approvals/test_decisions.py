@@ -7,7 +7,8 @@ from bot.block_kit import ids
 from bot.slack_emulator import EmulatorView
 from core.models import Alert, RunInput
 from tests.bot.features.environment import FeatureEnvironment
-from tests.bot.people import app_home, card_of, direct_message, ephemeral, labels_of, modal, reply_to, text_of
+from tests.bot.outbox.harness import all_sent
+from tests.bot.people import app_home, card_of, direct_message, ephemeral, labels_of, modal, replies, reply_to, text_of
 from tests.bot.running import OPEN, SOC
 
 
@@ -97,6 +98,9 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     assert (await env.ended_run(alert)).status == "Failure"
     why = ' · ben: \\"It is the &lt;backup&gt; server\\"'
     await env["anna"].sees(card_of(alert, "*Isolate* denied by ben", why))
+    await all_sent(env.bot)
+    (only,) = replies(env["anna"].live_view, card)  # which says all that a second one could
+    assert "Denied by ben: It is the &lt;backup&gt; server" in text_of(only)
     await env["anna"].presses("Ask again", await env["anna"].sees(direct_message("Denied by ben: ")))
     again = await env["anna"].sees(modal("🚫 *Denied before by ben, <!date^"))
     assert again["submit"]["text"] == "Ask to isolate"
@@ -168,7 +172,7 @@ async def test_who_withdraws_what_somebody_else_asked_for_says_why(env: FeatureE
     why = "It is the &lt;backup&gt; server."
     await env["lea"].reads("You withdrew Isolate")
     await env["ben"].sees(card_of(alert, "*Isolate* withdrawn by lea", why))
-    await env["ben"].sees(reply_to(card, "withdrawn by lea", why))
+    await env["ben"].sees(reply_to(card, "Withdrawn by lea", why))
     await env["anna"].sees(direct_message("Withdrawn by lea: *Isolate", why))
     (action,) = await env.client.actions("alert", alert.id)
     assert (action.outcome, action.ended_by) == ("cancelled", "lea@responder-bot.local")
