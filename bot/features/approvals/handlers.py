@@ -68,7 +68,7 @@ async def on_approve(context: Context) -> None:
     view, extension = _require_visible(context, subject), _later_end(action, intent.argument)
     if extension is None and await _is_over(context, action, subject, intent.argument):
         return
-    _require_voter(context, action)
+    await _require_voter(context, action)
     subjects.require_vote(context, action, action.approval if extension is None else extension.approval)
     shown = await _approve_view(context, action, view, extension)
     await responses.open_view(context, shown, "Press *Approve* on its card.")
@@ -87,11 +87,14 @@ def _require_visible(context: Context, subject: Subject) -> RedactedView:
     return subjects.require_visible(context, subject)
 
 
-def _require_voter(context: Context, action: Action) -> None:
-    """Refuse early, as core says, who may not decide on it. Raises ResponderBotError("forbidden")."""
+async def _require_voter(context: Context, action: Action) -> None:
+    """Refuse early, as core says, who may not decide on it, and name who may. Raises ResponderBotError("forbidden")."""
     responses.require_permission(context, "manageAction")
     if action.why_not_decide:
-        raise ResponderBotError("forbidden", action.why_not_decide)
+        is_other = action.override is not None and context.person.login != action.created_by
+        able = (await subjects.deciders(context.core, action))[0] if is_other else ()
+        ask = f" Ask {notices.either(able)}." if able else ""
+        raise ResponderBotError("forbidden", f"{action.why_not_decide}{ask}")
 
 
 async def _approve_view(
@@ -207,7 +210,7 @@ async def on_deny(context: Context) -> None:
     if extension is None and not is_queued and await _is_over(context, action, subject, intent.argument):
         return
     if deed == "Deny":
-        _require_voter(context, action)
+        await _require_voter(context, action)
     else:
         _require_asker(context, action, extension)
     now, login = context.services.clock_ms(), context.person.login

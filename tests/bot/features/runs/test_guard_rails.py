@@ -200,7 +200,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     assert text_of(asked).count("Override") == 1
     for button in ("Approve", "Deny"):  # before he has read the form
         await env["ben"].presses(button, asked)
-        refused = await env["ben"].sees(modal("Only administrators may approve or deny this run, as it overrides"))
+        refused = await env["ben"].sees(modal("may approve or deny this run, as it overrides rules. Ask admin."))
         await env["ben"].close(refused["id"])
     newest = (await env.client.actions("alert", alert.id))[0]
     await env.core.core.people.set_profile("ben", "org-admin")
