@@ -198,9 +198,10 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     assert asked["text"].endswith(f'asked by lea · "The beacon &lt;!channel&gt; spreads" · {against}')
     assert f"🔴 *Override*: *Report on {alert.id}" in asked["blocks"][0]["text"]["text"]
     assert text_of(asked).count("Override") == 1
+    await env.core.core.people.set_profile("anna", "org-admin")
     for button in ("Approve", "Deny"):  # before he has read the form
         await env["ben"].presses(button, asked)
-        refused = await env["ben"].sees(modal("may approve or deny this run, as it overrides rules. Ask admin."))
+        refused = await env["ben"].sees(modal("may approve or deny this run, as it overrides rules. Ask anna."))
         await env["ben"].close(refused["id"])
     newest = (await env.client.actions("alert", alert.id))[0]
     await env.core.core.people.set_profile("ben", "org-admin")
