@@ -141,12 +141,13 @@ async def policy_and_able(core: CoreClient, subject: Subject, name: str) -> tupl
     return of_responder, (found.approvers if found is not None else None) or of_responder.approve_by or ()
 
 
-async def deciders(core: CoreClient, *waiting: Action) -> tuple[Sequence[str], bool]:
-    """Who may decide on runs that wait, or on some of them: logins, and whether it is these who are asked."""
-    found = await documents(core, [one.id for one in waiting])
-    able = {one.login: None for document in found for run in waiting for one in document.may_decide.get(run.id, ())}
-    others = [document.policies.get(run.responder_name, Policy()).ask for document in found for run in waiting]
-    return [*able], bool(able) and not any(others)
+async def deciders(core: CoreClient, *run_ids: str) -> tuple[Mapping[str, Sequence[str]], bool]:
+    """By run that waits, of these: who may decide on it, logins; and whether it is these who are asked."""
+    found = await documents(core, run_ids)
+    able = {id_: [one.login for one in of] for document in found for id_, of in document.may_decide.items()}
+    of_runs = [(document.policies, run) for document in found for run in document.actions if run.id in run_ids]
+    others = [policies.get(run.responder_name, Policy()).ask for policies, run in of_runs]
+    return {id_: able[id_] for id_ in run_ids if id_ in able}, not any(others)
 
 
 async def visible_run(context: Context, action_id: str) -> tuple[Action, RedactedView]:

@@ -117,18 +117,33 @@ async def _review_view(
     """What waits of it, or with a `request` the later ends that this asks for; what was `submitted` stays ticked."""
     waiting, login, responder = states.waiting(listed, request), context.person.login, None
     deed, _ = _deed(context, bulk, waiting)
-    why_not = _why_not(waiting, deed, login) if waiting else review.no_longer_waits(listed, request)
+    hidden = await _hidden(context, bulk, listed, request)
+    why_not = _why_not(waiting, deed, login) if waiting else review.no_longer_waits(listed, request, hidden)
     if waiting:
         responder = await subjects.responder(context.core, waiting[0][1].subject, bulk.responder_name)
     readable = [one[:2] for one in states.visible(waiting)]
-    hidden = max((bulk.later_ends if request else bulk.awaiting) - len(readable), 0)
-    asked = (bulk, readable, hidden, why_not, responder, context.services.clock_ms())
+    asked = (bulk, readable, hidden if waiting else "", why_not, responder, context.services.clock_ms())
     render = partial(review.review_view, *asked, request=request, deed=deed)
     if submitted is not None:
         read = mapping(view_metadata(submitted).get("runs"))
         over = review.decided_since(listed, request, read) if waiting else ()
         render = partial(render, read=read.values(), ticked=_ticked(submitted), over=over)
     return await responses.with_buttons(context, f"bulk:{bulk.id}:review:{request}", render)
+
+
+async def _hidden(context: Context, bulk: Bulk, listed: Listed, request: str = "", more: str = "") -> str:
+    """`1 more target waits that you may not see; ben or lea decides.`: what waits beside these runs, or ""; mrkdwn.
+
+    `more` is said of it, such as ` and may start after this`.
+    """
+    seen, number = len(states.visible(states.waiting(listed, request))), bulk.later_ends if request else bulk.awaiting
+    if seen >= number:
+        return ""
+    known = {run.id for run, _ in states.visible(listed)}
+    others = [one.action_id for one in bulk.own_targets if one.action_id and one.action_id not in known]
+    able, _ = await subjects.deciders(context.services.core, *others)  # which may read what this person may not
+    who = list(dict.fromkeys(login for logins in able.values() for login in logins))
+    return review.others_wait(number - seen, who, is_more=bool(seen), more=more)
 
 
 def _why_not(waiting: Sequence[states.Asked], deed: str, login: str) -> str:
@@ -225,27 +240,30 @@ async def on_deny_view(context: Context) -> Json:
 async def on_undo_all(context: Context) -> None:
     """Ask, with all that ends."""
     bulk, _ = await _opened(context, UNDO_TITLE)
-    await context.show_modal(await _undo_view(context, bulk, await _in_force(context, bulk)))
+    await context.show_modal(await _undo_view(context, bulk, await _runs(context, bulk)))
 
 
-async def _undo_view(context: Context, bulk: Bulk, in_force: Listed, read: Mapping[str, Any] | None = None) -> Json:
+async def _undo_view(context: Context, bulk: Bulk, listed: Listed, read: Mapping[str, Any] | None = None) -> Json:
+    in_force = _in_force(listed)
     if not in_force or in_force[0][0].undo is None:
         return modals.notice(UNDO_TITLE, "Nothing of it that you may see can be undone.")
     login, undone_by = context.person.login, in_force[0][0].undo.responder
     policy, _ = await subjects.policy_and_able(context.core, in_force[0][1].subject, undone_by)
     measures = await context.core.measures()
-    return ending.undo_all_view(bulk, in_force, measures, policy, login, read and read.values())
+    hidden = await _hidden(context, bulk, listed, more=" and may start after this")
+    still = ending.may_start(bulk, len(states.visible(states.waiting(listed))), login, hidden)
+    return ending.undo_all_view(bulk, in_force, measures, policy, login, read and read.values(), still)
 
 
 async def on_undo_all_view(context: Context) -> Json:
     """Undo those of its runs that this person has read, if they are the same; not what has ended since."""
     metadata = view_metadata(view_of(context))
     bulk, read = await context.core.bulk(str(metadata.get("id"))), mapping(metadata.get("runs"))
-    in_force = await _in_force(context, bulk)
-    left = [(run, view) for run, view in in_force if run.id in read]
+    listed = await _runs(context, bulk)
+    left = [(run, view) for run, view in _in_force(listed) if run.id in read]
     rows = ending.in_force_rows(left, await context.core.measures(), read)
     if not left or not states.digests(rows).items() <= read.items():
-        return modals.update(await _undo_view(context, bulk, in_force, read))
+        return modals.update(await _undo_view(context, bulk, listed, read))
 
     async def undo(action: Action) -> Action:
         key = f"{context.idempotency_key}-{action.id}"
@@ -257,7 +275,7 @@ async def on_undo_all_view(context: Context) -> Json:
 async def on_extend_all(context: Context) -> None:
     """Ask how much longer all of its runs are to last."""
     bulk, _ = await _opened(context, EXTEND_TITLE)
-    in_force = await _in_force(context, bulk)
+    in_force = _in_force(await _runs(context, bulk))
     timed = ending.with_an_end(in_force, await context.core.measures())
     if not timed:
         await context.show_modal(modals.notice(EXTEND_TITLE, "Nothing of it that you may see ends by itself."))
@@ -274,7 +292,7 @@ async def on_extend_all_view(context: Context) -> Json:
         return modals.errors({"longer": "Choose how much longer."})
 
     bulk = await context.core.bulk(str(metadata.get("id")))
-    timed = {run.id: (run, view) for run, view in ending.with_an_end(await _in_force(context, bulk))}
+    timed = {run.id: (run, view) for run, view in ending.with_an_end(_in_force(await _runs(context, bulk)))}
     now = context.services.clock_ms()
     ends = {id_: _later(timed[id_][0], minutes, now) for id_ in timed if id_ in metadata.get("runs", ())}
     if not ends:
@@ -296,7 +314,7 @@ async def _extended(
     told = f"Kept {longer}: {what}", f"keep {what}", [timed[one.id] for one in changed], len(waiting), refused
     if not waiting:
         return modals.message_view("Done", ending.changed_all(*told))
-    then = f" {longer}. It needs {undo_state.needed(waiting, (able, False))}"
+    then = f" {longer}. It needs {undo_state.needed(waiting, undo_state.Able(able))}"
 
     def render(button: ButtonIds) -> Message:
         withdraw = runs.bulk_buttons(bulk.id, waiting[0], button, "Withdraw")[1:]
@@ -321,11 +339,11 @@ async def _opened(context: Context, title: str) -> tuple[Bulk, str]:
     return await context.core.bulk(intent.object_id), intent.argument
 
 
-async def _in_force(context: Context, bulk: Bulk) -> Listed:
-    """Its runs that are in force, that this person may see and that can be undone."""
+def _in_force(listed: Listed) -> Listed:
+    """Those of these runs that are in force and can be undone."""
     return [
         (action, view)
-        for action, view in await _runs(context, bulk)
+        for action, view in listed
         if action.undo is not None and undo_state.is_in_force(action) and action.undo.status != "running"
     ]
 

@@ -29,7 +29,6 @@ from core.common.words import some_of
 from core.models import Action, BulkCounts, Measure, Person, SlackUsers
 
 MANY = 500
-MOST_DECIDERS = 10  # that core names (core/docs/http-interface.md); beyond them it may be anybody
 AGAIN = "Open this page again to refresh it."
 PENDING, FAILED, MINE = "Approvals", "Failed", "My runs"  # the titles of modals
 UNKNOWN = "The responder service stopped answering: see on the card whether it is marked before you mark it again."
@@ -269,7 +268,7 @@ class FoundRuns:
     links: Mapping[str, str]  # by root, to its card
     subjects: Mapping[str, Subject]  # by action
     titled: Mapping[str, Action]  # by id: the same with the titles of responder and inputs
-    deciders: Mapping[str, Sequence[SlackUsers]]  # by action that waits: who may decide, at most MOST_DECIDERS
+    deciders: Mapping[str, Sequence[SlackUsers]]  # by action that waits: who may decide, at most ten
     bulks: Mapping[str, BulkCounts]
 
     @staticmethod
@@ -300,7 +299,7 @@ class FoundRuns:
         able = list[HomeRun]()
         for run, later in ((self.run(action), undo_state.later_end(action)) for action in actions):
             approval, deciders = (later or run.action).approval, self.deciders.get(run.action.id, ())
-            is_named = len(deciders) >= MOST_DECIDERS or person.login in {one.login for one in deciders}
+            is_named = len(deciders) >= undo_state.MOST_DECIDERS or person.login in {one.login for one in deciders}
             if approval is not None and is_named and approvals.may_decide(run.action, person, run.subject, later):
                 able.append(run)
         return sorted(able, key=views.urgency)

@@ -25,6 +25,7 @@ from bot.features.runs.targets import (
 )
 from bot.features.runs.views import acts_on, questions, runs
 from bot.features.runs.views.request import RunRequest
+from bot.features.runs.views.undo_state import Able
 from bot.message import Message
 from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, RefreshRequest, bulk_key
 from core.common.errors import ResponderBotError
@@ -205,7 +206,7 @@ async def started_message(context: Context, action: Action, view: RedactedView) 
     """Says that the action runs or has ended already, or who may approve it until when, with Withdraw."""
     run = runs.heading(action, view)
     if runs.awaits_approval(action):
-        asked = partial(questions.asked, action, view, await able_to_decide(context, action))
+        asked = partial(questions.asked, action, view, await able_to_decide(context, (action, view)))
         return await responses.with_buttons(context, f"asked:{action.id}", asked)
     if not runs.is_open(action):
         return notices.notice(f"{run} {runs.state(action)}.")
@@ -215,11 +216,13 @@ async def started_message(context: Context, action: Action, view: RedactedView) 
     return notices.notice(f"Started {run}. {tells} how it goes.")
 
 
-async def able_to_decide(context: Context, *waiting: Action) -> tuple[Sequence[str], bool]:
+async def able_to_decide(context: Context, *waiting: tuple[Action, RedactedView]) -> Able:
     """Who may approve what waits, or a part of it, and whether they are asked; nobody where core doesn't answer now."""
     with suppress(ResponderBotError):
-        return await subjects.deciders(context.core, *waiting)
-    return (), False
+        able, are_asked = await subjects.deciders(context.core, *(run.id for run, _ in waiting))
+        on_each = [(runs.distinct_targets([one]), able.get(one[0].id, ())) for one in waiting]
+        return Able.on(on_each, are_asked=are_asked)
+    return Able()
 
 
 async def start_several(
@@ -239,7 +242,7 @@ async def start_several(
     if destination:
         where = f"One message in <#{destination}>" if destination == request.channel else "A direct message"
     listed = waiting or accepted
-    able = await able_to_decide(context, *(action for action, _ in waiting))
+    able = await able_to_decide(context, *waiting)
     render = partial(questions.outcome, await masked(context, response), listed, able, where)
     told = await responses.with_buttons(context, f"asked:{response.id}", render)
     return started_title(listed[0][0]) if listed else CANNOT, told

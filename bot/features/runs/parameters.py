@@ -42,7 +42,6 @@ async def form_view(
     if not request.again:
         _require_room(request, form, metadata.parameters)
     if without or request.is_several:
-        responder = _with_approvers(responder, request, targets)
         each = await on_each(context, request, responder, targets, without)
         return run_form.form_of_several(metadata, responder, form, each, choices, menu)
     found = await ends_or_stays(context, request, responder, targets)
@@ -65,16 +64,9 @@ async def _with_admins(
     return responder.model_copy(update={"approvers": able})
 
 
-def _with_approvers(responder: OfferedResponder, request: RunRequest, targets: Sequence[Target]) -> OfferedResponder:
-    """The responder with all who may approve its run on one of these."""
-    offered = [here for one in targets if (here := one.responder(request.responder_id))]
-    able = [*dict.fromkeys(login for one in offered for login in one.approvers or ())]
-    return responder.model_copy(update={"approvers": able}) if able else responder
-
-
 async def review(context: Context, running: Action) -> Sequence[Block]:
     """The button that opens a run that waits, for somebody who may decide on it."""
-    if context.person.login not in (await subjects.deciders(context.core, running))[0]:
+    if context.person.login not in (await subjects.deciders(context.core, running.id))[0].get(running.id, ()):
         return ()
     render = partial(runs.review_button, running)
     return [actions(await responses.with_buttons(context, f"review:{running.id}", render))]

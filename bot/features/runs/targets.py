@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from bot.block_kit import names
-from bot.block_kit.text import defang_indicators, person_name, slack_date
+from bot.block_kit.text import defang_indicators, foreign, person_name, slack_date
 from bot.clearance import RedactedView, Subject
 from bot.features import subjects
 from bot.features.authorization import own_clearance
@@ -154,7 +154,9 @@ def _asked(
     is_to_choose = here is not None and here.can_run and acts_on.needs_choice(wanted, here)
     of = acts_on.chosen(wanted, here or responder)
     on = "" if here is None or is_to_choose else ", ".join(runs.target_lines(of, target.view))
-    row = questions.Row(target.view, on, _acting_on({wanted.object_id: of}, found), [])
+    whole, able = foreign(runs.target_in_full(target.view), runs.TARGET_LIMIT), (here and here.approvers) or ()
+    named = (runs.in_short(of, target.view) if on else "") or whole
+    row = questions.Row(target.view, on, _acting_on({wanted.object_id: of}, found), [], named, able)
     is_once = (policy.contains or policy.is_undo) and not is_to_choose and all(one.kind != "file" for one in of)
     once_on = frozenset(_names(of) if is_once else ())
     return _Asked(row, is_to_choose, once_on, _why_refused(here, responder, target.view))

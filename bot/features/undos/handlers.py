@@ -112,7 +112,7 @@ async def on_extend_view(context: Context) -> Json:
         now = f"{runs.heading(moved, shown)} now {undo_state.ends(moved)}."
         said = "\n".join([now, *runs.target_states(others, shown)])
         return modals.update(modals.message_view("Done", notices.notice(said)))
-    asked = partial(views.asked, action, extension, shown, await able_to_decide(context, action))
+    asked = partial(views.asked, action, extension, shown, await able_to_decide(context, (action, shown)))
     message = await responses.with_buttons(context, f"asked:{extension.id}", asked)
     return modals.update(modals.message_view("Asked", message))
 

@@ -140,7 +140,7 @@ def longer_view(
     ends = [(undo.at or now_ms, undo.approved_until) for action in timed if (undo := action.undo) is not None]
     limits = [until for _, until in ends if until is not None]
     is_asked = bool(limits) and all(until is not None and at >= until for at, until in ends)
-    approval = undo_state.approvals_by(policy.approval or 1, (able, False))
+    approval = undo_state.approvals_by(policy.approval or 1, undo_state.Able(able))
     needs = _needs(approval, limits, timed, is_asked=is_asked)
     field = undo_state.longer_field(policy, [at for at, _ in ends], now_ms)
     if not field:

@@ -23,10 +23,11 @@ def undo_all_view(
     policy: Policy,
     login: str,
     read: Container[str] | None = None,
+    still: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Asks `login` to undo these of its runs, with all that ends of these `measures`; `policy` is of what undoes them.
 
-    The metadata has the runs, each with a digest of what is shown of it.
+    `still` says what of it waits (mrkdwn). The metadata has the runs, each with a digest of what is shown of it.
     """
     undo, number, own = in_force[0][0].undo, len(in_force), [run.id for run, _ in in_force]
     rows, others = in_force_rows(in_force, measures, own), _also_ended(own, measures, own)
@@ -37,12 +38,10 @@ def undo_all_view(
     also = [run for _, run in others if run.state != "starting"]
     told = undo_state.hears(login, *(action for action, _ in in_force), *also)
     asked = [(action, view) for action, view in in_force if undo_state.later_end(action) is not None]
-    how = f"*Withdraw{' all' if bulk.awaiting > 1 else ''}*" if login == bulk.created_by else "*Deny* in *Review*"
-    later = f"On {count(bulk.awaiting, 'target')} it still waits and may start after this: {how}, on its message."
     ends_too = f"More time is asked for on {runs.distinct_targets(asked)}: that request ends too." if asked else ""
     more = filter(None, [stays, ends_too, told])
     ends = section(f"🔓 *{foreign(title, names.NAME_LIMIT)}* runs on each{after}, and ends it there.")
-    asks = [*notices.changed(rows.values(), read), *([section(f"⚠️ {later}")] if bulk.awaiting else ())]
+    asks = [*notices.changed(rows.values(), read), *sections(f"⚠️ {one}" for one in still)]
     asks += [*sections(_question_and_rows("Undo", bulk, in_force, rows.values())), ends]
     return modals.modal(
         names.in_view(f"Undo {bulk.title}", f" ({number})?"),
@@ -52,6 +51,13 @@ def undo_all_view(
         metadata=json.dumps({"id": bulk.id, "runs": states.digests(rows)}, separators=(",", ":")),
         close="Leave it",
     )
+
+
+def may_start(bulk: BulkCounts, waiting: int, login: str, hidden: str) -> list[str]:
+    """What of it may start after an undo, and how `login` prevents that: these `waiting`, and what is `hidden`."""
+    how = f"*Withdraw{' all' if bulk.awaiting > 1 else ''}*" if login == bulk.created_by else "*Deny* in *Review*"
+    later = f"On {count(waiting, 'target')} it still waits and may start after this: {how}, on its message."
+    return [*([later] if waiting else []), *([hidden] if hidden else [])]
 
 
 def in_force_rows(in_force: Listed, measures: Sequence[Measure] = (), own: Container[str] = ()) -> dict[str, str]:

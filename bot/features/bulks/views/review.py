@@ -6,7 +6,17 @@ from typing import Any, NamedTuple
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.text import OPTION_LIMIT, clip, clip_apart, context, person_name, section, sections, slack_date
+from bot.block_kit.text import (
+    OPTION_LIMIT,
+    clip,
+    clip_apart,
+    context,
+    foreign,
+    person_name,
+    section,
+    sections,
+    slack_date,
+)
 from bot.clearance import view_of_all
 from bot.features.approvals import views as approvals
 from bot.features.bulks.views import more_time, states
@@ -30,14 +40,24 @@ def decided_since(listed: Listed, request: str, read: Container[str]) -> list[st
     return more_time.decisions(ends) if ends else states.in_lines(states.each_state(over))
 
 
-def no_longer_waits(listed: Listed, request: str = "") -> str:
-    """Who decided on these runs, or with a `request` on more time for them, or that nobody did in time; mrkdwn."""
+def others_wait(number: int, who: Sequence[str], *, is_more: bool, more: str = "") -> str:
+    """`2 targets wait that you may not see; ben or lea decides.`, or what of others `is_more`; mrkdwn."""
+    what = f"{count(number, 'more target' if is_more else 'target')} {'waits' if number == 1 else 'wait'}"
+    by = foreign(notices.either(who), names.NAME_LIMIT) if who else "somebody else"
+    return f"{what} that you may not see{more}; {by} decides."
+
+
+def no_longer_waits(listed: Listed, request: str = "", hidden: str = "") -> str:
+    """Who decided on these runs, or with a `request` on more time for them, or that nobody did in time; mrkdwn.
+
+    First what is `hidden` and waits.
+    """
     ends = [one for one in states.by_request(listed).get(request, ()) if one[2].outcome is not None]
     over = [] if request else [one for one in listed if not runs.awaits_approval(one[0])]
     expired_at = max((run.end_date or 0 for run, _ in over if run.outcome == "expired"), default=0)
     since = f", since {slack_date(expired_at)}" if expired_at else ""
     said = more_time.decisions(ends) if ends else states.by_state(over)
-    return clip("\n".join([f"Nothing of it waits any more{since}.", *said]), questions.LINES_LIMIT)
+    return clip("\n".join([hidden or f"Nothing of it waits any more{since}.", *said]), questions.LINES_LIMIT)
 
 
 class _Decision(NamedTuple):
@@ -64,7 +84,7 @@ class _Decision(NamedTuple):
 def review_view(
     bulk: BulkCounts,
     waiting: Listed,
-    hidden: int,
+    hidden: str,
     why_not: str,
     responder: OfferedResponder | None,
     now_ms: int,
@@ -79,8 +99,8 @@ def review_view(
     """Asks to approve what waits of it: the question, what it does and how that ends, then each object and the inputs.
 
     They decide on those that they tick. With a `request` to let it last longer, as that asks.
-    `hidden` others they may not see, and don't decide on; `why_not`: why they decide on none, where the `deed` of who
-    asked is *Withdraw*. The metadata has a digest of what is shown, and the runs, each with a mark of its row. Shown
+    `hidden` says what waits that they may not see; `why_not`: why they decide on none, where the `deed` of who asked
+    is *Withdraw*. The metadata has a digest of what is shown, and the runs, each with a mark of its row. Shown
     again, `read` has the marks that were read before, `ticked` what was ticked, and `over` what no longer waits.
     """
     ends, is_ticked = states.by_request(waiting).get(request, []), len(waiting) > 1 and not why_not
@@ -104,10 +124,9 @@ def review_view(
         targets, below = _ticks(decision, waiting, ends, ticked)
     deny = _deny(bulk.id, request, len(waiting), why_not, deed, button)
     below += map(section, notices.parts("\n".join(decision.inputs)) if decision.inputs else ())
-    if hidden:
-        below.append(context(f"{count(hidden, 'more target')} that you may not see: somebody else decides."))
     head = section(f"{asks}\n{why_not}" if why_not else f"{asks} · {decision.needs}")
-    shown = [head, *effect, *([context(able)] if able else []), *targets, *deny, *below]
+    above = [head, *effect, *([context(able)] if able else []), *targets, *deny]
+    shown = [*above, *below, *map(context, filter(None, [hidden]))]
     same = [section(asks), *effect, *sections([able, *rows]), *below]  # whatever is ticked
     marks = states.digests(dict(zip(before, rows, strict=True)))
     about = {"id": bulk.id, "runs": marks, "request": request, "shown": notices.digest(same)}

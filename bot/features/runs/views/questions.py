@@ -79,6 +79,10 @@ class Row(NamedTuple):
     """What the run ends or repeats there, and how somebody decided before."""
     also: list[RedactedView]
     """The other objects that this run is for."""
+    named: str
+    """Likewise, or the object, without what its alert says of it; mrkdwn."""
+    approvers: Sequence[str]
+    """Who may approve it; logins."""
 
     @property
     def is_contained(self) -> bool:
@@ -114,6 +118,11 @@ class OnEach(NamedTuple):
     def accepted(self) -> list[Row]:
         """Where core won't refuse it."""
         return [*self.ready, *self.undecided]
+
+    @property
+    def able(self) -> Able:
+        """Who may approve these runs."""
+        return Able.on([(row.named, row.approvers) for row in self.accepted])
 
     @property
     def on(self) -> str:
@@ -280,33 +289,34 @@ def subject_line(view: RedactedView) -> str:
     return f"{named} · {subject.id}" if subject.kind == "alert" else named
 
 
-def effect(responder: OfferedResponder, request: RunRequest, *, is_several: bool = False) -> list[Block]:
-    """When the run, or each of several, starts, how long it lasts, and what takes it back."""
-    policy = responder.policy or Policy()
+def effect(responder: OfferedResponder, request: RunRequest, each: OnEach | None = None) -> list[Block]:
+    """When the run, or `each` of several, starts, how long it lasts, and what takes it back."""
+    policy, is_several = responder.policy or Policy(), each is not None
     number = approvals_needed(request, responder)
     if policy.sends_to == [] and not policy.is_undo and not number and (policy.confirm or not is_several):
         return [] if responder.parameters else [context(undo_state.NOTHING_LEFT)]  # it only reads, or closes
     checked, it, undo = ("Each is checked by itself. ", "each", "Undo all") if is_several else ("", "it", "Undo")
     if number:
-        begins = f"{_approved_first(responder, request, is_several=is_several)} You can withdraw {it} until then."
+        able = each.able if each is not None and each.able.logins else Able(responder.approvers or ())
+        begins = f"{_approved_first(responder, request, able, is_several=is_several)} You can withdraw {it} until then."
     else:
         stop = "" if policy.sends_to else f"; *Stop* is on {'each' if is_several else 'the'} card while it runs"
         begins = f"Starts at once, without approval{stop}."
     return [context(f"{checked}{begins} {_lasts(policy, it, undo)}".rstrip())]
 
 
-def _approved_first(responder: OfferedResponder, request: RunRequest, *, is_several: bool) -> str:
+def _approved_first(responder: OfferedResponder, request: RunRequest, offered: Able, *, is_several: bool) -> str:
     """`Asks ben and lea; one of them approves.`, or `Starts after 1 approval by ben.` where nobody is asked; mrkdwn."""
     policy, number = responder.policy or Policy(), approvals_needed(request, responder)
-    able = responder.approvers or policy.approve_by or ()
-    starts = f"Starts after {undo_state.approvals_by(number, (able, False))}"
-    if request.override_reason is not None and (number > 1 or not able):
+    able = offered if offered.logins else Able(policy.approve_by or ())
+    starts = f"Starts after {undo_state.approvals_by(number, able)}"
+    if request.override_reason is not None and (number > 1 or not able.logins):
         return f"{starts}{', one of them' if number > 1 else ''} of another administrator."
-    if not responder.approvers or policy.ask:
+    if not offered.logins or policy.ask:
         return f"{starts}."
     one_approves = f"one of them approves{' each' if is_several else ''}"
-    needs = one_approves if number == 1 < len(able) else f"it needs {count(number, 'approval')}"
-    return f"Asks {notices.all_of(able)}; {needs}."
+    needs = one_approves if number == 1 < len(able.logins) else f"it needs {count(number, 'approval')}"
+    return f"Asks {notices.all_of(able.logins)}{able.only}; {needs}."
 
 
 def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool = False) -> list[Block]:

@@ -156,7 +156,7 @@ def form_of_several(
     found = [one for row in each.accepted for one in row.in_force]
     first = [
         *questions.policy_words(responder.policy or Policy(), responder.description),
-        *questions.effect(responder, request, is_several=True),
+        *questions.effect(responder, request, each),
         *time_field(key, responder, request.undo_after_minutes),
     ]
     fields = [

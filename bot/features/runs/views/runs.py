@@ -421,7 +421,12 @@ def on_object(action: Action, view: RedactedView, named: str) -> str:
 
 def targets(action: Action, view: RedactedView) -> str:
     """`hostname SRV-FILE02, ip 10[.]20[.]1[.]50`: the artifacts that a run acts on, "" if nobody has declared which."""
-    shown, others = _first(action.target or (), view, MAX_TARGETS)
+    return in_short(action.target or (), view)
+
+
+def in_short(artifacts: Sequence[TargetArtifact], view: RedactedView) -> str:
+    """Likewise, of these artifacts; mrkdwn."""
+    shown, others = _first(artifacts, view, MAX_TARGETS)
     names = clip_apart([f"{one.data_type} {target_data(one, view)}" for one in shown], TARGET_LIMIT)
     return ", ".join([*map(escape, map(clean, names)), *others])
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
 
 from bot.block_kit import modals, notices
 from bot.block_kit.names import NAME_LIMIT
@@ -11,6 +12,7 @@ from bot.clearance import SHARED, RedactedView, may_see
 from bot.features.responders.views import LATER_COUNTS
 from bot.message import Block
 from core.common.clock import FOR_EVER, MINUTE_MS
+from core.common.grouping import grouped
 from core.common.words import count, some_of
 from core.models import OPEN_STATUSES, Action, Extension, Measure, MeasureRun, Policy, Reader, Undo
 
@@ -31,8 +33,28 @@ LATER_END = f"Of both, {LATER_COUNTS}."
 NOTHING_LATER = "A second run changes nothing."
 CHANGES_NOTHING = "This would end earlier, so it changes nothing."
 NOTHING_LEFT = "It puts nothing in force."
-Able = tuple[Sequence[str], bool]
-"""Who may approve a run, and whether it is these who are asked, in a message each or in one that counts many."""
+MOST_DECIDERS = 10  # that core names (core/docs/http-interface.md); beyond them it may be anybody
+
+
+class Able(NamedTuple):
+    """Who may approve a run, and whether it is these who are asked, in a message each or in one that counts many."""
+
+    logins: Sequence[str] = ()
+    are_asked: bool = False
+    only: str = ""
+    """`, on hostname LT-0901 only lea`: on which of several targets not all of them may, and who may; mrkdwn."""
+
+    @staticmethod
+    def on(each: Sequence[tuple[str, Sequence[str]]], *, are_asked: bool = False) -> "Able":
+        """Who may on any of these targets (mrkdwn), each with those who may there."""
+        every = list(dict.fromkeys(login for _, logins in each for login in logins))
+        found = grouped((frozenset(logins), name) for name, logins in each if 0 < len(logins) < MOST_DECIDERS)
+        some = {logins: names for logins, names in found.items() if len(logins) < len(every)}
+        only = (f", on {some_of(names, MOST_ASKED)} only {notices.all_of([*logins])}" for logins, names in some.items())
+        return Able(every, bool(every) and are_asked, "".join(only))
+
+
+NOBODY = Able()
 
 
 def is_in_force(action: Action) -> bool:
@@ -505,7 +527,7 @@ def longer(extension: Extension) -> str:
     return f"for {minutes(max(1, round((extension.at - extension.before) / MINUTE_MS)))} longer"
 
 
-def needed(asked: Sequence[Extension], able: Able = ((), False)) -> str:
+def needed(asked: Sequence[Extension], able: Able = NOBODY) -> str:
     """`1 approval by ben, answer by 14:30; otherwise it ends 15:00.`, with who is `able` to give it; of the first.
 
     Without the time to answer by where that is when it ends.
@@ -521,10 +543,10 @@ def needed(asked: Sequence[Extension], able: Able = ((), False)) -> str:
 
 def approvals_by(number: int, able: Able) -> str:
     """`1 approval by ben or lea`, without them where nobody knows, or `ben and lea are asked; 1 approval`; mrkdwn."""
-    (logins, are_asked), needs = able, count(number, "approval")
-    if are_asked:
-        return f"{are(logins, 'asked')}; {needs}"
-    return f"{needs} by {foreign(notices.either(logins), 200)}" if logins else needs
+    needs = count(number, "approval")
+    if able.are_asked:
+        return f"{are(able.logins, 'asked')}{able.only}; {needs}"
+    return f"{needs} by {foreign(notices.either(able.logins), 200)}{able.only}" if able.logins else needs
 
 
 def ends(action: Action) -> str:

@@ -364,15 +364,19 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
 
         (red,) = await alerts(env, 1, tlp=3, title="For few eyes")
         form = await asked(env, "ben", "contain", [alert_ids[0], red])
-        assert "Asks anna and lea; one of them approves each." in text_of(form)
+        only = f"anna and lea, on {red} (For few eyes) only lea"
+        assert f"Asks {only}; one of them approves each." in text_of(form)
         await env["ben"].submits(form)
-        await env["ben"].reads("anna and lea are asked; 1 approval, answer by")
+        await env["ben"].reads(f"{only.replace(',', ' are asked,')}; 1 approval, answer by")
         message = await shown(env, "2 wait for approval")
-        view = await reviewed(env, "anna", message, "1 more target that you may not see: somebody else decides.")
+        view = await reviewed(env, "anna", message, "1 more target waits that you may not see; lea decides.")
         assert red not in text_of(view)
         assert "For few eyes" not in text_of(view)
         view = await reviewed(env, "lea", message, " on 2 targets")
         assert "For few eyes" in text_of(view)
+        await env.core.core.people.set_clearance("eve", 1)
+        nothing = await reviewed(env, "eve", message, "2 targets wait that you may not see; anna or lea decides.")
+        assert "any more" not in text_of(nothing)
         # Its level may rise after it was read: then core leaves it.
         await env.client.request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3})
         await env.core.core.people.set_clearance("lea", 2)
@@ -398,6 +402,8 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
             await shown(env, "1 waits for approval, 1 of 2 succeeded")
         )
         assert (await env.client.actions("alert", red))[0].status == "Waiting"
+        own = await reviewed(env, "anna", message, "1 target waits that you may not see; lea decides.")
+        assert "decides.\\n✅ Approved by anna" in text_of(own)
         view = await reviewed(env, "lea", message, " on 1 target")
         await env["lea"].confirms("Deny", view)
         await env["lea"].reads("You denied 1 run: Contain on ")
@@ -886,6 +892,11 @@ async def test_undo_all_says_what_of_it_may_start_later(tmp_path: Path) -> None:
             form = await env[name].sees(modal("Undo Isolate (1)?", later))
             assert later in str(form["blocks"][0])
             await env[name].close(form["id"])
+        await env.client.request("PATCH", f"/api/alert/{second}", {"tlp": 3})
+        await env["anna"].presses("Undo all", message)
+        hidden = "⚠️ 1 target waits that you may not see and may start after this; ben or lea decides."
+        form = await env["anna"].sees(modal("Undo Isolate (1)?", hidden, without=", on its message"))
+        await env["anna"].close(form["id"])
         await bot.as_user("ben").deny((await env.client.actions("alert", second))[0].id)
         await env["anna"].presses("Undo all", await shown(env, "1 denied, 1 in force with no end"))
         await env["anna"].sees(modal("Undo Isolate (1)?", without="still waits"))

@@ -11,6 +11,7 @@ from bot.features.bulks.views.details import ShownTarget
 from bot.features.runs.views import inputs, questions, run_form, runs
 from bot.features.runs.views.questions import OnEach, Row
 from bot.features.runs.views.request import RunRequest
+from bot.features.runs.views.undo_state import Able
 from bot.slack_emulator.limits import problems
 from core.models import (
     Action,
@@ -31,7 +32,7 @@ from tests.bot.samples import HOSTILE, NOW, button, fine, fine_view
 MANY = 100
 IDS = [f"~{10**17 + n}" for n in range(MANY)]
 VIEWS = [RedactedView(Subject.alert(samples.alert(id=one, title=HOSTILE[:500])), 2) for one in IDS]
-EACH = [Row(view, "", [], []) for view in VIEWS]
+EACH = [Row(view, "", [], [], HOSTILE[:500], [HOSTILE]) for view in VIEWS]
 
 
 def bulk(**more: object) -> Bulk:
@@ -78,7 +79,8 @@ def test_the_form_the_message_and_the_replies_fit() -> None:
     fine(messages.late(bulk()))
     entries = [BulkEntry(object_id=one, status=400, type="BadRequest", message=HOSTILE[:500] + one) for one in IDS]
     done = [(samples.awaiting().model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
-    fine(questions.outcome(BulkAnswer(id="~9", actions=entries), done, ([HOSTILE] * 9, True), "Home", button))
+    able = Able([HOSTILE] * 9, are_asked=True, only=HOSTILE[:500])
+    fine(questions.outcome(BulkAnswer(id="~9", actions=entries), done, able, "Home", button))
     decided = [BulkEntry(object_id=one.object_id, status=200, action=one) for one, _ in done]
     fine(review.decided(bulk(), BulkAnswer(id="~9", actions=[*entries, *decided]), "approved", done, ""))
 
@@ -121,7 +123,7 @@ def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> Non
     action = samples.awaiting(parameters=json.dumps({**given, "last": "x" * 7000 + " the end"}), target=hosts)
     shown = [(action.model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
     offered = samples.responder(policy=Policy(confirm=HOSTILE, approve_by=[HOSTILE]))
-    view = review.review_view(bulk(), shown, 0, "", offered, NOW, button=button, read={})
+    view = review.review_view(bulk(), shown, "", "", offered, NOW, button=button, read={})
     fine_view(view)
     text = json.dumps(view)
     assert all(one in text for one in IDS)
@@ -168,7 +170,7 @@ def test_the_longest_input_and_both_ends_of_a_long_object_are_read_by_who_approv
     url = samples.alert(id="~1", artifacts=[samples.artifact(data_type="url", data=long, tlp=0)])
     on_url = samples.action(object_id=url.artifacts[0].id, object_type="Artifact")
     view = RedactedView(Subject.alert(url), 2).of(on_url)
-    shown = review.review_view(bulk(), [(action, view)], 0, "", None, NOW, button=button)
+    shown = review.review_view(bulk(), [(action, view)], "", "", None, NOW, button=button)
     fine_view(shown)
     assert "the end" in json.dumps(shown)
     assert json.dumps(shown).count("1[.]1[.]1[.]1") == 1630
