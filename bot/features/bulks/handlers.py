@@ -11,7 +11,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import actions
-from bot.block_kit.text import person_name
+from bot.block_kit.text import foreign, person_name
 from bot.clearance import RedactedView, Subject, view_of_all
 from bot.features import responses, subjects
 from bot.features.approvals import handlers as on_run
@@ -35,6 +35,7 @@ from bot.outbox.models import BULK, bulk_key, is_person
 from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
+from core.common.words import count
 from core.models import Action, Bulk, BulkAnswer, BulkTarget, RunTarget, parse_id
 
 REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "Undo all", "Ask again"
@@ -123,7 +124,7 @@ async def _review_view(
         responder = await subjects.responder(context.core, waiting[0][1].subject, bulk.responder_name)
     readable = [one[:2] for one in states.visible(waiting)]
     asked = (bulk, readable, hidden if waiting else "", why_not, responder, context.services.clock_ms())
-    render = partial(review.review_view, *asked, request=request, deed=deed)
+    render = partial(review.review_view, *asked, request=request, deed=deed, every=states.visible(listed))
     if submitted is not None:
         read = mapping(view_metadata(submitted).get("runs"))
         over = review.decided_since(listed, request, read) if waiting else ()
@@ -131,19 +132,18 @@ async def _review_view(
     return await responses.with_buttons(context, f"bulk:{bulk.id}:review:{request}", render)
 
 
-async def _hidden(context: Context, bulk: Bulk, listed: Listed, request: str = "", more: str = "") -> str:
-    """`1 more target waits that you may not see; ben or lea decides.`: what waits beside these runs, or ""; mrkdwn.
-
-    `more` is said of it, such as ` and may start after this`.
-    """
-    seen, number = len(states.visible(states.waiting(listed, request))), bulk.later_ends if request else bulk.awaiting
-    if seen >= number:
+async def _hidden(context: Context, bulk: Bulk, listed: Listed, request: str = "") -> str:
+    """`1 target waits that you may not see; ben or lea decides.`: what waits beside these runs, or ""; mrkdwn."""
+    number = bulk.later_ends if request else bulk.awaiting
+    number -= len(states.visible(states.waiting(listed, request)))
+    if number <= 0:
         return ""
     known = {run.id for run, _ in states.visible(listed)}
     others = [one.action_id for one in bulk.own_targets if one.action_id and one.action_id not in known]
     able, _ = await subjects.deciders(context.services.core, *others)  # which may read what this person may not
-    who = list(dict.fromkeys(login for logins in able.values() for login in logins))
-    return review.others_wait(number - seen, who, is_more=bool(seen), more=more)
+    who = notices.either(list(dict.fromkeys(login for logins in able.values() for login in logins)))
+    wait = f"{count(number, 'target')} {'waits' if number == 1 else 'wait'} that you may not see"
+    return f"{wait}; {foreign(who, names.NAME_LIMIT) or 'somebody else'} decides."
 
 
 def _why_not(waiting: Sequence[states.Asked], deed: str, login: str) -> str:
@@ -226,15 +226,18 @@ async def on_deny_view(context: Context) -> Json:
     waiting = [one for one in all_waiting if (one[2] or one[0]).id in read]
     if not waiting and len(all_waiting) == number:  # else core says why what they may not see is left
         return modals.update(modals.message_view("Not done", notices.notice(review.no_longer_waits(listed, request))))
-    if metadata.get("deed") == "Withdraw":
+    deed, over = str(metadata.get("deed")), review.decided_since(listed, request, read)
+    if deed == "Withdraw":
         ends, cancel = {run.id: end.id if end else "" for run, _, end in waiting}, context.core.cancel
-        listed = [one[:2] for one in waiting]
+        own = [one[:2] for one in waiting]
         what = "Withdrawn: more time for" if request else "Withdrawn:"
-        done = await _changed(context, bulk, what, listed, lambda run: cancel(run.id, extension_id=ends[run.id]))
-        return modals.update(modals.message_view("Withdrawn", done))
-    denied = await masked(context, await answered(context.core.deny_bulk(bulk.id, read, reason)), listed)
-    context.refresh(bulk.id)
-    return modals.update(modals.message_view("Denied", review.decided(bulk, denied, "denied", listed, request)))
+        done = await _changed(context, bulk, what, own, lambda run: cancel(run.id, extension_id=ends[run.id]))
+    else:
+        denied = await masked(context, await answered(context.core.deny_bulk(bulk.id, read, reason)), listed)
+        context.refresh(bulk.id)
+        done = review.decided(bulk, denied, "denied", listed, request)
+    done = replace(done, blocks=(*done.blocks, *review.not_decided(deed, over)))
+    return modals.update(modals.message_view("Withdrawn" if deed == "Withdraw" else "Denied", done))
 
 
 async def on_undo_all(context: Context) -> None:
@@ -250,8 +253,8 @@ async def _undo_view(context: Context, bulk: Bulk, listed: Listed, read: Mapping
     login, undone_by = context.person.login, in_force[0][0].undo.responder
     policy, _ = await subjects.policy_and_able(context.core, in_force[0][1].subject, undone_by)
     measures = await context.core.measures()
-    hidden = await _hidden(context, bulk, listed, more=" and may start after this")
-    still = ending.may_start(bulk, len(states.visible(states.waiting(listed))), login, hidden)
+    waiting, hidden = len(states.visible(states.waiting(listed))), await _hidden(context, bulk, listed)
+    still = ending.may_start(bulk, waiting, login, hidden)
     return ending.undo_all_view(bulk, in_force, measures, policy, login, read and read.values(), still)
 
 

@@ -154,12 +154,15 @@ def _asked(
     is_to_choose = here is not None and here.can_run and acts_on.needs_choice(wanted, here)
     of = acts_on.chosen(wanted, here or responder)
     on = "" if here is None or is_to_choose else ", ".join(runs.target_lines(of, target.view))
-    whole, able = foreign(runs.target_in_full(target.view), runs.TARGET_LIMIT), (here and here.approvers) or ()
-    named = (runs.in_short(of, target.view) if on else "") or whole
+    named, able = _named(of if on else (), target.view), here.approvers if here is not None else None
     row = questions.Row(target.view, on, _acting_on({wanted.object_id: of}, found), [], named, able)
     is_once = (policy.contains or policy.is_undo) and not is_to_choose and all(one.kind != "file" for one in of)
     once_on = frozenset(_names(of) if is_once else ())
     return _Asked(row, is_to_choose, once_on, _why_refused(here, responder, target.view))
+
+
+def _named(of: Sequence[TargetArtifact], view: RedactedView) -> str:
+    return runs.in_short(of, view) or foreign(runs.target_in_full(view), runs.TARGET_LIMIT)
 
 
 def _why_refused(here: OfferedResponder | None, responder: OfferedResponder, view: RedactedView) -> str | None:

@@ -57,7 +57,7 @@ def may_start(bulk: BulkCounts, waiting: int, login: str, hidden: str) -> list[s
     """What of it may start after an undo, and how `login` prevents that: these `waiting`, and what is `hidden`."""
     how = f"*Withdraw{' all' if bulk.awaiting > 1 else ''}*" if login == bulk.created_by else "*Deny* in *Review*"
     later = f"On {count(waiting, 'target')} it still waits and may start after this: {how}, on its message."
-    return [*([later] if waiting else []), *([hidden] if hidden else [])]
+    return [*([later] if waiting else []), *([f"{hidden} That may start after this."] if hidden else [])]
 
 
 def in_force_rows(in_force: Listed, measures: Sequence[Measure] = (), own: Container[str] = ()) -> dict[str, str]:

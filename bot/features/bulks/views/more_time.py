@@ -48,11 +48,12 @@ def asked(ends: Sequence[End], most: int) -> list[Block]:
     return sections([f"{asks}{states.quoted_note((), ends)}", *(first_of(rows, most, len(ends)) if most else ())])
 
 
-def decisions(ends: Sequence[End]) -> list[str]:
-    """Who decided on these requests for more time, on which and why, denials first; mrkdwn."""
+def decisions(ends: Sequence[End], *, has_ends: bool = False) -> list[str]:
+    """Who decided on these requests for more time, on which and why, denials first, or until when; mrkdwn."""
     found, of_all = dict[tuple[str, str], list[Run]](), view_of_all([view for _, view, _ in ends])
     for run, view, end in sorted(ends, key=lambda one: one[2].outcome != "denied"):
         by, why = approvals.later_end_decision(run, end), runs.why(end.message, of_all, approvals.REASON_LIMIT)
+        by = ", ".join(filter(None, [by, undo_state.end_decided(end) if has_ends else ""]))
         found.setdefault((by, why), []).append((run, view))
     return [f"{by}: {states.seen_targets(on)}{why}." for (by, why), on in found.items()]
 

@@ -11,7 +11,6 @@ from bot.block_kit.text import (
     clip,
     clip_apart,
     context,
-    foreign,
     person_name,
     section,
     sections,
@@ -23,6 +22,7 @@ from bot.features.bulks.views import more_time, states
 from bot.features.bulks.views.states import End, Listed, Run
 from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
+from core.common.clock import MINUTE_MS
 from core.common.words import count
 from core.models import BulkAnswer, BulkCounts, OfferedResponder
 
@@ -37,14 +37,13 @@ def decided_since(listed: Listed, request: str, read: Container[str]) -> list[st
     asked = states.by_request(listed).get(request, ())
     ends = [one for one in asked if one[2].id in read and one[2].outcome is not None]
     over = [one for one in listed if one[0].id in read and not runs.awaits_approval(one[0])]
-    return more_time.decisions(ends) if ends else states.in_lines(states.each_state(over))
+    return more_time.decisions(ends, has_ends=True) if ends else states.in_lines(states.each_state(over))
 
 
-def others_wait(number: int, who: Sequence[str], *, is_more: bool, more: str = "") -> str:
-    """`2 targets wait that you may not see; ben or lea decides.`, or what of others `is_more`; mrkdwn."""
-    what = f"{count(number, 'more target' if is_more else 'target')} {'waits' if number == 1 else 'wait'}"
-    by = foreign(notices.either(who), names.NAME_LIMIT) if who else "somebody else"
-    return f"{what} that you may not see{more}; {by} decides."
+def not_decided(deed: str, over: Sequence[str]) -> list[Block]:
+    """What of this was `over`, so that a denial or withdrawal left it as it was."""
+    verb = "denied" if deed == "Deny" else "withdrawn"
+    return sections([f"*Not {verb}*", *over] if over else ())
 
 
 def no_longer_waits(listed: Listed, request: str = "", hidden: str = "") -> str:
@@ -95,6 +94,7 @@ def review_view(
     read: Container[str] | None = None,
     ticked: Container[str] | None = None,
     over: Sequence[str] = (),
+    every: Listed = (),
 ) -> dict[str, Any]:
     """Asks to approve what waits of it: the question, what it does and how that ends, then each object and the inputs.
 
@@ -102,14 +102,10 @@ def review_view(
     `hidden` says what waits that they may not see; `why_not`: why they decide on none, where the `deed` of who asked
     is *Withdraw*. The metadata has a digest of what is shown, and the runs, each with a mark of its row. Shown
     again, `read` has the marks that were read before, `ticked` what was ticked, and `over` what no longer waits.
+    `every`: all of its runs that they may see, from which the names of those that wait differ.
     """
     ends, is_ticked = states.by_request(waiting).get(request, []), len(waiting) > 1 and not why_not
-    if ends:
-        decision = _on_later_ends(ends, is_ticked=is_ticked)
-    elif waiting:
-        decision = _on_runs(bulk, waiting, now_ms, is_ticked=is_ticked, can_decide=not why_not)
-    else:
-        decision = _Decision(bulk.title, "", f"*{states.name(bulk)}*", {})
+    decision = _decision(bulk, waiting, ends, now_ms, is_ticked=is_ticked, can_decide=not why_not)
     asks, before, rows = decision.question, decision.before, decision.rows
     title = names.in_view(decision.title, f" ({len(waiting)})?" if why_not and len(waiting) > 1 else "?")
     if not ends and bulk.title not in title:
@@ -121,7 +117,8 @@ def review_view(
     able = approvals.named_approvers(responder.policy if responder is not None else None)
     targets, below = sections(rows), list[Block]()
     if is_ticked:
-        targets, below = _ticks(decision, waiting, ends, ticked)
+        targets, below = _ticks(decision, waiting, ends, ticked, every)
+        targets = [*([context(f"⚠️ {notices.CHANGED}")] if read is not None else []), *targets]  # as the top is far
     deny = _deny(bulk.id, request, len(waiting), why_not, deed, button)
     below += map(section, notices.parts("\n".join(decision.inputs)) if decision.inputs else ())
     head = section(f"{asks}\n{why_not}" if why_not else f"{asks} · {decision.needs}")
@@ -135,6 +132,16 @@ def review_view(
     return modals.modal(
         title, blocks, callback_id=ids.BULK_APPROVE_VIEW, submit=submit, metadata=metadata, close="Not now"
     )
+
+
+def _decision(
+    bulk: BulkCounts, waiting: Listed, ends: Sequence[End], now_ms: int, *, is_ticked: bool, can_decide: bool
+) -> _Decision:
+    if ends:
+        return _on_later_ends(ends, is_ticked=is_ticked)
+    if waiting:
+        return _on_runs(bulk, waiting, now_ms, is_ticked=is_ticked, can_decide=can_decide)
+    return _Decision(bulk.title, "", f"*{states.name(bulk)}*", {})
 
 
 def _on_runs(bulk: BulkCounts, waiting: Listed, now_ms: int, *, is_ticked: bool, can_decide: bool) -> _Decision:
@@ -161,7 +168,9 @@ def _on_later_ends(ends: Sequence[End], *, is_ticked: bool) -> _Decision:
     extensions, (asks, *rows) = [end for *_, end in ends], more_time.question_and_rows(ends, ends)
     now = [run.undo.at for run, *_ in ends if run.undo is not None and run.undo.at is not None]
     if now and is_ticked:
-        asks += f", now{states.until(*now)}"
+        last = max(now)
+        asks += f", now until {slack_date(min(now))}"
+        asks += f", the last until {slack_date(last)}" if last // MINUTE_MS > min(now) // MINUTE_MS else ""
     title, then = undo_state.keep(extensions[0]), undo_state.ONLY_UNDO
     if extensions[0].at is not None:
         title, then = "Keep longer" if len(ends) > 1 else title, "*Undo all* ends it earlier."
@@ -210,17 +219,18 @@ def _asks(bulk: BulkCounts, waiting: Listed, now_ms: int | None = None) -> list[
 
 
 def _ticks(
-    decision: _Decision, waiting: Listed, ends: Sequence[End], ticked: Container[str] | None
+    decision: _Decision, waiting: Listed, ends: Sequence[End], ticked: Container[str] | None, every: Listed
 ) -> tuple[list[Block], list[Block]]:
     """The targets to tick, with what their alerts say of them; and below them what of their rows has no room there.
 
     With `ends` each has its new end. Shown again, the `ticked` are; at first what nobody decided against before.
+    Their names are cut so that they differ from those of `every` other.
     """
     options, whole, alike = list[tuple[str, str, str]](), list[str](), dict[str, list[str]]()
-    called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in waiting], OPTION_LIMIT)
+    called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in (*waiting, *every)], OPTION_LIMIT)
     says = [undo_state.new_end_in_option(run, end) for run, _, end in ends]
     says = says or [approvals.warnings(*one) for one in waiting]
-    for id_, run, row, name, warnings in zip(decision.before, waiting, decision.rows, called, says, strict=True):
+    for id_, run, row, name, warnings in zip(decision.before, waiting, decision.rows, called, says, strict=False):
         text, below, has_room = runs.in_option(*run, name, warnings)
         options.append((id_, text, below))
         if not has_room:

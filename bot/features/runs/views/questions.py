@@ -81,7 +81,7 @@ class Row(NamedTuple):
     """The other objects that this run is for."""
     named: str
     """Likewise, or the object, without what its alert says of it; mrkdwn."""
-    approvers: Sequence[str]
+    approvers: Sequence[str] | None
     """Who may approve it; logins."""
 
     @property
@@ -122,7 +122,7 @@ class OnEach(NamedTuple):
     @property
     def able(self) -> Able:
         """Who may approve these runs."""
-        return Able.on([(row.named, row.approvers) for row in self.accepted])
+        return Able.on([(row.named, row.approvers or ()) for row in self.accepted])
 
     @property
     def on(self) -> str:

@@ -356,6 +356,8 @@ def until_in_option(at: int | None, since_ms: int) -> str:
 def new_end_in_option(action: Action, extension: Extension) -> list[str]:
     """`now until 14:30 → no end`, or what there is room for of that; with a later end only that; mrkdwn."""
     then = f"→ {until_in_option(extension.at, extension.asked_at).removeprefix('with ')}"
+    if extension.denials:
+        return [f"🚫 denied before · {then}", then]
     if extension.at is not None or action.undo is None:
         return [then]
     return [f"now {until_in_option(action.undo.at, extension.asked_at)} {then}", then]

@@ -1032,6 +1032,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert "*Undo all* ends it earlier." in text_of(review)
         assert "🚫 *4 denied before*: not ticked for you · " in text_of(review)
         assert filled_in(review)["decide"] == []
+        assert text_of(review).count(") · 🚫 denied before · → until <!date^") == 4
         await lea.submits(
             review, decide=[f"ip 203[.]0[.]113[.]{number} · {alerts[0].title}" for number in (1, 2, 3, 0)]
         )
@@ -1271,6 +1272,8 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
 
         await env["ben"].presses("Review more time", asks)
         review = await env["ben"].sees(modal("asks to keep *for 15 minutes longer*"))
+        assert f"now until <!date^{undo.at // 1000}^" in text_of(review)
+        assert f", the last until <!date^{later // 1000}^" in text_of(review)
         (second,) = [one for one in filled_in(review)["decide"] if "113[.]1" in one]
         await env["ben"].submits(review, decide=[one for one in filled_in(review)["decide"] if one != second])
         on = "🔴 CRITICAL ip 203[.]0[.]113[.]0, 🟡 MEDIUM ip 203[.]0[.]113[.]2"
@@ -1367,9 +1370,14 @@ async def test_the_row_of_what_still_waits_says_who_denied_it_more_time_before(t
                 await ben.deny_bulk(bulk.id, ends)
             asked = await bot.as_user("anna").extend_measures(dict.fromkeys(ids_))
             ends = [one.action.extensions[0].id for one in asked.actions if one.action]
+        await env["ben"].command(SOC, f"/responder deny {bulk.id}")
+        form = await env["ben"].sees(modal("Deny more time?"))
         await ben.approve_bulk(bulk.id, ends[:1])
         row = "\\n    ↳ 🚫 *More time was denied by ben*"
         await env["anna"].sees(message_in(SOC, "*Isolate* on 1 target", row))  # not said of both
+        await env["ben"].submits(form, reason="Too long")
+        done = await env["ben"].reads("You denied more time for Isolate on 🟠 HIGH ip 203[.]0[.]113[.]1: ")
+        assert '"*Not denied*\\nApproved by ben, extended with no end: ip 203[.]0[.]113[.]0."' in text_of(done)
 
 
 async def test_a_decision_on_more_time_names_nothing_in_channels_once_a_level_rose_unseen(tmp_path: Path) -> None:

@@ -313,6 +313,7 @@ async def test_what_has_changed_of_a_bulk_since_it_was_read_is_named_first(tmp_p
             f">• 🟠 ip `203[.]0[.]113[.]1`, for HIGH ET MALWARE Beacon to known C2 ({closed})",
         ]
         assert (len(said), said[3].partition(" closed by lea, ")[0]) == (4, ">    ↳ ⚠️ *Alert")
+        assert text_of(again).index(f'"⚠️ {CHANGED}"') < text_of(again).index("Decide only on the ticked")
         ticked = [one.partition(" ·")[0] for one in filled_in(again)["decide"]]
         assert ticked == ["ip 203[.]0[.]113[.]1", "ip 203[.]0[.]113[.]2"]  # without what was denied or unticked
         # A client may keep the ticks of the form before only for a field of the same id.
@@ -369,7 +370,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         await env["ben"].submits(form)
         await env["ben"].reads(f"{only.replace(',', ' are asked,')}; 1 approval, answer by")
         message = await shown(env, "2 wait for approval")
-        view = await reviewed(env, "anna", message, "1 more target waits that you may not see; lea decides.")
+        view = await reviewed(env, "anna", message, "1 target waits that you may not see; lea decides.")
         assert red not in text_of(view)
         assert "For few eyes" not in text_of(view)
         view = await reviewed(env, "lea", message, " on 2 targets")
@@ -894,7 +895,7 @@ async def test_undo_all_says_what_of_it_may_start_later(tmp_path: Path) -> None:
             await env[name].close(form["id"])
         await env.client.request("PATCH", f"/api/alert/{second}", {"tlp": 3})
         await env["anna"].presses("Undo all", message)
-        hidden = "⚠️ 1 target waits that you may not see and may start after this; ben or lea decides."
+        hidden = "⚠️ 1 target waits that you may not see; ben or lea decides. That may start after this."
         form = await env["anna"].sees(modal("Undo Isolate (1)?", hidden, without=", on its message"))
         await env["anna"].close(form["id"])
         await bot.as_user("ben").deny((await env.client.actions("alert", second))[0].id)

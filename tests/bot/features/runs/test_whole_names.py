@@ -8,8 +8,9 @@ import pytest
 
 from bot.block_kit import ids
 from bot.block_kit.text import clip_apart
+from core.client import CoreClient
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import card_of, message_in, modal, options_of, reply_to, text_of
+from tests.bot.people import card_of, filled_in, message_in, modal, options_of, reply_to, text_of
 from tests.bot.running import SOC
 
 START, END = "srv-files-of-the-finance-department-emea-headquarters", "building-7-floor-3-of-the-tower.corp"
@@ -137,6 +138,21 @@ async def test_the_question_the_review_and_the_list_of_a_bulk_name_each_target_w
     assert each["title"]["text"] == "Isolate (2)"
     for alert, line in zip(alerts, lines, strict=True):
         assert f"• 🟠 {line}, for HIGH {alert.title} ({alert.id}) · " in text_of(each)
+
+
+async def test_review_cuts_a_name_so_that_it_differs_from_a_target_that_was_denied(env: FeatureEnvironment) -> None:
+    hosts = ["LT-0901", *(f"{START}-node-{n:04}-{END}" for n in (1, 2))]
+    of_each = [[{"dataType": "hostname", "data": host}] for host in hosts]
+    ids_ = [(await env.create_alert(sourceRef=str(n), artifacts=of)).id for n, of in enumerate(of_each)]
+    await env["anna"].command(SOC, f"/responder run isolate {' '.join(ids_)}")
+    await env["anna"].submits(await env["anna"].sees(modal("Each is checked")))
+    message = await env["ben"].sees(message_in(SOC, ids.BULK_REVIEW))
+    async with CoreClient(env.core.url, env.service_key) as bot:
+        (healthy,) = await env.client.actions("alert", ids_[2])
+        await bot.as_user("lea").deny(healthy.id)
+    await env["ben"].presses("Review", message)
+    review = await env["ben"].sees(modal("asks for it on 2 targets"))
+    assert any(one.startswith("srv-files-of-the-f…0001-building-7") for one in filled_in(review)["decide"])
 
 
 async def test_what_the_alert_says_of_a_target_stays_once_the_alert_is_a_case(env: FeatureEnvironment) -> None:
