@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bot.block_kit import notices
@@ -21,7 +22,7 @@ from bot.notifier.timeline import ChannelAccess
 from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, DesiredMessage, MessageRecord, bulk_key, is_person
 from bot.outbox.outbox import MessageOutbox
 from core.common.grouping import grouped
-from core.models import Action, BulkCounts, BulkTarget, Document, Person, parse_id
+from core.models import Action, BulkCounts, BulkTarget, Document, Extension, Person, SlackUsers, parse_id
 
 if TYPE_CHECKING:
     from core.client import CoreClient
@@ -34,11 +35,18 @@ class _Found(list[tuple[Action, Subject]]):
     """Runs of a bulk, each with what it is on, and likewise its targets that core refused; and what was told of it.
 
     `told_elsewhere`: runs that were undone with those of another bulk, each with who hears it in that one's message.
+    `able`: by run that waits who may decide on it.
     """
 
     refused: Sequence[tuple[BulkTarget, Subject]] = ()
     told: Sequence[MessageRecord] = ()
     told_elsewhere: AbstractSet[tuple[str, str]] = frozenset()
+    able: Mapping[str, Sequence[SlackUsers]] = MappingProxyType({})
+
+    def deciders(self, listed: Iterable[tuple[Action, Subject, Extension | None]]) -> list[str]:
+        """Who may decide on those of these that wait; logins."""
+        waiting = [run.id for run, _, end in listed if states.waits(run, end)]
+        return list(dict.fromkeys(one.login for id_ in waiting for one in self.able.get(id_, ())))
 
 
 class BulkMessages:
@@ -272,7 +280,7 @@ class BulkMessages:
             for key in keys:
                 buttons = await self._outbox.buttons.prepare(user, key)
                 how = [one for one in states.DECISIONS if one in key]
-                content = messages.told_in_part(bulk, views, how, buttons, has_end=has_end)
+                content = messages.told_in_part(bulk, views, how, found.deciders(listed), buttons, has_end=has_end)
                 message = DesiredMessage(key, user, content, buttons=buttons)
                 desired.append(_naming(message, bulk, [one[:2] for one in views]))
         return desired
@@ -291,10 +299,11 @@ class BulkMessages:
         targets, found = (await self._core.bulk(bulk_id)).own_targets, dict[str, tuple[Action | BulkTarget, Subject]]()
         refused = [one for one in targets if one.has_failed and not one.action_id]
         ids, objects = [one.action_id for one in targets if one.action_id], [one.object_id for one in refused]
-        elsewhere = set[tuple[str, str]]()
+        elsewhere, able = set[tuple[str, str]](), dict[str, Sequence[SlackUsers]]()
         async for response in self._core.documents_in_pages([*ids, *filter(parse_id, dict.fromkeys(objects))]):
             for document in response.documents:
                 elsewhere |= undone_with_others(document, bulk_id)
+                able |= document.may_decide
                 on = {one.id: (one, Subject.of_action(one, document)) for one in document.actions if one.id in ids}
                 named = {
                     " ".join([one.object_id, *one.target]): (one, Subject.in_document(document, one.object_id))
@@ -306,7 +315,7 @@ class BulkMessages:
                         found[id_] = one, subject
         every = sorted(found.values(), key=lambda one: -one[1].severity)
         runs = _Found((one, subject) for one, subject in every if isinstance(one, Action))
-        runs.told_elsewhere = elsewhere
+        runs.told_elsewhere, runs.able = elsewhere, able
         runs.refused = [(one, subject) for one, subject in every if isinstance(one, BulkTarget)]
         return runs
 

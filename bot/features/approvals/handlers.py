@@ -92,7 +92,7 @@ async def _require_voter(context: Context, action: Action) -> None:
     responses.require_permission(context, "manageAction")
     if action.why_not_decide:
         is_other = action.override is not None and context.person.login != action.created_by
-        able = (await subjects.deciders(context.core, action))[0] if is_other else ()
+        able = (await subjects.deciders(context.core, action.id))[0].get(action.id) if is_other else ()
         ask = f" Ask {notices.either(able)}." if able else ""
         raise ResponderBotError("forbidden", f"{action.why_not_decide}{ask}")
 

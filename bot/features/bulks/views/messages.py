@@ -5,12 +5,14 @@ from typing import Any
 
 from bot.block_kit import ids, notices
 from bot.block_kit.elements import actions, button_element
+from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.text import (
     DAY_AND_TIME,
     MESSAGE_TEXT_LIMIT,
     clip,
     context,
     first_of,
+    foreign,
     people,
     person_name,
     section,
@@ -36,9 +38,15 @@ def decided_in_part(listed: Sequence[tuple[Action, Any, Extension | None]]) -> l
 
 
 def told_in_part(
-    bulk: BulkCounts, listed: Sequence[Asked], how: Sequence[str], button: ButtonIds, *, has_end: bool
+    bulk: BulkCounts,
+    listed: Sequence[Asked],
+    how: Sequence[str],
+    able: Sequence[str],
+    button: ButtonIds,
+    *,
+    has_end: bool,
 ) -> Message:
-    """Tells who asked who has decided so on which of these and why, and which still wait.
+    """Tells who asked who has decided so on which of these and why, and which still wait for one who is `able`.
 
     Once none does, and no run is under way, another message tells all that if there `has_end` to be told.
     """
@@ -53,11 +61,17 @@ def told_in_part(
         each = more_time.decided_in_short(ends, states.level_of(bulk, [one[:2] for one in ends]))
     else:
         each = _decided_in_short(bulk, on)
-    waits = f"Still waiting: {states.seen_targets(still, is_on_phone=True)}." if still else ""
+    waits = _still_waiting(still, able) if still else ""
     told = notices.notice(f"{'; '.join(one.rstrip('.') for one in each)}. {waits}".rstrip())
     if is_more_time or "Approved" not in how:
         return told
     return Message(told.text, _so_far(bulk, on, waits, button))
+
+
+def _still_waiting(listed: Listed, able: Sequence[str]) -> str:
+    """`Still waiting: hostname LT-0901; ben or lea decides.`, or without them where nobody can; mrkdwn."""
+    who = f"; {foreign(notices.either(able), NAME_LIMIT)} decides" if able else ""
+    return f"Still waiting: {states.seen_targets(listed, is_on_phone=True)}{who}."
 
 
 def _so_far(bulk: BulkCounts, listed: Listed, waits: str, button: ButtonIds) -> tuple[Block, ...]:

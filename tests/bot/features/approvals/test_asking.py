@@ -1081,7 +1081,7 @@ async def test_who_asked_for_a_bulk_is_rung_at_the_first_approval_the_first_deni
             await bot.as_user("lea").approve_bulk(bulk.id, [first])
             approved = f"Approved by lea, in force: Isolate on {hosts[0]} for 1 hour · CRITICAL"
             push = await anna.sees(on_phone("Approved by lea"))
-            assert push == f"{approved}. Still waiting: {hosts[1]}, {hosts[2].removeprefix('ip ')}."
+            assert push == f"{approved}. Still waiting: {hosts[1]}, {hosts[2].removeprefix('ip ')}; ben or lea decides."
             told = await anna.sees(direct_message(push, "Undo all"))
             assert "🔒 Approved by lea, in force until <!date^" in text_of(told)
             assert labels_of(told) == ["Extend all", "Undo all", "Show each"]
@@ -1091,9 +1091,9 @@ async def test_who_asked_for_a_bulk_is_rung_at_the_first_approval_the_first_deni
             await bot.as_user("ben").deny_bulk(bulk.id, [second], f"the laptop of {alerts[1].id}.")
             denied = f'Denied by ben, not run: Isolate on {hosts[1]} for 1 hour · HIGH · "the laptop of {alerts[1].id}"'
             push = await anna.sees(on_phone("Denied by ben"))
-            assert push == f"{denied}. Still waiting: {hosts[2]}."
+            assert push == f"{denied}. Still waiting: {hosts[2]}; ben or lea decides."
             of_denial = await anna.sees(direct_message(push.partition(' · "')[0]))
-            await anna.sees(updated(told, f"{approved}. Still waiting: {hosts[2]}."))
+            await anna.sees(updated(told, f"{approved}. Still waiting: {hosts[2]}; ben or lea decides."))
             await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
             hidden = "Denied by ben, not run: Isolate on 1 target for 1 hour"
             assert "113[.]1" not in str(await anna.sees(updated(of_denial, hidden, without="laptop")))
@@ -1122,7 +1122,7 @@ async def test_who_asked_for_more_time_for_a_bulk_is_rung_at_the_first_decision_
             hosts = [f"ip 203[.]0[.]113[.]{number}" for number in range(3)]
             denied, why = f"More time denied by ben: Isolate on {hosts[0]} ends as planned", '"It &lt;prints&gt;"'
             push = await env["lea"].sees(on_phone(denied))
-            assert push == f"{denied} · CRITICAL · {why}. Still waiting: {hosts[1]}, 203[.]0[.]113[.]2."
+            assert push == f"{denied} · CRITICAL · {why}. Still waiting: {hosts[1]}, 203[.]0[.]113[.]2; ben decides."
             await bot.as_user("ben").approve_bulk(bulk.id, ends[1:])
         await env["lea"].sees(
             on_phone(f"{denied} · {why}. More time approved by ben, no end now: Isolate on {hosts[1]}, ")

@@ -81,7 +81,9 @@ async def test_three_who_decide_at_once_ring_who_asked_once_for_each_kind_and_at
             denied = f'Denied by lea, not run: Isolate on {on} for 1 hour · up to HIGH · \\"It prints\\"'
             await env["anna"].sees(direct_message(denied))
             await asyncio.gather(lea.deny_bulk(bulk.id, ids_[6:7]), bot.as_user("anna").cancel(ids_[7]))
-            await env["anna"].sees(direct_message("Denied by lea, not run: ", ". Still waiting: ip 203[.]0[.]113[.]8."))
+            await env["anna"].sees(
+                direct_message("Denied by lea, not run: ", ". Still waiting: ip 203[.]0[.]113[.]8; ben or lea decides.")
+            )
         assert "203[.]0[.]113[.]0" not in str(approved)
         await all_sent(env.bot)
         rung = len(env["anna"].phone)
