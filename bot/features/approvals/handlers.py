@@ -1,5 +1,6 @@
 """Approve, deny, cancel and stop runs."""
 
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
 
@@ -144,19 +145,31 @@ async def _approve_later_end(context: Context, action: Action, extension: Extens
 
 async def _approve(context: Context, action: Action, subject: Subject) -> tuple[str, Message]:
     """Have core store the vote; returns the title of what says so, and that. Core refuses who may not."""
-    try:
-        voted = await answered(context.core.approve(action.id))
-    except ResponderBotError as error:
-        if error.code != "conflict":
-            raise
-        now, subject = await _run(context, action.id)
-        message = await _no_longer_open(context, now, subject, error.message)
-        if message is None:
-            raise
-        return "Not done", message
+    voted = await _decided(context, context.core.approve(action.id), action.id)
+    if isinstance(voted, Message):
+        return "Not done", voted
     links = await subjects.card_links(context, [subject.root_id])
     view = RedactedView(subject, own_clearance(context))
     return "Approved", views.approved(names.titled_as(voted, action), view, links[subject.root_id])
+
+
+async def _decided(
+    context: Context, decision: Awaitable[Action], action_id: str, extension_id: str = ""
+) -> Action | Message:
+    """What core answers to a decision, or what became of the run, or its later end, if that can't be decided on now."""
+    try:
+        return await answered(decision)
+    except ResponderBotError as error:
+        if error.code != "conflict":
+            raise
+        now, subject = await _run(context, action_id)
+        subjects.require_visible(context, subject)
+        if extension_id and _later_end(now, extension_id) is not None:
+            raise
+        message = await _no_longer_open(context, now, subject, error.message, extension_id)
+        if message is None:
+            raise
+        return message
 
 
 async def _run(context: Context, action_id: str) -> tuple[Action, Subject]:
@@ -224,8 +237,11 @@ async def on_deny_view(context: Context) -> Json:
     reason, extension_id = modals.values(view).get("reason", "").strip(), str(metadata.get("extension") or "")
     is_denied = metadata.get("deed") != "Withdraw"
     decide = context.core.deny if is_denied else context.core.cancel
-    action = await answered(decide(str(metadata.get("id")), reason, extension_id=extension_id))
-    action, subject = await subjects.of_action(context.core, action)
+    action_id = str(metadata.get("id"))
+    decided = await _decided(context, decide(action_id, reason, extension_id=extension_id), action_id, extension_id)
+    if isinstance(decided, Message):
+        return modals.update(modals.message_view("Not done", decided))
+    action, subject = await subjects.of_action(context.core, decided)
     await responses.refresh_cards(context, subject)
     run = views.run_on(action, RedactedView(subject, own_clearance(context)))
     denied = f"You denied {run}; it will not run."

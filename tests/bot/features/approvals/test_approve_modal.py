@@ -190,9 +190,13 @@ async def test_a_run_that_was_denied_meanwhile_is_not_decided_again(env: Feature
     await env["ben"].presses("Approve", request)
     form = await env["ben"].sees(modal("Isolate?"))
     (action,) = await env.client.actions("alert", found.id)
-    await env["lea"].command(SOC, f"/responder deny {action.id}")
+    for name in ("anna", "lea"):
+        await env[name].command(SOC, f"/responder deny {action.id}")
+    late = await env["anna"].sees(modal("Deny Isolate?"))
     await env["lea"].submits(await env["lea"].sees(modal("Deny Isolate?")))
     await env["lea"].reads("You denied")
+    await env["anna"].submits(late)
+    await env["anna"].sees(modal("Not done", "no longer waits for approval. Denied by lea."))
     await env["ben"].submits(form)
     await env["ben"].sees(modal("no longer waits for approval. Denied by lea."))
     assert (await env.client.action(action.id)).outcome == "denied"

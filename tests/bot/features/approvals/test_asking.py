@@ -713,7 +713,7 @@ async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reaso
         await env["anna"].sees(direct_message(why))
         await env["ben"].sees(reply_to(card, why))
         await env["anna"].submits(forms[0])
-        await env["anna"].reads("This extension no longer waits for approval; nothing was changed.")
+        await env["anna"].sees(modal("Not done", f"{MORE_TIME}: {why}"))
         await env["ben"].command(SOC, f"/responder cancel {action.id}")
         await env["ben"].reads("; *Undo* on its card ends it. Approved by ben.")
 
