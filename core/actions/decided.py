@@ -124,13 +124,18 @@ def _clearance(run: Action) -> int:
 
 
 def _with_levels(reads: Reads, earlier: EarlierDecision, level: int) -> EarlierDecision:
-    texts = RED
-    with suppress(ValueError):  # what it may name is damaged
-        texts = max(level, _level_of_texts(reads, number_of(earlier.root_id)))
+    texts = max(level, level_of_texts(reads, number_of(earlier.root_id)))
     return earlier.model_copy(update={"clearance": level, "clearance_of_texts": texts})
 
 
-def _level_of_texts(reads: Reads, root_id: int) -> int:
+def level_of_texts(reads: Reads, root_id: int) -> int:
+    """The clearance to read what somebody wrote of a run for an alert or a case, whatever it names of that."""
+    with suppress(ValueError):
+        return _level_of_all(reads, root_id)
+    return RED
+
+
+def _level_of_all(reads: Reads, root_id: int) -> int:
     """The highest level of an alert or a case and of all that texts about it may name; red if that is a lot."""
     row = objects.find_any(reads, root_id)
     if row is None:

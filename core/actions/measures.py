@@ -5,7 +5,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from core.actions import in_force, rights
+from core.actions import decided, in_force, rights
 from core.actions.bulks import BulkOutcomes, Refusal, attempted
 from core.actions.in_force import End, Known
 from core.actions.lifecycle import find, note
@@ -70,7 +70,7 @@ class Measures(Service):
 
         def read(reads: Reads) -> list[Measure]:
             groups = self._wanted(reads, caller, wanted, of)
-            found = [(seen, _shown(group, seen, self._registry)) for group, seen in groups]
+            found = [(seen, _shown(reads, group, seen, self._registry)) for group, seen in groups]
             severities = objects.severities(reads, (each.row["root_id"] for seen, _ in found for each in seen))
 
             def rank(one: tuple[Sequence[_Seen], Measure]) -> tuple[int, int]:
@@ -331,7 +331,7 @@ def already(reads: Reads, action: Action, sees_up_to: int, registry: Registry) -
         below = [one for one in same if clearance.level_of(reads, one["action_id"]) <= level]
         seen = [_Seen(one, row) for one in below if (row := stored_actions.find(reads, one["action_id"])) is not None]
         if seen and level <= sees_up_to:
-            found.append(_shown([last], seen, registry).model_copy(update={"clearance": level}))
+            found.append(_shown(reads, [last], seen, registry).model_copy(update={"clearance": level}))
     return found
 
 
@@ -341,7 +341,7 @@ def of_run(reads: Reads, number: int, sees_up_to: int, registry: Registry) -> li
     rows = [one for one in stored.of_action(reads, number) if one["state"] in ("in_force", "unknown")]
     if row is None or level > sees_up_to:
         return []
-    shown = (_shown([one], [_Seen(one, row)], registry) for one in rows)
+    shown = (_shown(reads, [one], [_Seen(one, row)], registry) for one in rows)
     return [one.model_copy(update={"clearance": level}) for one in shown]
 
 
@@ -376,7 +376,7 @@ def _last(one: Row) -> tuple[bool, tuple[int, int]]:
     return one["state"] != "starting", in_force.end_of(one)
 
 
-def _shown(group: Sequence[Row], seen: Sequence[_Seen], registry: Registry) -> Measure:
+def _shown(reads: Reads, group: Sequence[Row], seen: Sequence[_Seen], registry: Registry) -> Measure:
     """A measure by those of its runs that somebody may see; its end and its state are those of all."""
     by_end = sorted(seen, key=lambda each: _last(each.one))
     last, states = by_end[-1], {one["state"] for one in group}
@@ -400,7 +400,12 @@ def _shown(group: Sequence[Row], seen: Sequence[_Seen], registry: Registry) -> M
         note=action.note,
         undo=in_force.undo_of(action, last.one),
         readers=action.readers,
+        clearance_of_texts=_level_of_texts(reads, last.row) if action.extensions else None,
     )
+
+
+def _level_of_texts(reads: Reads, row: Row) -> int:
+    return max(clearance.level_of(reads, row["id"]), decided.level_of_texts(reads, row["root_id"]))
 
 
 def _of_run(each: _Seen, action: Action, registry: Registry) -> dict[str, Any]:

@@ -716,6 +716,8 @@ class Measure(MeasureRun):
     """As of the action."""
     clearance: Level | None = Field(None, exclude_if=_is_absent)
     """That it takes to see the last of its runs; in documents only."""
+    clearance_of_texts: Level | None = Field(None, exclude_if=_is_absent)
+    """That it takes to read why more time was denied, as of `EarlierDecision`; absent if none was asked for."""
 
 
 class BulkEntry(ApiModel):

@@ -140,7 +140,11 @@ def _asked(
 
     Without it, while it waits, what follows once it is approved, and what that changes of what is in force already.
     """
-    then = [undo_state.planned(action), *already(action, view, now_ms)] if runs.awaits_approval(action) else []
+    then = (
+        [undo_state.planned(action), *already(action, view, now_ms, is_kept=is_kept)]
+        if runs.awaits_approval(action)
+        else []
+    )
     asks = f"{who} {_override(action)}*{question(action, view)}*".strip()
     by = f"*{person_name(action.created_by)}* asks · {runs.sign(view)}{runs.of_root(view.subject, view, link)}"
     about = [*_targets(action, view), *_may_act_on(action, view), *inputs(action, view)]
@@ -160,10 +164,12 @@ def _targets(action: Action, view: RedactedView) -> list[str]:
     return lines if len(lines) == 1 else [f"• {line}" for line in lines]
 
 
-def already(action: Action, view: RedactedView, now_ms: int | None = None) -> list[str]:
+def already(action: Action, view: RedactedView, now_ms: int | None = None, *, is_kept: bool = False) -> list[str]:
     """What is in force already, and what a run changes of it if it starts now; without `now_ms` at any time; mrkdwn."""
-    found = undo_state.in_force_already(action, view)
-    return [runs.already(one, view, undo_state.change_of_second(action, one, now_ms)) for one in found]
+    found = [
+        (one, undo_state.change_of_second(action, one, now_ms)) for one in undo_state.in_force_already(action, view)
+    ]
+    return [runs.already(one, view, changes, is_kept=is_kept) for one, changes in found]
 
 
 def warnings(action: Action, view: RedactedView) -> list[str]:

@@ -323,7 +323,9 @@ def quoted_note(waiting: Listed, ends: Sequence[End] = ()) -> str:
 
 
 def row(action: Action, view: RedactedView, now_ms: int | None = None) -> str:
-    said = approvals.happened(action, view, is_kept=now_ms is None), *approvals.already(action, view, now_ms)
+    is_kept = now_ms is None
+    held = approvals.already(action, view, now_ms, is_kept=is_kept)
+    said = approvals.happened(action, view, is_kept=is_kept), *held
     return questions.with_said(target_line(action, view), undo_state.also_for(action.also_for)[2:], *said)
 
 

@@ -228,14 +228,15 @@ def _more_time_was(extension: Extension, view: RedactedView) -> str:
     return f"{MARKS[outcome]} *More time was {WORDS.get(outcome, outcome)}{by}*{why(extension.message, view)}"
 
 
-def already(measure: Measure, view: RedactedView, changes: str = undo_state.LATER_END) -> str:
+def already(measure: Measure, view: RedactedView, changes: str = undo_state.LATER_END, *, is_kept: bool = False) -> str:
     """As `undo_state.already`, with lines on who denied more time, if a second run may give it that; mrkdwn.
 
-    Why, only where that was for the same alert or case: for another, it may name what is withheld here.
+    Why, if that was for another alert or case, only to who may read all that it may name, in no message that `is_kept`.
     """
-    is_own = measure.root_id == (view.subject.root_id or view.subject.id)
+    level, is_own = measure.clearance_of_texts, measure.root_id == (view.subject.root_id or view.subject.id)
+    is_shown = is_own or (level is not None and may_see(view.clearance, level) and not is_kept)
     denied = undo_state.denied_longer(measure) if changes != undo_state.CHANGES_NOTHING else []
-    said = [one if is_own else one.model_copy(update={"message": None}) for one in denied]
+    said = [one if is_shown else one.model_copy(update={"message": None}) for one in denied]
     return "\n".join([undo_state.already(measure, view, changes), *(_more_time_was(one, view) for one in said)])
 
 

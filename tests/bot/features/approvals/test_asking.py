@@ -567,14 +567,15 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
         assert not [text for name in ("anna", "ben", "lea") for text in env[name].phone if "<!date" in text]
 
 
+RED_DOMAIN = {"dataType": "domain", "data": "c2.example.com", "tlp": 3}
 MORE_TIME = "*More time for Isolate on ip 203[.]0[.]113[.]7*"
 FREE: Mapping[str, Any] = {**ISOLATE, "approve_by": ["ben"], "allow_permanent": True}
 
 
-async def kept_for_ever(env: FeatureEnvironment) -> tuple[Alert, Mapping[str, Any], Action, int]:
+async def kept_for_ever(env: FeatureEnvironment, *others: Any) -> tuple[Alert, Mapping[str, Any], Action, int]:
     """An alert, its card, and an isolation that ben has approved until some time (ms) and anna asks to have no end."""
     host = {"dataType": "ip", "data": "203.0.113.7", "message": "Host <inside>"}
-    alert, card = await env.alert_and_card("anna", artifacts=[host])
+    alert, card = await env.alert_and_card("anna", artifacts=[host, *others])
     action = await isolate(env, alert, minutes=15)
     async with CoreClient(env.core.url, env.service_key) as bot:
         await bot.as_user("ben").approve(action.id)
@@ -583,11 +584,12 @@ async def kept_for_ever(env: FeatureEnvironment) -> tuple[Alert, Mapping[str, An
     return alert, card, action, at
 
 
+@pytest.mark.parametrize("has_red", [True, False])
 async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_why_and_when_it_ends(
-    tmp_path: Path,
+    tmp_path: Path, has_red: bool
 ) -> None:
     async with asking(tmp_path, FREE) as env:
-        alert, card, _, at = await kept_for_ever(env)
+        alert, card, _, at = await kept_for_ever(env, *([RED_DOMAIN] if has_red else []))
         request = await env["ben"].sees(direct_message("*Keep with no end*"))
         waits = await env["ben"].sees(card_of(alert, "*Keep with no end*"))
         assert {"Keep with no end", "Deny", "Undo now"} <= {*labels_of(waits)}  # as a run that waits has them
@@ -609,7 +611,17 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         await env["ben"].sees(on_phone("Contained already by anna. More time denied by ben. "))
         await env["ben"].presses("Approve", await env["ben"].sees(direct_message("asks · ", denied)))
         review = await env["ben"].sees(modal("This lasts longer: 1 hour from when it starts.", denied))
-        await env["ben"].submits(review)
+        await env["ben"].close(review["id"])
+        host = {"dataType": "ip", "data": "203.0.113.7"}
+        other = await env.create_alert(sourceRef="other", artifacts=[host])
+        await env["anna"].command(SOC, f"/responder run isolate {other.id}")
+        form = await env["anna"].sees(modal("How long", "is contained already", "🚫 *More time was denied by ben*"))
+        assert (denied in text_of(form)) != has_red  # which may be what it names
+        await env["anna"].submits(form)
+        request = await env["ben"].sees(direct_message(f"({other.id})", "🚫 *More time was denied by ben*"))
+        assert denied not in text_of(request)
+        await env["ben"].presses("Approve", request)
+        await env["ben"].submits(await env["ben"].sees(modal(denied)))  # he may see up to TLP:RED
         await env["ben"].reads("You approved")
 
 
