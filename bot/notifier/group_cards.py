@@ -88,10 +88,12 @@ class GroupCards:
     async def _left_open(self, key: str, clearance: int) -> list[str]:
         """What is in force on the worst alerts of a group, and what waits: two requests to core without any."""
         ids = [member.root_id for member in await self._outbox.alert_groups.members(key, 0, READ_AT_ONCE)]
-        roots = {run.root_id for one in await self._core.measures(of=ids) for run in (one, *one.others)}
-        roots |= {one.object_id for one in await self._core.newest_actions("waiting", limit=MOST_WAITING)}
-        documents = await self._read_documents({one: () for one in ids if one in roots})
-        lines = [one for read in documents.values() for one in left_open(read, clearance)]
+        measures = await self._core.measures(of=ids)
+        waiting = await self._core.newest_actions("waiting", limit=MOST_WAITING)
+        on = {run.root_id for one in measures for run in (one, *one.others)} | {one.object_id for one in waiting}
+        observables = [one.object_id for one in waiting if one.object_type == "Observable"]  # maybe of these alerts
+        documents = await self._read_documents(dict.fromkeys([*on.intersection(ids), *observables], ()))
+        lines = [line for one in ids if one in documents for line in left_open(documents[one], clearance)]
         return [one for sign in "🔒⏳" for one in lines if one.startswith(sign)]
 
     async def _of_closed(self, content: GroupContent, clearance: int) -> GroupContent:

@@ -134,11 +134,11 @@ async def _review_view(
 
 async def _hidden(context: Context, bulk: Bulk, listed: Listed, request: str = "") -> str:
     """`1 target waits that you may not see; ben or lea decides.`: what waits beside these runs, or ""; mrkdwn."""
-    number = bulk.later_ends if request else bulk.awaiting
-    number -= len(states.visible(states.waiting(listed, request)))
+    seen, waits = [run for run, _ in states.visible(listed)], undo_state.later_end if request else runs.awaits_approval
+    number = (bulk.later_ends if request else bulk.awaiting) - sum(bool(waits(run)) for run in seen)
     if number <= 0:
         return ""
-    known = {run.id for run, _ in states.visible(listed)}
+    known = {run.id for run in seen}
     others = [one.action_id for one in bulk.own_targets if one.action_id and one.action_id not in known]
     able, _ = await subjects.deciders(context.services.core, *others)  # which may read what this person may not
     who = notices.either(list(dict.fromkeys(login for logins in able.values() for login in logins)))

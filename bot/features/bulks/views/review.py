@@ -6,16 +6,7 @@ from typing import Any, NamedTuple
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.text import (
-    OPTION_LIMIT,
-    clip,
-    clip_apart,
-    context,
-    person_name,
-    section,
-    sections,
-    slack_date,
-)
+from bot.block_kit.text import OPTION_LIMIT, clip, clip_apart, context, person_name, section, sections, slack_date
 from bot.clearance import view_of_all
 from bot.features.approvals import views as approvals
 from bot.features.bulks.views import more_time, states

@@ -249,6 +249,16 @@ async def test_the_card_of_a_group_and_its_list_say_what_is_in_force_on_its_aler
         await env["anna"].sees(message_in(SOC, f'"6 {SAME}', without="in force"))
 
 
+async def test_the_card_of_a_group_says_what_waits_on_an_observable_of_its_alerts(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        alert_ids = await post(env, range(6))
+        await group_card(anna, 6)
+        artifacts = [(await env.client.alert(one)).artifacts[0].id for one in alert_ids[-2:]]
+        targets = [RunTarget(object_type="case_artifact", object_id=one) for one in artifacts]
+        await env.client.run_bulk(BulkInput(responder_id="Quarantine_1_0", targets=targets))
+        await anna.sees(message_in(SOC, f'"6 {SAME}', "⏳ *Quarantine on ip 198[.]51[.]100[.]1*, asked by "))
+
+
 async def test_a_group_in_a_shared_channel_is_silent_on_what_is_in_force_on_a_hidden_target(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, {"Shun": ISOLATE}, channels=CHANNELS) as env:
         env.emulator.share(SOC)

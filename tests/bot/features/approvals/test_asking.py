@@ -1223,6 +1223,26 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         assert not [text for text in anna.phone if "another end" in text]  # she has asked herself
 
 
+async def test_review_of_more_time_counts_as_hidden_only_what_is_hidden(tmp_path: Path) -> None:
+    async with asking(tmp_path, FREE) as env:
+        bulk, _ = await bulk_of(env, "anna", [4, 3])
+        await env["anna"].sees(message_in(SOC, "2 wait for approval"))
+        first, second = [entry.action.id for entry in bulk.actions if entry.action]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, [first, second])
+            await env["anna"].sees(direct_message("2 in force until"))
+            await bot.as_user("anna").extend_measures(dict.fromkeys([first, second]))
+            waits = await env["anna"].sees(message_in(SOC, "⏳ *anna* asks to keep"))
+            await bot.as_user("anna").extend_measure(first, None, "Alone")
+        await env["ben"].presses("Keep with no end", waits)
+        review = await env["ben"].sees(modal("Keep with no end?"))
+        assert "that you may not see" not in text_of(review)
+        await env["ben"].submits(review)
+        await env["ben"].reads("You approved more time for")
+        await env["ben"].presses("Keep with no end", waits)
+        await env["ben"].sees(modal("Nothing of it waits any more"))
+
+
 async def test_extend_all_leaves_out_what_another_alert_keeps_with_no_end(tmp_path: Path) -> None:
     async with asking(tmp_path, FREE) as env:
         bulk, _ = await bulk_of(env, "anna", [3, 3])
