@@ -504,6 +504,8 @@ def also_for(alert_ids: Sequence[str] | None) -> str:
 def change_of_second(action: Action, measure: Measure, now_ms: int | None) -> str:
     """What a run that starts now changes of what is in force already; without `now_ms` whenever it starts."""
     lasts = action.undo.after_minutes if action.undo is not None else None
+    if measure.until is None and measure.state == "in_force":
+        return NOTHING_LATER
     if measure.state == "starting" or now_ms is None or measure.until is None:
         return LATER_END
     if lasts is not None and now_ms + lasts * MINUTE_MS <= measure.until:

@@ -1243,6 +1243,20 @@ async def test_review_of_more_time_counts_as_hidden_only_what_is_hidden(tmp_path
         await env["ben"].sees(modal("Nothing of it waits any more"))
 
 
+async def test_review_says_once_that_a_second_run_changes_nothing_of_what_has_no_end(tmp_path: Path) -> None:
+    async with asking(tmp_path, FREE) as env:
+        other = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "203.0.113.0"}])
+        for_ever = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": other.id, "undoAfterMinutes": 0}
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve((await bot.as_user("anna").run(for_ever)).id)
+        await env.ended_run(other)
+        await bulk_of(env, "anna", [3, 3])
+        await env["ben"].presses("Review", await env["ben"].sees(message_in(SOC, "2 wait for approval")))
+        review = text_of(await env["ben"].sees(modal("Decide only on the ticked")))
+        assert "*1 contained already*. A second run changes nothing." in review
+        assert review.count("A second run changes nothing.") == 1
+
+
 async def test_extend_all_leaves_out_what_another_alert_keeps_with_no_end(tmp_path: Path) -> None:
     async with asking(tmp_path, FREE) as env:
         bulk, _ = await bulk_of(env, "anna", [3, 3])
