@@ -140,11 +140,8 @@ def _asked(
 
     Without it, while it waits, what follows once it is approved, and what that changes of what is in force already.
     """
-    then = (
-        [undo_state.planned(action), *already(action, view, now_ms, is_kept=is_kept)]
-        if runs.awaits_approval(action)
-        else []
-    )
+    held = already(action, view, now_ms, is_kept=is_kept)
+    then = [undo_state.planned(action), *held] if runs.awaits_approval(action) else []
     asks = f"{who} {_override(action)}*{question(action, view)}*".strip()
     by = f"*{person_name(action.created_by)}* asks · {runs.sign(view)}{runs.of_root(view.subject, view, link)}"
     about = [*_targets(action, view), *_may_act_on(action, view), *inputs(action, view)]
@@ -166,10 +163,9 @@ def _targets(action: Action, view: RedactedView) -> list[str]:
 
 def already(action: Action, view: RedactedView, now_ms: int | None = None, *, is_kept: bool = False) -> list[str]:
     """What is in force already, and what a run changes of it if it starts now; without `now_ms` at any time; mrkdwn."""
-    found = [
-        (one, undo_state.change_of_second(action, one, now_ms)) for one in undo_state.in_force_already(action, view)
-    ]
-    return [runs.already(one, view, changes, is_kept=is_kept) for one, changes in found]
+    held = undo_state.in_force_already(action, view)
+    changes = [undo_state.change_of_second(action, one, now_ms) for one in held]
+    return [runs.already(one, view, change, is_kept=is_kept) for one, change in zip(held, changes, strict=True)]
 
 
 def warnings(action: Action, view: RedactedView) -> list[str]:
