@@ -301,7 +301,7 @@ def push_text(action: Action, view: RedactedView) -> str:
     deed = f"OVERRIDE: {deed_on(action, view)}" if action.override else deed_on(action, view)
     held = undo_state.contained(action, view)
     by = [one.created_by for one in held]
-    denied = people(end.ended_by or "" for one in held for end in undo_state.denied_longer(one))
+    denied = people(end.ended_by or "" for one in held for end in undo_state.denied_longer(one, view))
     longer = f"More time denied by {denied}. " if denied else ""
     before = f"{said_before(*decided_before(action, view))}{said_before('contained', by)}{longer}"
     return _asks_of_one(deed, before, action.created_by, f"{note(action, view)}{_overrides(action, view)}", view)

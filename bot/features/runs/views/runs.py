@@ -235,7 +235,7 @@ def already(measure: Measure, view: RedactedView, changes: str = undo_state.LATE
     """
     level, is_own = measure.clearance_of_texts, measure.root_id == (view.subject.root_id or view.subject.id)
     is_shown = is_own or (level is not None and may_see(view.clearance, level) and not is_kept)
-    denied = undo_state.denied_longer(measure) if changes != undo_state.CHANGES_NOTHING else []
+    denied = undo_state.denied_longer(measure, view) if changes != undo_state.CHANGES_NOTHING else []
     said = [one if is_shown else one.model_copy(update={"message": None}) for one in denied]
     return "\n".join([undo_state.already(measure, view, changes), *(_more_time_was(one, view) for one in said)])
 

@@ -325,8 +325,13 @@ def already(measure: Measure, view: RedactedView, changes: str = LATER_END, stat
     return f"🔒 {names or measure.object_id} is {is_now} {until_by(measure)}. {changes}".rstrip()
 
 
-def denied_longer(measure: Measure) -> list[Extension]:
-    """The requests that it lasts longer which were denied since one was approved, or it was given another end."""
+def denied_longer(measure: Measure, view: RedactedView) -> list[Extension]:
+    """The requests that it lasts longer which were denied since one was approved, or it was given another end.
+
+    None for another alert or case where another company reads.
+    """
+    if view.clearance == SHARED and measure.root_id != (view.subject.root_id or view.subject.id):
+        return []
     newest = measure.undo.extension if measure.undo is not None and measure.until is not None else None
     if newest is None or newest.outcome in ("approved", "lapsed"):
         return []

@@ -12,7 +12,7 @@ from bot.app import running
 from bot.block_kit import ids
 from bot.block_kit.notices import CHANGED
 from bot.clearance import SHARED, RedactedView, Subject
-from bot.features.runs.views.undo_state import decided_before
+from bot.features.runs.views.undo_state import decided_before, denied_longer
 from bot.identity import CACHE_MS
 from bot.message import Message
 from bot.notifier.asking import AT_MOST
@@ -621,6 +621,9 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         request = await env["ben"].sees(direct_message(f"({other.id})", "🚫 *More time was denied by ben*"))
         assert denied not in text_of(request)
         await env["ben"].presses("Approve", request)
+        (measure,) = await env.client.measures()
+        views = [RedactedView(Subject.alert(other), clearance) for clearance in (0, SHARED)]
+        assert [len(denied_longer(measure, view)) for view in views] == [1, 0]
         await env["ben"].submits(await env["ben"].sees(modal(denied)))  # he may see up to TLP:RED
         await env["ben"].reads("You approved")
 
