@@ -213,7 +213,8 @@ async def _named(context: Context, ids: Sequence[str], measures: Sequence[Measur
     listed = await FoundRuns.of(context, actions)
     told = {run_id for one in measures for run_id in one.actions}
     visible, _ = _visible([listed.run(action) for action in actions], context.person)
-    return [run for run in views.by_bulk(visible) if run.others or run.action.id not in told]
+    found = [replace(run, is_typed=run.action.bulk in ids) for run in views.by_bulk(visible)]
+    return [run for run in found if run.in_place or run.action.id not in told]
 
 
 def _with_part(part: str, measures: Sequence[Measure]) -> set[str]:

@@ -52,6 +52,12 @@ class HomeRun:
     others: Sequence["HomeRun"] = ()  # of the same bulk
     part: str = ""  # the id of what it has in force, if this is one of several targets
     also: str = ""  # for which other alerts the same is in force
+    is_typed: bool = False  # whether the id of its bulk was
+
+    @property
+    def in_place(self) -> BulkCounts | None:
+        """The bulk that is shown in place of the run: it has several of those listed, or its id was typed."""
+        return self.bulk if self.others or self.is_typed else None
 
 
 @dataclass(frozen=True)
@@ -210,8 +216,8 @@ def run_block(run: HomeRun, person: Person, button: ButtonIds, *, under: str = "
     view, action = RedactedView(run.subject, person.clearance), run.action
     extension = undo_state.later_end(action)
     is_own = person.login == (action.created_by if extension is None else extension.asked_by)
-    if run.others and run.bulk is not None:
-        return _bulk(run, run.bulk, person, button, has_withdraw=has_again)
+    if run.in_place is not None:
+        return _bulk(run, run.in_place, person, button, has_withdraw=has_again)
     of, line = _of(run, person), f"{runs.run_line(action, view)}{runs.waiting_end(action, view)}"
     line = line if of == under else f"{of}\n{line}"
     if runs.is_open(action) or extension is not None:
@@ -251,17 +257,17 @@ def _with_deeds(shown: Sequence[HomeRun], person: Person, button: ButtonIds) -> 
     blocks = list[Block]()
     for run in shown:
         below, view = list[dict[str, Any]](), RedactedView(run.subject, person.clearance)
-        if run.others and run.bulk is not None:
+        if bulk := run.in_place:
             is_own = person.login == run.action.created_by
-            waits = run.bulk.awaiting
-            review, withdraw = runs.bulk_buttons(run.bulk.id, None, button, "Withdraw", number=waits)
+            waits = bulk.awaiting
+            review, withdraw = runs.bulk_buttons(bulk.id, None, button, "Withdraw", number=waits)
             below += [withdraw if is_own else review] if waits else []
             ends = [later for one in (run, *run.others) if (later := undo_state.later_end(one.action)) is not None]
-            below += runs.bulk_buttons(run.bulk.id, ends[0], button) if ends else []
-            below += messages.end_buttons(run.bulk, button, has_again=is_own or person.profile == "org-admin")
+            below += runs.bulk_buttons(bulk.id, ends[0], button) if ends else []
+            below += messages.end_buttons(bulk, button, has_again=is_own or person.profile == "org-admin")
         elif undo_state.is_in_force(run.action):
             below += undos.buttons(run.action, view, button)
-        is_asked = not run.others and runs.awaits_approval(run.action) and person.login != run.action.created_by
+        is_asked = not run.in_place and runs.awaits_approval(run.action) and person.login != run.action.created_by
         line = request(run, person, button) if is_asked else run_block(run, person, button, has_again=not below)
         blocks += [line, actions(*below)] if below else [line]
     return blocks

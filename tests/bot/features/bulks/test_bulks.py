@@ -403,6 +403,10 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
             await shown(env, "1 waits for approval, 1 of 2 succeeded")
         )
         assert (await env.client.actions("alert", red))[0].status == "Waiting"
+        bulk_id = (await env.client.actions("alert", red))[0].bulk
+        await env["anna"].command(SOC, f"/responder status {bulk_id}")
+        status = await env["anna"].sees(modal("*Contain* on 2 targets: 1 waits for approval, 1 of 2 succeeded"))
+        assert labels_of(status) == ["Review", "Show each"]
         own = await reviewed(env, "anna", message, "1 target waits that you may not see; lea decides.")
         assert "decides.\\n✅ Approved by anna" in text_of(own)
         view = await reviewed(env, "lea", message, " on 1 target")
