@@ -7,6 +7,7 @@ from bot.block_kit import ids
 from bot.block_kit.elements import actions, pages
 from bot.block_kit.text import clip, context, section, sections, slack_date
 from bot.clearance import RedactedView
+from bot.features.approvals import views as approvals
 from bot.features.bulks.views import messages, states
 from bot.features.runs.views import questions, runs, undo_state
 from bot.features.undos import views as undos
@@ -91,15 +92,17 @@ def ended_before(shown: Sequence[ShownTarget], asked: Sequence[ShownTarget]) -> 
 
 
 def _line(shown: ShownTarget, bulk: Bulk) -> str:
-    target, view, action = shown.target, shown.view, shown.action
+    target, view, action, before = shown.target, shown.view, shown.action, ""
     if action is None:
         on = f"• {questions.named(view, runs.named_targets(target.target, view))}"
         state = f"refused {slack_date(bulk.created_at)}: {questions.reason_shown(view.text(target.message or ''))}"
     else:
         on = states.target_line(action, view)
+        before = approvals.happened(action, view, is_kept=False) if runs.awaits_approval(action) else ""
         why = runs.result_text(action, view) if target.outcome in ("failed", "denied") else ""
         left = runs.left(action, view)
         still = "".join(f"; still contained {undo_state.until_by(one)}" for one in shown.in_force)
+        on += runs.approved_by(action) if left else ""
         ended = "" if left and action.outcome == "succeeded" else runs.state(action, view)
         state = f"{ended}{f': {why}' if why else ''}{still}{left}{runs.waiting_end(action, view)}".removeprefix(" · ")
-    return questions.with_said(*f"{on} · {state}".splitlines())
+    return questions.with_said(*f"{on} · {state}\n{before}".splitlines())

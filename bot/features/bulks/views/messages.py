@@ -130,7 +130,8 @@ def _asks(bulk: BulkCounts, waiting: Listed, read: Listed, reminded: str) -> lis
     """What waits for approval and until when: each that the reader of a direct message has `read`, or in one line."""
     by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
     asked = states.what_is_asked(bulk, states.of_waiting(bulk, read))
-    on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else ". *Review* names each"
+    it = "it" if bulk.awaiting == 1 else "each"
+    on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else f". *Review* names {it} to who may see it"
     asks = f"{approvals.closed_among(waiting)}⏳ *{asked}*{'' if read else on}."
     note = states.quoted_note(waiting if len(waiting) == bulk.awaiting else read)
     warned = "" if read else _warned(waiting, bulk.awaiting)

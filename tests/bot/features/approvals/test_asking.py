@@ -363,6 +363,10 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
             assert text_of(shown).count("🚫 *Denied ") == 1
         assert f'"🟠 HIGH ({alert.id}) · 🚫 denied 2 times, last by lea: known &lt;noise&gt;"' in text_of(review)
         assert "• " not in text_of(review)  # no target is named twice
+        await env["ben"].presses("Show each", request)
+        await env["ben"].sees(
+            modal(" · needs 1 approval · for 1 hour\\n    ↳ 🚫 *Denied 2 times, last by lea, <!date^")
+        )
         two = [{"dataType": "ip", "data": f"198.51.100.{number}"} for number in (7, 8)]
         several = await env.create_alert(sourceRef="several", artifacts=two)
         body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": several.id}

@@ -399,7 +399,7 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         assert "It starts now." in done
         assert ": Still waiting." in done
         assert "For few eyes" not in done
-        assert "⏳ *1 target · HIGH*. *Review* names each." in text_of(
+        assert "⏳ *1 target · HIGH*. *Review* names it to who may see it." in text_of(
             await shown(env, "1 waits for approval, 1 of 2 succeeded")
         )
         assert (await env.client.actions("alert", red))[0].status == "Waiting"
@@ -650,7 +650,7 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         direct = await env["ben"].dm(env.emulator.bot_user_id)
         request = text_of(await env["ben"].sees(message_in(direct, "3 wait for approval")))
         assert "beacons" in request
-        assert "names each" not in request  # as this does itself
+        assert "*Review* names" not in request  # as this does itself
         assert "⏳ *3 targets for 1 hour · up to HIGH*: " in text_of(message)
         assert text_of(message).count("It &lt;beacons&gt;") == 1
         on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]2"
@@ -884,7 +884,9 @@ async def test_undo_all_says_what_of_it_may_start_later(tmp_path: Path) -> None:
         message = await shown(env, "1 waits for approval, 1 in force with no end")
         assert text_of(message).index("⏳ *1 target") < text_of(message).index("🔒 Approved by ben")
         await env["anna"].presses("Show each", message)
-        each = await env["anna"].sees(modal("in force until somebody undoes it", without="done · "))
+        each = await env["anna"].sees(
+            modal("(~1) · approved by ben · in force until somebody undoes it", without="done · ")
+        )
         order = [text_of(each).index(words) for words in ("needs 1 approval", '"Withdraw"', "in force until", '"Undo')]
         assert order == sorted(order)
         await env["anna"].close(each["id"])
