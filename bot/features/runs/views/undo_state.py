@@ -48,9 +48,9 @@ class Able(NamedTuple):
     def on(each: Sequence[tuple[str, Sequence[str]]], *, are_asked: bool = False) -> "Able":
         """Who may on any of these targets (mrkdwn), each with those who may there."""
         every = list(dict.fromkeys(login for _, logins in each for login in logins))
-        found = grouped((frozenset(logins), name) for name, logins in each if 0 < len(logins) < MOST_DECIDERS)
+        found = grouped((tuple(sorted(logins)), name) for name, logins in each if 0 < len(logins) < MOST_DECIDERS)
         some = {logins: names for logins, names in found.items() if len(logins) < len(every)}
-        only = (f", on {some_of(names, MOST_ASKED)} only {notices.all_of([*logins])}" for logins, names in some.items())
+        only = (f", on {some_of(names, MOST_ASKED)} only {notices.all_of(logins)}" for logins, names in some.items())
         return Able(every, bool(every) and are_asked, "".join(only))
 
 

@@ -17,3 +17,9 @@ def test_all_who_hear_of_a_run_are_named_though_some_of_them_hear_of_another_one
         for line in undo_state.all_ended([Measure.model_validate({**all_three, **of})], view, "lea")
     ]
     assert told == ["anna, ben and rob are notified.", "ben and rob are notified."]
+
+
+def test_who_may_decide_on_a_part_only_is_named_in_one_order() -> None:
+    some = ["zoe", "kim", "lea", "ben", "ida", "max", "eve", "tom"]
+    able = undo_state.Able.on([("one host", some), ("another", [*some, "ann"])])
+    assert able.only == ", on one host only ben, eve, ida and others"
