@@ -176,9 +176,10 @@ def mark_of(line: str) -> str:
     return digest([line])[:4]
 
 
-def counted(number: int, since: int, command: str, worst: str = "", shown: Sequence[Block] = ()) -> Message:
-    """Tells somebody who was asked often within minutes how many more requests came, and which is the `worst`."""
+def counted(number: int, since: int, until: int, command: str, worst: str = "", shown: Sequence[Block] = ()) -> Message:
+    """Tells somebody who was asked often how many more came, the `worst`, and `until` when others may not ring."""
     text = f"{count(number, 'more request')} for approval"
     lists = f"`{command} pending` lists all that wait, and your Home the worst."
     said = clip(f"{text}{f', the worst {worst}' if worst else '.'}", MESSAGE_TEXT_LIMIT)
-    return Message(said, (section(f"*{text}* since {slack_date(since)}. {lists}"), *shown))
+    silent = f"Until {slack_date(until, '{time}')} those that are no more urgent may not ring."
+    return Message(said, (section(f"*{text}* since {slack_date(since)}. {silent} {lists}"), *shown))

@@ -15,7 +15,7 @@ from bot.features.approvals import views as approvals
 from bot.features.bulks.views import messages, more_time, states
 from bot.features.bulks.views.states import Listed, Refused
 from bot.features.runs.views import runs
-from bot.notifier.asking import Asking
+from bot.notifier.asking import LATELY_MS, Asking
 from bot.notifier.isolation import isolated
 from bot.notifier.renderer import Renderer, undone_with_others
 from bot.notifier.timeline import ChannelAccess
@@ -147,7 +147,7 @@ class BulkMessages:
     async def _counted(self, key: str, number: int, bulk: BulkCounts, found: _Found) -> DesiredMessage:
         """Likewise, with its runs as far as they decide on them."""
         _, since, team, user = key.split(":")
-        content = partial(notices.counted, number, int(since), self._access.command)
+        content = partial(notices.counted, number, int(since), int(since) + LATELY_MS, self._access.command)
         person = await self._renderer.recipient(team, user)
         waiting = [(run, on) for run, on in found if runs.awaits_approval(run)]
         own = _Found((run, on) for run, on in waiting if person and approvals.may_decide(run, person, on))

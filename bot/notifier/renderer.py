@@ -19,7 +19,7 @@ from bot.features.approvals import views as approvals
 from bot.features.runs.views import runs, undo_state
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Message
-from bot.notifier.asking import Asking, asked_in, urgency_of
+from bot.notifier.asking import LATELY_MS, Asking, asked_in, urgency_of
 from bot.notifier.isolation import CORE_UNAVAILABLE
 from bot.notifier.requests import Asked, Request
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
@@ -446,7 +446,7 @@ class Renderer:
     async def counted(self, key: str, number: int, document: Document | None, run_id: str) -> DesiredMessage:
         """The message that counts requests for somebody, with the worst as far as they may see and decide it."""
         _, since, team, user = key.split(":")
-        content = partial(notices.counted, number, int(since), self._access.command)
+        content = partial(notices.counted, number, int(since), int(since) + LATELY_MS, self._access.command)
         timeline = None if document is None else await self.timeline(document)
         action = None if timeline is None else timeline.action(run_id)
         person = await self.recipient(team, user)

@@ -15,7 +15,7 @@ from bot.clearance import SHARED, RedactedView, Subject
 from bot.features.runs.views.undo_state import decided_before, denied_longer
 from bot.identity import CACHE_MS
 from bot.message import Message
-from bot.notifier.asking import AT_MOST
+from bot.notifier.asking import AT_MOST, LATELY_MS
 from bot.outbox.models import DesiredMessage, RefreshRequest
 from bot.outbox.retention import CONTENT_KEEP_MS
 from bot.outbox.sending.rate_limiter import RateLimiter
@@ -192,6 +192,9 @@ async def test_of_twenty_requests_each_is_asked_about_ten_and_what_is_worse_and_
         await all_sent(env.bot)
         worst = f"the worst MEDIUM: Isolate on ip 203[.]0[.]113[.]7 for 1 hour? Beacon 10 ({alerts[10].id})"
         assert f"8 more requests for approval, {worst}, asked by anna" == counting["text"]
+        since, until = map(int, re.findall(r"<!date\^(\d+)\^", text_of(counting))[:2])
+        assert until - since == LATELY_MS // 1000
+        assert "> those that are no more urgent may not ring. " in text_of(counting)
         assert max(text_of(m).count("also asked for") for m in direct_messages(env["ben"].live_view)) == 3
         rung = AT_MOST + len(worse)
         for name in ("ben", "lea"):
