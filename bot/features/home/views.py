@@ -262,7 +262,8 @@ def _with_deeds(shown: Sequence[HomeRun], person: Person, button: ButtonIds) -> 
             waits = bulk.awaiting
             review, withdraw = runs.bulk_buttons(bulk.id, None, button, "Withdraw", number=waits)
             below += [withdraw if is_own else review] if waits else []
-            ends = [later for one in (run, *run.others) if (later := undo_state.later_end(one.action)) is not None]
+            # What one run of it asks for alone is decided on its own message.
+            ends = [end for one in (run, *run.others) if (end := undo_state.later_end(one.action)) and end.request]
             below += runs.bulk_buttons(bulk.id, ends[0], button) if ends else []
             below += messages.end_buttons(bulk, button, has_again=is_own or person.profile == "org-admin")
         elif undo_state.is_in_force(run.action):

@@ -299,6 +299,21 @@ async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: P
         assert "Approved by ben, undone by lea: ip 203[.]0[.]113[.]1." in push
 
 
+async def test_a_list_offers_no_review_of_more_time_that_one_run_of_a_bulk_asks_for_alone(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "allow_permanent": True}) as env:
+        bulk, _ = await bulk_of(env, "anna", [4, 4, 3])
+        await env["ben"].sees(direct_message("3 wait for approval"))
+        first, second, _ = [entry.action.id for entry in bulk.actions if entry.action]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, [first, second])
+            await env["anna"].sees(message_in(SOC, "1 waits for approval, 2 in force"))
+            await bot.as_user("anna").extend_measure(first, None)
+        for login, typed, decide in (("anna", "mine", "Withdraw"), ("lea", f"status {bulk.id}", "Review")):
+            await env[login].command(SOC, f"/responder {typed}")
+            listed = labels_of(await env[login].sees(modal("1 waits for approval, 2 in force")))
+            assert listed[:3] == [decide, "Extend all", "Undo all"]
+
+
 async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_their_own_texts(tmp_path: Path) -> None:
     async with asking(tmp_path, {**ISOLATE, "allow_permanent": True}) as env:
         bulk, _ = await bulk_of(env, "anna", [4, 4, 3])
