@@ -53,25 +53,25 @@ def told_in_part(
     is_more_time = listed[0][2] is not None
     still = [(run, view) for run, view, end in listed if states.waits(run, end)]
     if has_end and not still and (is_more_time or not states.open_runs(bulk)):
-        what = f"{'more time for ' if is_more_time else ''}{states.name(bulk)} on {count(len(listed), 'target')}"
-        return notices.notice(f"{' and '.join(how)} in part: {what}, see below.")
+        on = f"{states.name(bulk)} on {count(len(listed), 'target')}"
+        return notices.notice(f"{' and '.join(how)} in part: {_of_what(on, is_more_time=is_more_time)}, see below.")
     by_how = [one for one in listed if states.decision(one[0], one[2]).startswith(tuple(how))]
-    on = [one[:2] for one in by_how]
-    if ends := [(run, view, end) for run, view, end in (by_how if has_end else listed) if end]:
-        each = more_time.decided_in_short(ends, states.level_of(bulk, [one[:2] for one in ends]))
-    else:
-        each = _decided_in_short(bulk, on)
-    waits = _still_waiting(still, able) if still else ""
+    each = _decided_in_short(bulk, by_how if has_end or not is_more_time else listed)
+    waits = _still_waiting(still, able)
     told = notices.notice(f"{'; '.join(one.rstrip('.') for one in each)}. {waits}".rstrip())
     if is_more_time or "Approved" not in how:
         return told
-    return Message(told.text, _so_far(bulk, on, waits, button))
+    return Message(told.text, _so_far(bulk, [one[:2] for one in by_how], waits, button))
+
+
+def _of_what(on: str, *, is_more_time: bool) -> str:
+    return f"more time for {on}" if is_more_time else on
 
 
 def _still_waiting(listed: Listed, able: Sequence[str]) -> str:
-    """`Still waiting: hostname LT-0901; ben or lea decides.`, or without them where nobody can; mrkdwn."""
+    """`Still waiting: hostname LT-0901; ben or lea decides.`, or without them where nobody can; "" for none; mrkdwn."""
     who = f"; {foreign(notices.either(able), NAME_LIMIT)} decides" if able else ""
-    return f"Still waiting: {states.seen_targets(listed, is_on_phone=True)}{who}."
+    return f"Still waiting: {states.seen_targets(listed, is_on_phone=True)}{who}." if listed else ""
 
 
 def _so_far(bulk: BulkCounts, listed: Listed, waits: str, button: ButtonIds) -> tuple[Block, ...]:
@@ -82,10 +82,12 @@ def _so_far(bulk: BulkCounts, listed: Listed, waits: str, button: ButtonIds) -> 
     return (*sections(first_of(lines, states.MOST_NAMED)), buttons)
 
 
-def _decided_in_short(bulk: BulkCounts, listed: Listed) -> list[str]:
+def _decided_in_short(bulk: BulkCounts, listed: Sequence[Asked]) -> list[str]:
     """`Denied by lea, not run: Isolate on LT-0198 for 1 hour · "known tool".`: who decided, denials first; mrkdwn."""
+    if ends := [(run, view, end) for run, view, end in listed if end]:
+        return more_time.decided_in_short(ends, states.level_of(bulk, [one[:2] for one in ends]))
     lasts, said = undo_state.lasts(bulk.undo_after_minutes), list[str]()
-    found = grouped(((states.decision(run, None), runs.reason(run)), (run, view)) for run, view in listed)
+    found = grouped(((states.decision(run, None), runs.reason(run)), (run, view)) for run, view, _ in listed)
     for (by, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved")):
         targets = f"{states.name(bulk)} on {states.seen_targets(on, is_on_phone=True)}"
         why = states.quoted(why, view_of_all([view for _, view in on]))
