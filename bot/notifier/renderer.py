@@ -29,6 +29,7 @@ from bot.outbox.models import BULK_UNDONE, LOG, LOST, DesiredMessage, MessageRec
 from bot.outbox.outbox import MessageOutbox
 from core.common.errors import ResponderBotError
 from core.models import (
+    OBJECT_TYPES,
     OPEN_STATUSES,
     Action,
     Alert,
@@ -689,7 +690,10 @@ def undone_by_others(document: Document) -> dict[tuple[str, str], list[Action]]:
     The first tells it of all: one of a bulk, on whatever alert the run is that undid it, in the message of that bulk.
     """
     known, found = {one.id for one in document.actions}, dict[tuple[str, str], list[Action]]()
-    for action in sorted(document.actions, key=lambda one: (not one.bulk, one.number)):
+    is_in_case = document.alert is not None and document.alert.case is not None
+    # The case tells of what ran on an artifact that it shares.
+    own = [one for one in document.actions if not (is_in_case and one.object_type == OBJECT_TYPES["case_artifact"])]
+    for action in sorted(own, key=lambda one: (not one.bulk, one.number)):
         undone = dict[str, list[Action]]()
         for part, _ in action.by_target():
             by_id = part.undo.action_id if part.undo is not None and undo_state.is_undone(part) else None

@@ -623,3 +623,24 @@ async def test_a_request_from_before_its_alert_became_a_case_is_answered_where_i
             await env[name].sees(updated(asked[name], "Approved by ben, lea", "in force until"))
         await all_sent(env.bot)
         assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [1, 1, 1]
+
+
+async def test_who_contained_the_same_in_the_case_is_notified_of_the_undo_of_the_run_before_it(tmp_path: Path) -> None:
+    rules = {"Quarantine": {**RULES["Isolate"], "approval": 1}, "Tell": {"target": "ip"}}
+    async with feature_environment(tmp_path, rules) as env, CoreClient(env.core.url, env.service_key) as bot:
+        alert, _ = await env.alert_and_card("anna")
+        body = {"responderId": "Quarantine_1_0", "objectType": "alert", "objectId": alert.id}
+        first = await bot.as_user("anna").run(body)
+        await bot.as_user("ben").approve(first.id)
+        await env["anna"].sees(on_phone("Approved by ben"))
+        await env.client.create_case_from_alert(alert.id)
+        artifact = (await env.client.alert(alert.id)).artifacts[0].id
+        second = await bot.as_user("lea").run({**body, "objectType": "case_artifact", "objectId": artifact})
+        await bot.as_user("ben").approve(second.id)
+        await env["lea"].sees(on_phone("Approved by ben"))
+        await env["anna"].command(SOC, "/responder mine")
+        await env["anna"].presses("Undo now", await env["anna"].sees(modal("Undo now")))
+        form = await env["anna"].sees(modal("It also ends *Quarantine*", "ben and lea are notified."))
+        await env["anna"].submits(form)
+        await env["lea"].sees(on_phone("Undone by *anna*: *Quarantine*"))
+        await env["ben"].sees(on_phone("Undone by *anna*: *Quarantine*"))
