@@ -164,8 +164,7 @@ def _targets(action: Action, view: RedactedView) -> list[str]:
 def already(action: Action, view: RedactedView, now_ms: int | None = None, *, is_kept: bool = False) -> list[str]:
     """What is in force already, and what a run changes of it if it starts now; without `now_ms` at any time; mrkdwn."""
     held = undo_state.in_force_already(action, view)
-    changes = [undo_state.change_of_second(action, one, now_ms) for one in held]
-    return [runs.already(one, view, change, is_kept=is_kept) for one, change in zip(held, changes, strict=True)]
+    return [runs.already(one, view, undo_state.change_of_second(action, one, now_ms), is_kept=is_kept) for one in held]
 
 
 def warnings(action: Action, view: RedactedView) -> list[str]:

@@ -205,7 +205,9 @@ async def on_deny_button(context: Context) -> None:
     request = _request(context, listed, intent.argument)
     waiting = [one for one in states.waiting(listed, request) if read is None or (one[2] or one[0]).id in read]
     if not waiting:
-        why = review.no_longer_waits(listed, request) if read != [] else "Nothing was ticked, so nothing was denied."
+        why = "Nothing was ticked, so nothing was denied."
+        if read != []:
+            why = review.no_longer_waits(listed, request, await _hidden(context, bulk, listed, request))
         await responses.respond(context, notices.notice(why), "Deny")
         return
     deed, asked_by = _deed(context, bulk, waiting)

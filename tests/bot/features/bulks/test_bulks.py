@@ -409,6 +409,9 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         assert labels_of(status) == ["Review", "Show each"]
         own = await reviewed(env, "anna", message, "1 target waits that you may not see; lea decides.")
         assert "decides.\\n✅ Approved by anna" in text_of(own)
+        await env["anna"].close(own["id"])
+        await env["anna"].presses("Withdraw all", message)
+        await env["anna"].reads("1 target waits that you may not see; lea decides.")
         view = await reviewed(env, "lea", message, " on 1 target")
         await env["lea"].confirms("Deny", view)
         await env["lea"].reads("You denied 1 run: Contain on ")
