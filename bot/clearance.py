@@ -345,6 +345,7 @@ _SPELLINGS: Mapping[str, str] = {  # patterns for a character as it is, defanged
 }
 _PLAIN_KINDS = {"hash", "filename", "user-agent", "registry", "regexp"}
 _SCHEME = re.compile(r"(?i)^(?:h(?:tt|xx|\*\*)p(s?)|f(?:t|x)p(s?))(?=:)")
+_DEFANGED_SCHEME = re.compile(r"(?i)\bh(?:xx|\*\*)p(?=s?://)")
 _ONE_SPELLING = re.compile(r"[a-hjl-rt-z0-9]+")  # without the letters that some other ones equal in another case
 _ANY_SCHEME = r"(?:h(?:tt|xx|\*\*)ps?|f(?:t|x)ps?)"
 
@@ -410,7 +411,7 @@ def refanged(data: str) -> str:
     """An observable as it was before it was defanged."""
     for character, spelling in _SPELLINGS.items():
         data = re.sub(spelling.replace("%2f|", "").replace("%3a|", ""), character, data, flags=re.IGNORECASE)
-    return data.replace("[://]", "://").replace("[:]//", "://")
+    return _DEFANGED_SCHEME.sub("http", data.replace("[://]", "://").replace("[:]//", "://"))
 
 
 def _without_scheme(plain: str) -> str:

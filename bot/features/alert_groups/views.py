@@ -77,7 +77,7 @@ def _digest(content: GroupContent) -> list[Block]:
     lasted = duration(content.last_at - content.first_at)
     blocks = [section(f"🌩 *{content.count:,} alerts in {lasted}*: {severities(content.severities)}")]
     times = f"{slack_date(content.first_at)} to {slack_date(content.last_at)}"
-    blocks.append(context(f"{times} · more than Slack takes one by one, so they stand here{_cards(content)}"))
+    blocks.append(context(f"{times} · more than Slack takes one by one{_cards(content)}"))
     lines = [
         *_worst(content),
         _most("Titles", content.titles, content),

@@ -496,9 +496,9 @@ def approved(action: Action, view: RedactedView, link: str) -> Message:
     missing = runs.missing_approvals(action)
     then = f"needs {count(missing, 'more approval')}" if missing else "starts now"
     text = f"You approved {run_on(action, view)}; it {then}."
-    see = f" <{link}|Its card> shows how it goes." if link else " Its card shows how it goes."
+    see = f"<{link}|Its card> shows how it goes." if link else "Its card shows how it goes."
     ends = " ".join([undo_state.planned(action), *already(action, view)])
-    return Message(text, (section(text), context(ends + see)))
+    return Message(text, (section(text), context(f"{ends}\n{see}".lstrip())))
 
 
 def run_on(action: Action, view: RedactedView) -> str:

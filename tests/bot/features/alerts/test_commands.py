@@ -27,6 +27,10 @@ async def test_find_lists_alerts_by_title_tag_observable_and_id(env: FeatureEnvi
     await env["anna"].sees(modal("host web-3 beacons"))
     await env["anna"].command(SOC, "/responder find nothing-like-this")
     await env["anna"].reads("No alert that you may see contains")
+    artifact = {"dataType": "url", "data": "http://updates.example.net/visit.js"}
+    linked = await env.create_alert(sourceRef="3", artifacts=[artifact])
+    await env["anna"].command(SOC, "/responder find hxxp[://]updates[.]example[.]net/visit[.]js")  # as cards have it
+    await env["anna"].sees(modal("*1 alert*", linked.id))
     await env["anna"].command(SOC, "/responder find")
     await env["anna"].reads("Find what? Type `/responder find` and a text")
 
