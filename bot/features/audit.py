@@ -83,12 +83,20 @@ def _about(object_id: str, documents: Sequence[Document], views: Views, clearanc
         document, subject = min(found, key=lambda one: one[0].id != object_id)
         view = RedactedView(subject, clearance)
         about += f": {runs.of_root(subject, view)}"
-        if document.id == object_id and document.case is not None and view.is_open:
-            about += f" · made by {person_name(document.case.created_by)}"
+        if document.id == object_id and view.is_open:
+            about += _of_case(document)
     above = [run for one in documents for run in one.actions if not views[run.id].is_open]
     if above and object_id in [document.id for document in documents]:
         about += f" · {runs.hidden_line(above, views)}"
     return about
+
+
+def _of_case(document: Document) -> str:
+    """Who made a case, or in which case an alert is."""
+    if document.case is not None:
+        return f" · made by {person_name(document.case.created_by)}"
+    case = document.alert.case if document.alert is not None else None
+    return f" · in case {case}: `/responder audit {case}` tells what ran there" if case else ""
 
 
 def _redacted_rows(

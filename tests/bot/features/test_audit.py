@@ -92,7 +92,8 @@ async def test_one_reads_who_worked_on_an_alert_closed_and_reopened_it_and_withd
             with pytest.raises(ResponderBotError, match="not authorized to change alert") as refused:
                 await bot.as_user("eve").assign_alert(alert.id, "")
         await env["anna"].command(SOC, f"/responder audit {alert.id}")
-        shown = await env["anna"].sees(modal(f"Audit of {alert.id}"))
+        there = f"· in case {case.id}: `/responder audit {case.id}` tells what ran there"
+        shown = await env["anna"].sees(modal(f"Audit of {alert.id}", there))
         assert [block["text"]["text"].partition("> *")[2] for block in shown["blocks"][1:-1]] == [
             f"anna* assigned {alert.id} to themselves",
             "anna* asked to run Isolate on LT-0500; it needs 1 approval",
