@@ -1,6 +1,7 @@
 """What a bulk is and what became of its runs, in words: its name and counts, and each state with its targets."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -111,9 +112,10 @@ def by_state(listed: Listed, refused: Refused = ()) -> list[str]:
 
 
 def withheld(bulk: BulkCounts, seen: Listed) -> list[str]:
-    """`🚫 1 denied: details withheld`: those decided against, as the counts tell, that are not among these `seen`."""
-    denied = bulk.outcomes.get("denied", 0) - sum(run.outcome == "denied" for run, _ in seen)
-    return [f"🚫 {denied} denied: details withheld."] if seen and denied > 0 else []
+    """`🚫 1 denied: details withheld`: those that did not run, as the counts tell, that are not among these `seen`."""
+    left = Counter({how: number for how, number in bulk.outcomes.items() if seen and how in NOT_RUN})
+    left -= Counter(run.outcome for run, _ in seen if run.outcome is not None)
+    return [f"{runs.MARKS[how]} {number} {runs.WORDS.get(how, how)}: details withheld." for how, number in left.items()]
 
 
 def in_lines(states: Iterable[Sequence[str]]) -> list[str]:

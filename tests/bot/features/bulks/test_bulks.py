@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bot.app import running
 from bot.block_kit import ids
 from bot.block_kit.notices import CHANGED
@@ -387,7 +389,8 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
             assert (await env.client.actions("alert", alert_id))[0].status == "Waiting"
 
 
-async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", ["🚫 1 denied", "➖ 1 withdrawn"])
+async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(tmp_path: Path, left: str) -> None:
     async with feature_environment(tmp_path) as env:
         (seen,), (red,) = await alerts(env, 1), await alerts(env, 1, tlp=3, title="For few eyes")
         await start(env, "ben", "contain", [seen, red])
@@ -412,10 +415,13 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         await env["anna"].close(own["id"])
         await env["anna"].presses("Withdraw all", message)
         await env["anna"].reads("1 target waits that you may not see; lea decides.")
-        view = await reviewed(env, "lea", message, " on 1 target")
-        await env["lea"].confirms("Deny", view)
-        await env["lea"].reads("You denied 1 run: Contain on ")
-        await env["ben"].sees(message_in(SOC, "1 of 2 succeeded, 1 denied", "🚫 1 denied: details withheld."))
+        if "denied" in left:
+            view = await reviewed(env, "lea", message, " on 1 target")
+            await env["lea"].confirms("Deny", view)
+            await env["lea"].reads("You denied 1 run: Contain on ")
+        else:
+            await env["ben"].confirms("Withdraw all", message)
+        await env["ben"].sees(message_in(SOC, f"1 of 2 succeeded, {left[2:]}", f"{left}: details withheld."))
 
 
 async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_path: Path) -> None:
