@@ -106,10 +106,11 @@ def responder_view(
         assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
         close, case = button_element("Close ...", ids.SEVERAL_CLOSE), button_element("Make a case", ids.SEVERAL_CASE)
         blocks.append(actions(assign, close, case))
-    blocks += [_responder_menu(options)] if options else []
+    # The form takes its place at once: a Next here would be the deed under the same finger.
+    blocks += [_responder_menu(options, is_field=False)] if options else []
     not_now = responders.not_now([one for one, _ in offered if not one.can_run])
     blocks += [context(not_now)] if not_now else []
-    return _modal(request, blocks, "Next" if options else "", several=f"Selected ({total})")
+    return _modal(request, blocks, "", several=f"Selected ({total})")
 
 
 def form_view(

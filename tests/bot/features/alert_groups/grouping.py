@@ -7,7 +7,7 @@ from typing import Any
 
 from core.settings import EngineSection
 from tests.bot.features.environment import write_responders
-from tests.bot.people import Person, message_in, options_of
+from tests.bot.people import Person, message_in
 from tests.bot.running import ANNA, OPEN, SOC, BotEnvironment, running_bot
 
 CHANNELS = [{"id": SOC, "clearance": "amber", "alerts": {}}, {"id": OPEN, "clearance": "clear", "alerts": {}}]
@@ -45,5 +45,6 @@ async def group_card(anna: Person, count: int, channel: str = SOC) -> dict[str, 
 
 async def choose_responder(anna: Person, asked: dict[str, Any], title: str) -> set[str]:
     """Choose a responder for the alerts of a group; the titles of all that were offered."""
-    await anna.submits(asked, responder=title)
-    return {*options_of(asked, "responder")}
+    await anna.chooses(title, asked, "Responder")
+    (menu,) = [block["accessory"] for block in asked["blocks"] if block.get("block_id") == "responder"]
+    return {option["text"]["text"] for option in menu["options"]}
