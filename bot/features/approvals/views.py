@@ -241,11 +241,11 @@ def _closed_by(closing: Closing) -> str:
     return f"{closing.what} closed by {person_name(closing.by)}" if closing.by else f"{closing.what} closed"
 
 
-def closed_among(listed: Sequence[tuple[object, RedactedView]]) -> str:
-    """How many of these are closed, for a list that says so of each."""
+def closed_among(listed: Sequence[tuple[object, RedactedView]], more: str = "") -> str:
+    """How many of these are closed, and `more` on those, for a list that says so of each."""
     number = sum(closed_by_now(view) for _, view in listed)
     said = f"{number} of {len(listed)} {'is' if number == 1 else 'are'} closed by now"
-    return f"⚠️ *{said}*\n" if number else ""
+    return f"⚠️ *{said}*{more}\n" if number else ""
 
 
 def closed_by_now(view: RedactedView) -> bool:

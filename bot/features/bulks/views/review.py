@@ -20,6 +20,7 @@ from core.models import BulkAnswer, BulkCounts, OfferedResponder
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TICKED = "decide"  # the fields of what somebody decides on
 TARGET_LIMIT = 1000  # characters
+NOT_TICKED = ": not ticked for you"
 MORE = "*More about these targets*"
 
 
@@ -101,7 +102,7 @@ def review_view(
     title = names.in_view(decision.title, f" ({len(waiting)})?" if why_not and len(waiting) > 1 else "?")
     if not ends and bulk.title not in title:
         asks = f"*{states.name(bulk)}?*\n{asks}"
-    left = ": not ticked for you" if is_ticked else ""
+    left = NOT_TICKED if is_ticked else ""
     asks += questions.warned([*before.values()], decision.contained, left, {"contained": decision.change})
     asks += states.quoted_note(waiting, ends)
     effect = approvals.effect(None if ends else responder, decision.then)
@@ -137,7 +138,8 @@ def _decision(
 
 def _on_runs(bulk: BulkCounts, waiting: Listed, now_ms: int, *, is_ticked: bool, can_decide: bool) -> _Decision:
     """On runs that wait for approval. What all of them change of what is in force already is said once."""
-    waits, (asks, *rows) = [action for action, _ in waiting], _asks(bulk, waiting, now_ms)
+    left = NOT_TICKED if is_ticked else ""
+    waits, (asks, *rows) = [action for action, _ in waiting], _asks(bulk, waiting, now_ms, left)
     contained = [one for one in waiting if undo_state.contained(*one)]
     held = [(run, one) for run, view in contained for one in undo_state.contained(run, view)]
     changes = [undo_state.change_of_second(*one, now_ms) for one in held]
@@ -201,11 +203,11 @@ def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = 
     return approvals.deny_form(title, shown, reader, about, callback_id=ids.BULK_DENY_VIEW, submit=submit)
 
 
-def _asks(bulk: BulkCounts, waiting: Listed, now_ms: int | None = None) -> list[str]:
+def _asks(bulk: BulkCounts, waiting: Listed, now_ms: int | None = None, of_closed: str = "") -> list[str]:
     """Who asks for what; each target, whether that is closed, and what is in force there already."""
     by = f"*{person_name(bulk.created_by)}* asks{' again' if bulk.retries else ''}"
     on = f"{states.how_many(bulk, len(waiting))}{undo_state.for_how_long(waiting[0][0])}"
-    asks = f"{approvals.closed_among(waiting)}{by} for it on {on}"
+    asks = f"{approvals.closed_among(waiting, of_closed)}{by} for it on {on}"
     return [asks, *(states.row(*one, now_ms) for one in waiting)]
 
 
@@ -214,7 +216,7 @@ def _ticks(
 ) -> tuple[list[Block], list[Block]]:
     """The targets to tick, with what their alerts say of them; and below them what of their rows has no room there.
 
-    With `ends` each has its new end. Shown again, the `ticked` are; at first what nobody decided against before.
+    With `ends` each has its new end. Shown again, the `ticked` are; at first what is open and was not decided against.
     Their names are cut so that they differ from those of `every` other.
     """
     options, whole, alike = list[tuple[str, str, str]](), list[str](), dict[str, list[str]]()
@@ -229,8 +231,10 @@ def _ticks(
         elif said := _not_in_option(run, row, below, warnings, decision.own):
             of = f"{runs.distinct_targets([run])} ({run[1].subject.root_id or run[1].subject.id})"
             alike.setdefault(said, []).append(of)
-    keeps = [id_ for id_, how in decision.before.items() if not how] if ticked is None else ticked
-    fields = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, keeps)
+    if ticked is None:
+        closed = {run.id for run, view in waiting if not ends and approvals.closed_by_now(view)}
+        ticked = [id_ for id_, how in decision.before.items() if not how and id_ not in closed]
+    fields = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, ticked)
     others = [*whole, *(f"• {', '.join(of)}{said}" for said, of in alike.items())]
     return fields, sections([MORE, *others] if others else ())
 

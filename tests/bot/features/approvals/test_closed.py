@@ -12,7 +12,17 @@ from tests.bot.features.approvals.asking import asking, isolate
 from tests.bot.features.bulks.bulk import alerts, reviewed, shown, start
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import ManualClock
-from tests.bot.people import app_home, card_of, direct_message, direct_messages, modal, on_phone, reply_to, text_of
+from tests.bot.people import (
+    app_home,
+    card_of,
+    direct_message,
+    direct_messages,
+    filled_in,
+    modal,
+    on_phone,
+    reply_to,
+    text_of,
+)
 from tests.bot.running import OPEN, SOC
 
 CLOSED = "⚠️ *Alert closed by anna, <!date^"
@@ -123,9 +133,13 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         assert WHY.removesuffix("\\n") in row
         await env["ben"].submits(view)
         again = await env["ben"].sees(modal(CHANGED))
-        assert "⚠️ *1 of 3 is closed by now*\\n*anna* asks for it on 3 targets" in text_of(again)
+        assert "⚠️ *1 of 3 is closed by now*: not ticked for you\\n*anna* asks for it on 3 targets" in text_of(again)
         assert f"{line}{row}\\n•" in text_of(again)
-        assert text_of(again).count(f'"🟠 HIGH ({alert_ids[1]}) · ⚠️ alert closed"') == 2  # ticked, in spite of that
+        assert (
+            text_of(again).count(f'"🟠 HIGH ({alert_ids[1]}) · ⚠️ alert closed"') == 2
+        )  # ticked by ben, who had read it
+        first = await reviewed(env, "lea", message, "⚠️ *1 of 3 is closed by now*: not ticked for you")
+        assert len(filled_in(first)["decide"]) == 2
         await env["ben"].open_home()
         await env["ben"].sees(app_home("*1 of 3 is closed"))
 
