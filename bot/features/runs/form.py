@@ -229,11 +229,12 @@ async def _submitted(
         return modals.update(await _form(context, request, targets, responder))
     of_all = view_of_all([one.view for one in targets])
     request, problems = await parameters.submitted(context, request, responder, of_all, modal)
+    is_several = request.is_several
     request, more = acts_on.submitted(modal, request, choices, inputs.key_of(responder))
     if problems or more:
         return modals.errors({**problems, **more})
     request = replace(request, responder_id=responder.id)
-    if request.is_several:
+    if is_several:
         return await _start_several(context, request, targets, responder)
     if choices and responder.policy is not None and responder.policy.is_undo:  # all that ends on what was chosen
         return modals.update(await _form(context, request, targets, responder))

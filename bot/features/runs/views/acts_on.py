@@ -32,6 +32,7 @@ from core.models.inputs import MAX_TARGETS
 
 NAME_LIMIT = OPTION_LIMIT - 2  # characters of a target between backticks
 GOT_LIMIT, MOST_GOT = 120, 10  # characters of an observable that a run gets, and how many are named
+LEFT_OUT = "An alert is left out if you choose nothing of it."
 NOTHING_CHOSEN = "Choose what it should act on."
 
 
@@ -97,6 +98,7 @@ def field(choices: Sequence[Choice], key: str, ended: Sequence[Measure] = ()) ->
     if len(choices) == 1:
         left -= len(choices[0].offered.artifacts) - len(_free(choices[0]))  # what is protected is named below
     hint = f"{count(left, 'other fits', 'others fit')}, not listed here: see the menu of each." if left else ""
+    hint = f"{LEFT_OUT} {hint}".rstrip() if len(choices) > 1 else hint
     return [*sections(whole), modals.input_block(_block(choices, key), "What should it act on?", element, hint=hint)]
 
 
@@ -173,7 +175,7 @@ def is_shown(modal: modals.View, choices: Sequence[Choice], key: str) -> bool:
 def submitted(
     modal: modals.View, request: RunRequest, choices: Sequence[Choice], key: str
 ) -> tuple[RunRequest, dict[str, str]]:
-    """The request with what was chosen for each object, and what is wrong by block id."""
+    """The request with what was chosen for each object, without where nothing was; and what is wrong by block id."""
     if not choices:
         return request, {}
     block = _block(choices, key)
@@ -184,7 +186,9 @@ def submitted(
     }
     if not any(by_object.values()):
         return request, {block: NOTHING_CHOSEN}
-    request = with_artifacts(request, by_object, each_alone=request.is_several)
+    each_alone = request.is_several
+    request = replace(request, targets=tuple(one for one in request.targets if by_object.get(one.object_id, True)))
+    request = with_artifacts(request, by_object, each_alone=each_alone)
     too_many = len(request.targets) > MAX_TARGETS
     return request, {block: f"At most {MAX_TARGETS} at once, not {len(request.targets)}."} if too_many else {}
 

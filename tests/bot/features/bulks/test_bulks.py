@@ -736,6 +736,7 @@ async def test_who_asked_and_who_approved_hear_once_that_somebody_else_has_undon
                 await bot.as_user("lea").approve(alone.id)
                 while (await bot.action(alone.id, wait_s=10)).end_date is None:
                     pass
+        await env.client.mark_alert_unread(alert_ids[0])  # which its run has closed
         await start(env, "anna", "isolate", alert_ids)
         message = await shown(env, "5 wait for approval")
         view = await reviewed(env, "lea", message, " on 5 targets")

@@ -26,7 +26,6 @@ from core.models import (
     Undo,
 )
 from tests.bot import samples
-from tests.bot.people import field_of
 from tests.bot.samples import HOSTILE, NOW, button, fine, fine_view
 
 MANY = 100
@@ -186,7 +185,7 @@ def test_the_form_for_a_hundred_objects_fits() -> None:
     offered = [(samples.responder(f"R{n}", title=HOSTILE), n) for n in range(1, 157)]
     chosen_one = run_form.responder_view(request, offered, f"the worst {MANY} of 9,999 alerts", VIEWS)
     fine_view(chosen_one)
-    menu = field_of(chosen_one, "responder")["element"]["options"]
+    (menu,) = [block["accessory"]["options"] for block in chosen_one["blocks"] if block.get("block_id") == "responder"]
     each = OnEach(EACH, [], [([row], HOSTILE) for row in EACH])
     fine_view(run_form.form_of_several(request, offered[0][0], inputs.Form((), text=HOSTILE), each, menu=menu))
     logins = {"owner": "o" * 100}, {"owner": "o" * 1500}  # a run on one object has room for both
