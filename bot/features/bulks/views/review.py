@@ -216,8 +216,8 @@ def _ticks(
 ) -> tuple[list[Block], list[Block]]:
     """The targets to tick, with what their alerts say of them; and below them what of their rows has no room there.
 
-    With `ends` each has its new end. Shown again, the `ticked` are; at first what is open and was not decided against.
-    Their names are cut so that they differ from those of `every` other.
+    With `ends` each has its new end. At first what was not decided against is ticked, shown again the `ticked`, but
+    nothing of a closed alert. Their names are cut so that they differ from those of `every` other.
     """
     options, whole, alike = list[tuple[str, str, str]](), list[str](), dict[str, list[str]]()
     called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in (*waiting, *every)], OPTION_LIMIT)
@@ -232,9 +232,10 @@ def _ticks(
             of = f"{runs.distinct_targets([run])} ({run[1].subject.root_id or run[1].subject.id})"
             alike.setdefault(said, []).append(of)
     if ticked is None:
-        closed = {run.id for run, view in waiting if not ends and approvals.closed_by_now(view)}
-        ticked = [id_ for id_, how in decision.before.items() if not how and id_ not in closed]
-    fields = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, ticked)
+        ticked = [id_ for id_, how in decision.before.items() if not how]
+    closed = {run.id for run, view in waiting if not ends and approvals.closed_by_now(view)}
+    keeps = [id_ for id_ in decision.before if id_ in ticked and id_ not in closed]
+    fields = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, keeps)
     others = [*whole, *(f"• {', '.join(of)}{said}" for said, of in alike.items())]
     return fields, sections([MORE, *others] if others else ())
 
