@@ -38,7 +38,7 @@ Seen = TypeVar("Seen", bound=tuple[Any, ...])
 
 
 def visible(listed: Iterable[Seen]) -> list[Seen]:
-    """Those of any of these whose object, with its case, their reader may see."""
+    """Those with an object that their reader may see, and its case too."""
     return [one for one in listed if approvals.sees_all(one[1].clearance, one[1].subject)]
 
 

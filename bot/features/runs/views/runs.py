@@ -790,7 +790,7 @@ def result_text(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -
 
 
 def result_or_why(action: Action, view: RedactedView, limit: int = RESULT_LIMIT) -> str:
-    """As `result_text`, of what was denied or withdrawn with whose words these are: `lea: "wait for 04:00"`."""
+    """As `result_text`, and of what was denied or withdrawn also who said it: `lea: "wait for 04:00"`."""
     text, by = result_text(action, view, limit), action.ended_by
     return f'{person_name(by)}: "{text}"' if text and by and state_of(action) in ("denied", "cancelled") else text
 

@@ -11,6 +11,7 @@ from core.common.clock import now_ms
 from core.models import BulkInput, RunTarget
 from tests.bot.features.approvals.asking import ISOLATE, asking, bulk_of, expire, isolate
 from tests.bot.features.bulks.bulk import posted_to, reviewed
+from tests.bot.features.environment import FeatureEnvironment
 from tests.bot.outbox.harness import ManualClock, all_sent, until_read
 from tests.bot.people import (
     card_of,
@@ -299,16 +300,23 @@ async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: P
         assert "Approved by ben, undone by lea: ip 203[.]0[.]113[.]1." in push
 
 
+async def partly_approved(env: FeatureEnvironment) -> tuple[str, str, str]:
+    """A bulk of anna's, and its two runs that ben has approved; one more waits."""
+    bulk, _ = await bulk_of(env, "anna", [4, 4, 3])
+    await env["ben"].sees(direct_message("3 wait for approval"))
+    first, second, _ = [entry.action.id for entry in bulk.actions if entry.action]
+    async with CoreClient(env.core.url, env.service_key) as bot:
+        await bot.as_user("ben").approve_bulk(bulk.id, [first, second])
+    await env["anna"].sees(message_in(SOC, "1 waits for approval, 2 in force"))
+    return bulk.id, first, second
+
+
 async def test_a_list_offers_no_review_of_more_time_that_one_run_of_a_bulk_asks_for_alone(tmp_path: Path) -> None:
     async with asking(tmp_path, {**ISOLATE, "allow_permanent": True}) as env:
-        bulk, _ = await bulk_of(env, "anna", [4, 4, 3])
-        await env["ben"].sees(direct_message("3 wait for approval"))
-        first, second, _ = [entry.action.id for entry in bulk.actions if entry.action]
+        bulk_id, first, _ = await partly_approved(env)
         async with CoreClient(env.core.url, env.service_key) as bot:
-            await bot.as_user("ben").approve_bulk(bulk.id, [first, second])
-            await env["anna"].sees(message_in(SOC, "1 waits for approval, 2 in force"))
             await bot.as_user("anna").extend_measure(first, None)
-        for login, typed, decide in (("anna", "mine", "Withdraw"), ("lea", f"status {bulk.id}", "Review")):
+        for login, typed, decide in (("anna", "mine", "Withdraw"), ("lea", f"status {bulk_id}", "Review")):
             await env[login].command(SOC, f"/responder {typed}")
             listed = labels_of(await env[login].sees(modal("1 waits for approval, 2 in force")))
             assert listed[:3] == [decide, "Extend all", "Undo all"]
@@ -316,12 +324,8 @@ async def test_a_list_offers_no_review_of_more_time_that_one_run_of_a_bulk_asks_
 
 async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_their_own_texts(tmp_path: Path) -> None:
     async with asking(tmp_path, {**ISOLATE, "allow_permanent": True}) as env:
-        bulk, _ = await bulk_of(env, "anna", [4, 4, 3])
-        await env["ben"].sees(direct_message("3 wait for approval"))
-        first, second, _ = [entry.action.id for entry in bulk.actions if entry.action]
+        bulk_id, first, second = await partly_approved(env)
         async with CoreClient(env.core.url, env.service_key) as bot:
-            await bot.as_user("ben").approve_bulk(bulk.id, [first, second])
-            await env["anna"].sees(message_in(SOC, "1 waits for approval, 2 in force"))
             ends = dict.fromkeys([first, second], now_ms() + 7_300_000)
             answer = await bot.as_user("anna").extend_measures(ends, "Forensics until noon")
         then = [f"then *until <!date^{at // 1000}^" for at in ends.values()]
@@ -347,7 +351,7 @@ async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_th
         assert {*labels_of(direct)}.isdisjoint(["Deny more time", "Withdraw more time"])  # a message of its own asks
         assert then[0] not in text_of(direct)
         await env["ben"].sees(on_phone("CRITICAL: keep Isolate on 2 targets"))  # though what waits is HIGH
-        for typed, first in ((f"status {bulk.id}", "Review"), ("mine", "Withdraw")):
+        for typed, first in ((f"status {bulk_id}", "Review"), ("mine", "Withdraw")):
             await env["lea" if "status" in typed else "anna"].command(SOC, f"/responder {typed}")
             listed = await env["lea" if "status" in typed else "anna"].sees(modal("1 waits for approval, 2 in force"))
             assert {first, "Review more time", "Undo all"} <= {*labels_of(listed)}, typed
@@ -355,7 +359,7 @@ async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_th
         assert "CRITICAL: more time for Isolate?" in [body["text"] for body in posted_to(env, SOC)]
         asked = [end.id for one in answer.actions if one.action for end in one.action.extensions]
         async with CoreClient(env.core.url, env.service_key) as bot:
-            await bot.as_user("ben").deny_bulk(bulk.id, asked, "Noon is enough.")
+            await bot.as_user("ben").deny_bulk(bulk_id, asked, "Noon is enough.")
         assert " ends as planned · up to CRITICAL · " in await env["anna"].sees(on_phone("More time denied"))
 
 
