@@ -304,7 +304,8 @@ class Renderer:
     ) -> list[DesiredMessage]:
         """What tells threads, and who approved or asked for a run, that what it left was ended or is unknown.
 
-        It mentions nobody who has `heard` of it already, by the run that undid it.
+        It mentions nobody who has `heard` of it already, by the run that undid it. Where no thread may show it, they
+        get direct messages.
         """
         by = action.measure.ended_by if action.measure is not None else None
         by_run = (action.undo and action.undo.action_id) or action.id
@@ -312,8 +313,12 @@ class Renderer:
         heard.update((by_run, login) for login in logins)
         found = [await self._core.slack_users(login) for login in logins]
         told = [one for user in found for one in user.in_team(self._access.team())]
-        render = partial(undos.measure_reply, action, subject, told)
-        return await self._in_threads(f"measure:{action.id}", render, subject, timeline)
+        render, key = partial(undos.measure_reply, action, subject), f"measure:{action.id}"
+        desired = await self._in_threads(key, partial(render, told), subject, timeline)
+        if not any(self._view(subject, thread.channel).is_open for thread in timeline.threads):
+            for login in logins:
+                desired += await self._to_requester(key, login, "", partial(render, ()), timeline)
+        return desired
 
     # --- requests for approval --------------------------------------------------------------------------------------
 
@@ -473,6 +478,8 @@ class Renderer:
             return await self._undone(action, here)
         if kind == "moved":
             return await self._moved(action, here, about)
+        if kind == "measure":
+            return await self._measure_news(action, here.target(action), here, set())
         return await self.requests(action, here, Asking(self._outbox, self._clock()))
 
     def _asked(self, action: Action, timeline: Timeline) -> list[str]:
@@ -612,7 +619,8 @@ class Renderer:
     async def again(self, message: MessageRecord, timeline: Timeline) -> list[DesiredMessage]:
         """The same message from what the document says now; nothing if that no longer has what it is about."""
         kind, object_id = message.key.split(":")[:2]
-        here = replace(timeline, threads=[Thread(message.channel, message.thread_of or message.key)])
+        threads = [] if is_person(message.channel) else [Thread(message.channel, message.thread_of or message.key)]
+        here = replace(timeline, threads=threads)
         if kind == "asks":  # no longer shows the worst, which was decided or is not to be seen
             return [await self.counted(message.key, message.counted, None, "")]
         if kind == "alert":
@@ -630,12 +638,10 @@ class Renderer:
             return []
         subject = here.target(action)
         action = await self._whole(action, here)
-        if kind in ("approval", "extension", "ask", "remind", "told", "undone", "moved"):
+        if kind in ("approval", "extension", "ask", "remind", "told", "undone", "moved", "measure"):
             return [one for one in await self._asked_again(message, action, here) if one.key == message.key]
         if kind == "undo":
             return await self._undo_problems(action, subject, here)
-        if kind == "measure":
-            return await self._measure_news(action, subject, here, set())
         return await self._end_replies(action, subject, here)
 
     async def _whole(self, action: Action, timeline: Timeline) -> Action:

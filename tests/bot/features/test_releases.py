@@ -644,3 +644,20 @@ async def test_who_contained_the_same_in_the_case_is_notified_of_the_undo_of_the
         await env["anna"].submits(form)
         await env["lea"].sees(on_phone("Undone by *anna*: *Quarantine*"))
         await env["ben"].sees(on_phone("Undone by *anna*: *Quarantine*"))
+
+
+async def test_who_contained_the_same_for_an_alert_without_a_card_is_notified_of_the_undo(
+    tmp_path: Path,
+) -> None:
+    rules = {**RULES, "Isolate": {**RULES["Isolate"], "run_by": ["ben", "lea"]}}
+    async with feature_environment(tmp_path, rules) as env, CoreClient(env.core.url, env.service_key) as bot:
+        await env["lea"].connect()
+        alert, _ = await env.alert_and_card("ben")
+        secret = await env.create_alert(sourceRef="second", tlp=3)
+        for on, by, other in ((alert, "ben", "lea"), (secret, "lea", "ben")):
+            run = await isolate(env, on, by=by)
+            await bot.as_user(other).approve(run.id)
+            await env[by].sees(on_phone(f"Approved by {other}"))
+        await env["ben"].confirms("Undo now", await env["ben"].sees(card_of(alert, "Undo now")))
+        rang = await env["lea"].sees(on_phone("Undone by *ben*: *Isolate* on ip 203[.]0[.]113[.]7"))
+        assert f"({secret.id})" in rang
