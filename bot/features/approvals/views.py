@@ -243,8 +243,10 @@ def _closed_by(closing: Closing) -> str:
 
 def closed_among(listed: Sequence[tuple[object, RedactedView]], more: str = "") -> str:
     """How many of these are closed, and `more` on those, for a list that says so of each."""
-    number = sum(closed_by_now(view) for _, view in listed)
-    said = f"{number} of {len(listed)} {'is' if number == 1 else 'are'} closed by now"
+    number, total = sum(closed_by_now(view) for _, view in listed), len(listed)
+    if total == 1:
+        return "⚠️ *Closed by now*\n" if number else ""
+    said = f"{'All' if number == total else f'{number} of'} {total} {'is' if number == 1 else 'are'} closed by now"
     return f"⚠️ *{said}*{more}\n" if number else ""
 
 

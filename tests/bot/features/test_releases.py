@@ -472,7 +472,7 @@ async def test_who_reviews_a_bulk_reads_of_which_host_it_is_in_force_already(tmp
         await start(env, "lea", "isolate", [second.id, other.id, same.id])
         message = await shown(env, "2 wait for approval")
         await env["ben"].presses("Review", message)
-        review = await env["ben"].sees(modal("*lea* asks for it on 2 targets in 3 alerts for "))
+        review = await env["ben"].sees(modal("*Isolate on 2 targets in 3 alerts for 1 hour?*"))
         ticks = next(block["element"]["options"] for block in review["blocks"] if block["type"] == "input")
         assert ["🔒 contained until <!date^" in str(one) for one in ticks] == [True, False]
         assert f'"🟠 HIGH · {other.title} ({other.id})"' in text_of(review)

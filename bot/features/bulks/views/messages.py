@@ -134,11 +134,12 @@ def _asks(bulk: BulkCounts, waiting: Listed, read: Listed, reminded: str) -> lis
     asked = states.what_is_asked(bulk, states.of_waiting(bulk, read))
     it = "it" if bulk.awaiting == 1 else "each"
     on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else f". *Review* names {it} to who may see it"
-    asks = f"{approvals.closed_among(waiting)}⏳ *{asked}*{'' if read else on}."
-    note = states.quoted_note(waiting if len(waiting) == bulk.awaiting else read)
+    asks = f"⏳ *{asked}*{'' if read else on}.{by_when}{reminded and f' {reminded}'}"
+    note = states.quoted_note(waiting if len(waiting) == bulk.awaiting else read, between="\n")
+    closed = "" if len(read) == 1 else f"\n{approvals.closed_among(waiting)}".rstrip()  # which its row says
     warned = "" if read else _warned(waiting, bulk.awaiting)
     rows = first_of([states.row(*one) for one in read], states.MOST_NAMED)
-    return [section(f"{asks}{by_when}{reminded and f' {reminded}'}{note}{warned}"), *sections(rows)]
+    return [section(f"{asks}{note}{closed}{warned}"), *sections(rows)]
 
 
 def _asks_for_more_time(bulk: BulkCounts, ends: Sequence[End], reader: Person | None, button: ButtonIds) -> list[Block]:

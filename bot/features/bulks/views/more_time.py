@@ -44,8 +44,9 @@ def request(bulk: BulkCounts, of_request: Sequence[End], person: Person | None, 
 
 def asked(ends: Sequence[End], most: int) -> list[Block]:
     """Who asks for more time and why, and `most` of the targets that may be seen, until when each is to be kept."""
-    asks, *rows = question_and_rows(ends, states.visible(ends))
-    return sections([f"{asks}{states.quoted_note((), ends)}", *(first_of(rows, most, len(ends)) if most else ())])
+    asks = approvals.asks_to_keep(ends[0][0], ends[0][2], len(ends)) + states.quoted_note((), ends, "\n")
+    of_each = first_of(rows(ends, states.visible(ends)), most, len(ends)) if most else ()
+    return sections([f"{asks}\n{warned(ends, has_rows=most > 0)}".rstrip(), *of_each])
 
 
 def decisions(ends: Sequence[End], *, has_ends: bool = False) -> list[str]:
@@ -72,19 +73,33 @@ def decided_in_short(ends: Sequence[End], level: str = "") -> list[str]:
     return [states.sentence(by, f"{at}{then}{of}", why) for at, (by, then, why) in zip(on, found, strict=True)]
 
 
-def question_and_rows(ends: Sequence[End], seen: Sequence[End]) -> list[str]:
-    """Who asks to keep what, and until when; each target that was `seen`, with its end now and then; mrkdwn."""
-    action, _, extension = ends[0]
-    is_asked = extension.outcome is None
-    closed = approvals.closed_among([one[:2] for one in ends]) if is_asked else ""
-    denials = [runs.denied_before(end, view) for _, view, end in ends if is_asked]
-    before = states.said_of_all(denials) if len(denials) > 1 else ""  # of one alone its row says it
-    rows = [f"{closed}{before}{approvals.asks_to_keep(action, extension, len(ends))}"]
+def warned(ends: Sequence[End], *, has_rows: bool = True) -> str:
+    """Lines on how many are closed, and on who denied more time for all of them before; mrkdwn.
+
+    Of one that `has_rows` its row says both.
+    """
+    if not _waits(ends) or (has_rows and len(ends) == 1):
+        return ""
+    return f"{approvals.closed_among([one[:2] for one in ends])}{_denied_of_all(ends)}"
+
+
+def _waits(ends: Sequence[End]) -> bool:
+    return any(end.outcome is None for *_, end in ends)
+
+
+def _denied_of_all(ends: Sequence[End]) -> str:
+    """The lines on who denied more time before, if they are the same of several."""
+    return states.said_of_all([runs.denied_before(end, view) for _, view, end in ends]) if len(ends) > 1 else ""
+
+
+def rows(ends: Sequence[End], seen: Sequence[End]) -> list[str]:
+    """Each target of these that was `seen`, with its end now and then; mrkdwn."""
+    found, is_asked, before = list[str](), _waits(ends), _denied_of_all(ends)
     for run, view, end in seen:
         denied = "" if before or not is_asked else runs.denied_before(end, view)
         then = f"; then *{undo_state.until(end.at)}*" if is_asked and end.at is not None else ""
         now = undo_state.end_decided(end) or f"now it {undo_state.ends(run)}"
         now = f" · {now}" if undo_state.is_in_force(run) else runs.left(run, view)
         line = f"{states.target_line(run, view)}{now}{then}"
-        rows.append(questions.with_said(line, approvals.closed(view, end.asked_at), denied))
-    return rows
+        found.append(questions.with_said(line, approvals.closed(view, end.asked_at), denied))
+    return found

@@ -20,7 +20,7 @@ from core.models import BulkAnswer, BulkCounts, OfferedResponder
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TICKED = "decide"  # the fields of what somebody decides on
 TARGET_LIMIT = 1000  # characters
-NOT_TICKED = ": not ticked for you"
+NOT_TICKED = ": not ticked"
 MORE = "*More about these targets*"
 
 
@@ -57,8 +57,13 @@ class _Decision(NamedTuple):
     title: str
     submit: str
     question: str
+    """What is asked, on how many."""
     before: Mapping[str, str]
     """By run, or by later end, how that was decided against before; "" where it was not."""
+    by: str = ""
+    """Who asks, and why."""
+    warned: str = ""
+    """How many are closed, were decided against before or are contained already, unless their rows alone say so."""
     needs: str = ""
     then: str = ""
     """What follows, and what ends that."""
@@ -66,9 +71,6 @@ class _Decision(NamedTuple):
     """Each target, with what is said of it."""
     own: Sequence[str] = ()
     """How the lines of a row begin that no option says."""
-    contained: Listed = ()
-    change: str = ""
-    """What it changes where they are contained already, if that is the same of all."""
     inputs: Sequence[str] = ()
 
 
@@ -90,7 +92,8 @@ def review_view(
 ) -> dict[str, Any]:
     """Asks to approve what waits of it: the question, what it does and how that ends, then each object and the inputs.
 
-    They decide on those that they tick. With a `request` to let it last longer, as that asks.
+    The question says who asks and why, what it needs and what warns. They decide on those that they tick. With a
+    `request` to let it last longer, as that asks.
     `hidden` says what waits that they may not see; `why_not`: why they decide on none, where the `deed` of who asked
     is *Withdraw*. The metadata has a digest of what is shown, and the runs, each with a mark of its row. Shown
     again, `read` has the marks that were read before, `ticked` what was ticked, and `over` what no longer waits.
@@ -98,25 +101,20 @@ def review_view(
     """
     ends, is_ticked = states.by_request(waiting).get(request, []), len(waiting) > 1 and not why_not
     decision = _decision(bulk, waiting, ends, now_ms, is_ticked=is_ticked, can_decide=not why_not)
-    asks, before, rows = decision.question, decision.before, decision.rows
+    before, rows = decision.before, decision.rows
     title = names.in_view(decision.title, f" ({len(waiting)})?" if why_not and len(waiting) > 1 else "?")
-    if not ends and bulk.title not in title:
-        asks = f"*{states.name(bulk)}?*\n{asks}"
-    left = NOT_TICKED if is_ticked else ""
-    asks += questions.warned([*before.values()], decision.contained, left, {"contained": decision.change})
-    asks += states.quoted_note(waiting, ends)
     effect = approvals.effect(None if ends else responder, decision.then)
     able = approvals.named_approvers(responder.policy if responder is not None else None)
-    targets, below = sections(rows), list[Block]()
+    targets, below, number = sections(rows), list[Block](), ""
     if is_ticked:
-        targets, below = _ticks(decision, waiting, ends, ticked, every)
-        targets = [*([context(f"⚠️ {notices.CHANGED}")] if read is not None else []), *targets]  # as the top is far
+        kept = _kept(before, waiting, ends, ticked)
+        targets, below = _ticks(decision, waiting, ends, kept, every)
+        number = f"{'.' if ends else ''} {len(kept) or 'none'} {'ticked for you' if ticked is None else 'still ticked'}"
     deny = _deny(bulk.id, request, len(waiting), why_not, deed, button)
     below += map(section, notices.parts("\n".join(decision.inputs)) if decision.inputs else ())
-    head = section(f"{asks}\n{why_not}" if why_not else f"{asks} · {decision.needs}")
-    above = [head, *effect, *([context(able)] if able else []), *targets, *deny]
-    shown = [*above, *below, *map(context, filter(None, [hidden]))]
-    same = [section(asks), *effect, *sections([able, *rows]), *below]  # whatever is ticked
+    asks = f"{decision.question}{number}", decision.by, why_not or decision.needs, hidden, decision.warned.rstrip()
+    shown = [*sections(filter(None, asks)), *effect, *([context(able)] if able else []), *targets, *deny, *below]
+    same = [decision.question, decision.by, decision.warned, able, *rows, *effect, *below]  # whatever is ticked
     marks = states.digests(dict(zip(before, rows, strict=True)))
     about = {"id": bulk.id, "runs": marks, "request": request, "shown": notices.digest(same)}
     metadata = json.dumps(about, separators=(",", ":"))  # a hundred runs have room
@@ -138,12 +136,11 @@ def _decision(
 
 def _on_runs(bulk: BulkCounts, waiting: Listed, now_ms: int, *, is_ticked: bool, can_decide: bool) -> _Decision:
     """On runs that wait for approval. What all of them change of what is in force already is said once."""
-    left = NOT_TICKED if is_ticked else ""
-    waits, (asks, *rows) = [action for action, _ in waiting], _asks(bulk, waiting, now_ms, left)
+    waits, rows = [action for action, _ in waiting], [states.row(*one, now_ms) for one in waiting]
     contained = [one for one in waiting if undo_state.contained(*one)]
     held = [(run, one) for run, view in contained for one in undo_state.contained(run, view)]
     changes = [undo_state.change_of_second(*one, now_ms) for one in held]
-    change, own = states.said_of_all(changes), ["    ↳ ⚠️"]
+    change, own = states.said_of_all(changes) if len(waiting) > 1 else "", ["    ↳ ⚠️"]
     if change:
         rows = [row.replace(f" {change}", "") for row in rows]
     elif changes:
@@ -153,12 +150,18 @@ def _on_runs(bulk: BulkCounts, waiting: Listed, now_ms: int, *, is_ticked: bool,
     needs, then = approvals.decision_on_all(waits), f"{starts} {undo_state.planned(waits[0], is_bulk=True)}".lstrip()
     inputs = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
     submit, change = names.in_view(bulk.title, " (ticked)" if is_ticked else ""), change and f". {change}"
-    return _Decision(bulk.title, submit, asks, before, needs, then, rows, own, contained, change, inputs)
+    warned, left = "", NOT_TICKED if is_ticked else ""
+    if len(waiting) > 1:
+        warned = approvals.closed_among(waiting, left)
+        warned += questions.warned([*before.values()], contained, left, {"contained": change}).lstrip()
+    asks, by = _asked(bulk, waiting, "?")
+    return _Decision(bulk.title, submit, asks, before, by, warned, needs, then, rows, own, inputs)
 
 
 def _on_later_ends(ends: Sequence[End], *, is_ticked: bool) -> _Decision:
     """On more time for what is in force; where each has an option with its new end, the question says that of now."""
-    extensions, (asks, *rows) = [end for *_, end in ends], more_time.question_and_rows(ends, ends)
+    extensions = [end for *_, end in ends]
+    asks, warned = approvals.asks_to_keep(ends[0][0], extensions[0], len(ends)), more_time.warned(ends)
     now = [run.undo.at for run, *_ in ends if run.undo is not None and run.undo.at is not None]
     if now and is_ticked:
         last = max(now)
@@ -171,7 +174,9 @@ def _on_later_ends(ends: Sequence[End], *, is_ticked: bool) -> _Decision:
     if is_ticked and extensions[0].at is None:  # Slack changes no button with the ticks, and this one has no more room
         submit = "Keep ticked with no end"
     before = {end.id: approvals.decided_before(end, view)[0] for _, view, end in ends}
-    return _Decision(title, submit, asks, before, undo_state.needed(extensions), then, rows, ["    ↳ ⚠️", "    ↳ 🚫"])
+    warned += questions.warned([*before.values()], (), NOT_TICKED).lstrip() if is_ticked else ""
+    by, needs, own = states.quoted_note((), ends, ""), undo_state.needed(extensions), ["    ↳ ⚠️", "    ↳ 🚫"]
+    return _Decision(title, submit, asks, before, by, warned, needs, then, more_time.rows(ends, ends), own)
 
 
 def _deny(bulk_id: str, request: str, number: int, why_not: str, deed: str, button: ButtonIds) -> list[Block]:
@@ -188,36 +193,45 @@ def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = 
     ends, number = states.by_request(waiting).get(request, []), len(waiting)
     if ends:
         asked_by, ids_ = ends[0][2].asked_by, [end.id for *_, end in ends]
-        title, submit, head = f"{deed} more time?", f"{deed} more time ({number})", ""
+        title, submit = f"{deed} more time?", f"{deed} more time ({number})"
+        asks, warned = approvals.asks_to_keep(ends[0][0], ends[0][2], number), more_time.warned(ends)
+        by, rows = states.quoted_note((), ends, ""), more_time.rows(ends, ends)
         then = f"it {undo_state.ends(ends[0][0])}" if number == 1 else "each ends as planned"
     else:
         asked_by, ids_, rest = bulk.created_by, [action.id for action, _ in waiting], bulk.awaiting - number
         title, submit = names.in_view(f"{deed} {bulk.title}", "?"), f"{deed} {count(number, 'run')}"
-        head = "" if bulk.title in title else f"*{deed} {states.name(bulk)}?*\n"
+        asks, by = _asked(bulk, waiting)
+        warned = approvals.closed_among(waiting) if number > 1 else ""
+        rows = [states.row(*one) for one in waiting]
         stays = f". {count(rest, 'other target')} {'goes' if rest == 1 else 'go'} on waiting" if rest > 0 else ""
         then = f"it will not run: nothing changes there{stays}"
-    asks, *rows = more_time.question_and_rows(ends, ends) if ends else _asks(bulk, waiting)
-    question = f"{head}{asks}{states.quoted_note(waiting, ends)}\nIf you {deed.lower()} it, {then}."
+    question = "\n".join(filter(None, [asks, by, f"{warned}If you {deed.lower()} it, {then}."]))
     about = {"id": bulk.id, "runs": ids_, "request": request, "deed": deed}
     shown, reader = [section(question), *sections(rows)], asked_by if deed == "Deny" else ""
     return approvals.deny_form(title, shown, reader, about, callback_id=ids.BULK_DENY_VIEW, submit=submit)
 
 
-def _asks(bulk: BulkCounts, waiting: Listed, now_ms: int | None = None, of_closed: str = "") -> list[str]:
-    """Who asks for what; each target, whether that is closed, and what is in force there already."""
-    by = f"*{person_name(bulk.created_by)}* asks{' again' if bulk.retries else ''}"
+def _asked(bulk: BulkCounts, waiting: Listed, mark: str = "") -> tuple[str, str]:
+    """`*Isolate on 4 targets for 1 hour?*`, which ends with the `mark`; who asks for it, and why; mrkdwn."""
     on = f"{states.how_many(bulk, len(waiting))}{undo_state.for_how_long(waiting[0][0])}"
-    asks = f"{approvals.closed_among(waiting, of_closed)}{by} for it on {on}"
-    return [asks, *(states.row(*one, now_ms) for one in waiting)]
+    by = f"*{person_name(bulk.created_by)}* asks for it{' again' if bulk.retries else ''}"
+    return f"*{states.name(bulk)} on {on}{mark}*", f"{by}{states.quoted_note(waiting, between=': ')}"
+
+
+def _kept(
+    before: Mapping[str, str], waiting: Listed, ends: Sequence[End], ticked: Container[str] | None
+) -> Sequence[str]:
+    """What is ticked: at first what was not decided against, shown again the `ticked`; no run on a closed alert."""
+    closed = {run.id for run, view in waiting if not ends and approvals.closed_by_now(view)}
+    return [id_ for id_, how in before.items() if id_ not in closed and (not how if ticked is None else id_ in ticked)]
 
 
 def _ticks(
-    decision: _Decision, waiting: Listed, ends: Sequence[End], ticked: Container[str] | None, every: Listed
+    decision: _Decision, waiting: Listed, ends: Sequence[End], ticked: Container[str], every: Listed
 ) -> tuple[list[Block], list[Block]]:
     """The targets to tick, with what their alerts say of them; and below them what of their rows has no room there.
 
-    With `ends` each has its new end. At first what was not decided against is ticked, shown again the `ticked`, but
-    nothing of a closed alert. Their names are cut so that they differ from those of `every` other.
+    With `ends` each has its new end. Their names are cut so that they differ from those of `every` other.
     """
     options, whole, alike = list[tuple[str, str, str]](), list[str](), dict[str, list[str]]()
     called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in (*waiting, *every)], OPTION_LIMIT)
@@ -231,11 +245,7 @@ def _ticks(
         elif said := _not_in_option(run, row, below, warnings, decision.own):
             of = f"{runs.distinct_targets([run])} ({run[1].subject.root_id or run[1].subject.id})"
             alike.setdefault(said, []).append(of)
-    if ticked is None:
-        ticked = [id_ for id_, how in decision.before.items() if not how]
-    closed = {run.id for run, view in waiting if not ends and approvals.closed_by_now(view)}
-    keeps = [id_ for id_ in decision.before if id_ in ticked and id_ not in closed]
-    fields = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, keeps)
+    fields = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, ticked)
     others = [*whole, *(f"• {', '.join(of)}{said}" for said, of in alike.items())]
     return fields, sections([MORE, *others] if others else ())
 
@@ -280,7 +290,7 @@ def _now_ends(seen: Listed) -> tuple[str, Sequence[str]]:
     now = states.said_of_all([undo_state.end_decided(end) for *_, end in ends])
     if now:
         return f": {now}", ()
-    return "", more_time.question_and_rows(ends, ends)[1:] if ends else ()
+    return "", more_time.rows(ends, ends)
 
 
 def _once_approved(bulk: BulkCounts, number: int, waiting: int, link: str) -> str:

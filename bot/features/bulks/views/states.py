@@ -316,12 +316,16 @@ def until(*ends_at: int) -> str:
     return f" until {slack_date(first)}{'' if first // MINUTE_MS == last // MINUTE_MS else ' or later'}"
 
 
-def quoted_note(waiting: Listed, ends: Sequence[End] = ()) -> str:
-    """` · "ransomware"`: why these runs are asked for, or the `ends` of theirs, where it is the same of all; mrkdwn."""
+def quoted_note(waiting: Listed, ends: Sequence[End] = (), between: str = " · ") -> str:
+    """` · "ransomware"`, with what is `between`: why these runs are asked for, or the `ends` of theirs; mrkdwn.
+
+    "" where it is not the same of all.
+    """
     if ends:
         why = said_of_all([runs.quoted(end.note or "", NOTE_LIMIT, view) for _, view, end in ends])
-        return f" · {why}" if why else ""
-    return approvals.note(waiting[0][0], view_of_all([view for _, view in waiting])) if waiting else ""
+        return f"{between}{why}" if why else ""
+    views = [view for _, view in waiting]
+    return runs.noted(waiting[0][0], view_of_all(views), NOTE_LIMIT, between) if waiting else ""
 
 
 def row(action: Action, view: RedactedView, now_ms: int | None = None) -> str:

@@ -360,7 +360,7 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == f"{asks}{on}"
         request = await env["ben"].sees(direct_message("*Isolate* on 2 targets"))
         await env["ben"].presses("Review", request)
-        review = await env["ben"].sees(modal("asks for it on 2 targets"))
+        review = await env["ben"].sees(modal("*Isolate on 2 targets for 1 hour?* 1 ticked for you"))
         for shown in (form, request):
             assert "known &lt;noise&gt;" in text_of(shown).partition(was_denied)[2].partition("\\n•")[0]
             assert text_of(shown).count("🚫 *Denied ") == 1
@@ -417,7 +417,7 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
         push = f"{two}ip 203[.]0[.]113[.]7, 198[.]51[.]100[.]9"
         assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == push
         await env["ben"].presses("Review", await env["ben"].sees(direct_message("*Isolate* on 2 targets", again)))
-        review = await env["ben"].sees(modal("🔓 *1 undone before*: not ticked for you"))
+        review = await env["ben"].sees(modal("🔓 *1 undone before*: not ticked"))
         assert (
             again in text_of(review),
             f"HIGH ({alert.id}) · ⚠️ alert closed · 🔓 undone before" in text_of(review),
@@ -467,7 +467,7 @@ async def test_who_asks_for_what_was_denied_or_undone_on_another_alert_reads_tha
         await env["ben"].presses(
             "Review", await env["ben"].sees(direct_message("*Isolate* on 2 targets", f", for {first.id}*"))
         )
-        review = await env["ben"].sees(modal("🚫 *1 denied before*: not ticked for you"))
+        review = await env["ben"].sees(modal("🚫 *1 denied before*: not ticked"))
         so = f"HIGH ({third.id}) · 🚫 denied by ben, for {first.id}: Call the &lt;owner&gt;."
         assert so in text_of(review)
 
@@ -900,7 +900,7 @@ async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_an
             modal(f"*Isolate* on {on} for 1 hour waits for", "\\n1 approval by ben or lea, answer")
         )
         await env["anna"].presses("Withdraw all", receipt)
-        withdraw = await env["anna"].sees(modal("Withdraw Isolate?", "asks for it on 2 targets for 1 hour"))
+        withdraw = await env["anna"].sees(modal("Withdraw Isolate?", "*Isolate on 2 targets for 1 hour*\\n"))
         await env["anna"].close(withdraw["id"])
         await env["ben"].sees(on_phone("Isolate on 2 targets"))
         clock.ahead_ms = 31 * MINUTE_MS
@@ -1040,7 +1040,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await anna.sees(message_in(SOC, f"• {on}\\n    ↳ {was_denied}"))
         form = await ask_to_extend("+15 minutes")
         assert text_of(form).count(was_denied) == 1
-        await anna.sees(message_in(SOC, f"{was_denied}\\n⏳", "on 4 targets · ", "It beacons to &lt;them&gt;."))
+        await anna.sees(message_in(SOC, "⏳ ", "on 4 targets\\n", f"\\n{was_denied}", "It beacons to &lt;them&gt;."))
         before_again = f"4 denied before, 4 closed by now. Asked by anna: {in_short} · {why}"
         asks = await lea.sees(on_phone("for 15 minutes longer"))
         assert asks == f"CRITICAL: keep Isolate on 4 targets for 15 minutes longer? {before_again}"
@@ -1052,7 +1052,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert text_of(review).count("More time was denied by ben") == 1
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep longer?", "Keep longer (ticked)")
         assert "*Undo all* ends it earlier." in text_of(review)
-        assert "🚫 *4 denied before*: not ticked for you · " in text_of(review)
+        assert '\\n🚫 *4 denied before*: not ticked"' in text_of(review)
         assert filled_in(review)["decide"] == []
         assert text_of(review).count(") · 🚫 denied before · → until <!date^") == 4
         await lea.submits(
@@ -1538,9 +1538,9 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
     async with asking(tmp_path, {**ISOLATE, "approve_by": ["ben"]}) as env:
         _, (alert, _) = await bulk_of(env, "anna", [3, 3])
         await env["ben"].presses("Review", await env["ben"].sees(direct_message("2 wait for approval")))
-        review = await env["ben"].sees(modal("asks for it on 2 targets"))
+        review = await env["ben"].sees(modal("*Isolate on 2 targets for 1 hour?* 2 ticked for you"))
         await env["ben"].presses("Deny the ticked", review)
-        deny = await env["ben"].sees(modal("Deny Isolate?", "asks for it on 2 targets"))
+        deny = await env["ben"].sees(modal("Deny Isolate?", "*Isolate on 2 targets for 1 hour*"))
         await expire(env)
         over = "nothing was run, 2 not approved in time"
         message = await bulk_shown(env, over)
@@ -1571,7 +1571,7 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         again = await env["ben"].sees(on_phone("Asked again by anna"))
         assert again == f"HIGH: Isolate on 2 targets for 1 hour? Asked again by anna: {in_short}"
         await env["ben"].presses("Review", await env["ben"].sees(direct_message("2 wait for approval")))
-        await env["ben"].sees(modal("*anna* asks again for it on 2 targets"))
+        await env["ben"].sees(modal("*anna* asks for it again"))
         await env["anna"].sees(updated(told, without=ids.BULK_RETRY))
         assert not [m for m in direct_messages(env["anna"].live_view) if over in text_of(m)]
 

@@ -125,7 +125,7 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         assert "closed" not in text_of(view)
         told = await env["ben"].sees(direct_message("3 wait for approval"))
         await close(env, alert_ids[1])
-        now = await env["ben"].sees(direct_message("*1 of 3 is closed by now*\\n⏳ "))
+        now = await env["ben"].sees(direct_message('\\n⚠️ *1 of 3 is closed by now*"'))
         assert (now["ts"], "? 1 closed by now. Asked by anna: " in now["text"]) == (told["ts"], True)
         line = f"• 🟠 ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({alert_ids[1]})"
         row = text_of(now).partition(line)[2].partition("\\n•")[0]
@@ -133,10 +133,11 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         assert WHY.removesuffix("\\n") in row
         await env["ben"].submits(view)
         again = await env["ben"].sees(modal(CHANGED))
-        assert "⚠️ *1 of 3 is closed by now*: not ticked for you\\n*anna* asks for it on 3 targets" in text_of(again)
+        asks = "*Contain on 3 targets?* 2 still ticked\\n*anna* asks for it\\n1 approval, answer by "
+        assert asks in text_of(again).partition('\\n⚠️ *1 of 3 is closed by now*: not ticked"')[0]
         assert f"{line}{row}\\n•" in text_of(again)
         assert text_of(again).count(f'"🟠 HIGH ({alert_ids[1]}) · ⚠️ alert closed"') == 1  # ticked no longer
-        first = await reviewed(env, "lea", message, "⚠️ *1 of 3 is closed by now*: not ticked for you")
+        first = await reviewed(env, "lea", message, "⚠️ *1 of 3 is closed by now*: not ticked")
         assert len(filled_in(first)["decide"]) == 2
         await env["ben"].open_home()
         await env["ben"].sees(app_home("*1 of 3 is closed"))

@@ -246,7 +246,9 @@ async def test_one_decision_approves_all_that_the_approver_has_read(tmp_path: Pa
         await env["anna"].presses("Withdraw all", pending)
         await env["anna"].sees(modal("If you withdraw it, it will not run"))
 
-        view = await reviewed(env, "ben", home, "*anna* asks for it on 12 targets")
+        view = await reviewed(
+            env, "ben", home, "*Ban an address on 12 targets?* 12 ticked for you\\n*anna* asks for it\\n1 approval"
+        )
         assert (view["title"]["text"], view["submit"]["text"]) == ("Ban an address?", "Ban an address (ticked)")
         text = text_of(view)
         for words in (
@@ -315,7 +317,8 @@ async def test_what_has_changed_of_a_bulk_since_it_was_read_is_named_first(tmp_p
             f">• 🟠 ip `203[.]0[.]113[.]1`, for HIGH ET MALWARE Beacon to known C2 ({closed})",
         ]
         assert (len(said), said[3].partition(" closed by lea, ")[0]) == (4, ">    ↳ ⚠️ *Alert")
-        assert text_of(again).index(f'"⚠️ {CHANGED}"') < text_of(again).index("Decide only on the ticked")
+        assert "*Isolate on 3 targets?* 1 still ticked" in text_of(again)
+        assert text_of(again).count(CHANGED) == 1
         ticked = [one.partition(" ·")[0] for one in filled_in(again)["decide"]]
         assert ticked == ["ip 203[.]0[.]113[.]2"]  # without what was denied, closed or unticked
         # A client may keep the ticks of the form before only for a field of the same id.
@@ -338,7 +341,8 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         form = await env["ben"].confirms("Deny the ticked", view, reason="Wrong <hosts>")
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
         assert (form["title"]["text"], form["submit"]["text"]) == ("Deny Contain?", "Deny 3 runs")
-        assert '"*anna* asks for it on 3 targets\\nIf you deny it, it will not run: nothing changes' in text_of(form)
+        question = '"*Contain on 3 targets*\\n*anna* asks for it\\nIf you deny it, it will not run: nothing changes'
+        assert question in text_of(form)
         await env["ben"].reads("You denied 3 runs: Contain on ")
         for alert_id in alert_ids:
             assert "Wrong <hosts>" in ((await env.client.actions("alert", alert_id))[0].report or "")
@@ -454,7 +458,7 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         assert {*ticks.values()} == {ticks[healthy], *(f"🟠 HIGH · {title} ({one})" for one in others)}
         # All targets come first, each once, with what decides: what an option has no room for is in a row.
         order = (
-            "*anna* asks for it on 12 targets · 1 approval, answer by ",
+            "*Isolate on 12 targets?* 12 ticked for you\\n*anna* asks for it\\n1 approval, answer by ",
             "Each starts as soon as you approve it. No button ends it earlier.",
             "*Decide only on the ticked",
             '"1 to 10 of 12"',
@@ -477,7 +481,7 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         review = await reviewed(env, "ben", message, " on 12 targets")
         await env["ben"].fills_in(review, decide=[], decide10=[healthy])
         form = await env["ben"].confirms("Deny the ticked", review, reason="Healthy backup")
-        assert "*anna* asks for it on 1 target\\n" in text_of(form)
+        assert "*Isolate on 1 target*\\n*anna* asks for it\\n" in text_of(form)
         assert "If you deny it, it will not run: nothing changes there. 11 other targets go on waiting." in text_of(
             form
         )
@@ -630,7 +634,7 @@ async def test_what_lasts_with_no_end_is_asked_for_and_told_so_and_can_be_undone
         message = await shown(env, "2 wait for approval")
         assert "⏳ *2 targets with no end · up to HIGH*" in text_of(message)
         await env["ben"].sees(on_phone("HIGH: Isolate on 2 targets with no end? "))
-        view = await reviewed(env, "ben", message, "*anna* asks for it on 2 targets with no end · 1 approval")
+        view = await reviewed(env, "ben", message, "*Isolate on 2 targets with no end?* 2 ticked for you")
         await env["ben"].submits(view)
         receipt = await env["ben"].sees(modal("Approved", "They start now. *Undo all* will be on <"))
         own = await env["ben"].sees(direct_message("*Isolate* on 2 targets: "))
@@ -665,12 +669,14 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         assert text_of(message).count("It &lt;beacons&gt;") == 1
         on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1, ip 203[.]0[.]113[.]2"
         assert f"⏳ *3 targets for 1 hour · up to HIGH*: {on}. Answer" in text_of(message)
-        assert '. · \\"It &lt;beacons&gt;' in text_of(message)
+        assert '.\\n\\"It &lt;beacons&gt;' in text_of(message)
         (backup,) = await env.client.actions("alert", alert_ids[1])
         await env["ben"].command(SOC, f"/responder deny {backup.id}")
         await env["ben"].submits(await env["ben"].sees(modal("will not run")), reason="Healthy backup")
         review = await reviewed(env, "ben", message, " on 2 targets")
-        asks = '*anna* asks for it on 2 targets for 1 hour · \\"It &lt;beacons&gt;\\" · 1 approval, answer by '
+        asks = (
+            '*Isolate on 2 targets for 1 hour?* 2 ticked for you\\n*anna* asks for it: \\"It &lt;beacons&gt;\\"\\n1 app'
+        )
         assert asks in text_of(review)
         assert text_of(review).count("beacons") == 1
         assert "Ends by itself (Tell); *Undo all* ends it earlier." in text_of(review)

@@ -91,7 +91,7 @@ async def test_each_host_that_is_ticked_for_an_alert_is_a_target_for_who_asks_de
         await env["ben"].submits(review, decide=[said[0][0], said[2][0]])
         await env["ben"].reads("You approved 2 runs: Isolate on 🟠 HIGH hostname LT-0900, hostname WS-0102.")
         left = await shown(env, "1 waits for approval, 2 in force until")
-        review = await reviewed(env, "ben", left, "*anna* asks for it on 1 target")
+        review = await reviewed(env, "ben", left, "*Isolate on 1 target for 1 hour?*")
         await env["ben"].confirms("Deny", review, reason="the source is mine")
         done = await shown(env, "1 denied, 2 in force until")
         await env["anna"].presses("Show each", done)

@@ -334,7 +334,7 @@ async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_th
             "⏳ *1 target for 1 hour",
             '"Review"',
             '"Withdraw"',
-            '*Isolate* on 2 targets · \\"Forensics until noon\\"',
+            '*Isolate* on 2 targets\\n\\"Forensics until noon\\"',
             "ip `203[.]0[.]113[.]0`",
             then[0],
             "ip `203[.]0[.]113[.]1`",
@@ -413,9 +413,9 @@ async def test_a_box_of_review_says_what_has_room_of_a_denial_and_a_containment_
         assert (rows.count("It prints."), rows.count("This lasts longer")) == (2, 0)
         # Nobody runs with one press what somebody has denied. What a second run changes is the same of both.
         change = "This lasts longer: 50 hours from when it starts."
-        assert f"🚫 *2 denied before*: not ticked for you · 🔒 *2 contained already*. {change} · 1 approval" in text_of(
-            review
-        )
+        warned = f"🚫 *2 denied before*: not ticked · 🔒 *2 contained already*. {change}"
+        assert "?* none ticked for you\\n*anna* asks for it\\n1 approval, answer by " in text_of(review)
+        assert f'{warned}", ' in text_of(review)
         assert filled_in(review)["decide"] == []
         await env["lea"].presses("Deny the ticked", review)
         await env["lea"].reads("Nothing was ticked, so nothing was denied.")

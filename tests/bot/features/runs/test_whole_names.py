@@ -127,7 +127,7 @@ async def test_the_question_the_review_and_the_list_of_a_bulk_name_each_target_w
     await env["anna"].presses("Ask to isolate (2)", question)
     message = await env["ben"].sees(message_in(SOC, ids.BULK_REVIEW))
     await env["ben"].presses("Review", message)
-    review = text_of(await env["ben"].sees(modal("asks for it on 2 targets")))
+    review = text_of(await env["ben"].sees(modal("*Isolate on 2 targets?* ")))
     for line in lines:
         assert line in review
     await env["ben"].command(SOC, "/responder pending")
@@ -151,7 +151,7 @@ async def test_review_cuts_a_name_so_that_it_differs_from_a_target_that_was_deni
         (healthy,) = await env.client.actions("alert", ids_[2])
         await bot.as_user("lea").deny(healthy.id)
     await env["ben"].presses("Review", message)
-    review = await env["ben"].sees(modal("asks for it on 2 targets"))
+    review = await env["ben"].sees(modal("*Isolate on 2 targets?* "))
     assert any(one.startswith("srv-files-of-the-f…0001-building-7") for one in filled_in(review)["decide"])
 
 
