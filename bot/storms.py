@@ -14,8 +14,6 @@ from core.models import Alert
 STORM_MS = 600_000  # a storm is over when no alert has come into its digest for so long
 MIN_STORM = 60  # alerts in the groups of a channel are a storm, as is a digest
 MOST_WAITING = 50  # new alerts of a channel, most of what Slack takes in a minute; the rest goes into the digest
-FEW_WAITING = 10  # new alerts of a channel: below that, a digest counts no others, and its own follow
-FOLLOWERS = 20  # alerts of a digest that get cards of their own at once
 CRITICAL_ALIKE = 10  # so many critical alerts that say the same have cards of their own
 CLOSE_S = 0.15  # new alerts that come closer together than this are gathered:
 GATHER_S = 0.05  # core holds back those that come alone for so long, so that they are rendered together

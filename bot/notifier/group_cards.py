@@ -1,21 +1,19 @@
-"""Renders the cards of groups and digests, and gives alerts of a digest cards of their own while there is time."""
+"""Renders the cards of groups and digests."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from bot.clearance import CLEAR, RED, RedactedView, Subject
 from bot.features.alert_groups.views import closed_by_one, group_card, in_case
-from bot.features.alerts.views.card import is_closed
 from bot.features.alerts.views.close import left_open
 from bot.message import ButtonIds, Message
-from bot.notifier.grouper import AlertGrouper
 from bot.notifier.isolation import isolated
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox.alert_groups import AlertGroup
-from bot.outbox.models import FOR_PERSON, LAST_ALERT, WITHHOLDING, DesiredMessage
+from bot.outbox.models import FOR_PERSON, WITHHOLDING, DesiredMessage
 from bot.outbox.outbox import MessageOutbox
-from bot.storms import FEW_WAITING, FOLLOWERS, STORM_MS, GroupContent
+from bot.storms import GroupContent
 from core.client import CoreClient
 from core.models import Document
 
@@ -49,13 +47,12 @@ class GroupCards:
         await self._render(await self._outbox.alert_groups.changed(self._clock(), WITHHOLDING))
 
     async def render_changed(self) -> bool:
-        """Render all cards that have changed, and let alerts follow; False once there is nothing left to do.
+        """Render all cards that have changed; False once there is nothing left to do.
 
         While a storm or a mute goes on there is: its end changes the card.
         """
         await self._render(await self._outbox.alert_groups.changed(self._clock()))
-        are_left = await self._follow()
-        return are_left or await self._outbox.alert_groups.are_waiting()
+        return await self._outbox.alert_groups.are_waiting()
 
     async def enforce(self, channel: str, clearance: int) -> None:
         """Render the cards again that were rendered for another clearance of the channel."""
@@ -109,43 +106,3 @@ class GroupCards:
         if case is not None:
             return replace(content, closed_by=in_case(case, clearance), case=case.id)
         return replace(content, closed_by=closed_by_one(views))
-
-    async def _follow(self) -> bool:
-        """Give alerts that stand only in a digest cards of their own, where few others wait; False if none is left.
-
-        The most severe and newest go first. Those that have waited for 10 minutes stay where they are, and so do those
-        that somebody has closed meanwhile.
-        """
-        since, are_left = self._clock() - STORM_MS, False
-        for digest in await self._outbox.alert_groups.digests(since):
-            if not self._access.is_set_up(digest.channel):
-                continue
-            ids = await self._outbox.alert_groups.to_follow(digest.key, since, FOLLOWERS)
-            are_left = are_left or bool(ids)
-            if not ids:
-                continue
-            waiting = await self._outbox.alert_groups.unsent_alerts(digest.channel, LAST_ALERT, FEW_WAITING)
-            if waiting < FEW_WAITING:
-                documents = await self._read_documents(dict.fromkeys(ids, ()))
-                grouper = await AlertGrouper.of(self._outbox, self._access, self._clock, ids)
-                desired: list[DesiredMessage] = []
-                grouper.changes.without_card |= {
-                    (alert_id, digest.channel) for alert_id in ids if _is_done(documents.get(alert_id))
-                }
-                for root_id, document in documents.items():
-                    if _is_done(document):
-                        continue
-                    cards = self._followers(document, grouper, digest.channel)
-                    desired += await isolated(cards, root_id, otherwise=[])
-                await self._outbox.commit_groups(desired, [], grouper.changes)
-        return are_left
-
-    async def _followers(self, document: Document, grouper: AlertGrouper, channel: str) -> list[DesiredMessage]:
-        timeline = await self._renderer.timeline(document)
-        await grouper.set_threads(timeline, needs_card=True, only_in=channel)
-        return await self._renderer.alert_cards(timeline)
-
-
-def _is_done(document: Document | None) -> bool:
-    """Whether nobody has to see it by itself: it is closed, or core doesn't know it any more."""
-    return document is None or (document.deleted if document.alert is None else is_closed(document.alert))

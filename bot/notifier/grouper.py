@@ -10,7 +10,7 @@ from bot.outbox.alert_groups import DIGEST, GROUP, AlertGroup, AlertGroups, Chan
 from bot.outbox.models import LAST_ALERT, OTHER, WITHHOLDING, card_key
 from bot.outbox.outbox import MessageOutbox
 from bot.settings import Grouping
-from bot.storms import CRITICAL_ALIKE, FEW_WAITING, MOST_WAITING, STORM_MS, alike
+from bot.storms import CRITICAL_ALIKE, MOST_WAITING, STORM_MS, alike
 from core.common.clock import MINUTE_MS
 from core.models import Alert
 
@@ -40,6 +40,7 @@ class AlertGrouper:
         self._alike: dict[tuple[str, str], _Alike] = {}
         self._digests: dict[str, AlertGroup | None] = {}
         self._unsent: dict[tuple[str, int], int] = {}
+        self._lately: dict[tuple[str, int], int] = {}
         self.changes = GroupChanges()
 
     @staticmethod
@@ -103,18 +104,17 @@ class AlertGrouper:
         grouping = self._access.groupings.get(channel)
         same = alike(alert, grouping) if grouping else ""
         rank = LAST_ALERT + 1 - alert.severity
-        is_full = await self._waiting(channel, rank) >= MOST_WAITING
-        group, breaks_through = await self._count(alert, channel, same, is_full=is_full)
+        waiting = await self._waiting(channel, rank)
+        group, breaks_through = await self._count(alert, channel, same, is_full=waiting >= MOST_WAITING)
         is_in_group = group is not None and not breaks_through
-        has_card = needs_card or not (is_in_group or is_full)
+        has_card = needs_card or not (is_in_group or waiting + await self._in_digest(channel, rank) >= MOST_WAITING)
         if not is_in_group and not has_card:
             group = await self._digest(channel)
-        elif group is None and await self._waiting(channel, LAST_ALERT) >= FEW_WAITING:
-            group = await self._open_digest(channel)  # which counts it until its card is posted, and from then on too
+            self.changes.full[group.key] = min(rank, self.changes.full.get(group.key, rank))
         self._put(self._channel_alert(timeline, alert, channel, same, group.key if group else "", has_card))
         if group:
             self.changes.needs_update(group.key, OTHER if has_card else rank)
-        if has_card:
+        if has_card or not is_in_group:
             for urgency in range(rank, LAST_ALERT + 1):
                 self._unsent[channel, urgency] = await self._waiting(channel, urgency) + 1
         return has_card
@@ -174,10 +174,19 @@ class AlertGrouper:
         return group
 
     async def _waiting(self, channel: str, rank: int) -> int:
-        """How many new alerts of this rank or a higher one wait for their post."""
+        """How many new alerts of this rank or a higher one wait for their post, or go into the digest by this page."""
         if (channel, rank) not in self._unsent:
             self._unsent[channel, rank] = await self._groups.unsent_alerts(channel, rank, MOST_WAITING)
         return self._unsent[channel, rank]
+
+    async def _in_digest(self, channel: str, rank: int) -> int:
+        """How many of this rank or a higher one went into the digest in the last minute: without it they would wait."""
+        if (channel, rank) not in self._lately:
+            digest = await self._open_digest(channel)
+            severity, since = LAST_ALERT + 1 - rank, self._now - MINUTE_MS
+            newest = self._groups.newest_in(digest.key if digest else "", severity, since, self._now, MOST_WAITING)
+            self._lately[channel, rank] = await newest
+        return self._lately[channel, rank]
 
     def _channel_alert(
         self, timeline: Timeline, alert: Alert, channel: str, same: str, group: str, has_card: bool

@@ -7,11 +7,10 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from bot.clearance import SHARED
-from bot.outbox.messages import IS_STALE, PENDING
+from bot.outbox.messages import IS_STALE, PENDING, forget_unsent
 from bot.outbox.models import FIRST_ALERT, FOR_PERSON, IN_BULK, LAST_ALERT
 from bot.storms import MIN_STORM, STORM_MS, GroupContent, Storm
 from core.common.database import Params, Row, Transaction
@@ -23,15 +22,8 @@ if TYPE_CHECKING:
 GROUP, DIGEST = "group", "digest"  # the kinds of messages that show several alerts, as their keys begin
 SAMPLE = 500  # alerts of a group, the newest, whose texts its card sums up
 WORST = 5  # open alerts of a group, which its card names
+OWN_CARD, NO_CARD = "own", "later"  # whether an alert that stands in a group or digest has one: values of `card`
 UNKNOWN_LEVEL = 4  # above each clearance: what may be shown of an alert isn't known
-
-
-class Card(StrEnum):
-    """Whether an alert that stands in a group or digest has a card of its own."""
-
-    OWN = "own"
-    LATER = "later"  # none yet
-    NEVER = "never"  # none, unless a person asks for it: it was closed before its turn came
 
 
 @dataclass(frozen=True)
@@ -84,7 +76,7 @@ class GroupChanges:
     collects_since: dict[str, int] = field(default_factory=dict)  # by new group: alerts since then are in it
     alerts: dict[tuple[str, str], ChannelAlert] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)  # by group: of the update that it needs
-    without_card: set[tuple[str, str]] = field(default_factory=set)  # alerts, and channels in which they get no card
+    full: dict[str, int] = field(default_factory=dict)  # by digest: the highest rank of what goes into it
 
     def needs_update(self, group: str, rank: int) -> None:
         if group:
@@ -165,6 +157,15 @@ class AlertGroups:
         values = {"channel": channel, "rank": rank, "limit": limit}
         return await self._store.read(lambda reads: reads.number(sql, values))
 
+    async def newest_in(self, key: str, severity: int, since: int, now: int, limit: int) -> int:
+        """How many alerts as severe or more stand only in this digest and came since then, counted up to `limit`."""
+        sql = f"""SELECT count(*) AS n FROM (
+                  SELECT 1 FROM channel_alert INDEXED BY channel_alert_of_group
+                  WHERE group_key = :key AND group_key <> '' AND at > :since AND at <= :now AND severity >= :severity
+                    AND card <> '{OWN_CARD}' LIMIT :limit) AS found"""
+        values = {"key": key, "severity": severity, "since": since, "now": now, "limit": limit}
+        return await self._store.read(lambda reads: reads.number(sql, values))
+
     async def changed(self, now: int, rank: int = IN_BULK) -> list[AlertGroup]:
         """Groups whose cards need an update of this rank or a higher one, or have none yet; the most urgent first.
 
@@ -196,7 +197,7 @@ class AlertGroups:
         """What the group's card says, within this clearance; `count` is 0 if it may say nothing."""
         values: dict[str, str | int] = {"key": group.key, "clearance": clearance}
         (row,) = await self._rows(
-            f"""SELECT count(*) AS count, count(*) FILTER (WHERE card = '{Card.OWN}') AS cards,
+            f"""SELECT count(*) AS count, count(*) FILTER (WHERE card = '{OWN_CARD}') AS cards,
                  count(*) FILTER (WHERE is_closed = 1) AS closed, coalesce(min(at), 0) AS first_at,
                  count(*) FILTER (WHERE severity = 1) AS s1, count(*) FILTER (WHERE severity = 2) AS s2,
                  count(*) FILTER (WHERE severity = 3) AS s3, count(*) FILTER (WHERE severity = 4) AS s4
@@ -237,22 +238,6 @@ class AlertGroups:
             {"key": key, "offset": offset, "limit": limit},
         )
         return [_channel_alert(row) for row in rows]
-
-    async def to_follow(self, key: str, since: int, limit: int) -> list[str]:
-        """The alerts of a digest that came since then and have no card of their own, the most severe first."""
-        rows = await self._rows(
-            f"""SELECT root_id FROM channel_alert
-               WHERE group_key = :key AND group_key <> '' AND card = '{Card.LATER}' AND at > :since
-               ORDER BY severity DESC, at DESC LIMIT :limit""",
-            {"key": key, "since": since, "limit": limit},
-        )
-        return [row["root_id"] for row in rows]
-
-    async def digests(self, since: int) -> list[AlertGroup]:
-        rows = await self._rows(
-            "SELECT * FROM alert_group WHERE last_at > :since AND alike = '' AND key LIKE 'digest:%'", {"since": since}
-        )
-        return [_group(row) for row in rows]
 
     async def storms(self, now: int) -> list[Storm]:
         """The storms that go on, one for each channel."""
@@ -333,17 +318,12 @@ def write(tx: Transaction, group_changes: GroupChanges) -> None:
         [
             {
                 **vars(alert),
-                "card": Card.OWN.value if alert.has_card else Card.LATER.value,
+                "card": OWN_CARD if alert.has_card else NO_CARD,
                 "facts": json.dumps(list(alert.facts), ensure_ascii=False),
                 "is_closed": int(alert.is_closed),
             }
             for alert in group_changes.alerts.values()
         ],
-    )
-    tx.run_all(
-        f"""UPDATE channel_alert SET card = '{Card.NEVER}'
-            WHERE root_id = :root_id AND channel = :channel AND card = '{Card.LATER}'""",
-        [{"root_id": root_id, "channel": channel} for root_id, channel in group_changes.without_card],
     )
     newest: dict[str, int] = {}
     for alert in group_changes.alerts.values():
@@ -355,9 +335,9 @@ def write(tx: Transaction, group_changes: GroupChanges) -> None:
                    AND (group_key = '' OR group_key LIKE 'digest:%')""",
             {"key": key, "channel": group.channel, "alike": group.alike, "since": since},
         )
-    for group in group_changes.new_groups.values():
-        if group.is_digest:
-            _count_waiting(tx, group)
+        _show_only_in(tx, key, key, FIRST_ALERT + 1)
+    for key, rank in group_changes.full.items():
+        _show_only_in(tx, key, "", max(rank, FIRST_ALERT + 1))
     for key, rank in group_changes.ranks.items():
         tx.run(
             "UPDATE alert_group SET last_at = max(last_at, :at) WHERE key = :key",
@@ -366,14 +346,26 @@ def write(tx: Transaction, group_changes: GroupChanges) -> None:
         request_update(tx, key, rank)
 
 
-def _count_waiting(tx: Transaction, digest: AlertGroup) -> None:
-    """Let a new digest count the alerts that wait for their post, so that they stand somewhere too."""
-    tx.run(
-        f"""UPDATE channel_alert SET group_key = :key WHERE channel = :channel AND group_key = '' AND root_id IN (
-              SELECT root_id FROM message WHERE channel = :channel AND status = 'unsent'
-                AND {PENDING} AND rank BETWEEN {FIRST_ALERT} AND {LAST_ALERT})""",
-        {"key": digest.key, "channel": digest.channel},
+def _show_only_in(tx: Transaction, key: str, before: str, rank: int) -> None:
+    """Show alerts only in this group or digest whose cards, of this rank or a lower one, still wait for their post.
+
+    `before` is the group in which they are until now. A card that a person waits for, or that has replies, is posted.
+    """
+    waiting = tx.rows(
+        f"""SELECT m.key, m.channel, m.root_id FROM message m INDEXED BY message_next
+              JOIN channel_alert a ON a.root_id = m.root_id AND a.channel = m.channel AND a.group_key = :before
+            WHERE m.channel = :channel AND m.status = 'unsent' AND m.{PENDING} AND m.rank BETWEEN :rank AND {LAST_ALERT}
+              AND m.thread_of = '' AND m.duplicate_check_at = 0
+              AND NOT EXISTS (SELECT 1 FROM message r WHERE r.thread_of = m.key AND r.thread_of <> '')""",
+        {"channel": key.rpartition(":")[2], "before": before, "rank": rank},
     )
+    for row in waiting:
+        tx.run(
+            f"""UPDATE channel_alert SET group_key = :group, card = '{NO_CARD}'
+                WHERE root_id = :root_id AND channel = :channel""",
+            {**dict(row), "group": key},
+        )
+        forget_unsent(tx, row["key"])
 
 
 def forget_texts(tx: Transaction) -> None:
@@ -389,4 +381,4 @@ def _group(row: Row) -> AlertGroup:
 def _channel_alert(row: Row) -> ChannelAlert:
     values = {name: row[name] for name in ChannelAlert.__dataclass_fields__ if name not in ("group", "has_card")}
     values["facts"] = tuple(json.loads(row["facts"]))
-    return ChannelAlert(**values, group=row["group_key"], has_card=row["card"] == Card.OWN)
+    return ChannelAlert(**values, group=row["group_key"], has_card=row["card"] == OWN_CARD)

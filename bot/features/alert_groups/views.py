@@ -80,7 +80,7 @@ def _digest(content: GroupContent) -> list[Block]:
     blocks.append(context(f"{times} · more than Slack takes one by one{_cards(content)}"))
     lines = [
         *_worst(content),
-        _most("Titles", content.titles, content),
+        _most("Titles", [one for one in content.titles if one[1] > 1], content),
         _most("Sources", content.sources, content),
         _most("Observables", content.facts, content),
     ]
@@ -249,5 +249,5 @@ def in_case(case: Case, clearance: int) -> str:
 
 def storm_sentence(storm: Storm, since: str) -> str:
     """For `doctor` and the App Home, which write times differently."""
-    stand = f"{storm.alerts:,} alerts stand in {count(storm.groups, 'group')} since {since}"
-    return f"{stand}; critical ones come first, the others by severity"
+    share = f"{storm.alerts:,} alerts share {count(storm.groups, 'card')} since {since}"
+    return f"{share}; critical ones come first, the others by severity"

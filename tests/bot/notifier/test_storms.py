@@ -9,11 +9,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bot.outbox.alert_groups import Card
 from bot.outbox.sending.rate_limiter import RateLimiter
 from core.common.clock import MINUTE_MS
-from tests.bot.outbox.harness import ManualClock, channel_alerts, seconds_until, until
-from tests.bot.people import app_home, card_of, find_card, message_in, updated
+from tests.bot.outbox.harness import ManualClock, all_sent, channel_alerts, seconds_until, until
+from tests.bot.people import app_home, card_of, message_in, updated
 from tests.bot.running import ANNA, SOC, BotEnvironment, running_bot
 from tests.bot.storm import storm
 
@@ -60,17 +59,17 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
         placed = Counter(where for _, where, _ in channel_alerts(tmp_path))
         assert sum(placed.values()) == len(alerts) + 1
         assert placed["group"] >= 90
-        assert placed["digest"] >= 140  # also those whose cards still wait
+        assert placed["digest"] >= 140
         shown = [m["text"] for m in await anna.messages(SOC)]
         assert sum("that say the same" in text for text in shown) <= 1
         assert sum("alerts in" in text for text in shown) == 1
         check = next(check for check in await env.bot.checks() if check.name == f"storm in #{SOC[2:].lower()}")
         assert check.ok
-        assert "alerts stand in 2 groups since" in check.message
+        assert "alerts share 2 cards since" in check.message
         await anna.open_home()
         home = await anna.sees(app_home())
         assert f"Storm in <#{SOC}>" in str(home)
-        assert "2 groups since <!date^" in str(home)  # in each reader's time
+        assert "2 cards since <!date^" in str(home)  # in each reader's time
         assert env.bot.health_server is not None
         async with aiohttp.ClientSession() as session, session.get(env.bot.health_server.url + "/metrics") as answer:
             (counted,) = [line for line in (await answer.text()).splitlines() if line.startswith("responder_bot_storm")]
@@ -81,27 +80,37 @@ async def test_a_storm_with_a_clock_that_is_moved_by_hand(tmp_path: Path) -> Non
         assert not [answer for *_, answer in env.emulator.traffic if "ratelimited" in str(answer)]
 
 
-@pytest.mark.slow
-async def test_alerts_of_a_digest_follow_on_cards_of_their_own_when_there_is_time(tmp_path: Path) -> None:
+async def test_what_is_on_the_card_of_a_group_or_a_digest_gets_none_of_its_own_unless_somebody_needs_one(
+    tmp_path: Path,
+) -> None:
     async with running_bot(tmp_path, channels=CHANNELS) as env:
         anna, release = await env.person(ANNA), asyncio.Event()
         env.emulator.faults.hold("chat.postMessage", release)
-        alerts = [await env.post_alert(title=distinct(n), sourceRef=f"ref-{n}") for n in range(70)]
-        await until(lambda: len(channel_alerts(tmp_path)) == 70)
-        assert Counter(where for _, where, _ in channel_alerts(tmp_path))["digest"] >= 15
-        closed = next(one for one, _, card in channel_alerts(tmp_path) if card == Card.LATER and one != alerts[69])
-        await env.client.close_alerts([closed])
-        open_ones = [one for one in alerts if one != closed]
+        high = [await env.post_alert(title=distinct(n), sourceRef=f"h{n}", severity=3) for n in range(10)]
+        low = [await env.post_alert(title=distinct(n), sourceRef=f"l{n}", severity=1) for n in range(10, 70)]
+        alike = [await env.post_alert(title="Port scan of the DMZ", sourceRef=f"p{n}", severity=1) for n in range(30)]
+        critical = await env.post_alert(title="Domain admin added", severity=4)
+        await until(lambda: len(channel_alerts(tmp_path)) == 101)
         release.set()
-        for alert_id in open_ones:
+        for alert_id in (*high, critical):  # which fewer than fifty are
             await anna.sees(card_of(alert_id))
-        await until(lambda: {card for *_, card in channel_alerts(tmp_path)} == {Card.OWN, Card.NEVER})
-        assert find_card(await anna.messages(SOC), closed) is None
-        last = distinct(69)
-        await anna.sees(message_in(SOC, " alerts in ", "of them also on a card", last))
+        digest = await anna.sees(message_in(SOC, '"60 alerts in ', ": 60 low", "more than Slack takes"))
+        group = await anna.sees(message_in(SOC, '"30 alerts that say the same (30 low): Port scan of the DMZ'))
+        await all_sent(env.bot)
+        assert len(await anna.messages(SOC)) == 13
+        assert Counter(where for _, where, _ in channel_alerts(tmp_path)) == {"alone": 11, "digest": 60, "group": 30}
+        assert "on a card" not in str((digest, group))
+        await env.client.close_alerts(low[:1])
+        await anna.sees(updated(digest, "*1 closed or in a case*"))
+        for alert_id in (low[1], alike[1]):
+            await env.client.assign_alerts([alert_id], "anna@responder-bot.local")
+            await anna.sees(card_of(alert_id))
+        await anna.sees(updated(digest, "1 of them also on a card of its own"))
+        assert len(await anna.messages(SOC)) == 15
         # What may no longer be seen goes from the digest too.
-        await env.client.request("PATCH", f"/api/alert/{alerts[69]}", {"tlp": 3})
-        await anna.until(lambda view: last not in str(view.messages(SOC)))
+        await anna.sees(updated(digest, distinct(69), without="Titles"))  # no two are equal
+        await env.client.request("PATCH", f"/api/alert/{low[-1]}", {"tlp": 3})
+        await anna.until(lambda view: distinct(69) not in str(view.messages(SOC)))
         assert distinct(68) in digest_in(await anna.messages(SOC))
         env.emulator.share(SOC)
         await anna.until(lambda view: not any(distinct(n) in str(view.messages(SOC)) for n in range(70)))

@@ -32,7 +32,10 @@ async def test_titles_with_markup_are_shown_as_text_on_the_card_of_a_group(tmp_p
 async def test_an_alert_that_changes_while_it_is_grouped_changes_the_card_and_stays_where_it_is(tmp_path: Path) -> None:
     clock = ManualClock()
     async with grouping_bot(tmp_path, clock_ms=clock) as (env, anna):
-        alert_ids = await post(env, range(6))
+        alert_ids = await post(env, range(3))
+        for alert_id in alert_ids:
+            await anna.sees(card_of(alert_id))
+        alert_ids += await post(env, range(3, 6))
         await group_card(anna, 6)
         await env.client.request("PATCH", f"/api/alert/{alert_ids[5]}", {"title": "Renamed", "severity": 3})
         card = await anna.sees(message_in(SOC, SAME, "1 high"))
@@ -87,7 +90,10 @@ async def test_a_channel_that_left_the_settings_gets_no_card_of_a_grouped_alert(
 @pytest.mark.slow
 async def test_a_group_of_more_alerts_than_one_request_takes(tmp_path: Path) -> None:
     async with grouping_bot(tmp_path) as (env, anna):
-        alert_ids = await post(env, range(120))
+        alert_ids = await post(env, range(3))
+        for alert_id in alert_ids:
+            await anna.sees(card_of(alert_id))
+        alert_ids += await post(env, range(3, 120))
         card = await group_card(anna, 120)
         await anna.presses("Run on all", card)
         asked = await anna.sees(modal("the worst 100 of 120 alerts"))
