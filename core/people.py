@@ -11,8 +11,6 @@ from ipaddress import ip_address, ip_network
 from itertools import islice
 from typing import Any, TypeVar
 
-import structlog
-
 from core.audit import trail
 from core.authorization import COMMAND_LINE, Caller, caller_of, full_login, makers, require_person
 from core.common.clock import DAY_MS, Clock
@@ -46,8 +44,6 @@ WHO_LIMIT = 5  # people that are named when somebody has to be asked
 LOGIN_LIMIT_CHARS = 254  # as for an e-mail address
 # Characters that fit into a header (`X-On-Behalf-Of`); no colon, since Basic has the key after the first one.
 _LOGIN = re.compile(r"[!-9;-?A-~]+@[!-9;-?A-~]+", re.ASCII)
-
-log = structlog.get_logger("core.people")
 
 S = TypeVar("S", int, str)
 T = TypeVar("T")

@@ -51,20 +51,6 @@ class Approvals(Service):
         super().__init__(parts)
         self._lifecycle = lifecycle
 
-    async def decide(
-        self, caller: Caller, action_id: str, choice: Choice, *, extension_id: str = "", message: str = ""
-    ) -> Voted:
-        """As `vote`, in a transaction of its own. Raises "conflict" too if the vote ended the run."""
-        number = parse_id(action_id)
-        if choice == "approve" and number is not None:
-            await self._lifecycle.compare([number])
-        voted = await self._database.transaction(
-            lambda tx: self.vote(tx, caller, action_id, choice, extension_id=extension_id, message=message)
-        )
-        if voted.ended:
-            raise ResponderBotError("conflict", voted.ended)
-        return voted
-
     def vote(
         self,
         tx: Transaction,

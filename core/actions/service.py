@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from weakref import WeakValueDictionary
 
 from core.actions import decided, in_force
@@ -75,8 +76,16 @@ class Actions(Service):
     async def decide(
         self, caller: Caller, action_id: str, choice: Choice, *, extension_id: str = "", message: str = ""
     ) -> Action:
-        """As `Approvals.decide`; the last vote that a run needs queues it for its engine."""
-        voted = await self._approvals.decide(caller, action_id, choice, extension_id=extension_id, message=message)
+        """As `Approvals.vote`; the last vote that a run needs queues it for its engine.
+
+        Raises "conflict" too if the vote ended the run.
+        """
+        number, vote = parse_id(action_id), partial(self._approvals.vote, extension_id=extension_id, message=message)
+        if choice == "approve" and number is not None:
+            await self._lifecycle.compare([number])
+        voted = await self._database.transaction(lambda tx: vote(tx, caller, action_id, choice))
+        if voted.ended:
+            raise ResponderBotError("conflict", voted.ended)
         if voted.is_ready:
             self.runs.follow(voted.action)
         return voted.action

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, islice
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from core.audit import trail
 from core.authorization import Caller, require_person
@@ -61,7 +61,6 @@ FOUND_AT_MOST = 200
 OPEN_AT_MOST = 10_000
 MAX_SEPARATORS = 8  # a reference may contain `;`, so each one more adds ways to read it
 
-T = TypeVar("T")
 _DECISIONS: Sequence[trail.What] = ("alert.case", "alert.assignee", "alert.status")
 """The rows of the audit on fields that somebody changes."""
 

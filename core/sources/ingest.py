@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import structlog
-
 from core.authorization import Caller, current_caller, full_login
 from core.common.clock import HOUR_MS, MINUTE_MS, Clock, boot_ms, duration_ms, time_text
 from core.common.database import Database, Reads, Row, Transaction
@@ -29,8 +27,6 @@ SHOWN_EVERY_MS = 3_000  # on a card
 SHOWN_AT_ONCE = 200
 SENDERS_RETRY_MS = 15 * MINUTE_MS  # after a pause of core's own, most have sent again by then
 MIN_HMAC_KEY_CHARS = 16
-
-log = structlog.get_logger("core.sources")
 
 
 class Received(ApiModel):

@@ -278,10 +278,6 @@ def change(tx: Transaction, action_id: int, **values: str | None) -> None:
     tx.run(f"UPDATE action SET {columns} WHERE id = :id", {**values, "id": action_id})
 
 
-def delete(tx: Transaction, action_id: int) -> None:
-    tx.run("DELETE FROM action WHERE id = :id", {"id": action_id})
-
-
 def find_report(reads: Reads, action_id: int) -> Row | None:
     """The report of an action while its operations are applied in several commits (`at, report`), or None."""
     return reads.row("SELECT at, report FROM ending WHERE action_id = :id", {"id": action_id})

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 from psycopg import conninfo, errors
@@ -24,8 +24,6 @@ from core.common.database.postgresql.statements import (
 from core.common.database.probe import Failures
 from core.common.database.schema import Migration, Opening
 from core.common.errors import ResponderBotError, StoreUnavailableError
-
-T = TypeVar("T")
 
 OLDEST = 14
 CONNECT_TIMEOUT_S = 5
