@@ -71,8 +71,7 @@ from core.models import Check
 from core.people import NOTE_EVERY_S, People
 from core.protection import Blockable, Parsed, ProtectedTargets, look_of
 from core.records.alerts import Alerts
-from core.records.case_templates import CaseTemplates
-from core.records.cases import Cases
+from core.records.cases import Cases, CaseTemplates
 from core.records.clearance import find_level
 from core.records.comments import Comments
 from core.records.events import Feed

@@ -5,7 +5,7 @@ from functools import partial
 from core.api.http import search
 from core.api.http.endpoint import Endpoint, Routes, changing, getting
 from core.models import CaseTemplate, CaseTemplateInput
-from core.records.case_templates import CaseTemplates
+from core.records.cases import CaseTemplates
 
 BASE = "/api/case/template"
 

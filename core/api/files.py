@@ -7,7 +7,7 @@ from starlette.responses import Response
 from core.api.http.endpoint import Endpoint, Request, Routes, bool_param
 from core.common.database import Database
 from core.common.errors import ResponderBotError
-from core.records import files
+from core.records import artifacts
 
 ANY_TYPE = "application/octet-stream"
 _PATH = "/api/datastore/{fileId}"
@@ -43,7 +43,7 @@ def version_1(database: Database) -> list[Endpoint]:
 
 async def _answer(database: Database, request: Request) -> Response:
     file_id = request.path["fileId"]
-    content = await database.read(lambda reads: files.content_of(reads, file_id))
+    content = await database.read(lambda reads: artifacts.file_content(reads, file_id))
     name = quote(request.query.get("name") or file_id, safe="")
     # Foreign content: no browser may ever show it as a page of core's.
     headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}", "Content-Security-Policy": "sandbox"}

@@ -40,7 +40,7 @@ from core.records.artifacts import (
     store_files,
 )
 from core.records.artifacts import KIND as ARTIFACT
-from core.records.case_templates import with_ids
+from core.records.cases import with_ids
 from core.records.search import SearchResult, search
 from core.records.writes import (
     Records,

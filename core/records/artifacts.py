@@ -1,5 +1,6 @@
 """Artifacts of alerts and cases: expanded from requests, told apart by their data, kept within bounds."""
 
+import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,8 +10,7 @@ from typing import Any, Literal
 from core.common.database import Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.field_types import MAX_ARTIFACT_TAGS, MAX_ARTIFACTS
-from core.models import Alert, Artifact, ArtifactInput, ArtifactsInput, ArtifactTarget, Case
-from core.records import files
+from core.models import Alert, Artifact, ArtifactInput, ArtifactsInput, ArtifactTarget, Attachment, Case
 from core.records.writes import insert_children, made, record_event
 from core.store import actions, attachments, objects, texts
 
@@ -43,7 +43,7 @@ def expand_artifacts(
 def store_files(tx: Transaction, requested: Iterable[ArtifactInput]) -> list[ArtifactInput]:
     """The artifacts with their files stored. Raises ResponderBotError("bad_request") for an unknown file."""
     return [
-        item.model_copy(update={"attachment": files.store(tx, item.data), "is_file": False}) if item.is_file else item
+        item.model_copy(update={"attachment": _stored_file(tx, item.data), "is_file": False}) if item.is_file else item
         for item in requested
     ]
 
@@ -270,3 +270,55 @@ def _joined(kept: Artifact, equal: Artifact, is_hidden: Callable[[int], object])
         "message": equal.message if kept.message is None else kept.message,
     }
     return kept.model_copy(update=changed)
+
+
+# --- their files; equal contents are stored once, under their SHA-256 -------------------------------------------------
+
+
+FILE = "file"
+STORED_PREFIX = "sha256:"  # in place of the content: the id of a file that is stored already
+
+
+def _stored_file(tx: Transaction, text: str) -> Attachment | None:
+    """Store the file in `name;type;content`, with its content in base64; None if the text isn't one.
+
+    In place of its content, `sha256:<id>` names a file that is stored already. Raises ResponderBotError("bad_request")
+    if there is none with that id.
+    """
+    parts = text.split(";")
+    if len(parts) != 3 or not parts[0]:
+        return None
+    name, kind, content = parts
+    if content.startswith(STORED_PREFIX):
+        return _known_file(tx, name, kind, content.removeprefix(STORED_PREFIX))
+    try:
+        raw = base64.b64decode(content, validate=True)
+    except ValueError:  # also for characters beyond ASCII
+        return None
+    return _new_file(tx, name, kind, raw, content)
+
+
+def file_content(reads: Reads, file_id: str) -> bytes:
+    """The bytes of a file. Raises ResponderBotError("not_found")."""
+    row = objects.find_unique(reads, FILE, file_id)
+    if row is None:
+        raise ResponderBotError("not_found", "File not found")
+    return base64.b64decode(objects.parsed(row["doc"])["content"])
+
+
+def _known_file(tx: Transaction, name: str, kind: str, file_id: str) -> Attachment:
+    row = objects.find_unique(tx, FILE, file_id)
+    if row is None:
+        raise ResponderBotError("bad_request", f"There is no file {file_id[:64]}; send the file itself.")
+    doc = objects.parsed(row["doc"])
+    return Attachment(name=name, hashes=doc["hashes"], size=doc["size"], content_type=kind, id=file_id)
+
+
+def _new_file(tx: Transaction, name: str, kind: str, raw: bytes, content: str) -> Attachment:
+    file_id = hashlib.sha256(raw).hexdigest()
+    weak = [hashlib.new(digest, raw, usedforsecurity=False).hexdigest() for digest in ("sha1", "md5")]
+    attachment = Attachment(name=name, hashes=[file_id, *weak], size=len(raw), content_type=kind, id=file_id)
+    if objects.find_unique(tx, FILE, file_id) is None:
+        doc = json.dumps({"hashes": attachment.hashes, "size": attachment.size, "content": content})
+        objects.insert(tx, objects.next_id(tx), FILE, doc, unique_key=file_id)
+    return attachment

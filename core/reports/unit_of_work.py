@@ -10,7 +10,7 @@ from core.common.errors import ResponderBotError
 from core.models import Alert, Artifact, ArtifactInput, Case, Kind, StoredModel, Task, number_of
 from core.records import alerts, artifacts, cases
 from core.records.artifacts import StoredArtifact
-from core.records.case_templates import custom_fields
+from core.records.cases import custom_fields
 from core.records.writes import check_growth
 from core.store import objects
 

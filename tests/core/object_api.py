@@ -19,8 +19,7 @@ from core.common.database import Database
 from core.models import Profile
 from core.people import People
 from core.records.alerts import Alerts
-from core.records.case_templates import CaseTemplates
-from core.records.cases import Cases
+from core.records.cases import Cases, CaseTemplates
 from core.records.events import Feed
 from core.responders.guards import Guards
 from core.responders.registry import Registry

@@ -18,8 +18,7 @@ from core.common.errors import bad_request
 from core.models import Kind, SearchInput
 from core.records import artifacts
 from core.records.alerts import Alerts
-from core.records.case_templates import CaseTemplates
-from core.records.cases import Cases
+from core.records.cases import Cases, CaseTemplates
 from core.records.comments import Comments
 from core.records.search import SearchResult, parse_range
 

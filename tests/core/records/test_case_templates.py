@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from core.common.errors import ResponderBotError
-from core.records.case_templates import custom_fields
+from core.records.cases import custom_fields
 from tests.core.object_api import ObjectApi
 
 FULL: dict[str, Any] = {
