@@ -43,8 +43,7 @@ from core.protection import BLOCK
 from core.records import block_readers, clearance
 from core.reports import operations
 from core.reports import report as reports
-from core.reports.operations import OperationOutcome
-from core.reports.unit_of_work import OperationContext
+from core.reports.operations import OperationContext, OperationOutcome
 from core.responders import target as targets
 from core.responders.guards import AskedRun
 from core.responders.registry import EngineChoice
