@@ -11,9 +11,8 @@ import structlog
 
 from core.actions.approvals import Approvals, Choice
 from core.actions.lifecycle import Lifecycle
-from core.actions.parameters import secret_names
 from core.actions.parts import Parts, Service
-from core.actions.runs import CheckedRun, Runs
+from core.actions.runs import CheckedRun, Runs, secret_names
 from core.audit import trail
 from core.authorization import Caller
 from core.common.clock import FOR_EVER
