@@ -265,7 +265,7 @@ def _as_now(reads: Reads, target: Target, *, is_whole: bool) -> Target:
     return target if is_unmoved else targets.load(reads, target.kind, target.id)
 
 
-# --- their parameters, checked against those of the responder ---------------------------------------------------------
+# --- their parameters (core/docs/semantics.md#inputs-of-a-run) --------------------------------------------------------
 
 
 SHOWN_CHARS = 100

@@ -296,7 +296,7 @@ def _number(reads: Reads, kind: Kind, text: str) -> int:
     return number
 
 
-# --- case templates and custom fields ---------------------------------------------------------------------------------
+# --- case templates and custom fields (core/docs/semantics.md#case-templates) -----------------------------------------
 
 
 TEMPLATE = "case_template"

@@ -10,9 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from core.engines.environments import BuildStatus, Environments, EnvironmentSpec, Unavailable, last_message
+from core.engines.environments import (
+    BuildStatus,
+    Environments,
+    EnvironmentSpec,
+    Unavailable,
+    UnusableRequirementsError,
+    last_message,
+    read_requirements,
+)
 from core.engines.process.catalogue_loader import environment_specs
-from core.engines.requirements import UnusableRequirementsError, read_requirements
 from core.settings import ResponderSection
 from tests.core.engines.process.conftest import MakeEngine, ProgressLog, job_for
 from tests.responder_folders import write_responder
