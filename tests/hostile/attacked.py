@@ -19,8 +19,7 @@ from typing import Any
 
 from core.engines.base import Report
 from core.engines.confinement import Mode
-from core.engines.process.engine import ProcessEngine
-from core.engines.process.starter import RunLimits
+from core.engines.process.engine import ProcessEngine, RunLimits
 from core.engines.run_report import LIMIT_MESSAGES
 from core.settings import ResponderSection
 from tests.core.engines.process.conftest import job_for

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from core.engines.confinement import Mode
-from core.engines.process.engine import EngineOptions, ProcessEngine
-from core.engines.process.starter import RunLimits
+from core.engines.process.engine import EngineOptions, ProcessEngine, RunLimits
 from core.engines.secret_reader import SecretReader
 from core.settings import ResponderSection
 

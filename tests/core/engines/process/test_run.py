@@ -12,8 +12,8 @@ import pytest
 from core.common.errors import ResponderBotError
 from core.engines.base import Engine, Report
 from core.engines.job_folder import JobFolder, RunFacts
+from core.engines.process.engine import RunLimits, program_environment
 from core.engines.process.processes import StartRecord
-from core.engines.process.starter import RunLimits, program_environment
 from core.engines.run_report import LIMIT_MESSAGES, make_report
 from core.settings import ResponderSection
 from tests.core.engines.process.conftest import (
