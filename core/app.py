@@ -41,7 +41,6 @@ from core.api import people as people_api
 from core.api import responders as responders_api
 from core.api import retention as retention_api
 from core.api.aliases import alias, v1
-from core.api.aliases import choices as choices_api
 from core.api.aliases import query as query_api
 from core.api.http import health, openapi
 from core.api.http.endpoint import Endpoint
@@ -317,9 +316,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     public = alias.endpoints(table, section.vendor_alias)
     public += [*v1.connector_endpoints(public), *v1.endpoints(table), *v1.status_endpoints()]
     public += files_api.version_1(database)
-    choices = choices_api.choice_lists(people, database)
-    public += choices_api.endpoints(choices)
-    public += query_api.endpoints(alerts, cases, comments, templates, actions, section.vendor_alias, choices)
+    public += query_api.endpoints(alerts, cases, comments, templates, actions, people, database, section.vendor_alias)
     router = Router(
         [*table, *public],
         people,

@@ -10,17 +10,20 @@ from typing import Any
 from starlette.responses import Response
 
 from core.actions.service import Actions
-from core.api.aliases import choices as choices_api
 from core.api.aliases import v1
 from core.api.http.endpoint import Endpoint, Request, json_response
 from core.api.http.search import SearchFunction
+from core.common.database import Database
 from core.common.errors import bad_request
+from core.field_types import CUSTOM_FIELD_KINDS
 from core.models import Kind, SearchInput
+from core.people import People
 from core.records import artifacts
 from core.records.alerts import Alerts
 from core.records.cases import Cases, CaseTemplates
 from core.records.comments import Comments
 from core.records.search import SearchResult, parse_range
+from core.store import search as stored
 
 PATH = "/api/v1/query"
 MAX_STEPS = 20
@@ -53,6 +56,7 @@ _ALWAYS_EMPTY = frozenset(["procedures", "attachments", "similarAlerts", "simila
 
 Get = Callable[[str], Awaitable[str]]
 """The JSON of an object by its id or name; raises ResponderBotError("not_found")."""
+ChoiceList = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class Query:
     parents: "Query | None" = None
     """The alerts whose observables the query is about; no other search finds these."""
     is_choice: bool = False
-    """Whether `kind` names a list of choices.py instead of objects."""
+    """Whether `kind` names a list to choose from (below) instead of objects."""
 
     def step(self, step: Mapping[str, Any]) -> "Query":
         """The query with one more step. Raises ResponderBotError("bad_request")."""
@@ -142,10 +146,12 @@ def endpoints(
     comments: Comments,
     templates: CaseTemplates,
     actions: Actions,
+    people: People,
+    database: Database,
     vendor: str,
-    choices: Mapping[str, choices_api.ChoiceList],
 ) -> list[Endpoint]:
-    """The route. `vendor` is the name that clients use for an engine in field names (alias.py)."""
+    """The route, and those of lists. `vendor` is the name of an engine in clients' field names (alias.py)."""
+    choices = _choice_lists(people, database)
     in_cases: tuple[Kind, ...] = ("case", "case_task", "case_task_log", "case_artifact")
     gets: dict[str, Get] = {
         "alert": alerts.get_json,
@@ -183,7 +189,7 @@ def endpoints(
 
         return json_response(await asyncio.to_thread(text), headers={"X-Total": str(result.total)})
 
-    return [Endpoint("POST", PATH, handle, "Run a query of version 1", errors=(404,))]
+    return [*_list_endpoints(choices), Endpoint("POST", PATH, handle, "Run a query of version 1", errors=(404,))]
 
 
 async def _parse(raw: Any, gets: Mapping[str, Get], field_names: Mapping[str, str], choices: Collection[str]) -> Query:
@@ -227,3 +233,94 @@ def _text_of(name: str, item: Mapping[str, Any]) -> str:
 
 def _excerpt(value: Any) -> str:
     return repr(value)[:100]
+
+
+# --- lists that public clients offer to choose from, such as custom fields, users and statuses ------------------------
+
+# Core has no definitions of custom fields; the list has those of the newest objects.
+
+NEWEST = 200
+"""How many objects of each kind are searched for custom fields."""
+DATA_TYPES = (
+    *("autonomous-system", "domain", "file", "filename", "fqdn", "hash", "hostname", "ip", "mail", "mail-subject"),
+    *("other", "regexp", "registry", "uri_path", "url", "user-agent"),
+)
+"""Data types that public responders know; an artifact may have any other too."""
+
+
+def _choice_lists(people: People, database: Database) -> Mapping[str, ChoiceList]:
+    """Each list by its name in a query of version 1."""
+
+    async def custom_fields() -> list[Mapping[str, Any]]:
+        kinds = await stored.custom_fields(database, CUSTOM_FIELD_KINDS, NEWEST)
+        return [_custom_field(name, kind) for name, kind in sorted(kinds.items())]
+
+    async def users() -> list[Mapping[str, Any]]:
+        active = [(user.login, user.profile) for user in await people.all() if not user.disabled]
+        return [
+            v1.to_v1({"_type": "user", "_id": login, "login": login, "name": login, "profile": profile})
+            for login, profile in active
+        ]
+
+    data_types = [
+        {"_id": name, "_type": "ObservableType", **_NO_CREATOR, "name": name, "isAttachment": name == "file"}
+        for name in DATA_TYPES
+    ]
+    return {
+        "listCustomField": custom_fields,
+        "listUser": users,
+        "listObservableType": _fixed(data_types),
+        "listAlertStatus": _fixed([_status("AlertStatus", *item) for item in v1.ALERT_STAGES.items()]),
+        "listCaseStatus": _fixed([_status("CaseStatus", *item) for item in v1.CASE_STAGES.items()]),
+    }
+
+
+def _list_endpoints(lists: Mapping[str, ChoiceList]) -> list[Endpoint]:
+    """Routes of these lists."""
+
+    async def answer(name: str, _: Request) -> Response:
+        return json_response(json.dumps(await lists[name]()))
+
+    return [
+        Endpoint("GET", f"{prefix}/{path}", partial(answer, name), "List values to choose from")
+        for path, name in (("customField", "listCustomField"), ("observable/type", "listObservableType"))
+        for prefix in ("/api", "/api/v1")
+    ]
+
+
+def _fixed(items: Sequence[Mapping[str, Any]]) -> ChoiceList:
+    async def listing() -> Sequence[Mapping[str, Any]]:
+        return items
+
+    return listing
+
+
+_NO_CREATOR = {"_createdBy": "", "_createdAt": 0}
+
+
+def _custom_field(name: str, kind: str) -> dict[str, Any]:
+    return {
+        "_id": name,
+        "_type": "CustomField",
+        **_NO_CREATOR,
+        "name": name,
+        "reference": name,
+        "displayName": name,
+        "group": "default",
+        "description": "",
+        "type": kind,
+        "options": [],
+        "mandatory": False,
+    }
+
+
+def _status(kind: str, value: str, stage: str) -> dict[str, Any]:
+    return {
+        "_id": value,
+        "_type": kind,
+        **_NO_CREATOR,
+        "value": value,
+        "stage": stage,
+        "hidden": False,
+        "extraData": {},
+    }

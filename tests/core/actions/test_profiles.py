@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.actions.measures import MeasureFilter
-from core.api.aliases.choices import DATA_TYPES
+from core.api.aliases.query import DATA_TYPES
 from core.common.errors import ResponderBotError
 from core.engines.base import Report, Responder
 from core.models import AlertUpdate, CaseUpdate, CreateCaseInput, OfferedResponder, UndoInput, parse_id
