@@ -11,7 +11,6 @@ from core.actions.approvals import Choice
 from core.actions.runs import StartedRun
 from core.actions.service import LIST_LIMIT, Actions
 from core.actions.undos import Undos
-from core.api.http import search as search_api
 from core.api.http.endpoint import (
     MAX_WAIT_S,
     Endpoint,
@@ -20,6 +19,8 @@ from core.api.http.endpoint import (
     int_param,
     json_list_response,
     json_response,
+    partial_list_response,
+    search_endpoint,
     wait_seconds,
 )
 from core.common.errors import ResponderBotError
@@ -102,7 +103,7 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         if text is not None:
             return json_response(text)
         docs, total = await request.run_search(actions.list_range(kind, object_id, window))
-        return search_api.partial_list_response(docs, total, window)
+        return partial_list_response(docs, total, window)
 
     @route(
         "GET /_newest",
@@ -197,5 +198,5 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
 
     return [
         *route,
-        search_api.endpoint(BASE, actions.search, list[Action], "actions"),
+        search_endpoint(BASE, actions.search, list[Action], "actions"),
     ]

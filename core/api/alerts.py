@@ -4,7 +4,6 @@ from functools import partial
 
 from starlette.responses import Response
 
-from core.api.http import search
 from core.api.http.endpoint import (
     Endpoint,
     Request,
@@ -13,6 +12,7 @@ from core.api.http.endpoint import (
     getting,
     json_list_response,
     json_response,
+    search_endpoint,
 )
 from core.models import (
     Alert,
@@ -112,6 +112,6 @@ def endpoints(alerts: Alerts) -> list[Endpoint]:
 
     return [
         *route,
-        search.endpoint(BASE, partial(alerts.search, "alert"), list[Alert], "alerts"),
-        search.endpoint(BASE, partial(alerts.search, "alert"), list[Alert], "alerts", is_list=True),
+        search_endpoint(BASE, partial(alerts.search, "alert"), list[Alert], "alerts"),
+        search_endpoint(BASE, partial(alerts.search, "alert"), list[Alert], "alerts", is_list=True),
     ]

@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from core.api.http import search
-from core.api.http.endpoint import Endpoint, Routes, changing, getting
+from core.api.http.endpoint import Endpoint, Routes, changing, getting, search_endpoint
 from core.models import CaseTemplate, CaseTemplateInput
 from core.records.cases import CaseTemplates
 
@@ -30,5 +29,5 @@ def endpoints(templates: CaseTemplates) -> list[Endpoint]:
 
     return [
         *route,
-        search.endpoint(BASE, partial(templates.search, "case_template"), list[CaseTemplate], "case templates"),
+        search_endpoint(BASE, partial(templates.search, "case_template"), list[CaseTemplate], "case templates"),
     ]

@@ -6,7 +6,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from core.api.http import search
 from core.api.http.endpoint import (
     Endpoint,
     Request,
@@ -15,6 +14,7 @@ from core.api.http.endpoint import (
     getting,
     json_list_response,
     json_response,
+    search_endpoint,
 )
 from core.models import (
     Artifact,
@@ -97,11 +97,11 @@ def endpoints(cases: Cases) -> list[Endpoint]:
 
     return [
         *route,
-        search.endpoint(CASE, partial(cases.search, "case"), list[Case], "cases", is_list=True),
-        search.endpoint(CASE, partial(cases.search, "case"), list[Case], "cases"),
-        search.endpoint(TASK, partial(cases.search, "case_task"), list[Task], "tasks"),
-        search.endpoint(LOG, partial(cases.search, "case_task_log"), list[Log], "logs"),
-        search.endpoint(ARTIFACT, partial(cases.search, "case_artifact"), list[Artifact], "artifacts"),
+        search_endpoint(CASE, partial(cases.search, "case"), list[Case], "cases", is_list=True),
+        search_endpoint(CASE, partial(cases.search, "case"), list[Case], "cases"),
+        search_endpoint(TASK, partial(cases.search, "case_task"), list[Task], "tasks"),
+        search_endpoint(LOG, partial(cases.search, "case_task_log"), list[Log], "logs"),
+        search_endpoint(ARTIFACT, partial(cases.search, "case_artifact"), list[Artifact], "artifacts"),
     ]
 
 

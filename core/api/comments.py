@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from core.api.http import search
-from core.api.http.endpoint import Endpoint, Routes, changing, getting
+from core.api.http.endpoint import Endpoint, Routes, changing, getting, search_endpoint
 from core.models import Comment, CommentInput
 from core.records.comments import Comments
 
@@ -24,4 +23,4 @@ def endpoints(comments: Comments) -> list[Endpoint]:
         handler = changing(partial(comments.add, kind=kind), 201)
         add(f"POST /api/{kind}/{{id}}/comment", f"Comment on {what}", permission=permission)(handler)
 
-    return [*route, search.endpoint(BASE, partial(comments.search, "comment"), list[Comment], "comments")]
+    return [*route, search_endpoint(BASE, partial(comments.search, "comment"), list[Comment], "comments")]

@@ -11,8 +11,7 @@ from starlette.responses import Response
 
 from core.actions.service import Actions
 from core.api.aliases import v1
-from core.api.http.endpoint import Endpoint, Request, json_response
-from core.api.http.search import SearchFunction
+from core.api.http.endpoint import Endpoint, Request, SearchFunction, json_response
 from core.common.database import Database
 from core.common.errors import bad_request
 from core.field_types import CUSTOM_FIELD_KINDS

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
@@ -18,7 +18,9 @@ from core.common import logs
 from core.common.errors import ResponderBotError
 from core.common.listener import ClientDisconnected
 from core.common.tasks import cancel_and_wait
-from core.models import ApiModel, Input, Permission, Profile
+from core.models import ApiModel, Input, Permission, Profile, SearchInput
+from core.records.search import SearchResult
+from core.store.search import Window
 
 JSON_TYPE = "application/json"
 MAX_WAIT_S = 60  # for what has not happened yet
@@ -244,3 +246,40 @@ async def has_left(receive: Receive) -> bool:
             return bool((await receive())["type"] == "http.disconnect")
     except TimeoutError:
         return False
+
+
+# --- searches and lists: range and sort in the query string or the body, the total in a header ------------------------
+
+
+SearchFunction = Callable[[SearchInput], Coroutine[Any, Any, SearchResult]]
+
+_SEARCH_QUERY = {
+    "range": "`all`, or `from-to` without its end; default: 0-10",
+    "sort": "fields, with `-` in front for descending, such as `-createdAt,title`",
+    "count": "`false` for an answer without `X-Total`, which takes less time",
+}
+
+
+def search_endpoint(path: str, search: SearchFunction, response: Any, what: str, *, is_list: bool = False) -> Endpoint:
+    """`POST <path>/_search`, or as a list `GET <path>`, without a query; `response` is the type of its list."""
+
+    async def handler(request: Request) -> Response:
+        overrides: dict[str, Any] = {name: request.query[name] for name in _SEARCH_QUERY if name in request.query}
+        if "count" in overrides:
+            overrides["count"] = bool_param(request, "count")
+        search_input: SearchInput = request.body or SearchInput()
+        result = await request.run_search(search(search_input.model_copy(update=overrides)))
+        return json_response(result.json, headers=None if result.total is None else {"X-Total": str(result.total)})
+
+    if is_list:
+        return Endpoint("GET", path, handler, f"List {what}", response=response, query=_SEARCH_QUERY)
+    address, body = f"{path}/_search", SearchInput
+    return Endpoint("POST", address, handler, f"Search {what}", body=body, response=response, query=_SEARCH_QUERY)
+
+
+def partial_list_response(docs: Sequence[str], total: int, window: Window) -> Response:
+    """Some of a list, with its total and a link to the next part."""
+    headers, end = {"X-Total": str(total)}, window.offset + len(docs)
+    if docs and end < total:
+        headers["Link"] = f'<?range={end}-{end + len(docs)}>; rel="next"'
+    return json_list_response(docs, headers=headers)
