@@ -26,18 +26,15 @@ from core.actions.runner import Runner
 from core.actions.service import Actions
 from core.actions.undos import Undos
 from core.api import actions as actions_api
-from core.api import alerts as alerts_api
 from core.api import blocklist as blocklist_api
 from core.api import bulks as bulks_api
-from core.api import case_templates as case_templates_api
-from core.api import cases as cases_api
-from core.api import comments as comments_api
 from core.api import events as events_api
 from core.api import files as files_api
 from core.api import hosts as hosts_api
 from core.api import ingest as ingest_api
 from core.api import measures as measures_api
 from core.api import people as people_api
+from core.api import records as records_api
 from core.api import responders as responders_api
 from core.api import retention as retention_api
 from core.api.aliases import alias, v1
@@ -300,13 +297,13 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
         *blocklist_api.endpoints(lists),
         *bulks_api.endpoints(Bulks(acting, actions.runs, approvals, lifecycle)),
         *responders_api.endpoints(registry, guards, actions, database),
-        *alerts_api.endpoints(alerts),
+        *records_api.alert_endpoints(alerts),
         *ingest_api.endpoints(sources),
-        *cases_api.endpoints(cases),
-        *comments_api.endpoints(comments),
+        *records_api.case_endpoints(cases),
+        *records_api.comment_endpoints(comments),
         *retention_api.endpoints(retention, AuditReader(database, clock, find_level)),
         *files_api.endpoints(database),
-        *case_templates_api.endpoints(templates),
+        *records_api.case_template_endpoints(templates),
         *events_api.endpoints(feed, Documents(acting, feed), clock, metrics.set_event_lag),
         *people_api.endpoints(people, section.organisation),
         *hosts_api.endpoints(HostList(hosts, database, clock)),

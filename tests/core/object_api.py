@@ -10,10 +10,8 @@ import httpx
 
 from core.actions.documents import Documents
 from core.actions.parts import Parts
-from core.api import alerts as alerts_api
-from core.api import case_templates as case_templates_api
-from core.api import cases as cases_api
 from core.api import events as events_api
+from core.api import records as records_api
 from core.api.http.router import Router
 from core.common.database import Database
 from core.models import Profile
@@ -86,9 +84,9 @@ async def object_api(folder: Path) -> AsyncIterator[ObjectApi]:
         documents = Documents(Parts(database, Registry([], {}, database, clock), Guards({}, clock), clock), feed)
         router = Router(
             [
-                *alerts_api.endpoints(Alerts(database, clock, "default")),
-                *cases_api.endpoints(Cases(database, clock)),
-                *case_templates_api.endpoints(CaseTemplates(database, clock)),
+                *records_api.alert_endpoints(Alerts(database, clock, "default")),
+                *records_api.case_endpoints(Cases(database, clock)),
+                *records_api.case_template_endpoints(CaseTemplates(database, clock)),
                 *events_api.endpoints(feed, documents, clock, lambda _: None),
             ],
             people,
