@@ -61,7 +61,7 @@ async def on_retry(context: Context) -> None:
     before = [(one.view.subject.id, acted_on(one.action) if one.action else one.target.target) for one in again]
     request = with_targets_again(request, found, before)
     hidden = sum(one.has_failed for one in bulk.targets) - len(failed)
-    without = f"not {hidden} that you may not see" if hidden else ""
+    without = f"Left out: {hidden} that you may not see." if hidden else ""
     form = await parameters.form_view(context, request, responder, found, without=without)
     form = {**form, "blocks": [*details.ended_before(shown, again), *form["blocks"]]}
     await responses.open_view(context, form, "Nothing was run; ask again.")

@@ -171,7 +171,7 @@ async def _on_several(context: Context, name: str, object_ids: Sequence[str], ty
     if words and (responder.target is not None or not context.asks):  # else they only say which alerts
         typed = {"target": words, **typed}
     without = some_of([one for one in object_ids if one not in found], MOST_NAMED)
-    without = without and f"not {without} (you see nothing there)"
+    without = without and f"Left out: {without}, where you see nothing."
     await _proceed(context, responder, [*found.values()], typed, without)
     return True
 

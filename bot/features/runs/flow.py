@@ -243,7 +243,9 @@ async def start_several(
         where = f"One message in <#{destination}>" if destination == request.channel else "A direct message"
     listed = waiting or accepted
     able = await able_to_decide(context, *waiting)
-    render = partial(questions.outcome, await masked(context, response), listed, able, where)
+    asked = {one.object_id for one in request.targets}
+    left_out = [one.view for one in targets if one.view.subject.id not in asked]
+    render = partial(questions.outcome, await masked(context, response), listed, able, where, left_out=left_out)
     told = await responses.with_buttons(context, f"asked:{response.id}", render)
     return started_title(listed[0][0]) if listed else CANNOT, told
 

@@ -139,7 +139,7 @@ async def on_each(
     ready = _each_run(one for one in accepted if not one.is_to_choose)
     undecided = [one.row for one in accepted if one.is_to_choose]
     hidden = len(request.targets) - len(asked)
-    without = without or (f"not {hidden} that you may not see" if hidden else "")
+    without = without or (f"Left out: {hidden} that you may not see." if hidden else "")
     return questions.OnEach(ready, undecided, _refused(each), without, context.person.login)
 
 

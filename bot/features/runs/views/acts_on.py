@@ -99,6 +99,7 @@ def field(choices: Sequence[Choice], key: str, ended: Sequence[Measure] = ()) ->
         left -= len(choices[0].offered.artifacts) - len(_free(choices[0]))  # what is protected is named below
     hint = f"{count(left, 'other fits', 'others fit')}, not listed here: see the menu of each." if left else ""
     hint = f"{LEFT_OUT} {hint}".rstrip() if len(choices) > 1 else hint
+    whole = ["*Cut below, here in full*", *whole] if whole else []
     return [*sections(whole), modals.input_block(_block(choices, key), "What should it act on?", element, hint=hint)]
 
 
@@ -162,9 +163,9 @@ def _about(artifact: TargetArtifact, choice: Choice) -> str:
 
 
 def _whole(artifacts: Sequence[TargetArtifact], view: RedactedView) -> list[str]:
-    """The names that are too long for an option, whole."""
+    """The names that are too long for an option, whole, with the alert or case that has them."""
     long = [artifact for artifact in artifacts if len(target_data(artifact, view)) > NAME_LIMIT]
-    return [f"• {line}" for line in runs.target_lines(long, view)]
+    return [f"• {line} ({view.subject.id})" for line in runs.target_lines(long, view)]
 
 
 def is_shown(modal: modals.View, choices: Sequence[Choice], key: str) -> bool:

@@ -110,7 +110,7 @@ class OnEach(NamedTuple):
     refused: Sequence[tuple[Sequence[Row], str]] = ()
     """What core refuses, each with all objects that have this target, and why, foreign text."""
     without: str = ""
-    """What is left out, and why."""
+    """That some are left out, and why."""
     login: str = ""
     """Who is asked."""
 
@@ -133,7 +133,7 @@ class OnEach(NamedTuple):
         known += f" in {count(len(ids_), 'alert')}" if len(ids_) != len(of) else ""
         chosen = some_of([row.view.subject.id for row in self.undecided], runs.MAX_TARGETS)
         choose = f"{'and ' if of else ''}those that you choose of {chosen}" if chosen else ""
-        return ", ".join(filter(None, [known if of else "", choose, self.without]))
+        return ", ".join(filter(None, [known if of else "", choose]))
 
 
 def on_each(responder: OfferedResponder, each: OnEach, first: Sequence[Block] = ()) -> list[Block]:
@@ -164,7 +164,8 @@ def _about_each(responder: OfferedResponder, each: OnEach) -> str:
         about += f"; *{len(each.refused)} will be refused*"
     contained = [row for row in accepted if policy.undo and row.is_contained]
     decided = [row.decided for row in accepted]
-    return about + warned(decided, contained, which={"contained": f". {undo_state.LATER_END}"})
+    left_out = f"\n{each.without}".rstrip()
+    return about + warned(decided, contained, which={"contained": f". {undo_state.LATER_END}"}) + left_out
 
 
 def _rows(responder: OfferedResponder, each: OnEach) -> list[Block]:
@@ -466,11 +467,17 @@ def reason_shown(reason: str) -> str:
 
 
 def outcome(
-    response: BulkAnswer, listed: Sequence[tuple[Action, RedactedView]], able: Able, where: str, button: ButtonIds
+    response: BulkAnswer,
+    listed: Sequence[tuple[Action, RedactedView]],
+    able: Able,
+    where: str,
+    button: ButtonIds,
+    *,
+    left_out: Sequence[RedactedView] = (),
 ) -> Message:
     """Says that the `listed` runs wait, as one alone does, or were started; on what others were refused, and why.
 
-    `where` tells how it goes, such as `A direct message`; "" if nothing does.
+    Nothing was chosen of what was `left_out`. `where` tells how it goes, such as `A direct message`, or "".
     """
     text, more = "Nothing was asked for or started.", list[Block]()
     if listed:
@@ -481,7 +488,9 @@ def outcome(
         more = [actions(withdraw)] if waits else []
     refused = [(entry.object_id, why_not(entry)) for entry in response.actions if why_not(entry)]
     more += [context(f"{where} tells how it goes.")] if where else []
-    return with_reasons(text, f"*Refused on {count(len(refused), 'target')}*", refused, *more)
+    left = some_of([runs.of_root(view.subject, view) for view in left_out], REASONS)
+    rows = [f"Left out, as nothing was chosen: {left}."] if left else []
+    return with_reasons(text, f"*Refused on {count(len(refused), 'target')}*", refused, *more, rows=rows)
 
 
 def why_not(entry: BulkEntry) -> str:

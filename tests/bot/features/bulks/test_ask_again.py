@@ -226,7 +226,7 @@ async def test_what_one_may_not_see_any_more_is_left_out_and_the_rest_gets_the_i
         await env.client.request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3, "title": "Raised to red"})
         await env.client.request("POST", f"/api/alert/{alert_ids[1]}/markAsRead")
         await env["anna"].presses("Run again", message)
-        form = await env["anna"].sees(modal("*Drop traffic* on *3 targets, not 2 that you may not see*"))
+        form = await env["anna"].sees(modal("*Drop traffic* on *3 targets*", "\\nLeft out: 2 that you may not see."))
         assert not [word for word in ("Raised to red", f"({alert_ids[0]})") if word in text_of(form)]
         assert all(f" ({one})" in text_of(form) for one in alert_ids[1:])
         held = filled_in(form)

@@ -51,7 +51,7 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
         everything = [*alert_ids, untagged, secret]
         question = await asked(env, "anna", "tell", [*everything, "~999999"])
         text = text_of(question)
-        on = f"*Tell* on *8 targets, not {secret}, ~999999 (you see nothing there)*; *1 will be refused*"
+        on = f"*Tell* on *8 targets*; *1 will be refused*\\nLeft out: {secret}, ~999999, where you see nothing."
         assert text.count(secret) == text.count(on) == 1
         assert "*Runs on 8 targets*" in text
         assert f"*Will be refused on 1 target*\\n• 🟠 HIGH ET MALWARE Beacon to known C2 ({untagged}): " in text
@@ -461,7 +461,7 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
             "*Isolate on 12 targets?* 12 ticked for you\\n*anna* asks for it\\n1 approval, answer by ",
             "Each starts as soon as you approve it. No button ends it earlier.",
             "*Decide only on the ticked",
-            '"1 to 10 of 12"',
+            '"1 to 10 of 12, each"',
             '"ip 203[.]0[.]113[.]0"',
             '"Deny the ticked"',
             f"*More about these targets*\\n• 🟠 ip `203[.]0[.]113[.]11` · {said}",
@@ -469,7 +469,7 @@ async def test_one_of_a_bulk_is_denied_and_the_others_approved_in_review(tmp_pat
         where = [text_of(review).index(words) for words in order]
         assert where == sorted(where)
         assert text_of(review).count("• ") == 1
-        assert (text_of(review).count("Decide only"), '"11 to 12 of 12"' in text_of(review)) == (1, True)
+        assert (text_of(review).count("Decide only"), '"11 to 12 of 12, each"' in text_of(review)) == (1, True)
         assert (review["title"]["text"], review["submit"]["text"]) == ("Isolate?", "Isolate (ticked)")
         nothing = await env["ben"].submits(review, decide=[], decide10=[])
         # In sight, wherever somebody has scrolled to.

@@ -250,9 +250,10 @@ async def test_run_again_acts_on_the_same(env: FeatureEnvironment) -> None:
 
 
 async def test_for_several_alerts_one_chooses_for_each_in_the_form(env: FeatureEnvironment) -> None:
+    long = f"srv-{'a' * 50}-node-0002-building-7"
     first, second, third = [
         await env.create_alert(sourceRef=str(n), artifacts=artifacts)
-        for n, artifacts in enumerate((HOSTS, HOSTS, HOSTS[:1]))
+        for n, artifacts in enumerate((HOSTS, [*HOSTS, {"dataType": "hostname", "data": long}], HOSTS[:1]))
     ]
     await env["anna"].command(SOC, f"/responder run tell {first.id[1:]}, {second.id[1:]} and {third.id[1:]}")
     form = await env["anna"].sees(modal("What should it act on?"))
@@ -263,7 +264,9 @@ async def test_for_several_alerts_one_chooses_for_each_in_the_form(env: FeatureE
     assert f"• 🟠 hostname `srv-dc01` · host inside, for HIGH {third.title} ({third.id})" in text_of(form)
     await env["anna"].submits(form, target=[by_data(first)["203.0.113.7"]])
     assert "An alert is left out if you choose nothing of it." in text_of(form)
-    await env["anna"].sees(modal("Started *Tell* on ", without="Refused"))
+    assert f"*Cut below, here in full*\\n• hostname `{long}` ({second.id})" in text_of(form)
+    left_out = f"\\nLeft out, as nothing was chosen: HIGH {second.title} ({second.id})."
+    await env["anna"].sees(modal("Started *Tell* on ", left_out, without="Refused"))
     assert [await acted_on(env, alert) for alert in (first, third)] == [["203.0.113.7"], ["srv-dc01"]]
     assert await env.client.actions("alert", second.id) == []
     await env["anna"].command(SOC, f"/responder run tell {second.id} {first.id}")  # one is left

@@ -50,7 +50,7 @@ async def test_of_several_objects_the_only_visible_one_is_asked_about(env: Featu
     open_id = alert.id
     secret = await alerts(env, 2, tlp=3, title="Nobody here reads this")
     await env["anna"].command(SOC, f"/responder run tell {open_id} {' '.join(secret)}")
-    question = await env["anna"].sees(modal(f"*1 target, not {', '.join(secret)} (you see nothing there)*"))
+    question = await env["anna"].sees(modal(f"*1 target*\\nLeft out: {', '.join(secret)}, where you see nothing."))
     assert await env.client.actions("alert", open_id) == []
     await env["anna"].presses("Tell (1)", question)
     await env["anna"].sees(no_modal)
