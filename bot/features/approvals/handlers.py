@@ -20,6 +20,8 @@ from bot.message import Message
 from core.common.errors import ResponderBotError
 from core.models import Action, Extension
 
+NOT_WAITING = "No longer waits"  # the title of what somebody else decided, or nobody in time
+
 
 async def on_cancel(context: Context) -> None:
     """Stop a run that runs, or ask whether to withdraw what waits; say what became of one that has ended."""
@@ -124,7 +126,7 @@ async def on_approve_view(context: Context) -> Json:
     view = subjects.require_visible(context, subject)
     shown = await _approve_view(context, action, view, extension, str(metadata.get("lines")))
     message = await _no_longer_open(context, action, subject, of=extension_id) if extension is None else None
-    title = "Approved" if message is None else "Not done"
+    title = "Approved" if message is None else NOT_WAITING
     if message is None and shown["private_metadata"] != submitted.get("private_metadata"):
         return modals.update(shown)
     if extension is not None:
@@ -147,7 +149,7 @@ async def _approve(context: Context, action: Action, subject: Subject) -> tuple[
     """Have core store the vote; returns the title of what says so, and that. Core refuses who may not."""
     voted = await _decided(context, context.core.approve(action.id), action.id)
     if isinstance(voted, Message):
-        return "Not done", voted
+        return NOT_WAITING, voted
     links = await subjects.card_links(context, [subject.root_id])
     view = RedactedView(subject, own_clearance(context))
     return "Approved", views.approved(names.titled_as(voted, action), view, links[subject.root_id])
@@ -189,7 +191,7 @@ async def _is_over(context: Context, action: Action, subject: Subject, extension
     message = await _no_longer_open(context, action, subject, of=extension_id)
     if message is not None:
         await responses.refresh_cards(context, subject)
-        await context.show("Not done", message)
+        await context.show(NOT_WAITING, message)
     return message is not None
 
 
@@ -240,7 +242,7 @@ async def on_deny_view(context: Context) -> Json:
     action_id = str(metadata.get("id"))
     decided = await _decided(context, decide(action_id, reason, extension_id=extension_id), action_id, extension_id)
     if isinstance(decided, Message):
-        return modals.update(modals.message_view("Not done", decided))
+        return modals.update(modals.message_view(NOT_WAITING, decided))
     action, subject = await subjects.of_action(context.core, decided)
     await responses.refresh_cards(context, subject)
     run = views.run_on(action, RedactedView(subject, own_clearance(context)))

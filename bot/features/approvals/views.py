@@ -135,8 +135,9 @@ def _asked(
     who: str = "",
     follows: str = "",
     is_kept: bool = False,
+    used_by: str = "",
 ) -> list[Block]:
-    """The question, what happened to it before, who asks and why, the targets, and what `follows`.
+    """The question, what happened to it before, who asks and why, against which rules, the targets, and what `follows`.
 
     Without it, while it waits, what follows once it is approved, and what that changes of what is in force already.
     """
@@ -145,14 +146,16 @@ def _asked(
     asks = f"{who} {_override(action)}*{question(action, view)}*".strip()
     by = f"*{person_name(action.created_by)}* asks · {runs.sign(view)}{runs.of_root(view.subject, view, link)}"
     about = [*_targets(action, view), *_may_act_on(action, view), *inputs(action, view)]
-    lines = [
-        asks,
-        *_warned(action, view, is_kept=is_kept),
-        f"{by}{note(action, view)}",
-        *about,
-        *([follows] if follows else then),
-    ]
-    return [*sections(lines), *override_blocks(action, view)]
+    return sections(
+        [
+            asks,
+            *_warned(action, view, is_kept=is_kept),
+            f"{by}{note(action, view)}",
+            *against(action, view, used_by),
+            *about,
+            *([follows] if follows else then),
+        ]
+    )
 
 
 def _targets(action: Action, view: RedactedView) -> list[str]:
@@ -194,7 +197,9 @@ def question(action: Action, view: RedactedView) -> str:
 
 
 def note(action: Action, view: RedactedView) -> str:
-    """Why it is asked for, as a quotation; mrkdwn."""
+    """Why it is asked for, or rules are overridden, as a quotation; mrkdwn."""
+    if action.override is not None:
+        return f" · {runs.quoted(action.override.reason, REASON_LIMIT, view)}"
     return runs.noted(action, view, NOTE_LIMIT, " · ")
 
 
@@ -309,11 +314,10 @@ def push_text(action: Action, view: RedactedView) -> str:
 
 
 def _overrides(action: Action, view: RedactedView) -> str:
-    """` · "it spreads" · Against the rules: dc01 is protected`; "" of a run that overrides nothing; mrkdwn."""
+    """` · Against the rules: dc01 is protected`; "" of a run that overrides nothing; mrkdwn."""
     if action.override is None:
         return ""
-    why = runs.quoted(action.override.reason, NOTE_LIMIT, view)
-    return f" · {why} · Against the rules: {responders.overridden(action.override.overrides, view, is_on_phone=True)}"
+    return f" · Against the rules: {responders.overridden(action.override.overrides, view, is_on_phone=True)}"
 
 
 def level(severity: int | None) -> str:
@@ -379,18 +383,17 @@ def may_decide(action: Action, person: Person, subject: Subject, extension: Exte
     return "manageAction" in person.permissions and is_other and sees_all(person.clearance, subject)
 
 
-def override_blocks(action: Action, view: RedactedView) -> list[Block]:
-    """What a run overrides and why, for whoever is to approve it or reads how it went."""
+def against(action: Action, view: RedactedView, used_by: str = "") -> list[str]:
+    """What it overrides, below the question, which says the rest; once that was decided also who allowed it; mrkdwn."""
     override = action.override
     if override is None or not view.is_open:
         return []
     rules = responders.overridden(override.overrides, view)
+    if runs.awaits_approval(action):
+        return [f"*Against the rules*: {rules}. {used_by}".rstrip()]
     asked_by, allowed_by = person_name(action.created_by), override.approved_by
     who = f"*{person_name(allowed_by)}* let *{asked_by}*" if allowed_by else f"*{asked_by}* asked to"
-    why = foreign(view.inputs(override.reason), 1000, lines=True).replace("\n", "\n>")
-    against = f"*Against the rules*: {rules}"  # below the question, which says the rest
-    said = against if runs.awaits_approval(action) else f"🔴 *Override*: {who} run it although {rules}"
-    return [section(f"{said}.\n>{why}")]
+    return [f"🔴 *Override*: {who} run it although {rules}"]
 
 
 def sees_all(clearance: int, subject: Subject) -> bool:
@@ -447,7 +450,7 @@ def approve_view(
     `responder` is the run's, None if it isn't there any more; `read` are the marks of the lines that were read before.
     `used_by` says who used the limit that is overridden; mrkdwn.
     """
-    deed = runs.title(action) if extension is None else undo_state.keep(extension)
+    deed, does = runs.title(action) if extension is None else undo_state.keep(extension), list[Block]()
     label, title = names.in_view(deed), names.in_view(deed, "?")
     if extension is not None:
         action = undo_state.of_extension(action, extension)
@@ -458,16 +461,15 @@ def approve_view(
     else:
         title = title if action.override is None else names.overriding(title)
         policy = responder.policy if responder is not None else None
-        shown = [*_asked(action, view, now_ms), *effect(responder)]
+        shown, does = _asked(action, view, now_ms, used_by=used_by), effect(responder)
         until = f"; {runs.answer_by(action).removeprefix(', ')}{runs.approved_by(action)}"
         needs = [starts([action], until), named_approvers(policy), _can_also_read(action, view)]
     deny = runs.decision_buttons(action, button, extension)[1]
     of = extension.id if extension is not None else ""
     lines = [line for block in shown if "text" in block for line in block["text"]["text"].splitlines()]
-    about = {"id": action.id, "extension": of, "shown": notices.digest(shown)}
+    about = {"id": action.id, "extension": of, "shown": notices.digest([*shown, *does])}
     about["lines"] = "".join(map(notices.mark_of, lines))
-    shown += sections(filter(None, [used_by]))
-    blocks = [*notices.changed(lines, read), *shown, context(" · ".join(filter(None, needs))), actions(deny)]
+    blocks = [*notices.changed(lines, read), *shown, actions(deny), *does, context(" · ".join(filter(None, needs)))]
     return modals.modal(
         title, blocks, callback_id=ids.APPROVE_VIEW, submit=label, metadata=json.dumps(about), close="Not now"
     )
@@ -624,7 +626,7 @@ def deny_view(action: Action, view: RedactedView, deed: str, login: str, now_ms:
         action = undo_state.of_extension(action, extension)
         stays = f"{if_so} {undo_state.ends(action)}."
         asks = sections([later_end(action, extension, view), *_targets(action, view), stays])
-        asked_by, title = extension.asked_by, f"{deed} more time?"
+        asked_by, title = extension.asked_by, "Deny more time?" if deed == "Deny" else "Withdraw the request?"
     of = extension.id if extension is not None else ""
     about = {"id": action.id, "extension": of, "deed": deed}
     return deny_form(title, asks, "" if asked_by == login else asked_by, about, callback_id=ids.DENY_VIEW, submit=deed)

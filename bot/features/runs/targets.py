@@ -365,7 +365,7 @@ async def _decided_before(context: Context, acted_on: ActedOn, responder: Offere
 
 
 async def used_by(context: Context, responder: OfferedResponder) -> str:
-    """``Used by anna on hostname `LT-0901`, for ~12 (its title), 14:32.``: which run counts no more when it is free.
+    """`Used by anna on hostname LT-0901, 14:32.`: which run counts no more when it is free.
 
     "" where that is unknown, or of what this person may not see; mrkdwn.
     """
@@ -381,8 +381,8 @@ async def used_by(context: Context, responder: OfferedResponder) -> str:
     if not view.is_open:
         return ""
     used = "Used" if limits[first.dispatched_at].startswith("1/") else "The first of these was"
-    on, at = runs.on_object(action, view, runs.on_what(subject, view)), slack_date(first.dispatched_at)
-    return f"{used} by {person_name(action.created_by)}{on}, {at}."
+    on = runs.on_target(action, view) or f" on {subject.id}"
+    return f"{used} by {person_name(action.created_by)}{on}, {slack_date(first.dispatched_at)}."
 
 
 def _limits_by_first_run(responder: OfferedResponder) -> Mapping[int, str]:

@@ -18,6 +18,7 @@ from bot.block_kit.text import (
     foreign,
     person_name,
     section,
+    sections,
 )
 from bot.clearance import RedactedView, Subject, withheld
 from bot.features.alerts.views.details import first_observables
@@ -52,7 +53,8 @@ def end_reply(
     report = read_report(action)
     blocks: list[Block] = [section(_headline(action, view))]
     if view.is_open:
-        blocks += _context(action, view) + approvals.override_blocks(action, view)
+        overrides = [f"{said}{approvals.note(action, view)}" for said in approvals.against(action, view)]
+        blocks += _context(action, view) + sections(overrides)
         blocks += _result(action, report, view)
     if view.shows_reports:
         blocks += _labels(report) + _changes(report) + _report_lines(report)

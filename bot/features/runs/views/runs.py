@@ -222,10 +222,11 @@ def denied_before(extension: Extension, view: RedactedView) -> str:
 
 
 def _more_time_was(extension: Extension, view: RedactedView) -> str:
-    """`🚫 *More time was denied by ben*: one hour is enough`, or withdrawn or not approved in time; mrkdwn."""
-    outcome = extension.outcome or "expired"
-    by = f" by {person_name(extension.ended_by)}" if extension.ended_by else ""
-    return f"{MARKS[outcome]} *More time was {WORDS.get(outcome, outcome)}{by}*{why(extension.message, view)}"
+    """`🚫 *More time was denied by ben*: one hour is enough`, or not approved in time, or who withdrew that; mrkdwn."""
+    outcome, by = extension.outcome or "expired", people(filter(None, [extension.ended_by]))
+    was = f"More time was {WORDS.get(outcome, outcome)}{by and f' by {by}'}"
+    said = f"{by} withdrew the request for more time" if outcome == "cancelled" else was
+    return f"{MARKS[outcome]} *{said}*{why(extension.message, view)}"
 
 
 def already(measure: Measure, view: RedactedView, changes: str = undo_state.LATER_END, *, is_kept: bool = False) -> str:
@@ -640,31 +641,34 @@ def _tail(action: Action, view: RedactedView) -> str:
     return f"{approved_by(action)}{_outcome(action, view)}{override_text(action, view)}{more}"
 
 
-def override_text(action: Action, view: RedactedView) -> str:
-    """` · 🔴 *Override* by lea, approved by mia: "C2 is live"` of a run for which rules were overridden."""
+def override_text(action: Action, view: RedactedView, by: str = "") -> str:
+    """` · 🔴 *Override*: "C2 is live"` of a run for which rules were overridden; `by` says who did, if nothing else."""
     if action.override is None or not view.is_open:
         return ""
-    approved = f", approved by {person_name(action.override.approved_by)}" if action.override.approved_by else ""
-    by = f"by {person_name(action.created_by)}{approved}"
-    return f" · 🔴 *Override* {by}: {quoted(action.override.reason, RESULT_LIMIT, view)}"
+    return f" · 🔴 *Override*{by}: {quoted(action.override.reason, RESULT_LIMIT, view)}"
 
 
 def group_line(actions: Sequence[Action], view: RedactedView) -> str:
     """`✅ *Lookup*: 5 runs done · the last by anna, today`: runs of one responder that ended alike, newest first.
 
-    `view` is of what the newest ran on.
+    Of those that were undone `5 runs, all undone`. `view` is of what the newest ran on.
     """
     newest, objects = actions[0], len({a.object_id for a in actions})
     on = "" if objects > 1 else on_target(newest, view)
     if on and len({acts_on(action) for action in actions}) > 1:
         on = f" on {distinct_targets([(action, view) for action in actions])}"
-    ended = WORDS.get(state_of(newest), state_of(newest))
+    ended = f" {WORDS.get(state_of(newest), state_of(newest))}"
     if by := people(action.ended_by for action in actions if action.ended_by):
         ended += f" by {by}"
-    counts = f"{len(actions)} runs{f' on {objects} targets' if objects > 1 else ''} {ended}"
+    if undo_state.is_undone(newest):
+        ended = f", {'both' if len(actions) == 2 else 'all'} undone"
+    counts = f"{len(actions)} runs{f' on {objects} targets' if objects > 1 else ''}{ended}"
     last = f"the last{'' if on else on_target(newest, view)} {_by_whom(newest)}, {slack_date(newest.start_date)}"
     result = result_or_why(newest, view) if not undo_state.is_undone(newest) else ""
-    override = next((override_text(action, view) for action in actions if action.override is not None), "")
+    overrides = [one for one in actions if one.override is not None]
+    override = "".join(
+        override_text(one, view, f" by {person_name(one.created_by)}{approved_by(one)}") for one in overrides[:1]
+    )
     said = f"{f' · {result}' if result else ''}{override}{undo_state.summary(newest, view)}"
     return f"{mark(newest, view)} *{name(newest)}*{on}: {counts} · {last}{said}"
 

@@ -43,7 +43,7 @@ async def test_runs_that_were_undone_share_a_line_that_says_so(tmp_path: Path) -
         await env["anna"].confirms("Undo", card, beside=f"action_undo:{run.id}")
         await env["anna"].sees(card_of(alert, "🔓 *Isolate*"))
         await env.client.mark_alert_unread(alert.id)
-        undone = await env["anna"].sees(card_of(alert, "3 runs done"))
+        undone = await env["anna"].sees(card_of(alert, "3 runs, all undone · the last by admin, "))
         assert text_of(undone).count(" · undone") == 1
         assert "in force" not in text_of(undone)
         assert ids.UNDO not in text_of(undone)

@@ -75,8 +75,7 @@ def test_an_approval_says_what_is_overridden_and_why_and_how_many_are_missing() 
     override = Override(reason="It spreads", overrides=[refusal])
     shown = text_of(asked(isolation(override=override, note="It spreads", needed=3)))
     for words in (
-        "*Against the rules*: 203.0.113.2 is protected",
-        ">It spreads",
+        '(~12) · \\"It spreads\\"\\n*Against the rules*: 203.0.113.2 is protected.\\n',
         "After yours it needs 2 more approvals; answer by <!date^",
     ):
         assert words in shown
@@ -196,7 +195,7 @@ async def test_a_run_that_was_denied_meanwhile_is_not_decided_again(env: Feature
     await env["lea"].submits(await env["lea"].sees(modal("Deny Isolate?")))
     await env["lea"].reads("You denied")
     await env["anna"].submits(late)
-    await env["anna"].sees(modal("Not done", "no longer waits for approval. Denied by lea."))
+    await env["anna"].sees(modal("No longer waits", "no longer waits for approval. Denied by lea."))
     await env["ben"].submits(form)
     await env["ben"].sees(modal("no longer waits for approval. Denied by lea."))
     assert (await env.client.action(action.id)).outcome == "denied"

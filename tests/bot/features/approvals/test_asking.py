@@ -655,7 +655,7 @@ async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path
             extension = (await env.client.action(action.id)).undo.extension  # type: ignore[union-attr]
             assert extension is not None
             await bot.as_user("lea").cancel(action.id, extension_id=extension.id)
-            await env["lea"].sees(card_of(alert, before, "➖ *More time was withdrawn by lea*"))
+            await env["lea"].sees(card_of(alert, before, "➖ *lea withdrew the request for more time*"))
             await bot.as_user("anna").extend_measure(action.id, None)  # what was only withdrawn hides no denial
         await env["ben"].sees(on_phone("Alert closed by anna. Denied before by ben. "))
         waits = await env["ben"].sees(card_of(alert, "*Keep with no end*", "*anna* asks", before))
@@ -689,7 +689,7 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
         await env["ben"].sees(modal(said))
         await env["ben"].sees(direct_message(said))
         await env["lea"].sees(reply_to(card, said))
-        shown = await env["lea"].sees(card_of(alert, "➖ *More time was withdrawn by anna*"))
+        shown = await env["lea"].sees(card_of(alert, "➖ *anna withdrew the request for more time*"))
         assert "Withdraw" not in labels_of(shown)
         await all_sent(env.bot)
         assert not [text for text in env["anna"].phone if "Withdrawn" in text]
@@ -711,7 +711,7 @@ async def test_who_is_asked_for_more_time_reads_who_undid_it_before(tmp_path: Pa
         await env["ben"].sees(updated(request, ended))
         await env["lea"].sees(reply_to(card, ended))
         await env["ben"].submits(read_before)
-        await env["ben"].sees(modal("Not done", ended))
+        await env["ben"].sees(modal("No longer waits", ended))
         undid = "Undone by lea: Isolate on ip 203[.]0[.]113[.]7"
         assert (await env["ben"].sees(on_phone("Undone by"))).startswith(f"{undid} (HIGH ")
         assert f"{undid}; your request for more time is over too (HIGH " in await env["anna"].sees(
@@ -729,13 +729,13 @@ async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reaso
         forms = []
         for name in ("anna", "lea"):
             await env[name].command(SOC, f"/responder cancel {action.id}")
-            forms.append(await env[name].sees(modal("Withdraw more time?", "*anna* asks")))
+            forms.append(await env[name].sees(modal("Withdraw the request?", "*anna* asks")))
         await env["lea"].submits(forms[1], reason="The host is <clean>")
         why = "withdrawn by lea: The host is &lt;clean&gt;. Still in force until"
         await env["anna"].sees(direct_message(why))
         await env["ben"].sees(reply_to(card, why))
         await env["anna"].submits(forms[0])
-        await env["anna"].sees(modal("Not done", f"{MORE_TIME}: {why}"))
+        await env["anna"].sees(modal("No longer waits", f"{MORE_TIME}: {why}"))
         await env["ben"].command(SOC, f"/responder cancel {action.id}")
         await env["ben"].reads("; *Undo* on its card ends it. Approved by ben.")
 

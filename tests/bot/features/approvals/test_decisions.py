@@ -328,7 +328,7 @@ async def test_who_approves_what_has_changed_is_offered_to_ask_again(env: Featur
     await change(env, alert, second)
     await env["ben"].confirms("Approve", request)
     refused = await env["ben"].reads(f"was removed from {alert.id} since this was asked for, so it did not run")
-    assert (refused["title"]["text"], "Ask again" in text_of(refused)) == ("Not done", True)
+    assert (refused["title"]["text"], "Ask again" in text_of(refused)) == ("No longer waits", True)
     assert "Ask again" in text_of(await env["anna"].sees(card_of(alert, "Ask again")))
     await env["ben"].presses("Ask again", refused)
     await env["ben"].presses("Ask to isolate", await env["ben"].sees(modal("It gets the alert's only observable")))
