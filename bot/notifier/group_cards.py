@@ -90,7 +90,7 @@ class GroupCards:
         on = {run.root_id for one in measures for run in (one, *one.others)} | {one.object_id for one in waiting}
         observables = [one.object_id for one in waiting if one.object_type == "Observable"]  # maybe of these alerts
         documents = await self._read_documents(dict.fromkeys([*on.intersection(ids), *observables], ()))
-        lines = [line for one in ids if one in documents for line in left_open(documents[one], clearance)]
+        lines = left_open([documents[one] for one in ids if one in documents], clearance)
         return [one for sign in "🔒⏳" for one in lines if one.startswith(sign)]
 
     async def _of_closed(self, content: GroupContent, clearance: int) -> GroupContent:

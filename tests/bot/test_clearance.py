@@ -155,7 +155,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
     ]
     texts += [
         dump(close.close_view(Document(id=alert.id, alert=alert, actions=actions), view, "")) if view.is_open else "",
-        *close.left_open(Document(id=alert.id, alert=alert, actions=[*map(in_force, actions)]), clearance, ""),
+        *close.left_open([Document(id=alert.id, alert=alert, actions=[*map(in_force, actions)])], clearance, ""),
         dump(case_card(*as_case(alert, actions if view.shows_reports else []), [], clearance=clearance, button=button)),
     ]
     on = {"object_type": "alert", "object_id": alert.id, "target": [one.id for one in alert.artifacts]}

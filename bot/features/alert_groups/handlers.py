@@ -95,16 +95,17 @@ async def _ask_to_close(context: Context, group: AlertGroup, _intent: Intent) ->
 
 
 async def _show_close(context: Context, key: str) -> None:
-    to_close, lines, clearance, hidden = list[RedactedView](), list[str](), own_clearance(context), 0
+    to_close, documents, clearance, hidden = list[RedactedView](), list[Document](), own_clearance(context), 0
     async for alert, document in _all(context, key):
         if is_closed(alert):
             continue
         if may_see(clearance, alert.tlp):
             to_close.append(RedactedView(Subject.alert(alert), clearance))
-            lines += close_views.left_open(document, clearance, context.person.login)
+            documents.append(document)
         else:
             hidden += 1
     named = len(to_close) if key.startswith("~") else OF_A_GROUP
+    lines = close_views.left_open(documents, clearance, context.person.login)
     none = modals.notice(close_views.ALL, "All that you may see of them are closed already.")
     await context.show_modal(close_views.close_all_view(key, to_close, lines, named, hidden) if to_close else none)
 

@@ -176,6 +176,8 @@ def _controls(content: GroupContent, button: ButtonIds, now_ms: int) -> Block:
     else:
         elements.append(button_element("Run on all", ids.GROUP_RUN, button(Intent("group_run", key))))
         elements.append(button_element("Close all", ids.GROUP_READ, button(Intent("group_read", key))))
+        if any(line.startswith("⏳") for line in content.left_open):
+            elements.append(button_element("Approvals", ids.PENDING))
         entries = [(cases.ONE, Intent("group_case", key)), *[reopen] * bool(content.closed)]
         entries += [mute] * (not content.is_digest)
     more = [overflow(ids.GROUP_MORE, entries, button)] if entries else []
@@ -215,7 +217,7 @@ def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds)
     head, on = headline(view, limit=SHORT_TITLE), first_observables(view)
     card = f"<{alert.link}|its card>" if alert.link else ""
     facts = " · ".join(part for part in (*on, alert.id, slack_date(alert.at), card) if part)
-    about = context("\n".join([facts, *first_of(close_views.left_open(alert.document, clearance), MOST)]))
+    about = context("\n".join([facts, *first_of(close_views.left_open([alert.document], clearance), MOST)]))
     if card:
         return [head, about]
     lift = button_element(
