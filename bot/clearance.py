@@ -70,6 +70,7 @@ class Subject:
     others: tuple[Artifact, ...] = field(default=(), repr=False)  # of its case, which texts about it may repeat
     closed: Closing | None = None  # that its alert or case is closed
     alert_ids: tuple[str, ...] = ()  # of its case
+    case_id: str = ""  # of the case that it is, or is in
 
     @property
     def clearance(self) -> int:
@@ -83,7 +84,7 @@ class Subject:
             at = alert.closed_at or alert.updated_at or alert.created_at  # the last, where core noted none yet
             closed = Closing("Alert", at, alert.summary or "", alert.closed_by or alert.updated_by or "")
         own = Subject("alert", alert.id, alert.title, alert.tlp, alert.pap, alert.severity, link, alert.id, artifacts)
-        return replace(own, closed=closed)
+        return replace(own, closed=closed, case_id=alert.case or "")
 
     @staticmethod
     def case(case: Case) -> "Subject":
@@ -206,7 +207,7 @@ def _part_of(case: Case, kind: Kind, id: str, title: str) -> Subject:
     """A case, or what is in it, with TLP, PAP and severity of the case."""
     at, is_closed = case.end_date or case.updated_at or 0, case.status in ("Resolved", "Duplicate")
     closed = Closing("Case", at, case.summary or "") if is_closed else None
-    return Subject(kind, id, title, case.tlp, case.pap, case.severity, root_id=case.id, closed=closed)
+    return Subject(kind, id, title, case.tlp, case.pap, case.severity, root_id=case.id, closed=closed, case_id=case.id)
 
 
 @dataclass(frozen=True)

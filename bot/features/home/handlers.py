@@ -25,7 +25,6 @@ from bot.features.runs.views.runs import heading
 from core.client import ListedState
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
-from core.common.words import some_of
 from core.models import Action, BulkCounts, Measure, Person, SlackUsers
 
 MANY = 500
@@ -233,7 +232,8 @@ async def runs_of(context: Context, measures: Sequence[Measure]) -> list[HomeRun
         part, id_ = next((one for one in parts if [on.id for on in one[0].target or ()] == ids_), (run.action, ""))
         titles = " and ".join(dict.fromkeys(one.title for one in (measure, *measure.others)))
         roots = list(dict.fromkeys(one.root_id for one in measure.others if one.root_id != measure.root_id))
-        also = f" · also for {some_of(roots, runs.MAX_FULL_TARGETS)}" if roots else ""
+        again = [undo_state.also(one, run.subject) for one in measure.others[::-1] if one.root_id == measure.root_id]
+        also = f"{undo_state.also_for(roots)}{''.join(f', {one}' for one in again)}".replace(", ", " · ", 1)
         of_all = part.model_copy(update={"responder_title": titles, "already": []})  # which names one of the others
         shown.append(replace(run, action=of_all, part=id_, also=also))
     return shown

@@ -51,7 +51,7 @@ class HomeRun:
     bulk: BulkCounts | None = None
     others: Sequence["HomeRun"] = ()  # of the same bulk
     part: str = ""  # the id of what it has in force, if this is one of several targets
-    also: str = ""  # for which other alerts the same is in force
+    also: str = ""  # for which other alerts the same is in force, or until when by another run
     is_typed: bool = False  # whether the id of its bulk was
 
     @property

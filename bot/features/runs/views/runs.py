@@ -328,11 +328,12 @@ def on_what(subject: Subject, view: RedactedView, link: str = "") -> str:
 
 
 def of_root(subject: Subject, view: RedactedView, link: str = "") -> str:
-    """Likewise, without the artifact."""
-    is_artifact = subject.kind == "case_artifact" and view.is_open
-    title = foreign(_short_title(view), TITLE_LIMIT).replace("|", "ǀ") or subject.id
+    """Likewise, without the artifact; `(case ~23)` behind the title of the case that one is of."""
+    id_, title = subject.id, foreign(_short_title(view), TITLE_LIMIT).replace("|", "ǀ") or subject.id
+    if subject.kind == "case_artifact" and view.is_open:
+        id_ = f"{'case ' if subject.root_id == subject.case_id else ''}{subject.root_id}"
     severity = SEVERITY_NAMES[subject.severity].upper() + " " if subject.severity and view.is_open else ""
-    return f"{severity}{f'<{link}|{title}>' if link else title} ({subject.root_id if is_artifact else subject.id})"
+    return f"{severity}{f'<{link}|{title}>' if link else title} ({id_})"
 
 
 def first_observable(view: RedactedView) -> str:

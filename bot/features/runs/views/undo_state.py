@@ -8,7 +8,7 @@ from bot.block_kit import modals, notices
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import target_data
 from bot.block_kit.text import code, core_says, foreign, people, person_name, readable_name, slack_date, time_ahead
-from bot.clearance import SHARED, RedactedView, may_see
+from bot.clearance import SHARED, RedactedView, Subject, may_see
 from bot.features.responders.views import LATER_COUNTS
 from bot.message import Block
 from core.common.clock import FOR_EVER, MINUTE_MS
@@ -489,16 +489,17 @@ def undone_since(action: Action, view: RedactedView) -> dict[str, str]:
 
 
 def _also(action: Action, view: RedactedView) -> str:
-    """`, also for ~20 until 17:00`: what else contains its target, and nothing that its levels may withhold later.
-
-    For the alert or case of the view it is `, also by another run until 17:00`.
-    """
-    of = view.subject.root_id or view.subject.id
-    also = [one for one in contained(action, view) if acted_on(one) <= acted_on(action)]
-    each = [run for one in also for run in (one, *one.others[::-1])]
-    on = [(one, "by another run" if one.root_id == of else f"for {one.root_id}") for one in each]
+    """`, also for ~20 until 17:00`: what else contains its target, and nothing that its levels may withhold later."""
+    same = [one for one in contained(action, view) if acted_on(one) <= acted_on(action)]
+    each = [run for one in same for run in (one, *one.others[::-1])]
     alone = [id_ for id_ in action.also_for or () if id_ not in [one.root_id for one in each]]
-    return also_for(alone) + "".join(f", also {what} {until(one.until)}" for one, what in on)
+    return also_for(alone) + "".join(f", {also(one, view.subject)}" for one in each)
+
+
+def also(run: MeasureRun, subject: Subject) -> str:
+    """`also for ~20 until 17:00`, or `also by another run until 17:00` for the alert of the subject, or its case."""
+    is_same = run.root_id in (subject.root_id or subject.id, subject.case_id)
+    return f"also {'by another run' if is_same else f'for {run.root_id}'} {until(run.until)}"
 
 
 def also_for(alert_ids: Sequence[str] | None) -> str:
