@@ -603,8 +603,9 @@ def later_end_decision(action: Action, extension: Extension) -> str:
     }.get(extension.outcome or "", "Nobody answered in time")
 
 
-def later_end_in_short(action: Action, extension: Extension) -> tuple[str, str]:
-    """`More time denied by ben` and ` ends as planned`: what a phone shows before and behind the run; mrkdwn."""
+def later_end_in_short(action: Action, *extensions: Extension) -> tuple[str, str]:
+    """`More time denied by ben` and ` ends in 52 minutes`: what a phone shows before and behind runs; mrkdwn."""
+    extension = extensions[0]
     decided = later_end_decision(action, extension)
     news = f"More time {decided[0].lower()}{decided[1:]}"
     if extension.outcome == "approved":
@@ -613,7 +614,15 @@ def later_end_in_short(action: Action, extension: Extension) -> tuple[str, str]:
     if extension.outcome == "lapsed":
         by = f" by {person_name(action.undone_by)}" if action.undone_by else ", or given another end,"
         return f"Undone{by} before more time was approved", ""
-    return "More time not approved in time" if extension.outcome == "expired" else news, " ends as planned"
+    news = "More time not approved in time" if extension.outcome == "expired" else news
+    return news, _ends_in([one.before or 0 for one in extensions], extension)
+
+
+def _ends_in(ends: Sequence[int], decided: Extension) -> str:
+    """In how long from when it was denied, if these ends (ms) are alike."""
+    at = max((one.at for one in decided.approval.votes if one.vote == "deny"), default=0)
+    is_told = at and min(ends) - at >= MINUTE_MS > max(ends) - min(ends)
+    return f" ends in {undo_state.time_left(min(ends), at)}" if is_told else " ends as planned"
 
 
 def deny_view(action: Action, view: RedactedView, deed: str, login: str, now_ms: int) -> dict[str, Any]:

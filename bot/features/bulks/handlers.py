@@ -63,7 +63,8 @@ async def on_retry(context: Context) -> None:
     hidden = sum(one.has_failed for one in bulk.targets) - len(failed)
     without = f"Left out: {hidden} that you may not see." if hidden else ""
     form = await parameters.form_view(context, request, responder, found, without=without)
-    form = {**form, "blocks": [*details.ended_before(shown, again), *form["blocks"]]}
+    asks, *rest = form["blocks"]
+    form = {**form, "blocks": [asks, *details.ended_before(shown, again), *rest]}
     await responses.open_view(context, form, "Nothing was run; ask again.")
 
 

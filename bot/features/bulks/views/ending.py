@@ -109,12 +109,10 @@ def extend_all_view(
     left_out = f"Left out: {runs.distinct_targets(endless)}, which only *Undo* ends." if endless else ""
     of_each = map(questions.with_said, in_force_rows(timed).values(), [""] * len(timed) if of_all else said)
     asks, *rows = _question_and_rows("Extend", bulk, timed, of_each)
-    about, below = sections(filter(None, [asks, of_all])), sections(filter(None, [*rows, left_out]))
+    about = sections(filter(None, [asks, of_all, *rows, left_out]))
     shown = undos.longer_view("Extend all", about, [action for action, _ in timed], policy, now_ms, able)
     metadata = json.dumps({"id": bulk.id, "runs": [action.id for action, _ in timed]})
-    *choice, last = shown["blocks"]  # the note, or that there is no choice
-    blocks = [*choice, *below, last]
-    return {**shown, "blocks": blocks, "callback_id": ids.EXTEND_ALL_VIEW, "private_metadata": metadata}
+    return {**shown, "callback_id": ids.EXTEND_ALL_VIEW, "private_metadata": metadata}
 
 
 def with_an_end(in_force: Listed, measures: Sequence[Measure] = ()) -> Listed:

@@ -11,6 +11,7 @@ from bot.features.bulks.views import states
 from bot.features.bulks.views.states import End, Run
 from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block, ButtonIds, Message
+from core.common.grouping import grouped
 from core.common.words import count
 from core.models import BulkCounts, Person
 
@@ -60,17 +61,19 @@ def decisions(ends: Sequence[End], *, has_ends: bool = False) -> list[str]:
 
 
 def decided_in_short(ends: Sequence[End], level: str = "") -> list[str]:
-    """`More time denied by ben: Isolate on LT-0198 ends as planned · "It prints".`: likewise for a phone; mrkdwn.
+    """`More time denied by ben: Isolate on LT-0198 ends in 52 minutes · "It prints".`: likewise for a phone; mrkdwn.
 
     The `level` of all where all were decided alike.
     """
-    found, of_all = dict[tuple[str, str, str], list[Run]](), view_of_all([view for _, view, _ in ends])
-    for run, view, end in sorted(ends, key=lambda one: one[2].outcome != "denied"):
-        said = *approvals.later_end_in_short(run, end), states.quoted(end.message, of_all)
-        found.setdefault(said, []).append((run, view))
-    deed, of = f"{runs.name(ends[0][0])} on ", level if len(found) == 1 else ""
-    on = [f"{deed}{states.seen_targets(each, is_on_phone=True)}" for each in found.values()]
-    return [states.sentence(by, f"{at}{then}{of}", why) for at, (by, then, why) in zip(on, found, strict=True)]
+    of_all, said = view_of_all([view for _, view, _ in ends]), list[str]()
+    denials_first = sorted(ends, key=lambda one: one[2].outcome != "denied")
+    found = grouped(((approvals.later_end_in_short(one[0], one[2])[0], one[2].message), one) for one in denials_first)
+    for (_, why), each in found.items():
+        by, then = approvals.later_end_in_short(each[0][0], *(end for *_, end in each))
+        on = states.seen_targets([one[:2] for one in each], is_on_phone=True)
+        of = level if len(found) == 1 else ""
+        said.append(states.sentence(by, f"{runs.name(each[0][0])} on {on}{then}{of}", states.quoted(why, of_all)))
+    return said
 
 
 def warned(ends: Sequence[End], *, has_rows: bool = True) -> str:

@@ -278,10 +278,10 @@ def decided(bulk: BulkCounts, response: BulkAnswer, verb: str, shown: Listed, re
     if request:
         now, rows = _now_ends(seen)
         text = f"You {verb} more time for {on}{now}.{still}"
-        return questions.with_reasons(text, "*Not decided*", refused, rows=rows)
+        return questions.with_reasons(text, "*The rest*", refused, rows=rows)
     then = _once_approved(bulk, len(done), waiting, link) if done and verb == "approved" else ""
     text = f"You {verb} {count(len(done), 'run')}: {on}.{still}{then}"
-    return questions.with_reasons(text, "*Not decided*", refused)
+    return questions.with_reasons(text, "*The rest*", refused)
 
 
 def _now_ends(seen: Listed) -> tuple[str, Sequence[str]]:

@@ -65,7 +65,7 @@ async def test_what_another_request_refused_is_asked_for_again_as_things_are_now
         before = [
             rf'🚫 Refused: hostname WS-1 · "it was asked for already, by ben \({other.id}\)"',
         ]
-        assert re.fullmatch("\n".join(before), form["blocks"][0]["elements"][0]["text"])
+        assert re.fullmatch("\n".join(before), form["blocks"][1]["elements"][0]["text"])
         assert "🚫 *Denied before by lea, <!date^" in text_of(form)
         assert "not a threat" not in text_of(form)  # she approved the same since
         assert "contained already until <!date^" in text_of(form)
@@ -115,7 +115,7 @@ async def test_what_was_undone_denied_or_withdrawn_is_asked_for_again_and_not_wh
             r"🔒 Approved by ben, in force until <!date\^[^>]*>, not asked again: hostname WS-0",
             rf'🚫 Refused, not asked again: .* \({bare.id}\) · ".*names no host.*"',
         ]
-        lines = form["blocks"][0]["elements"][0]["text"].splitlines()
+        lines = form["blocks"][1]["elements"][0]["text"].splitlines()
         assert len(lines) == len(before)
         assert all(any(re.fullmatch(one, line) for line in lines) for one in before), lines
         assert "hostname `WS-0`" not in text_of(form)

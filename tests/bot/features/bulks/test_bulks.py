@@ -580,7 +580,7 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         await env["anna"].presses("Extend all", message)
         form = await env["anna"].sees(modal("on 2 targets"))
         assert "The settings allow" not in text_of(form)
-        where = [text_of(form).index(words) for words in ("How much longer", f" ({alert_ids[0]}) · in", '"Note"')]
+        where = [text_of(form).index(words) for words in (f" ({alert_ids[0]}) · in", "How much longer", '"Note"')]
         assert where == sorted(where)
         assert f'"until <!date^{left[0] // 1000 + 15 * 60}^' in text_of(form)
         await env["anna"].submits(form, longer="15")
@@ -997,7 +997,7 @@ async def test_the_receipt_names_the_target_that_goes_on_waiting(tmp_path: Path)
         review = await reviewed(env, "ben", await shown(env, "2 wait for approval"), " on 2 targets")
         _, second = filled_in(review)["decide"]
         await env["ben"].submits(review, decide=[second])
-        _, left = text_of(await env["ben"].reads("You approved 1 run")).split("Not decided")
+        _, left = text_of(await env["ben"].reads("You approved 1 run")).split("*The rest*")
         assert ("203[.]0[.]113[.]1" in left, "203[.]0[.]113[.]2" in left) == (True, False)
 
 
@@ -1008,5 +1008,5 @@ async def test_the_receipt_names_the_most_severe_first_among_what_goes_on_waitin
         await start(env, "anna", "isolate", ids_)
         review = await reviewed(env, "ben", await shown(env, "3 wait for approval"), " on 3 targets")
         await env["ben"].submits(review, decide=["ip 203[.]0[.]113[.]4"])
-        _, left = text_of(await env["ben"].reads("You approved 1 run")).split("Not decided")
+        _, left = text_of(await env["ben"].reads("You approved 1 run")).split("*The rest*")
         assert 0 < left.index("Still waiting:\\n• ") < left.index(f"({ids_[1]})") < left.index(f"({ids_[0]})")
