@@ -104,8 +104,8 @@ class ArtifactsInput(_Observable):
     """One or several observables that differ only in their `data`.
 
     A file is `attachment`, or `data` if `dataType` is `file`, as `name;type;content in base64`. Public clients also use
-    `attachment` for a file beside the JSON (core/api/http/forms.py), and `{"name", "contentType", "id"}` for one that
-    is stored.
+    `attachment` for a file beside the JSON (core/api/http/requests.py), and `{"name", "contentType", "id"}` for one
+    that is stored.
     """
 
     data: Annotated[
