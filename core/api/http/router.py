@@ -30,7 +30,7 @@ from core.common.errors import AuthenticationError, RefusedKey, ResponderBotErro
 from core.common.listener import BODY_TIMEOUT_S, ClientDisconnected
 from core.models import RunInput
 from core.people import People
-from core.sources.senders import SIGNATURE_HEADER
+from core.sources.ingest import SIGNATURE_HEADER
 
 TRANSLATE_IN_THREAD_BYTES = 65_536  # translating a larger response would block the event loop
 
