@@ -43,8 +43,7 @@ from core.api.http import health, openapi
 from core.api.http.endpoint import Endpoint
 from core.api.http.router import Router
 from core.api.http.starting import Starting
-from core.audit import heads
-from core.audit.reader import AuditReader
+from core.audit.reader import AuditReader, log_head_forever
 from core.audit.trail import Refusals, record_settings
 from core.authorization import full_login
 from core.common import systemd
@@ -269,7 +268,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     start(repeat("pruning", PRUNE_EVERY_S, partial(_prune, settings, retention, database, clock, keeping)))
     start(repeat("readers of block lists", STORE_EVERY_S, lists.store_reads))
     stack.push_async_callback(lists.store_reads)
-    start(heads.log_forever(database))
+    start(log_head_forever(database))
     start(repeat("uses of keys", NOTE_EVERY_S, people.note_uses))
 
     probe = health.StoreProbe(database)

@@ -552,7 +552,7 @@ async def keys_and_head(settings: "CoreSettings") -> tuple[Sequence[tuple[str, s
 
     Both are empty if there is no database yet. Raises ResponderBotError if it can't be opened.
     """
-    from core.audit.heads import head
+    from core.audit.reader import head
     from core.common.clock import now_ms
     from core.people import People
 

@@ -8,6 +8,8 @@ from datetime import date, timedelta
 from functools import cache
 from typing import Any
 
+import structlog
+
 from core.audit import trail
 from core.audit.trail import CORE, What
 from core.audit.verify import canonical, row_line
@@ -15,6 +17,7 @@ from core.authorization import COMMAND_LINE, Caller
 from core.common.clock import Clock, as_time, day_ms
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
+from core.common.tasks import repeat
 from core.common.words import count, listed
 from core.models import RED, AuditRow, parse_id
 from core.store import audit as stored
@@ -286,3 +289,26 @@ def _csv(values: Any) -> str:
     line = io.StringIO()
     csv.writer(line).writerow(f"'{value}" if str(value).startswith(_FORMULA) else value for value in values)
     return line.getvalue().encode(errors="backslashreplace").decode()  # a text may have half a surrogate pair
+
+
+# --- the head: logged at each start and each hour (core/docs/audit.md#heads) ------------------------------------------
+
+
+HEAD_EVERY_S = 3_600.0
+
+log = structlog.get_logger("core.app")
+
+
+def head(reads: Reads) -> str:
+    """`<number>:<hash>` of the last row; "" without any."""
+    last = stored.last(reads)
+    return "" if last is None else f"{last['number']}:{last['hash']}"
+
+
+async def log_head_forever(database: Database, *, every_s: float = HEAD_EVERY_S) -> None:
+    """Log the head now and each hour."""
+
+    async def say() -> None:
+        log.info("audit_head", head=await database.read(head))
+
+    await repeat("logging the head of the audit", every_s, say)

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from core.audit import trail
-from core.audit.heads import head, log_forever
+from core.audit.reader import head, log_head_forever
 from core.common.database import Database
 from tests.core.core_process import until
 from tests.core.running import running_core
@@ -26,7 +26,7 @@ async def write(database: Database, count: int) -> None:
 async def test_the_head_is_logged_at_once_and_then_each_time(database: Database) -> None:
     await write(database, 3)
     with capture_logs() as logged:
-        task = asyncio.create_task(log_forever(database, every_s=0.01))
+        task = asyncio.create_task(log_head_forever(database, every_s=0.01))
         first = await until(lambda: logged[:1] or None, "a head")
         await write(database, 2)
         await until(lambda: logged[-1]["head"].startswith("5:") or None, "the next head")
