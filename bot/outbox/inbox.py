@@ -31,11 +31,11 @@ class Inbox:
     async def accept(self, key: str, payload: Mapping[str, Any]) -> bool:
         """Store an interaction before it is acknowledged; False if this key came before."""
         now = self._clock()
-        sql = """INSERT INTO inbox (key, payload, at, holder, leased_until, done_at)
-                 VALUES (:key, :payload, :now, :holder, :until, 0) ON CONFLICT (key) DO NOTHING"""
-        values = {"key": key, "payload": json.dumps(payload), "now": now}
-        lease = {"holder": self._replicas.holder, "until": now + LEASE_MS}
-        return await self._store.transaction(lambda tx: bool(tx.run(sql, {**values, **lease})))
+        values = {"key": key, "payload": json.dumps(payload), "at": now}
+        lease = {"holder": self._replicas.holder, "leased_until": now + LEASE_MS, "done_at": 0}
+        return await self._store.transaction(
+            lambda tx: bool(tx.insert("inbox", {**values, **lease}, otherwise="DO NOTHING"))
+        )
 
     async def complete(self, key: str) -> None:
         """Note that it was carried out, or refused for good. The content is deleted, the key kept against a repeat."""

@@ -36,18 +36,12 @@ def add(tx: Transaction, request: RefreshRequest, cursor: int, now: int) -> None
     if request.after is not None and request.after <= cursor:
         messages.prioritize(tx, request.root_id, now)
         return
-    tx.run(
-        "INSERT INTO refresh (root_id, log_id, after_event) VALUES (:root_id, :log_id, :after)",
-        {"root_id": request.root_id, "log_id": request.also, "after": request.after or 0},
-    )
+    tx.insert("refresh", {"root_id": request.root_id, "log_id": request.also, "after_event": request.after or 0})
 
 
 def add_later(tx: Transaction, root_id: str, at: int) -> None:
     """Store a reminder: a request that is due at that time (ms)."""
-    tx.run(
-        "INSERT INTO refresh (root_id, log_id, after_event, due_at) VALUES (:root_id, '', 0, :at)",
-        {"root_id": root_id, "at": at},
-    )
+    tx.insert("refresh", {"root_id": root_id, "log_id": "", "after_event": 0, "due_at": at})
 
 
 def pending(reads: Reads, limit: int, now: int) -> Sequence[StoredRequest]:

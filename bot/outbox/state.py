@@ -9,10 +9,7 @@ def value(reads: Reads, name: str) -> str | None:
 
 
 def set_value(tx: Transaction, name: str, text: str) -> None:
-    tx.run(
-        "INSERT INTO state (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = :value",
-        {"name": name, "value": text},
-    )
+    tx.put("state", ("name",), {"name": name, "value": text})
 
 
 def delete_value(tx: Transaction, name: str) -> None:

@@ -121,15 +121,13 @@ def _migrate_inbox(db: sqlite_utils.Database) -> None:
 
 def _prepare(tx: Transaction, is_copy: bool) -> None:
     """Raises ResponderBotError("not_found") where core has no tables."""
-    row = tx.row("SELECT current_schema() AS own")
-    own = str(row["own"]) if row else ""
+    own = str(tx.value("SELECT current_schema()"))
     core = CORES_SCHEMA if own == SCHEMA else own.removesuffix("_bot")
     values = {"schema": core, "table": CORES_TABLE}
     if tx.row("SELECT 1 FROM pg_tables WHERE schemaname = :schema AND tablename = :table", values) is None:
         raise _no_core(f"the schema {core}")
     if is_copy:
-        row = tx.row("SELECT max(max(created_at, changed_at)) AS at FROM message")  # a dump holds no time
-        made_at = row["at"] or 0 if row else 0
+        made_at = tx.number("SELECT max(max(created_at, changed_at)) FROM message")  # a dump holds no time
         tx.run("UPDATE inbox SET done_at = :made_at, payload = '' WHERE done_at = 0", {"made_at": made_at})
         _resume(tx, made_at, now_ms())
 
