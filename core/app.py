@@ -20,11 +20,10 @@ from core.actions.bulks import Bulks
 from core.actions.documents import Documents
 from core.actions.due import Due
 from core.actions.lifecycle import Lifecycle
-from core.actions.measures import Measures
+from core.actions.measures import Measures, Undos
 from core.actions.parts import Parts, Service
 from core.actions.runner import Runner
 from core.actions.service import Actions
-from core.actions.undos import Undos
 from core.api import actions as actions_api
 from core.api import blocklist as blocklist_api
 from core.api import bulks as bulks_api

@@ -8,9 +8,9 @@ from typing import Any
 from starlette.responses import Response
 
 from core.actions.approvals import Choice
+from core.actions.measures import Undos
 from core.actions.runs import StartedRun
 from core.actions.service import LIST_LIMIT, Actions
-from core.actions.undos import Undos
 from core.api.http.endpoint import (
     MAX_WAIT_S,
     Endpoint,

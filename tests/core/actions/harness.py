@@ -11,11 +11,10 @@ from core.actions.approvals import Approvals
 from core.actions.bulks import Bulks
 from core.actions.due import Due
 from core.actions.lifecycle import Lifecycle
-from core.actions.measures import Measures
+from core.actions.measures import Measures, Undos
 from core.actions.parts import Parts
 from core.actions.runner import TICK_S, Runner
 from core.actions.service import Actions
-from core.actions.undos import Undos
 from core.authorization import Caller
 from core.common.database import Database
 from core.common.database.location import Location
