@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -162,21 +162,19 @@ def _bwrap_unavailable() -> str:
         return "There is no bwrap on this machine; install bubblewrap."
     command = [_bwrap(), *Confinement((), (), network=False)._bwrap_arguments(Path("/")), "/bin/sh", "-c", ":"]
     try:
-        tried = subprocess.run(  # noqa: S603 - our own command
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=_PROBE_TIMEOUT_S,
-            env={"PATH": os.defpath},
-            check=False,
-        )
+        lines = _tried(command, {"PATH": os.defpath})
     except (OSError, subprocess.SubprocessError) as error:
         return f"bwrap can't be started here ({error})."
-    if tried.returncode:
-        lines = tried.stderr.decode(errors="replace").strip().splitlines()
-        return f"bwrap doesn't work here ({lines[0] if lines else f'exit code {tried.returncode}'})."
-    return ""
+    return f"bwrap doesn't work here ({lines[0]})." if lines else ""
+
+
+def _tried(command: Sequence[str], environment: Mapping[str, str] | None = None) -> list[str]:
+    """What a command of ours says when it fails; nothing when it succeeds. Raises OSError or SubprocessError."""
+    tried = subprocess.run(  # noqa: S603 - our own command
+        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_TIMEOUT_S, env=environment, check=False
+    )
+    lines = tried.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {tried.returncode}"]
+    return lines if tried.returncode else []
 
 
 @cache
@@ -215,13 +213,10 @@ def try_landlock() -> str:
         arguments = [str(Path(confine.__file__).parent), Confinement((), (), network=False).ruleset(), secret.name]
         command = [sys.executable, "-E", "-s", "-S", "-c", _TRY_LANDLOCK, *arguments]
         try:
-            tried = subprocess.run(  # noqa: S603 - our own command
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False
-            )
+            lines = _tried(command)
         except (OSError, subprocess.SubprocessError) as error:
             return f"it can't be tried ({error})"
-    lines = tried.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {tried.returncode}"]
-    return lines[-1] if tried.returncode else ""
+    return lines[-1] if lines else ""
 
 
 def bwrap_cure(sysctl: Path = Path("/proc/sys")) -> str:

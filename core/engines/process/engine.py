@@ -392,10 +392,7 @@ class ProcessEngine(Engine):
         reason = self._stop_reasons.get(run_id) or run.stop_reason
         if not reason and run.pidfd is not None:
             minutes = run.facts.timeout_minutes if run.facts else 0.0  # without facts there can be no result
-            try:
-                async with asyncio.timeout(max(0.0, minutes * 60 - run.record.running_s)):
-                    await processes.wait_readable(run.pidfd)
-            except TimeoutError:
+            if not await _ends(run.pidfd, max(0.0, minutes * 60 - run.record.running_s)):
                 reason = "timeout"
         if reason:
             reason = self._stop_reasons.setdefault(run_id, reason)
