@@ -40,8 +40,8 @@ from core.api.aliases import alias, v1
 from core.api.aliases import query as query_api
 from core.api.http import health, openapi
 from core.api.http.endpoint import Endpoint
+from core.api.http.health import Starting
 from core.api.http.router import Router
-from core.api.http.starting import Starting
 from core.audit.reader import AuditReader, log_head_forever
 from core.audit.trail import Refusals, record_settings
 from core.authorization import full_login

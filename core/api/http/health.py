@@ -18,16 +18,17 @@ from prometheus_client import (
     generate_latest,
 )
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from core.api.http import starting
-from core.api.http.endpoint import Endpoint, Request, Routes, json_response
-from core.api.http.starting import Live
+from core.api.http.endpoint import Endpoint, Request, Routes, SearchTurns, json_response
+from core.api.http.errors import error_response
 from core.common import logs
 from core.common.database import Database
 from core.common.database.probe import Probe
+from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
 from core.common.listener import has_token
-from core.models import Check, HealthModel
+from core.models import ApiModel, Check, HealthModel
 from core.store import sources
 from core.store.database import health as stored
 
@@ -252,7 +253,43 @@ def endpoints(
             raise ResponderBotError("authentication", "Authentication failure")
         return Response(await metrics.render(), 200, {"Content-Type": CONTENT_TYPE_LATEST})
 
-    return [
-        *route,
-        starting.ENDPOINT,
-    ]
+    route(f"GET {LIVE}", "Answer while core lives", response=Live, is_public=True)(live)
+    return route
+
+
+# --- while core starts: it lives, and isn't ready until its database is open ------------------------------------------
+
+
+LIVE = "/livez"
+
+
+class Live(ApiModel):
+    """The answer of `/livez`, and of `/readyz` when core is ready."""
+
+    status: str = "ok"
+
+
+async def live(_request: Request) -> Response:
+    """A response without looking at anything: the event loop turns."""
+    return json_response(Live())
+
+
+class Starting:
+    """The ASGI application of a core that is being opened; all goes to `app` once that is set."""
+
+    def __init__(self, opening: Opening) -> None:
+        self.app: ASGIApp | None = None
+        self._opening = opening
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.app is not None:
+            await self.app(scope, receive, send)
+            return
+        request = Request(scope, receive, SearchTurns())
+        if request.raw_path.rstrip("/") == LIVE:
+            response = await live(request)
+        else:
+            sentence = self._opening.sentence or "Core is starting; try again in a moment."
+            response = error_response(ResponderBotError("unavailable", sentence), request.id)
+            response.headers["Connection"] = "close"  # the body has not been read
+        await response(scope, receive, send)
