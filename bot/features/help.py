@@ -20,9 +20,10 @@ from core.common.words import some_of
 from core.models import Check, Person
 
 MOST_OFFERED = 3  # alerts, where a command names none
+SAME_AS = {"-h": "help", "--help": "help", "status": "active"}
 GROUPS = {
     "Decide": ("pending", "approve", "deny", "cancel"),
-    "Act": ("list", "run", "undo", "extend", "assign", "case", "template"),
+    "Act": ("start", "list", "run", "undo", "extend", "assign", "case", "template"),
     "Look": ("active", "find", "alert", "mine", "actions", "failed", "audit", "doctor", "help"),
 }
 WAITS = "of a run, of several that were asked for together, or of an alert on which one alone waits"
@@ -39,7 +40,7 @@ HOW_TO: Mapping[str, Mapping[str, str]] = {
     },
     "approve": {"approve ~id": f"{WAITS}; nothing starts before you press the button of its form"},
     "deny": {"deny ~id": f"{WAITS}; its form asks why, and who asked reads that"},
-    **{verb: {f"{verb} {what}": of for what, of in IN_FORCE.items()} for verb in ("undo", "extend")},
+    **{verb: {f"{verb} {what}": of for what, of in IN_FORCE.items()} for verb in ("active", "undo", "extend")},
 }
 
 
@@ -54,6 +55,7 @@ async def on_unknown_command(context: Context) -> Json:
     verb, _, rest = context.text.partition(" ")
     takes_it = [name for name, one in known.items() if not wrong_usage(one.usage, rest, "").startswith(NOT_TAKEN)]
     text = f"Unknown command {code(verb, 60)}."
+    takes_it += [one for one, same in SAME_AS.items() if same in takes_it and one.isalpha()]
     if meant := closest_match(verb.lower(), takes_it):
         text = f"Unknown command. Did you mean {code(f'{command} {meant} {rest}'.strip(), 100)}?"
     elif rest and context.linked:
@@ -93,7 +95,8 @@ async def _worst_open(context: Context, name: str) -> list[str]:
 
 def _help(context: Context) -> list[str]:
     """One line for each verb that this person may use; a line that is copied acts on nothing, as `~id` is no id."""
-    person, command, verb = context.linked, context.services.command, context.text.lower()
+    person, command, typed = context.linked, context.services.command, context.text.lower()
+    verb = SAME_AS.get(typed, typed)
     allowed = {name: c for name, c in context.services.commands.items() if c.summary and _may_use(person, c)}
     more = HOW_TO.get(verb, {}) if verb in allowed else {}
     groups = {"": [verb]} if more else GROUPS

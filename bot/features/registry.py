@@ -39,8 +39,6 @@ FEATURES: tuple[Feature, ...] = (
     alert_groups.FEATURE,
 )
 
-SAME_AS = {"-h": "help", "--help": "help", "status": "active"}
-
 T = TypeVar("T")
 
 
@@ -72,7 +70,7 @@ def command_for(text: str) -> tuple[Entry, str]:
     verb, _, rest = normalized.partition(" ")
     if not verb:
         return COMMANDS["start"].entry, ""
-    command = COMMANDS.get(SAME_AS.get(verb.lower(), verb.lower()))
+    command = COMMANDS.get(help.SAME_AS.get(verb.lower(), verb.lower()))
     if command is None:
         return (COMMANDS["alert"].entry if parse_id(normalized) else help.UNKNOWN), normalized
     if not command.entry.is_public and wrong_usage(command.usage, rest, ""):

@@ -264,7 +264,7 @@ async def search(core: CoreClient, text: str, clearance: int, most: int) -> Sequ
     observables to mask, so a thread looks through them.
     """
     words = [refanged(word).casefold() for word in split_words(text)][:MAX_WORDS]
-    ids = find_ids(text) or [f"~{word}" for word in words if word.isdigit()]
+    ids = find_ids(text) or [f"~{word}" for word in words if word.isdigit() and len(words) == 1]
     query = {"_in": {"_field": "_id", "_values": ids}}
     by_id = await core.search(Alert, "/api/alert/_search", query) if ids else []
     found = await core.find_alerts(" ".join(words))

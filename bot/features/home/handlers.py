@@ -314,7 +314,7 @@ FEATURE = Feature(
         "pending": Command(_PENDING, "pending", "what waits, with *Review*"),
         "failed": Command(Entry(on_failed_command, modal_title=FAILED), "failed", "what failed in the last day"),
         "mine": Command(Entry(on_mine_command, modal_title=MINE), "mine", "what you started, and how it went"),
-        "active": Command(_ACTIVE, "active [host]", "what is in force now, and until when"),
+        "active": Command(_ACTIVE, "active [host]", "what is in force now, and until when; so does `status`"),
         "undo": Command(_ACTIVE, "undo [host]", "end what is in force, after you confirm it", "manageAction"),
         "extend": Command(_ACTIVE, "extend [host]", "give what is in force more time", "manageAction"),
     },

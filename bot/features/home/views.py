@@ -1,5 +1,6 @@
 """The App Home of a person, and the lists of runs and of what is in force. Pure."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,9 @@ from bot.block_kit.text import (
     context,
     defang_indicators,
     foreign,
+    foreign_plain,
     person_name,
+    plain,
     section,
     slack_date,
 )
@@ -39,6 +42,7 @@ MAX_OTHERS = 5  # so that a message has at most 50 blocks
 MAX_LISTED = 20  # with two blocks each, of the 50 of a message
 MAX_IN_HOME = 3  # of the 100 blocks of a Home
 TEXT_LIMIT = 100
+ON_BUTTON = 60  # characters of a target
 
 
 @dataclass(frozen=True)
@@ -235,7 +239,9 @@ def _bulk(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds, *, 
     sign = "" if mark in "🔒🔓" else f"{mark} "  # which the head has where that is so of all
     line = f"{sign}{head}\n{on}\n{by}{undo_state.more_time_by(of)} · {bulk.id}"
     has_more = len(said) > 1 or any("\n>" in one for one in said)  # than the head says, or why
-    text = "\n".join([line, *(said if has_more else ()), *states.more_time_denied(listed)])
+    closed = [one for one in listed if runs.awaits_decision(one[0]) and approvals.closed_by_now(one[1])]
+    which = [f"⚠️ Alert closed by now: {runs.distinct_targets(closed)}"] * bool(closed)
+    text = "\n".join([line, *which, *(said if has_more else ()), *states.more_time_denied(listed)])
     *_, withdraw = runs.bulk_buttons(bulk.id, None, button, "Withdraw")
     waits = has_withdraw and action.created_by == person.login and all(map(runs.awaits_approval, of))
     return section(text, accessory=withdraw if waits else states.show_each(bulk, button, action.id))
@@ -257,21 +263,31 @@ def _with_deeds(shown: Sequence[HomeRun], person: Person, button: ButtonIds) -> 
     blocks = list[Block]()
     for run in shown:
         below, view = list[dict[str, Any]](), RedactedView(run.subject, person.clearance)
-        if bulk := run.in_place:
-            is_own = person.login == run.action.created_by
-            waits = bulk.awaiting
-            review, withdraw = runs.bulk_buttons(bulk.id, None, button, "Withdraw", number=waits)
-            below += [withdraw if is_own else review] if waits else []
-            # What one run of it asks for alone is decided on its own message.
-            ends = [end for one in (run, *run.others) if (end := undo_state.later_end(one.action)) and end.request]
-            below += runs.bulk_buttons(bulk.id, ends[0], button) if ends else []
-            below += messages.end_buttons(bulk, button, has_again=is_own or person.profile == "org-admin")
+        if run.in_place:
+            below += _bulk_buttons(run, run.in_place, person, button)
         elif undo_state.is_in_force(run.action):
             below += undos.buttons(run.action, view, button)
         is_asked = not run.in_place and runs.awaits_approval(run.action) and person.login != run.action.created_by
         line = request(run, person, button) if is_asked else run_block(run, person, button, has_again=not below)
         blocks += [line, actions(*below)] if below else [line]
     return blocks
+
+
+def _bulk_buttons(run: HomeRun, bulk: BulkCounts, person: Person, button: ButtonIds) -> list[dict[str, Any]]:
+    """What the message of a bulk has; who asked for what waits has Withdraw, with the only target that does."""
+    is_own, found = person.login == run.action.created_by, list[dict[str, Any]]()
+    if bulk.awaiting:
+        review, withdraw = runs.bulk_buttons(bulk.id, None, button, "Withdraw", number=bulk.awaiting)
+        on = [one for one in _together(run, person) if runs.awaits_approval(one[0])]
+        if len(on) == bulk.awaiting == 1 and (name := runs.targets_in_plain(*on[0], ON_BUTTON)):
+            withdraw["text"] = plain(f"Withdraw {foreign_plain(name, ON_BUTTON)}")
+        found.append(withdraw if is_own else review)
+    # What one run of it asks for alone is decided on its own message.
+    ends = [end for one in (run, *run.others) if (end := undo_state.later_end(one.action)) and end.request]
+    if ends:
+        review, withdraw = runs.bulk_buttons(bulk.id, ends[0], button, "Withdraw")
+        found.append(withdraw if ends[0].asked_by == person.login else review)
+    return found + messages.end_buttons(bulk, button, has_again=is_own or person.profile == "org-admin")
 
 
 def pending(
@@ -320,6 +336,7 @@ def in_force_list(
     head = f"In force{on}: {number}" if number else nothing
     title = section((f"*{head}*" if number else head) + (f"\n{hidden}." if hidden and total else ""))
     not_read = f"{code(ignored, TEXT_LIMIT)} was not understood, and nothing was changed."
+    not_read += " *Extend* asks for how long." * bool(re.search(r"\d", ignored))
     left = _rest(total - len(shown), "type a target to find it")
     rows = [*_with_deeds(named, person, button), *measures(shown, person, button)]
     return Message(head, (title, *([context(not_read)] if ignored else []), *rows, *left))

@@ -313,7 +313,14 @@ async def _typed_subject(context: Context, typed: str) -> Subject:
 
 
 FEATURE = Feature(
-    commands={"start": Command(Entry(on_start_command, modal_title=run_form.TITLE), "start", "", "manageAction")},
+    commands={
+        "start": Command(
+            Entry(on_start_command, modal_title=run_form.TITLE),
+            "start",
+            "a form that asks what to run on what",
+            "manageAction",
+        )
+    },
     actions={ids.VALUE: Entry(on_object_field), ids.START_RESPONDER: Entry(on_responder_field)},
     options={ids.VALUE: Entry(on_object_options, Ack.RESPONSE)},
     views={ids.START_VIEW: Entry(on_run_view, Ack.RESPONSE), ids.SEVERAL_VIEW: Entry(on_run_view, Ack.RESPONSE)},

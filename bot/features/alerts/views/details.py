@@ -86,7 +86,8 @@ def found_alerts(
     if not lines:
         return notices.notice(f"No alert that you may see contains {shown_text}.{then}")
     number = f"{'First ' if more else ''}{count(total, 'alert')}"
-    blocks: list[Block] = [section(f"*{number}* with {shown_text}, newest day first, worst first in a day.{then}")]
+    order = ", newest day first, worst first in a day" * (total > 1)
+    blocks: list[Block] = [section(f"*{number}* with {shown_text}{order}.{then}")]
     for key, together in [*lines.items()][:LINES_SHOWN]:
         alert, counts = together[0], Counter(alert.severity for alert in together)
         view = RedactedView(Subject.alert(alert), clearance)

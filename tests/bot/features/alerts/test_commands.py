@@ -19,10 +19,13 @@ async def test_find_lists_alerts_by_title_tag_observable_and_id(env: FeatureEnvi
     await env.create_alert(sourceRef="2", title="Login from a new country", artifacts=[], tags=["vpn"], description="-")
     for text in ("beacon", "C2 malware", "203[.]0[.]113[.]7", alert.id):
         await env["anna"].command(SOC, f"/responder find {text}")
-        found = text_of(await env["anna"].reads("newest day first"))
-        assert "*1 alert*" in found
+        found = text_of(await env["anna"].reads("*1 alert* with "))
         assert "ET MALWARE Beacon" in found
-    shown = await env["anna"].sees(modal("newest day first"))
+        assert "first" not in found
+    await env["anna"].command(SOC, f"/responder find country {alert.id[1:]}")  # a number, where there are other words
+    await env["anna"].reads("No alert that you may see contains")
+    await env["anna"].command(SOC, "/responder find beacon")
+    shown = await env["anna"].sees(modal("*1 alert* with "))
     await env["anna"].presses("Details", shown, beside=alert.id)
     await env["anna"].sees(modal("host web-3 beacons"))
     await env["anna"].command(SOC, "/responder find nothing-like-this")

@@ -312,12 +312,15 @@ async def partly_approved(env: FeatureEnvironment) -> tuple[str, str, str]:
     return bulk.id, first, second
 
 
+WAITS = "ip 203[.]0[.]113[.]2"
+
+
 async def test_a_list_offers_no_review_of_more_time_that_one_run_of_a_bulk_asks_for_alone(tmp_path: Path) -> None:
     async with asking(tmp_path, {**ISOLATE, "allow_permanent": True}) as env:
         bulk_id, first, _ = await partly_approved(env)
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("anna").extend_measure(first, None)
-        for login, typed, decide in (("anna", "mine", "Withdraw"), ("lea", f"status {bulk_id}", "Review")):
+        for login, typed, decide in (("anna", "mine", f"Withdraw {WAITS}"), ("lea", f"status {bulk_id}", "Review")):
             await env[login].command(SOC, f"/responder {typed}")
             listed = labels_of(await env[login].sees(modal("1 waits for approval, 2 in force")))
             assert listed[:3] == [decide, "Extend all", "Undo all"]
@@ -352,10 +355,14 @@ async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_th
         assert {*labels_of(direct)}.isdisjoint(["Deny more time", "Withdraw more time"])  # a message of its own asks
         assert then[0] not in text_of(direct)
         await env["ben"].sees(on_phone("CRITICAL: keep Isolate on 2 targets"))  # though what waits is HIGH
-        for typed, first in ((f"status {bulk_id}", "Review"), ("mine", "Withdraw")):
-            await env["lea" if "status" in typed else "anna"].command(SOC, f"/responder {typed}")
-            listed = await env["lea" if "status" in typed else "anna"].sees(modal("1 waits for approval, 2 in force"))
-            assert {first, "Review more time", "Undo all"} <= {*labels_of(listed)}, typed
+        own = [f"Withdraw {WAITS}", "Withdraw more time"]
+        for login, typed, deeds in (
+            ("lea", f"status {bulk_id}", ["Review", "Review more time"]),
+            ("anna", "mine", own),
+        ):
+            await env[login].command(SOC, f"/responder {typed}")
+            listed = await env[login].sees(modal("1 waits for approval, 2 in force"))
+            assert {*deeds, "Undo all"} <= {*labels_of(listed)}
         await all_sent(env.bot)
         assert "CRITICAL: more time for Isolate?" in [body["text"] for body in posted_to(env, SOC)]
         asked = [end.id for one in answer.actions if one.action for end in one.action.extensions]

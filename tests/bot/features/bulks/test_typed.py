@@ -21,6 +21,9 @@ async def test_a_bulk_is_approved_denied_and_withdrawn_by_command_as_by_its_butt
         await env["ben"].command(SOC, f"/responder status {bulk_id}")
         waits = await env["ben"].sees(modal(f"Nothing is in force on {bulk_id}", "2 wait for approval"))
         assert labels_of(waits) == ["Review", "Show each"]
+        await env.client.close_alerts(alert_ids[:1])
+        await env["ben"].command(SOC, f"/responder status {bulk_id}")
+        await env["ben"].sees(modal("⚠️ Alert closed by now: "))
         await env["anna"].command(SOC, "/responder mine")
         assert labels_of(await env["anna"].sees(modal("2 wait for approval"))) == ["Withdraw all", "Show each"]
         await env["ben"].command(SOC, f"/responder deny {bulk_id}")

@@ -51,9 +51,10 @@ async def test_what_is_in_force_is_listed_and_found_by_its_target(env: FeatureEn
     await env["anna"].sees(modal("1 measure"))
     await env["anna"].command(SOC, "/responder active 203[.]0.113")
     await env["anna"].sees(modal("*In force on names that have 203[.]0.113: 1 measure*"))
-    for typed, ignored in {"undo Shun 203.0.113.7": "Shun", f"extend {alert.id} 2h": "2h"}.items():
+    then = " *Extend* asks for how long."
+    for typed, ignored in {"undo Shun 203.0.113.7": ("Shun", '"'), f"extend {alert.id} 2h": ("2h", then)}.items():
         await env["anna"].command(SOC, f"/responder {typed}")
-        told = f"`{ignored}` was not understood, and nothing was changed."
+        told = f"`{ignored[0]}` was not understood, and nothing was changed.{ignored[1]}"
         await env["anna"].sees(modal(told, "1 measure", "Undo now"))
     (run,), beside = await env.client.actions("alert", alert.id), await env.create_alert(sourceRef="beside")
     quiet = await env.create_alert(sourceRef="quiet", artifacts=other)
