@@ -137,8 +137,7 @@ def _decision(
 def _on_runs(bulk: BulkCounts, waiting: Listed, now_ms: int, *, is_ticked: bool, can_decide: bool) -> _Decision:
     """On runs that wait for approval. What all of them change of what is in force already is said once."""
     waits, rows = [action for action, _ in waiting], [states.row(*one, now_ms) for one in waiting]
-    contained = [one for one in waiting if undo_state.contained(*one)]
-    held = [(run, one) for run, view in contained for one in undo_state.contained(run, view)]
+    held = [(run, one) for run, view in waiting for one in undo_state.contained(run, view)]
     changes = [undo_state.change_of_second(*one, now_ms) for one in held]
     change, own = states.said_of_all(changes) if len(waiting) > 1 else "", ["    ↳ ⚠️"]
     if change:
@@ -149,13 +148,18 @@ def _on_runs(bulk: BulkCounts, waiting: Listed, now_ms: int, *, is_ticked: bool,
     before = {run.id: approvals.decided_before(run, view)[0] for run, view in waiting}
     needs, then = approvals.decision_on_all(waits), f"{starts} {undo_state.planned(waits[0], is_bulk=True)}".lstrip()
     inputs = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
-    submit, change = names.in_view(bulk.title, " (ticked)" if is_ticked else ""), change and f". {change}"
-    warned, left = "", NOT_TICKED if is_ticked else ""
-    if len(waiting) > 1:
-        warned = approvals.closed_among(waiting, left)
-        warned += questions.warned([*before.values()], contained, left, {"contained": change}).lstrip()
-    asks, by = _asked(bulk, waiting, "?")
+    submit, (asks, by) = names.in_view(bulk.title, " (ticked)" if is_ticked else ""), _asked(bulk, waiting, "?")
+    warned = _warned(waiting, before, change, NOT_TICKED if is_ticked else "")
     return _Decision(bulk.title, submit, asks, before, by, warned, needs, then, rows, own, inputs)
+
+
+def _warned(waiting: Listed, before: Mapping[str, str], change: str, more: str) -> str:
+    """How many of several are closed, were decided against before, or contained already, with what that `change`s."""
+    if len(waiting) == 1:
+        return ""
+    contained = [one for one in waiting if undo_state.contained(*one)]
+    warned = questions.warned([*before.values()], contained, more, {"contained": change and f". {change}"})
+    return f"{approvals.closed_among(waiting, more)}{warned.lstrip()}"
 
 
 def _on_later_ends(ends: Sequence[End], *, is_ticked: bool) -> _Decision:
