@@ -143,12 +143,12 @@ def _asked(
     """
     held = already(action, view, now_ms, is_kept=is_kept)
     then = [undo_state.planned(action), *held] if runs.awaits_approval(action) else []
-    asks = f"{who} {_override(action)}*{question(action, view)}*".strip()
+    asks, targets = _question(action, view)
     by = f"*{person_name(action.created_by)}* asks · {runs.sign(view)}{runs.of_root(view.subject, view, link)}"
-    about = [*_targets(action, view), *_may_act_on(action, view), *inputs(action, view)]
+    about = [*targets, *_may_act_on(action, view), *inputs(action, view)]
     return sections(
         [
-            asks,
+            f"{who} {_override(action)}{asks}".strip(),
             *_warned(action, view, is_kept=is_kept),
             f"{by}{note(action, view)}",
             *against(action, view, used_by),
@@ -189,11 +189,16 @@ def warnings(action: Action, view: RedactedView) -> list[str]:
     return [said for texts in (whole, short, shortest) if (said := " · ".join(filter(None, texts)))]
 
 
-def question(action: Action, view: RedactedView) -> str:
-    """`Isolate Host on hostname LT-0777 for 1 hour?`, of several targets their number, since they follow; mrkdwn."""
-    number = len(action.target or ())
-    what = f"{runs.name(action)} on {count(number, 'target')}" if number > 1 else run_on(action, view)
-    return f"{what}{undo_state.for_how_long(action)}{'?' if runs.awaits_approval(action) else ''}"
+def _question(action: Action, view: RedactedView) -> tuple[str, list[str]]:
+    """``*Isolate on hostname `LT-0777` for 1 hour?* · host inside``, or on how many targets, and lines on these."""
+    lines, number, what, said = _targets(action, view), len(action.target or ()), run_on(action, view), ""
+    if number > 1:
+        what = f"{runs.name(action)} on {count(number, 'target')}"
+    elif lines:
+        on, said = runs.only_target(action.target or (), view)
+        what, lines = f"{runs.name(action)} on {on}", []
+    asks = f"{what}{undo_state.for_how_long(action)}{'?' if runs.awaits_approval(action) else ''}"
+    return f"*{asks}*{said}", lines
 
 
 def note(action: Action, view: RedactedView) -> str:

@@ -275,8 +275,7 @@ def on_what(request: RunRequest, responder: OfferedResponder, view: RedactedView
         return [*sections(filter(None, [runs.closed_line(view), subject_line(view), *lines]))]
     on, said = count(len(chosen), "target"), ""
     if len(lines) == 1:
-        on = (runs.target_lines([one.model_copy(update={"message": None}) for one in chosen], view) or lines)[0]
-        said, lines = lines[0].removeprefix(on), []
+        (on, said), lines = runs.only_target(chosen, view) if chosen else (lines[0], ""), []
     asks = f"*{names.shown(responder)} on {on}?*{said}"
     return [*sections(filter(None, [asks, runs.closed_line(view), *lines, subject_line(view)]))]
 

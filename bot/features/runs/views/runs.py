@@ -445,6 +445,12 @@ def target_lines(artifacts: Sequence[TargetArtifact], view: RedactedView, most: 
     return [*lines, *others]
 
 
+def only_target(artifacts: Sequence[TargetArtifact], view: RedactedView) -> tuple[str, str]:
+    """``hostname `SRV-DC01` `` and ` · host inside`: the line of one target, and what its alert says of it; mrkdwn."""
+    on = target_lines([one.model_copy(update={"message": None}) for one in artifacts], view)[0]
+    return on, target_lines(artifacts, view)[0].removeprefix(on)
+
+
 def _first(
     artifacts: Sequence[TargetArtifact], view: RedactedView, most: int
 ) -> tuple[Sequence[TargetArtifact], list[str]]:

@@ -53,8 +53,8 @@ def test_an_approval_names_deed_target_duration_requester_note_effect_and_way_ba
     assert '"danger"' not in json.dumps(shown)  # Slack can't make the deed red, so nothing beside it is
     text = text_of(shown)
     for words in (
-        "*Isolate Host on hostname SRV-DC01 for 15 minutes?*\\n*anna* asks · 🟠 HIGH ET MALWARE Beacon to known C2"
-        ' (~12) · \\"It beacons\\"\\nhostname `SRV-DC01` · host inside\\n'
+        "*Isolate Host on hostname `SRV-DC01` for 15 minutes?* · host inside\\n*anna* asks · 🟠 HIGH ET MALWARE Beacon "
+        'to known C2 (~12) · \\"It beacons\\"\\n'
         "Ends by itself (Release Host); *Undo now* ends it earlier.",
         "Takes the host off the network.",
         "Starts as soon as you approve it; answer by <!date^",
@@ -135,7 +135,7 @@ def test_what_is_above_the_clearance_is_counted_and_not_named() -> None:
     target = [TargetArtifact(id=HOST.id, data_type="hostname", data="SRV-DC01", tlp=3)]
     shown = text_of(asked(isolation(target=target)))
     assert "SRV-DC01" not in shown
-    assert "\\n1 withheld\\n" in shown
+    assert "*Isolate Host on 1 withheld for 15 minutes?*" in shown
 
 
 def test_a_vote_of_somebody_else_changes_nothing_of_what_was_read_and_a_longer_time_does() -> None:

@@ -550,7 +550,9 @@ async def test_who_asks_for_what_waits_already_reviews_it_and_only_who_may_decid
             waits = await env[name].sees(modal(f"*Isolate* already waits {on}"))
             assert (waits["submit"]["text"], "Review" in labels_of(waits)) == ("Ask anyway", name == "ben")
         await env["ben"].presses("Review", waits)
-        await env["ben"].submits(await env["ben"].sees(modal("*Isolate on ip 203[.]0[.]113[.]7 for 1 hour?*", "Deny")))
+        await env["ben"].submits(
+            await env["ben"].sees(modal("*Isolate on ip `203[.]0[.]113[.]7` for 1 hour?*", "Deny"))
+        )
         assert (await env.ended_run(alert)).approval.approved_by == ["ben@responder-bot.local"]  # type: ignore[union-attr]
 
 

@@ -75,15 +75,16 @@ async def test_the_form_asks_what_to_act_on_with_nothing_chosen_and_the_approver
     await env["anna"].submits(form, target=[by_data(alert)["srv-dc01"]])
     request = await env["ben"].sees(reply_to(card, "asks · "))
     assert await acted_on(env, alert) == ["srv-dc01"]
-    assert "on hostname srv-dc01?*" in text_of(request)
+    assert "on hostname `srv-dc01`?*" in text_of(request)
     assert "on hostname srv-dc01? " in request["text"]  # what a locked phone shows
     await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
     beside = await env["anna"].sees(modal("hostname · already waiting for approval · host inside"))
     assert "already waits" not in text_of(beside)
     await env["anna"].submits(beside, target=[by_data(alert)["10.20.1.50"]])
-    await env["ben"].sees(reply_to(card, "on ip 10[.]20[.]1[.]50?*"))
+    await env["ben"].sees(reply_to(card, "on ip `10[.]20[.]1[.]50`?*"))
     asked = text_of(await env["ben"].confirms("Approve", request))
-    assert "\\nhostname `srv-dc01` · host inside\\n" in asked
+    assert "on hostname `srv-dc01`?* · host inside\\n" in asked
+    assert asked.count("srv-dc01") == 1
     assert "203[.]0[.]113[.]7" not in asked
     await env["anna"].sees(reply_to(card, f"on hostname srv-dc01, for {alert.id}, started by anna"))
 

@@ -233,7 +233,7 @@ async def test_runs_on_an_observable_collide_wait_for_approval_stop_and_run_agai
     assert (labels_of(waits), waits["submit"]["text"]) == (["Review"], "Ask anyway")
     await env["ben"].close(waits["id"])
     request = await env["ben"].sees(reply_to(card, "asks · "))
-    assert f"*Quarantine on {DEFANGED}?*" in text_of(request)
+    assert f"*Quarantine on {DEFANGED.replace('ip ', 'ip `')}`?*" in text_of(request)
     await env["anna"].presses("Approve", request)
     await env["anna"].reads("somebody else must approve or deny it")
     for name, then in (("ben", "it needs 1 more approval"), ("lea", "it starts now")):
