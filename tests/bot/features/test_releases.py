@@ -665,3 +665,26 @@ async def test_who_contained_the_same_for_an_alert_without_a_card_is_notified_of
         await env["ben"].confirms("Undo now", await env["ben"].sees(card_of(alert, "Undo now")))
         rang = await env["lea"].sees(on_phone("Undone by *ben*: *Isolate* on ip 203[.]0[.]113[.]7"))
         assert f"({secret.id})" in rang
+
+
+async def test_an_undo_on_one_of_two_targets_rings_once_each_that_its_form_names(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env, CoreClient(env.core.url, env.service_key) as bot:
+        for name in ("anna", "ben", "lea"):
+            await env[name].connect()
+        hosts = [{"dataType": "ip", "data": f"203.0.113.{n}"} for n in (7, 9)]
+        alert, card = await env.alert_and_card("anna", artifacts=hosts)
+        others = [await env.create_alert(sourceRef=host["data"], artifacts=[host]) for host in hosts]
+        for on, by in ((alert, "anna"), *((other, "lea") for other in others)):
+            targets = [one.data or "" for one in on.artifacts]
+            body = {"responderId": "Isolate_1_0", "objectType": "alert", "objectId": on.id, "target": targets}
+            await bot.as_user("ben").approve((await bot.as_user(by).run(body)).id)
+            await env.ended_run(on)
+        card = await env["anna"].sees(updated(card, "Undo now", *(f"also for {one.id} until" for one in others)))
+        form = text_of(await env["anna"].confirms("Undo now", card, beside="ip 203[.]0[.]113[.]7 is in force"))
+        assert f"approved by ben, for {others[0].id}. ben and lea are notified." in form
+        assert others[1].id not in form
+        for name in ("ben", "lea"):
+            await env[name].sees(on_phone("Undone by *anna*: *Isolate* on ip 203[.]0[.]113[.]7"))
+        await all_sent(env.bot)
+        rung = [sum("Undone" in text for text in env[name].phone) for name in ("anna", "ben", "lea")]
+        assert rung == [0, 1, 1]
