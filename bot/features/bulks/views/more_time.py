@@ -81,13 +81,9 @@ def warned(ends: Sequence[End], *, has_rows: bool = True) -> str:
 
     Of one that `has_rows` its row says both.
     """
-    if not _waits(ends) or (has_rows and len(ends) == 1):
+    if ends[0][2].outcome is not None or (has_rows and len(ends) == 1):
         return ""
     return f"{approvals.closed_among([one[:2] for one in ends])}{_denied_of_all(ends)}"
-
-
-def _waits(ends: Sequence[End]) -> bool:
-    return any(end.outcome is None for *_, end in ends)
 
 
 def _denied_of_all(ends: Sequence[End]) -> str:
@@ -97,7 +93,7 @@ def _denied_of_all(ends: Sequence[End]) -> str:
 
 def rows(ends: Sequence[End], seen: Sequence[End]) -> list[str]:
     """Each target of these that was `seen`, with its end now and then; mrkdwn."""
-    found, is_asked, before = list[str](), _waits(ends), _denied_of_all(ends)
+    found, is_asked, before = list[str](), ends[0][2].outcome is None, _denied_of_all(ends)
     for run, view, end in seen:
         denied = "" if before or not is_asked else runs.denied_before(end, view)
         then = f"; then *{undo_state.until(end.at)}*" if is_asked and end.at is not None else ""

@@ -107,7 +107,7 @@ def review_view(
     able = approvals.named_approvers(responder.policy if responder is not None else None)
     targets, below, number = sections(rows), list[Block](), ""
     if is_ticked:
-        kept = _kept(before, waiting, ends, ticked)
+        kept = _kept(before, () if ends else waiting, ticked)
         targets, below = _ticks(decision, waiting, ends, kept, every)
         number = f"{'.' if ends else ''} {len(kept) or 'none'} {'ticked for you' if ticked is None else 'still ticked'}"
     deny = _deny(bulk.id, request, len(waiting), why_not, deed, button)
@@ -222,11 +222,9 @@ def _asked(bulk: BulkCounts, waiting: Listed, mark: str = "") -> tuple[str, str]
     return f"*{states.name(bulk)} on {on}{mark}*", f"{by}{states.quoted_note(waiting, between=': ')}"
 
 
-def _kept(
-    before: Mapping[str, str], waiting: Listed, ends: Sequence[End], ticked: Container[str] | None
-) -> Sequence[str]:
+def _kept(before: Mapping[str, str], waiting: Listed, ticked: Container[str] | None) -> Sequence[str]:
     """What is ticked: at first what was not decided against, shown again the `ticked`; no run on a closed alert."""
-    closed = {run.id for run, view in waiting if not ends and approvals.closed_by_now(view)}
+    closed = {run.id for run, view in waiting if approvals.closed_by_now(view)}
     return [id_ for id_, how in before.items() if id_ not in closed and (not how if ticked is None else id_ in ticked)]
 
 
@@ -294,7 +292,7 @@ def _now_ends(seen: Listed) -> tuple[str, Sequence[str]]:
     now = states.said_of_all([undo_state.end_decided(end) for *_, end in ends])
     if now:
         return f": {now}", ()
-    return "", more_time.rows(ends, ends)
+    return "", more_time.rows(ends, ends) if ends else ()
 
 
 def _once_approved(bulk: BulkCounts, number: int, waiting: int, link: str) -> str:
