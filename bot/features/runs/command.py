@@ -85,7 +85,11 @@ async def _run(context: Context) -> None:
 
 async def _read(context: Context, name: str, object_id: str) -> _Typed:
     """The object with what of the name are its observables. Raises ResponderBotError: not_found, forbidden."""
-    targets = await subjects.targets(context.core, object_id)
+    try:
+        targets = await subjects.targets(context.core, object_id)
+    except ResponderBotError as error:
+        then = " Nothing was run." if error.code == "not_found" else ""
+        raise ResponderBotError(error.code, f"{error.message}{then}", details=error.details) from error
     view = subjects.require_visible(context, targets.subject)
 
     def is_all(rest: str, number: int) -> bool:  # else an observable that is called as a responder changes what is run

@@ -228,8 +228,8 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         told = await anna.sees(modal("*Isolate* on ~", " and 2 more waits for approval", "Withdraw all"))
         assert f" ({alert_ids[0]}): " in str(told)
         await anna.sees(message_in(SOC, "5 wait for approval"))  # once for all
-        waits = " and 2 more*, asked by anna, 1 approval, answer by"
-        shown = await anna.sees(message_in(SOC, f'"7 {SAME}', "⏳ *Isolate on ", waits))
+        waits = " and 2 more, asked by anna, 1 approval, answer by"
+        shown = await anna.sees(message_in(SOC, f'"7 {SAME}', "⏳ *Isolate* on ", waits))
         assert str(shown).count("⏳") == 2  # one by admin
         lea = await env.person(LEA)
         await lea.presses("Approvals", shown)
@@ -261,7 +261,7 @@ async def test_the_card_of_a_group_says_what_waits_on_an_observable_of_its_alert
         artifacts = [(await env.client.alert(one)).artifacts[0].id for one in alert_ids[-2:]]
         targets = [RunTarget(object_type="case_artifact", object_id=one) for one in artifacts]
         await env.client.run_bulk(BulkInput(responder_id="Quarantine_1_0", targets=targets))
-        await anna.sees(message_in(SOC, f'"6 {SAME}', "⏳ *Quarantine on ip 198[.]51[.]100[.]1, ip 198"))
+        await anna.sees(message_in(SOC, f'"6 {SAME}', "⏳ *Quarantine* on ip 198[.]51[.]100[.]1, 198"))
 
 
 async def test_a_group_in_a_shared_channel_is_silent_on_what_is_in_force_on_a_hidden_target(tmp_path: Path) -> None:

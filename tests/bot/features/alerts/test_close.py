@@ -38,7 +38,7 @@ async def test_what_is_in_force_and_what_waits_is_named_before_alerts_are_closed
         shown = await env["anna"].sees(modal("*1 alert*"))
         await env["anna"].presses("Close ...", shown)
         several = await env["anna"].sees(modal("Close 1 alert"))
-        waits = "⏳ *Isolate on ip 198[.]51[.]100[.]7 (6 runs)* for 1 hour, asked by anna, 1 approval, answer "
+        waits = "⏳ *Isolate* on ip 198[.]51[.]100[.]7 (6 runs) for 1 hour, asked by anna, 1 approval, answer "
         for form in (one, several):
             text = text_of(form)
             assert "*Still in force*, and closing undoes nothing of it:\\n🔒 *Shun on ip 198[.]51[.]100[.]7* is" in text

@@ -280,6 +280,7 @@ async def test_mistyped_commands_are_answered_with_what_to_type(env: FeatureEnvi
         "lsit ~1": "Did you mean",
         "list": "Which one? Type `/responder list ~id`; instead of the id, a host",
         "list ~999": "Nothing has the id ~999",
+        "run tell ~999": "Nothing has the id ~999: no alert, case, task, log or observable. Nothing was run.",
         f"run Tel1_1_0 {alert.id}": f"Did you mean `/responder run Tell {alert.id}`?",
         f"run isloate {alert.id}": f"Did you mean `/responder run Isolate {alert.id}`?",
         f"run {alert.id}": "Run what?",
