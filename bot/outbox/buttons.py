@@ -93,18 +93,13 @@ def save(tx: Transaction, buttons: ButtonSet) -> None:
     """Store what the buttons of a rendering mean, beside what those of the renderings before mean."""
     if buttons.intents.keys() <= buttons.stored:
         return
-    row = tx.row("SELECT intents FROM button_set WHERE nonce = :nonce", {"nonce": buttons.nonce})
+    stored = tx.value("SELECT intents FROM button_set WHERE nonce = :nonce", {"nonce": buttons.nonce})
     own = {digest: list(vars(intent).values()) for digest, intent in buttons.intents.items()}
-    before = {
-        digest: words for digest, words in (json.loads(row["intents"]) if row else {}).items() if digest not in own
-    }
+    before = {digest: words for digest, words in json.loads(stored or "{}").items() if digest not in own}
     kept = dict([*before.items(), *own.items()][-max(MAX_INTENTS, len(own)) :])
-    tx.run(
-        """INSERT INTO button_set (nonce, channel, message_key, intents, expires_at)
-           VALUES (:nonce, :channel, :message_key, :intents, :expires_at)
-           ON CONFLICT (nonce) DO UPDATE SET intents = excluded.intents""",
-        {**vars(buttons), "intents": json.dumps(kept, ensure_ascii=False)},
-    )
+    about = {"nonce": buttons.nonce, "channel": buttons.channel, "message_key": buttons.message_key}
+    row = {**about, "expires_at": buttons.expires_at, "intents": json.dumps(kept, ensure_ascii=False)}
+    tx.insert("button_set", row, otherwise="(nonce) DO UPDATE SET intents = excluded.intents")
 
 
 def _belongs_here(row: Row, message: MessageRecord | None, channel: str, message_ts: str, user: str) -> bool:
