@@ -113,12 +113,12 @@ def shown_of(reads: Reads, kind: str, object_id: int, limit: int) -> tuple[list[
     """As `find_shown`, the open actions on an object and then the newest, and how many it has in all."""
     values = {"object_id": object_id, "kind": kind, "limit": limit}
     of_object = "FROM action WHERE object_id = :object_id AND kind = :kind"
-    total = reads.row(f"SELECT count(*) AS total {of_object}", values)
-    if total is None or not total["total"]:
+    total = reads.number(f"SELECT count(*) {of_object}", values)
+    if not total:
         return [], 0
     # Sort ids only, without reading documents.
     ids = f"SELECT id {of_object} ORDER BY {OPEN} DESC, id DESC LIMIT :limit"
-    return reads.rows(f"SELECT {_SHOWN} FROM action WHERE id IN ({ids}) ORDER BY id DESC", values), total["total"]
+    return reads.rows(f"SELECT {_SHOWN} FROM action WHERE id IN ({ids}) ORDER BY id DESC", values), total
 
 
 def decided_on(reads: Reads, responder_name: str, object_id: int, digests: Iterable[str], since: int) -> list[Row]:

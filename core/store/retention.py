@@ -53,8 +53,7 @@ def root_of(reads: Reads, number: int) -> int | None:
 
 def deciding_root(reads: Reads, root_id: int) -> int:
     """The case of an alert that is in one, else the alert or case itself."""
-    row = reads.row("SELECT case_id FROM object WHERE id = :id AND case_id IS NOT NULL", {"id": root_id})
-    case = None if row is None else parse_id(row["case_id"])
+    case = parse_id(reads.value("SELECT case_id FROM object WHERE id = :id", {"id": root_id}) or "")
     return root_id if case is None else case
 
 

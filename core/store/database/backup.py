@@ -219,8 +219,7 @@ def lost(reads: Reads, event: int) -> int | None:
 
 def database_id(reads: Reads) -> str:
     """Random id made with the database; copies have the same."""
-    row = reads.row("SELECT id FROM identity")
-    return str(row["id"]) if row else ""
+    return str(reads.value("SELECT id FROM identity") or "")
 
 
 def _next_free(last: int, age_ms: int) -> int:

@@ -5,10 +5,8 @@ from core.common.database import Reads, Transaction
 
 def take(tx: Transaction, name: str, count: int = 1) -> range:
     """The next `count` numbers of a sequence; those of a rolled back transaction are reused."""
-    row = tx.row(
-        "UPDATE sequence SET last = last + :count WHERE name = :name RETURNING last", {"name": name, "count": count}
-    )
-    last = int(row["last"]) if row else 0
+    sql = "UPDATE sequence SET last = last + :count WHERE name = :name RETURNING last"
+    last = tx.number(sql, {"name": name, "count": count})
     return range(last - count + 1, last + 1)
 
 
