@@ -290,10 +290,10 @@ def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonI
     else:
         deed = f"*{runs.name(action)} on {count(len(waiting), 'target')}{undo_state.for_how_long(action)}?*"
         what, needs = f"{deed} · {person_name(action.created_by)}", decision_on_all([run for run, _ in waiting])
-    asks = f"{closed_among(waiting)}{what} ({action.bulk})"
+    asks = f"{what} ({action.bulk})"
     before = [decided_before(*one)[0] for one in waiting if extension is None]
     contained = [one for one in waiting if undo_state.contained(*one) and extension is None]
-    warned = questions.warned(before, contained)
+    warned = f"\n{closed_among(waiting)}".rstrip() + questions.warned(before, contained)
     return section(f"{asks}\n{runs.first_targets(waiting)} · {needs}{warned}", accessory=review)
 
 

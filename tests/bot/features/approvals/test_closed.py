@@ -140,7 +140,12 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         first = await reviewed(env, "lea", message, "⚠️ *1 of 3 is closed by now*: not ticked")
         assert len(filled_in(first)["decide"]) == 2
         await env["ben"].open_home()
-        await env["ben"].sees(app_home("*1 of 3 is closed"))
+        await env["ben"].sees(app_home("1 approval, answer by ", '\\n⚠️ *1 of 3 is closed by now*"'))
+        await env["lea"].confirms("Deny the ticked", first, reason="open")
+        left = await shown(env, "1 waits for approval, 2 denied")
+        assert ("\\n⚠️ *Closed by now*" in text_of(left), "1 of 1" in text_of(left)) == (True, False)
+        review = text_of(await reviewed(env, "ben", left, " on 1 target"))
+        assert (review.count("⚠️ *Alert closed by "), review.count("⚠️")) == (1, 1)
 
 
 async def test_a_case_that_was_closed_says_so_too(tmp_path: Path) -> None:
