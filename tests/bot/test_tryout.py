@@ -132,7 +132,6 @@ async def test_doctor_passes_for_the_emulator_alone_and_prints_only_its_lines(tm
         "token",
         "scopes",
         "files",
-        "payloads",
         "clock",
         "socket",
         "people",

@@ -40,7 +40,7 @@ async def test_what_a_release_has_left_goes_on(tmp_path: Path, release: Path | N
             assert card
             assert (await firewall.get("/api/blocklist/ip.txt")).text == "198.51.100.7\n"
             await lea.confirms("Undo", card)
-            await lea.sees(card_of(alert, "was taken off the block list"))
+            await lea.sees(card_of(alert, "undone by lea"))
             assert (await firewall.get("/api/blocklist/ip.txt")).text == ""
             await lea.confirms("Approve", asked)
             runs = {run.responder_name: run for run in await core.actions("alert", alert.id)}
