@@ -61,7 +61,7 @@ async def test_a_run_is_called_what_it_was_on_and_not_by_its_number(tmp_path: Pa
             with pytest.raises(ResponderBotError, match="to withdraw it"):
                 await bot.as_user("anna").run({**again, "target": [alert.artifacts[0].id], "onlyIfIdle": True})
         await env["ben"].command(SOC, f"/responder approve {run.id}")
-        await env["ben"].submits(await env["ben"].sees(modal("LT-0500 for 1 hour?")))
+        await env["ben"].submits(await env["ben"].sees(modal("`LT-0500` for 1 hour?")))
         await env.ended_run(alert)
         await env["ben"].sees(card_of(alert, "in force"))
         await env.client.undo(run.id)
