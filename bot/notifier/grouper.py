@@ -6,7 +6,18 @@ from dataclasses import dataclass, replace
 from bot.clearance import RedactedView, Subject
 from bot.features.alerts.views.card import is_closed
 from bot.notifier.timeline import ChannelAccess, Thread, Timeline
-from bot.outbox.alert_groups import DIGEST, GROUP, AlertGroup, AlertGroups, ChannelAlert, GroupChanges, new_key
+from bot.outbox.alert_groups import (
+    DIGEST,
+    GROUP,
+    NEEDED_CARD,
+    NO_CARD,
+    OWN_CARD,
+    AlertGroup,
+    AlertGroups,
+    ChannelAlert,
+    GroupChanges,
+    new_key,
+)
 from bot.outbox.models import LAST_ALERT, OTHER, WITHHOLDING, card_key
 from bot.outbox.outbox import MessageOutbox
 from bot.settings import Grouping
@@ -78,7 +89,9 @@ class AlertGrouper:
         for channel, before in known.items():
             is_wanted = needs_card and only_in in ("", channel)
             is_lifted = await self._is_lifted(alert, before, is_new=is_new, is_wanted=is_wanted)
-            self._update(timeline, alert, before, has_card=before.has_card or is_lifted)
+            is_needed = is_wanted and (before.has_card or is_lifted)
+            card = NEEDED_CARD if is_needed else OWN_CARD if is_lifted else before.card
+            self._update(timeline, alert, before, card)
             if is_lifted:
                 threads.append(Thread(channel, card_key(alert.id, channel)))
         timeline.threads = list(dict.fromkeys(threads))
@@ -90,9 +103,9 @@ class AlertGrouper:
         is_lifted = is_wanted or (is_new and await self._breaks_out(alert, before))
         return is_lifted and self._access.is_set_up(before.channel)
 
-    def _update(self, timeline: Timeline, alert: Alert, before: ChannelAlert, *, has_card: bool) -> None:
+    def _update(self, timeline: Timeline, alert: Alert, before: ChannelAlert, card: str) -> None:
         """Note what has changed of an alert in a channel, and that the card of its group is to show it."""
-        shown = self._channel_alert(timeline, alert, before.channel, before.alike, before.group, has_card)
+        shown = self._channel_alert(timeline, alert, before.channel, before.alike, before.group, card)
         after = replace(shown, at=before.at)
         if after != before or (before.group and timeline.document.actions):
             self._put(after)
@@ -111,7 +124,8 @@ class AlertGrouper:
         if not is_in_group and not has_card:
             group = await self._digest(channel)
             self.changes.full[group.key] = min(rank, self.changes.full.get(group.key, rank))
-        self._put(self._channel_alert(timeline, alert, channel, same, group.key if group else "", has_card))
+        card = NEEDED_CARD if needs_card else OWN_CARD if has_card else NO_CARD
+        self._put(self._channel_alert(timeline, alert, channel, same, group.key if group else "", card))
         if group:
             self.changes.needs_update(group.key, OTHER if has_card else rank)
         if has_card or not is_in_group:
@@ -189,7 +203,7 @@ class AlertGrouper:
         return self._lately[channel, rank]
 
     def _channel_alert(
-        self, timeline: Timeline, alert: Alert, channel: str, same: str, group: str, has_card: bool
+        self, timeline: Timeline, alert: Alert, channel: str, same: str, group: str, card: str
     ) -> ChannelAlert:
         clearance = self._access.clearance_of(channel)
         view = RedactedView(Subject.in_document(timeline.document, alert.id) or Subject.alert(alert), clearance)
@@ -199,7 +213,7 @@ class AlertGrouper:
             alert.id,
             same,
             group,
-            has_card,
+            card,
             self._now,
             max(1, alert.severity),
             clearance,

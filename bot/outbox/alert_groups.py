@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 GROUP, DIGEST = "group", "digest"  # the kinds of messages that show several alerts, as their keys begin
 SAMPLE = 500  # alerts of a group, the newest, whose texts its card sums up
 WORST = 5  # open alerts of a group, which its card names
-OWN_CARD, NO_CARD = "own", "later"  # whether an alert that stands in a group or digest has one: values of `card`
+OWN_CARD, NEEDED_CARD, NO_CARD = "own", "needed", "later"  # values of `card`; one is needed where somebody works on it
+_HAS_CARD = f"card IN ('{OWN_CARD}', '{NEEDED_CARD}')"
 UNKNOWN_LEVEL = 4  # above each clearance: what may be shown of an alert isn't known
 
 
@@ -34,7 +35,7 @@ class ChannelAlert:
     root_id: str
     alike: str  # a digest of what the alerts that say the same have in common
     group: str  # the key of its group's message; "" for none
-    has_card: bool  # of its own
+    card: str  # whether it has one of its own, and why: a value above
     at: int  # when core got it
     severity: int
     clearance: int
@@ -42,6 +43,10 @@ class ChannelAlert:
     source: str = ""
     facts: Sequence[str] = ()  # such as `ip 198.51.100.7`
     is_closed: bool = False  # or in a case
+
+    @property
+    def has_card(self) -> bool:
+        return self.card in (OWN_CARD, NEEDED_CARD)
 
 
 @dataclass(frozen=True)
@@ -162,7 +167,7 @@ class AlertGroups:
         sql = f"""SELECT count(*) AS n FROM (
                   SELECT 1 FROM channel_alert INDEXED BY channel_alert_of_group
                   WHERE group_key = :key AND group_key <> '' AND at > :since AND at <= :now AND severity >= :severity
-                    AND card <> '{OWN_CARD}' LIMIT :limit) AS found"""
+                    AND NOT {_HAS_CARD} LIMIT :limit) AS found"""
         values = {"key": key, "severity": severity, "since": since, "now": now, "limit": limit}
         return await self._store.read(lambda reads: reads.number(sql, values))
 
@@ -197,7 +202,7 @@ class AlertGroups:
         """What the group's card says, within this clearance; `count` is 0 if it may say nothing."""
         values: dict[str, str | int] = {"key": group.key, "clearance": clearance}
         (row,) = await self._rows(
-            f"""SELECT count(*) AS count, count(*) FILTER (WHERE card = '{OWN_CARD}') AS cards,
+            f"""SELECT count(*) AS count, count(*) FILTER (WHERE {_HAS_CARD}) AS cards,
                  count(*) FILTER (WHERE is_closed = 1) AS closed, coalesce(min(at), 0) AS first_at,
                  count(*) FILTER (WHERE severity = 1) AS s1, count(*) FILTER (WHERE severity = 2) AS s2,
                  count(*) FILTER (WHERE severity = 3) AS s3, count(*) FILTER (WHERE severity = 4) AS s4
@@ -318,7 +323,6 @@ def write(tx: Transaction, group_changes: GroupChanges) -> None:
         [
             {
                 **vars(alert),
-                "card": OWN_CARD if alert.has_card else NO_CARD,
                 "facts": json.dumps(list(alert.facts), ensure_ascii=False),
                 "is_closed": int(alert.is_closed),
             }
@@ -349,13 +353,14 @@ def write(tx: Transaction, group_changes: GroupChanges) -> None:
 def _show_only_in(tx: Transaction, key: str, before: str, rank: int) -> None:
     """Show alerts only in this group or digest whose cards, of this rank or a lower one, still wait for their post.
 
-    `before` is the group in which they are until now. A card that a person waits for, or that has replies, is posted.
+    `before` is the group in which they are until now. A card that is needed, that a person waits for, or that has
+    replies, is posted.
     """
     waiting = tx.rows(
         f"""SELECT m.key, m.channel, m.root_id FROM message m INDEXED BY message_next
               JOIN channel_alert a ON a.root_id = m.root_id AND a.channel = m.channel AND a.group_key = :before
             WHERE m.channel = :channel AND m.status = 'unsent' AND m.{PENDING} AND m.rank BETWEEN :rank AND {LAST_ALERT}
-              AND m.thread_of = '' AND m.duplicate_check_at = 0
+              AND a.card = '{OWN_CARD}' AND m.thread_of = '' AND m.duplicate_check_at = 0
               AND NOT EXISTS (SELECT 1 FROM message r WHERE r.thread_of = m.key AND r.thread_of <> '')""",
         {"channel": key.rpartition(":")[2], "before": before, "rank": rank},
     )
@@ -379,6 +384,6 @@ def _group(row: Row) -> AlertGroup:
 
 
 def _channel_alert(row: Row) -> ChannelAlert:
-    values = {name: row[name] for name in ChannelAlert.__dataclass_fields__ if name not in ("group", "has_card")}
+    values = {name: row[name] for name in ChannelAlert.__dataclass_fields__ if name != "group"}
     values["facts"] = tuple(json.loads(row["facts"]))
-    return ChannelAlert(**values, group=row["group_key"], has_card=row["card"] == OWN_CARD)
+    return ChannelAlert(**values, group=row["group_key"])

@@ -257,7 +257,8 @@ async def _measure(made: _Storm, alerts: int, seconds: float, alike: float, kill
     await _until_standing(made, alerts + 1)
     figures.standing = time.monotonic() - ended
     figures.shown = Counter(
-        "on a card" if card == "own" else f"in a {group.partition(':')[0]}" for _, group, card in made.channel_alerts()
+        "on a card" if card != "later" else f"in a {group.partition(':')[0]}"
+        for _, group, card in made.channel_alerts()
     )
     made.memory()
     if more:

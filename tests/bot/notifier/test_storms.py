@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from bot.outbox.alert_groups import NEEDED_CARD
 from bot.outbox.sending.rate_limiter import RateLimiter
 from core.common.clock import MINUTE_MS
 from tests.bot.outbox.harness import ManualClock, all_sent, channel_alerts, seconds_until, until
@@ -121,6 +122,28 @@ async def test_what_is_on_the_card_of_a_group_or_a_digest_gets_none_of_its_own_u
         env.emulator.share(SOC)
         await anna.until(lambda view: not any(distinct(n) in str(view.messages(SOC)) for n in range(70)))
         await anna.until(lambda view: not digest_in(view.messages(SOC)))
+
+
+async def test_an_alert_that_somebody_takes_keeps_its_card_while_that_waits_and_a_group_or_digest_begins(
+    tmp_path: Path,
+) -> None:
+    async with running_bot(tmp_path, channels=CHANNELS) as env:
+        anna, release = await env.person(ANNA), asyncio.Event()
+        env.emulator.faults.hold("chat.postMessage", release)
+        low = [await env.post_alert(title=distinct(n), sourceRef=f"l{n}", severity=1) for n in range(5)]
+        alike = [await env.post_alert(title="Port scan of the DMZ", sourceRef=f"p{n}", severity=1) for n in range(3)]
+        taken = {low[4], alike[2]}
+        await until(lambda: len(channel_alerts(tmp_path)) == 8)
+        await env.client.assign_alerts(list(taken), "anna@responder-bot.local")
+        await until(lambda: {one for one, _, card in channel_alerts(tmp_path) if card == NEEDED_CARD} == taken)
+        await env.post_alert(title="Port scan of the DMZ", sourceRef="p3", severity=1)
+        low += [await env.post_alert(title=distinct(n), sourceRef=f"l{n}", severity=1) for n in range(5, 70)]
+        await until(lambda: len(channel_alerts(tmp_path)) == 74)
+        release.set()
+        await all_sent(env.bot)
+        for alert_id in taken:
+            await anna.sees(card_of(alert_id))
+        await anna.sees(message_in(SOC, '"4 alerts that say the same', "1 of them also on a card"))
 
 
 def digest_in(messages: list[dict[str, Any]]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.message import Intent
-from bot.outbox.alert_groups import ChannelAlert, GroupChanges
+from bot.outbox.alert_groups import OWN_CARD, ChannelAlert, GroupChanges
 from bot.outbox.models import DesiredMessage, RefreshRequest
 from bot.outbox.retention import CONTENT_KEEP_MS, Retention
 from core.common.clock import DAY_MS
@@ -53,7 +53,7 @@ async def alert(env: OutboxEnvironment, root_id: str, *, file: tuple[str, str] |
     card, end = f"alert:{root_id}:{SOC}", f"end:{root_id}1:{SOC}"
     reply = DesiredMessage(end, SOC, desired(end, f"end {root_id}").message, root_id=root_id, thread_of=card, file=file)
     changes = GroupChanges()
-    alert = ChannelAlert(SOC, root_id, "alike", "", True, env.clock(), 2, 2)
+    alert = ChannelAlert(SOC, root_id, "alike", "", OWN_CARD, env.clock(), 2, 2)
     changes.alerts[root_id, SOC] = alert
     shown = DesiredMessage(card, SOC, desired(card, f"card {root_id}").message, root_id=root_id)
     await env.outbox.commit_page([shown, reply], 1, grouped=changes)
