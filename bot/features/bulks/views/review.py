@@ -20,7 +20,7 @@ from core.models import BulkAnswer, BulkCounts, OfferedResponder
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TICKED = "decide"  # the fields of what somebody decides on
 TARGET_LIMIT = 1000  # characters
-NOT_TICKED = ": not ticked"
+TO_TICK = ": left for you to tick"
 MORE = "*More about these targets*"
 
 
@@ -149,7 +149,7 @@ def _on_runs(bulk: BulkCounts, waiting: Listed, now_ms: int, *, is_ticked: bool,
     needs, then = approvals.decision_on_all(waits), f"{starts} {undo_state.planned(waits[0], is_bulk=True)}".lstrip()
     inputs = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
     submit, (asks, by) = names.in_view(bulk.title, " (ticked)" if is_ticked else ""), _asked(bulk, waiting, "?")
-    warned = _warned(waiting, before, change, NOT_TICKED if is_ticked else "")
+    warned = _warned(waiting, before, change, TO_TICK if is_ticked else "")
     return _Decision(bulk.title, submit, asks, before, by, warned, needs, then, rows, own, inputs)
 
 
@@ -178,7 +178,7 @@ def _on_later_ends(ends: Sequence[End], *, is_ticked: bool) -> _Decision:
     if is_ticked and extensions[0].at is None:  # Slack changes no button with the ticks, and this one has no more room
         submit = "Keep ticked with no end"
     before = {end.id: approvals.decided_before(end, view)[0] for _, view, end in ends}
-    warned += questions.warned([*before.values()], (), NOT_TICKED).lstrip() if is_ticked else ""
+    warned += questions.warned([*before.values()], (), TO_TICK).lstrip() if is_ticked else ""
     by, needs, own = states.quoted_note((), ends, ""), undo_state.needed(extensions), ["    ↳ ⚠️", "    ↳ 🚫"]
     return _Decision(title, submit, asks, before, by, warned, needs, then, more_time.rows(ends, ends), own)
 

@@ -37,6 +37,7 @@ from tests.bot.people import (
     card_of,
     direct_message,
     direct_messages,
+    field_of,
     filled_in,
     labels_of,
     message_in,
@@ -422,7 +423,7 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
         push = f"{two}ip 203[.]0[.]113[.]7, 198[.]51[.]100[.]9"
         assert await env["ben"].sees(on_phone("Isolate on 2 targets")) == push
         await env["ben"].presses("Review", await env["ben"].sees(direct_message("*Isolate* on 2 targets", again)))
-        review = await env["ben"].sees(modal("🔓 *1 undone before*: not ticked"))
+        review = await env["ben"].sees(modal("🔓 *1 undone before*: left for you to tick"))
         assert (
             again in text_of(review),
             f"HIGH ({alert.id}) · ⚠️ alert closed · 🔓 undone before" in text_of(review),
@@ -472,9 +473,16 @@ async def test_who_asks_for_what_was_denied_or_undone_on_another_alert_reads_tha
         await env["ben"].presses(
             "Review", await env["ben"].sees(direct_message("*Isolate* on 2 targets", f", for {first.id}*"))
         )
-        review = await env["ben"].sees(modal("🚫 *1 denied before*: not ticked"))
+        review = await env["ben"].sees(modal("🚫 *1 denied before*: left for you to tick"))
         so = f"HIGH ({third.id}) · 🚫 denied by ben, for {first.id}: Call the &lt;owner&gt;."
         assert so in text_of(review)
+        names = [one["text"]["text"] for one in field_of(review, "decide")["element"]["options"]]
+        await env["ben"].fills_in(review, decide=names)
+        await env.client.close_alerts([other.id])
+        await env["ben"].submits(review)
+        again = await env["ben"].sees(modal(CHANGED, "?* 1 still ticked"))
+        assert filled_in(again)["decide"] == [one for one in names if one.startswith("ip 203")]
+        assert "🚫 *1 denied before*: left for you to tick" in text_of(again)  # also once that was ticked
 
 
 async def test_of_a_host_and_an_account_of_the_same_name_each_has_its_own_denials(tmp_path: Path) -> None:
@@ -1059,7 +1067,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert text_of(review).count("More time was denied by ben") == 1
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep longer?", "Keep longer (ticked)")
         assert "*Undo all* ends it earlier." in text_of(review)
-        assert '\\n🚫 *4 denied before*: not ticked"' in text_of(review)
+        assert '\\n🚫 *4 denied before*: left for you to tick"' in text_of(review)
         assert filled_in(review)["decide"] == []
         assert text_of(review).count(") · 🚫 denied before · → until <!date^") == 4
         await lea.submits(

@@ -134,10 +134,10 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         await env["ben"].submits(view)
         again = await env["ben"].sees(modal(CHANGED))
         asks = "*Contain on 3 targets?* 2 still ticked\\n*anna* asks for it\\n1 approval, answer by "
-        assert asks in text_of(again).partition('\\n⚠️ *1 of 3 is closed by now*: not ticked"')[0]
+        assert asks in text_of(again).partition('\\n⚠️ *1 of 3 is closed by now*: left for you to tick"')[0]
         assert f"{line}{row}\\n•" in text_of(again)
         assert text_of(again).count(f'"🟠 HIGH ({alert_ids[1]}) · ⚠️ alert closed"') == 1  # ticked no longer
-        first = await reviewed(env, "lea", message, "⚠️ *1 of 3 is closed by now*: not ticked")
+        first = await reviewed(env, "lea", message, "⚠️ *1 of 3 is closed by now*: left for you to tick")
         assert len(filled_in(first)["decide"]) == 2
         await env["ben"].open_home()
         await env["ben"].sees(app_home("1 approval, answer by ", '\\n⚠️ *1 of 3 is closed by now*"'))

@@ -422,7 +422,7 @@ async def test_a_box_of_review_says_what_has_room_of_a_denial_and_a_containment_
         assert (rows.count("It prints."), rows.count("This lasts longer")) == (2, 0)
         # Nobody runs with one press what somebody has denied. What a second run changes is the same of both.
         change = "This lasts longer: 50 hours from when it starts."
-        warned = f"🚫 *2 denied before*: not ticked · 🔒 *2 contained already*. {change}"
+        warned = f"🚫 *2 denied before*: left for you to tick · 🔒 *2 contained already*. {change}"
         assert "?* none ticked for you\\n*anna* asks for it\\n1 approval, answer by " in text_of(review)
         assert f'{warned}", ' in text_of(review)
         assert filled_in(review)["decide"] == []
