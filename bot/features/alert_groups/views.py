@@ -35,6 +35,7 @@ from core.models import SEVERITY_NAMES, Case, Document
 
 MOST = 5  # of titles, sources and observables
 PAGE = 10  # alerts in the modal
+NO_ALERTS = "No alert is shown here any more."
 TITLE_LIMIT = 200
 MUTE = "Mute"
 MUTES = (("1", "1 hour"), ("8", "8 hours"), ("morning", "Until morning"))
@@ -43,6 +44,8 @@ NOUNS = {"hostname": "hosts", "fqdn": "hosts", "ip": "addresses", "mail": "mail 
 
 def group_card(content: GroupContent, *, button: ButtonIds, now_ms: int) -> Message:
     """The card of a group or a digest. Its texts are within the channel's clearance already."""
+    if not content.count:
+        return Message(NO_ALERTS, (section(NO_ALERTS),))
     head, *rest = _digest(content) if content.is_digest else _group(content)
     blocks = [head, *sections(filter(None, [_state(content, now_ms)])), *rest]
     blocks.append(_controls(content, button, now_ms))

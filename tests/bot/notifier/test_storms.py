@@ -151,6 +151,24 @@ def digest_in(messages: list[dict[str, Any]]) -> str:
     return next((str(message) for message in messages if " alerts in " in message["text"]), "")
 
 
+async def test_a_digest_whose_alerts_all_go_into_a_group_counts_none(tmp_path: Path) -> None:
+    async with running_bot(tmp_path, channels=CHANNELS) as env:
+        anna, release = await env.person(ANNA), asyncio.Event()
+        env.emulator.faults.hold("chat.postMessage", release)
+        for n in range(50):
+            await env.post_alert(title=distinct(n), sourceRef=f"h{n}", severity=3)
+        await until(lambda: len(channel_alerts(tmp_path)) == 50)
+        for n in range(3):
+            await env.post_alert(title="Port scan of the DMZ", sourceRef=f"p{n}", severity=1)
+        await until(lambda: len(channel_alerts(tmp_path)) == 53)
+        release.set()
+        digest = await anna.sees(message_in(SOC, '"3 alerts in '))
+        await all_sent(env.bot)
+        await env.post_alert(title="Port scan of the DMZ", sourceRef="p3", severity=1)
+        await anna.sees(message_in(SOC, '"4 alerts that say the same (4 low): Port scan of the DMZ'))
+        await anna.sees(updated(digest, "No alert is shown here any more."))
+
+
 @pytest.mark.slow
 async def test_a_storm_keeps_to_slacks_rates_and_takes_no_memory(tmp_path: Path) -> None:
     figures = await storm(tmp_path, 1_000, 4.0, alike=0.5, clicks=0, more=2_000)
