@@ -100,7 +100,8 @@ class AlertGrouper:
         """Whether an alert that is in a group gets a card of its own there now."""
         if before.has_card:
             return False
-        is_lifted = is_wanted or (is_new and await self._breaks_out(alert, before))
+        is_raised = is_new or alert.severity > before.severity
+        is_lifted = is_wanted or (is_raised and await self._breaks_out(alert, before))
         return is_lifted and self._access.is_set_up(before.channel)
 
     def _update(self, timeline: Timeline, alert: Alert, before: ChannelAlert, card: str) -> None:

@@ -114,6 +114,8 @@ async def test_what_is_on_the_card_of_a_group_or_a_digest_gets_none_of_its_own_u
             await anna.sees(card_of(alert_id))
         await anna.sees(updated(digest, "1 of them also on a card of its own"))
         assert len(await anna.messages(SOC)) == 15
+        await env.client.request("PATCH", f"/api/alert/{low[2]}", {"severity": 4})
+        await anna.sees(card_of(low[2]))
         # What may no longer be seen goes from the digest too.
         await anna.sees(updated(digest, distinct(69)))
         await env.client.request("PATCH", f"/api/alert/{low[-1]}", {"tlp": 3})
