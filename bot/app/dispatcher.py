@@ -18,7 +18,7 @@ from bot.block_kit import elements, modals, notices
 from bot.block_kit.text import strip_markup
 from bot.features.authorization import explained, refusal
 from bot.features.base import Ack, Context, Entry, Json, Services
-from bot.features.home.handlers import publish as publish_home
+from bot.features.home import handlers as home
 from bot.features.responses import OutOfDateError
 from bot.identity import Identity
 from bot.message import Message
@@ -397,9 +397,12 @@ class Dispatcher:
 
     async def _publish_home(self, context: Context) -> None:
         try:
-            await publish_home(context)
+            await home.publish(context)
+            await home.publish_begun(context)
         except SLACK_FAILURES as error:
             log.info("home_not_published", code=classify(error).code)
+        except ResponderBotError as error:
+            log.info("home_not_published", code=error.code)
 
     def _slack_error(self, interaction: Interaction, error: SlackApiError) -> Message | None:
         """What to tell the person; None for a view that was closed or updated meanwhile, which is no fault."""

@@ -70,7 +70,9 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "task log": replies.task_log_card(log, [done], subject, **seen),
     }
     views = {
-        "time of a run": undos.extend_view(timed, RedactedView(subject, 2), Policy(undo="Release_1_0"), now_ms),
+        "time of a run": undos.extend_view(
+            timed, RedactedView(subject, 2), Policy(undo="Release_1_0"), now_ms, "lea@x"
+        ),
         "App Home": home.home_view(
             home.Home(
                 [home.HomeRun(waiting, subject, LINK)],

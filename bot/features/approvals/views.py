@@ -301,7 +301,8 @@ def asks_to_keep(action: Action, extension: Extension, number: int) -> str:
     """`⏳ *anna* asks to keep *with no end*: *Isolate Host* on 4 targets`: more time for runs of a bulk; mrkdwn."""
     by = f"*{person_name(extension.asked_by)}*"
     asks = f"⏳ {by} asks" if extension.outcome is None else f"{by} asked"
-    return f"{asks} to keep *{undo_state.longer(extension)}*: *{runs.name(action)}* on {count(number, 'target')}"
+    longer = undo_state.longer(extension.at, extension.before)
+    return f"{asks} to keep *{longer}*: *{runs.name(action)}* on {count(number, 'target')}"
 
 
 def push_text(action: Action, view: RedactedView) -> str:
@@ -536,9 +537,9 @@ def later_end_no_longer_waits(action: Action, extension_id: str, view: RedactedV
 
 
 def later_end(action: Action, extension: Extension, view: RedactedView) -> str:
-    """All that asks for a later end, after what happened to the alert and to the request before; mrkdwn."""
-    happened = f"{closed(view, extension.asked_at)}{runs.denied_before(extension, view)}"
-    return f"{happened}{runs.later_end_line(action, extension, view)}"
+    """All that asks for a later end, after who closed the alert, before who denied such a request; mrkdwn."""
+    asks = f"{closed(view, extension.asked_at)}{runs.later_end_line(action, extension, view)}"
+    return f"{asks}\n{runs.denied_before(extension, view)}".rstrip()
 
 
 def later_end_request(
@@ -565,7 +566,7 @@ def later_end_request(
     if is_replaced:
         text = f"{by} asked for another end of {run} · {root}; the request before is over."
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (section(text),), is_broadcast)
-    longer, approvers = undo_state.longer(extension), people(extension.approval.approved_by)
+    longer, approvers = undo_state.longer(extension.at, extension.before), people(extension.approval.approved_by)
     if undo_state.later_end(action) is None:
         kept = undo_state.until(extension.at)
         asked = f"*{by}* asked to keep *{kept}* · {runs.sign(view)}{root}"
@@ -614,7 +615,7 @@ def later_end_in_short(action: Action, *extensions: Extension) -> tuple[str, str
     decided = later_end_decision(action, extension)
     news = f"More time {decided[0].lower()}{decided[1:]}"
     if extension.outcome == "approved":
-        end = "no end now" if extension.at is None else undo_state.longer(extension)
+        end = "no end now" if extension.at is None else undo_state.longer(extension.at, extension.before)
         return f"{news}, {undo_state.in_short(action) if undo_state.is_undone(action) else end}", ""
     if extension.outcome == "lapsed":
         by = f" by {person_name(action.undone_by)}" if action.undone_by else ", or given another end,"

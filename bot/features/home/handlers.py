@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,11 +24,12 @@ from bot.features.retries import answered
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import heading
 from core.client import ListedState
-from core.common.clock import DAY_MS
+from core.common.clock import DAY_MS, MINUTE_MS
 from core.common.errors import ResponderBotError
-from core.models import Action, BulkCounts, Measure, Person, SlackUsers
+from core.models import OPEN_STATUSES, Action, BulkCounts, Measure, Person, SlackUsers
 
 MANY = 500
+WAIT_S = 20  # for a run's next change
 AGAIN = "Open this page again to refresh it."
 PENDING, FAILED, MINE = "Approvals", "Failed", "My runs"  # the titles of modals
 UNKNOWN = "The responder service stopped answering: see on the card whether it is marked before you mark it again."
@@ -42,6 +44,19 @@ async def on_home_opened(context: Context) -> None:
 async def publish(context: Context) -> None:
     """Publish this person's Home."""
     await context.services.slack.views_publish(user_id=context.user, view=await _view(context))
+
+
+async def publish_begun(context: Context) -> None:
+    """Publish it once more when what is starting on it has begun or failed, at most a minute later."""
+    starting = [one.actions[-1] for one in await context.core.measures() if one.state == "starting"]
+    if not starting:
+        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(MINUTE_MS / 1000):
+            for action_id in starting[: views.MAX_IN_HOME]:
+                while (await context.core.action(action_id, wait_s=WAIT_S)).status in OPEN_STATUSES:
+                    pass
+    await publish(context)
 
 
 async def _view(context: Context) -> dict[str, Any]:

@@ -87,7 +87,7 @@ async def on_extend_button(context: Context) -> None:
         await responses.show_with_buttons(context, "Extend", f"ends:{action.id}", which)
         return
     shown, now = _part(action, intent.argument), context.services.clock_ms()
-    form = views.extend_view(shown, view, policy, now, able=able, part=intent.argument)
+    form = views.extend_view(shown, view, policy, now, context.person.login, able=able, part=intent.argument)
     await context.show_modal(form if views.can_undo(shown) else await _over(context, "Extend", shown, view))
 
 

@@ -122,21 +122,38 @@ def undo_view(
 
 
 def extend_view(
-    action: Action, view: RedactedView, policy: Policy, now_ms: int, *, able: Sequence[str] = (), part: str = ""
+    action: Action,
+    view: RedactedView,
+    policy: Policy,
+    now_ms: int,
+    login: str,
+    *,
+    able: Sequence[str] = (),
+    part: str = "",
 ) -> dict[str, Any]:
-    """Asks how much later a run, or one of its targets, shall end than it does now, or from now on if that is past."""
+    """Asks `login` how much later a run, or one of its targets, shall end than now, or from now on if that is past."""
     at = action.undo.at if action.undo is not None and action.undo.at is not None else now_ms
     who = f"*{person_name(action.created_by)}* asked for it. It {undo_state.ends(action)}."
     about = section(f"{runs.heading(action, view)}. {who}{runs.waiting_end(action, view)}")
-    shown = longer_view("Extend", [about], [action], policy, now_ms, able)
+    hears = undo_state.hears(login, action)
+    shown = longer_view("Extend", [about], [action], policy, now_ms, able, hears)
     metadata = json.dumps({"id": action.id, "part": part, "at": max(at, now_ms)})
     return {**shown, "callback_id": ids.EXTEND_VIEW, "private_metadata": metadata}
 
 
 def longer_view(
-    title: str, about: Sequence[Block], timed: Sequence[Action], policy: Policy, now_ms: int, able: Sequence[str]
+    title: str,
+    about: Sequence[Block],
+    timed: Sequence[Action],
+    policy: Policy,
+    now_ms: int,
+    able: Sequence[str],
+    hears: str = "",
 ) -> dict[str, Any]:
-    """Asks how much longer runs are to last, which `able` may approve, after what says which; its caller names it."""
+    """Asks how much longer runs are to last, which `able` may approve, after what says which; its caller names it.
+
+    `hears` says who is notified once it is so.
+    """
     ends = [(undo.at or now_ms, undo.approved_until) for action in timed if (undo := action.undo) is not None]
     limits = [until for _, until in ends if until is not None]
     is_asked = bool(limits) and all(until is not None and at >= until for at, until in ends)
@@ -148,17 +165,17 @@ def longer_view(
         return modals.modal(title, [*about, section(most)], callback_id="", submit="")
     note = modals.text_field("note", "Note", hint="Everybody who sees the run reads this: no secrets.")
     note["element"]["max_length"] = NOTE_LIMIT
-    asks = [*map(context, filter(None, [needs])), *field, note]
+    asks = [context(f"{needs} {hears}".rstrip()), *field, note]
     submit = "Ask to extend" if is_asked else "Extend"
     submit += f" ({len(timed)})" if len(timed) > 1 else ""
     return modals.modal(title, [*about, *asks], callback_id="", submit=submit)
 
 
 def _needs(approval: str, limits: Sequence[int], timed: Sequence[Action], *, is_asked: bool) -> str:
-    """That more time needs this approval, beyond these limits (ms) or always (`is_asked`), and what it replaces."""
+    """That more time needs none, or this approval beyond these limits (ms) or always (`is_asked`); what it replaces."""
     replaces = " It takes the place of the request that waits." if any(map(undo_state.later_end, timed)) else ""
     if not limits:
-        return replaces
+        return f"At once, without approval.{replaces}"
     begins = "It needs" if is_asked else f"Beyond {slack_date(min(limits))} it needs"
     otherwise = "each ends as planned" if len(timed) > 1 else f"it {undo_state.ends(timed[0])}"
     return f"{begins} {approval}; otherwise {otherwise}.{replaces}"
@@ -168,8 +185,8 @@ def asked(
     action: Action, extension: Extension, view: RedactedView, able: undo_state.Able, button: ButtonIds
 ) -> Message:
     """Says that a later end waits, who may approve it, and until when; with Withdraw."""
-    asks = f"{runs.denied_before(extension, view)}{runs.later_end_line(action, extension, view)}"
-    text, withdraw = f"{asks}\n{undo_state.needed([extension], able)}", runs.end_button(action, view, button, extension)
+    asks = f"{runs.later_end_line(action, extension, view)}\n{runs.denied_before(extension, view)}"
+    text, withdraw = f"{asks}{undo_state.needed([extension], able)}", runs.end_button(action, view, button, extension)
     return Message(text, (section(f"{text}\n{questions.TOLD}"), actions(withdraw)))
 
 

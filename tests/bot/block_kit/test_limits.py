@@ -102,7 +102,7 @@ def test_a_card_with_40_artifacts_200_actions_and_a_title_of_10000_characters_fi
         )
     )
     fine(details.alert_in_full(alert, samples.document(alert, *actions), clearance=3, button=button))
-    assert "earlier runs" in str(card.blocks)
+    assert "more runs" in str(card.blocks)
 
 
 @given(samples.actions(), samples.alerts(NO_MARKS), samples.levels)
@@ -451,7 +451,7 @@ def test_runs_that_can_be_undone_and_broken_glass_fit() -> None:
         fine(undos.problem_reply(action, subject, clearance=3, button=button))
         fine(approvals.later_end_request(action, subject, clearance=3, button=button))
         fine(replies.end_reply(action, subject, clearance=3, button=button))
-        fine_view(undos.extend_view(action, RedactedView(subject, 3), policy, NOW))
+        fine_view(undos.extend_view(action, RedactedView(subject, 3), policy, NOW, "lea@x"))
         fine_view(undos.undo_view(action, RedactedView(subject, 3), policy, [_measure(hostile)] * 30, NOW, "ben"))
     waiting = samples.awaiting(number=90, parameters=samples.FULL).model_copy(update={"override": glass})
     fine(approvals.approval_request(waiting, subject, clearance=3, button=button, now_ms=NOW))

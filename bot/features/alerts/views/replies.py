@@ -220,12 +220,13 @@ def moved(
     is_later = changed.after is None or (changed.before is not None and changed.after > changed.before)
     deed = f"*{runs.name(action)}{runs.on_target(action, view)}*"
     said = f"{'Extended' if is_later else 'Shortened'} by {person_name(changed.by)}: {deed}"
-    return _by_another(said, f", {undo_state.until(changed.after)}.", view, link)
+    longer = f" {undo_state.longer(changed.after, changed.before)}" if is_later else ""
+    return _by_another(said, f", {undo_state.until(changed.after)}.", view, link, on_phone=longer)
 
 
-def _by_another(said: str, then: str, view: RedactedView, link: str) -> Message:
-    """What somebody else did, for a phone, and below it `then` and the alert or case; mrkdwn."""
-    text = clip(f"{said.replace('*', '')} ({runs.of_root(view.subject, view)}).", MESSAGE_TEXT_LIMIT)
+def _by_another(said: str, then: str, view: RedactedView, link: str, *, on_phone: str = "") -> Message:
+    """What somebody else did, and `then` or, `on_phone`, what that shows; below it the alert or case; mrkdwn."""
+    text = clip(f"{said.replace('*', '')}{on_phone} ({runs.of_root(view.subject, view)}).", MESSAGE_TEXT_LIMIT)
     about = context(f"{runs.sign(view)}{runs.of_root(view.subject, view, link)}")
     return Message(text, (section(f"{said}{then}"), about))
 

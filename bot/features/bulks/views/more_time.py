@@ -29,7 +29,8 @@ def request(bulk: BulkCounts, of_request: Sequence[End], person: Person | None, 
     seen = states.visible(ends)
     if extension.outcome is None:
         by, why = f"Asked by {person_name(extension.asked_by)}", states.quoted_note((), ends)
-        keep = f"keep {states.name(bulk)} on {count(len(ends), 'target')} {undo_state.longer(extension)}"
+        longer = undo_state.longer(extension.at, extension.before)
+        keep = f"keep {states.name(bulk)} on {count(len(ends), 'target')} {longer}"
         before = ["denied before" for *_, end in ends if end.denials]
         text = states.asks_in_short(bulk, [one[:2] for one in seen], len(ends), keep, by, why, *before)
         said = context(undo_state.needed([one[2] for one in ends]))

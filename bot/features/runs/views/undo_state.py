@@ -224,6 +224,8 @@ def _until(action: Action, view: RedactedView) -> str:
         return "maybe still in force: " + (why(undo, view) or f"the undo {undo.action_id} failed")
     if undo.status == "running":
         return "in force, being undone"
+    if action.status in OPEN_STATUSES:
+        return f"starting, then in force{for_how_long(action)}"
     ends = "in force until " + (slack_date(undo.at) if undo.at else "somebody undoes it")
     ends += moved(action) + _also(action, view)
     return f"maybe {ends}: nobody knows whether it took effect" if is_unknown else ends
@@ -527,14 +529,14 @@ def later_end(action: Action | Measure) -> Extension | None:
 
 def keep(extension: Extension) -> str:
     """`Keep 45 minutes longer`, what the button that approves it is called; a button formats no time."""
-    return f"Keep {longer(extension).removeprefix('for ')}"
+    return f"Keep {longer(extension.at, extension.before).removeprefix('for ')}"
 
 
-def longer(extension: Extension) -> str:
-    """`for 45 minutes longer`, or `with no end`; for a locked phone, which formats no time."""
-    if extension.at is None or extension.before is None:
-        return "with no end" if extension.at is None else "until a set time"
-    return f"for {minutes(max(1, round((extension.at - extension.before) / MINUTE_MS)))} longer"
+def longer(at: int | None, before: int | None) -> str:
+    """`for 45 minutes longer`, or `with no end`, of an end (ms) and that before; for a phone, which formats no time."""
+    if at is None or before is None:
+        return "with no end" if at is None else "until a set time"
+    return f"for {minutes(max(1, round((at - before) / MINUTE_MS)))} longer"
 
 
 def needed(asked: Sequence[Extension], able: Able = NOBODY) -> str:
@@ -566,8 +568,8 @@ def ends(action: Action) -> str:
 
 
 def end_decided(extension: Extension) -> str:
-    """`extended to today 15:44`, or `still in force until`: what the decision on a later end did; "" for none."""
+    """`extended to today 15:44`, or `kept its end, today 14:44`: what the decision on a later end did; "" for none."""
     if extension.outcome == "approved":
         return f"extended {f'to {slack_date(extension.at)}' if extension.at is not None else 'with no end'}"
     stayed = extension.before is not None and extension.outcome not in (None, "lapsed")
-    return f"still in force until {slack_date(extension.before or 0)}" if stayed else ""
+    return f"kept its end, {slack_date(extension.before or 0)}" if stayed else ""

@@ -622,7 +622,7 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         ends = "More time denied by ben: Isolate on ip 203[.]0[.]113[.]7 ends soon"
         why = "one hour is &lt;enough&gt;"
         assert without_minutes(told) == f'{ends} · HIGH {alert.title} ({alert.id}) · "{why}."'
-        said = f"{MORE_TIME}: denied by ben: {why}. Still in force until <!date^{at // 1000}^"
+        said = f"{MORE_TIME}: denied by ben: {why}. Kept its end, <!date^{at // 1000}^"
         assert said in text_of(await env["anna"].sees(direct_message(said)))
         assert said in text_of(await env["lea"].sees(reply_to(card, said)))
         denied = f"🚫 *More time was denied by ben*: {why}"
@@ -700,7 +700,7 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
         assert ("reason" in text_of(form), form["close"]["text"]) == (False, "Keep asking")
         await env["anna"].reads("You withdrew the request for more time")
         await env["ben"].submits(read)
-        said = f"{MORE_TIME}: withdrawn by anna. Still in force until <!date^{at // 1000}^"
+        said = f"{MORE_TIME}: withdrawn by anna. Kept its end, <!date^{at // 1000}^"
         await env["ben"].sees(modal(said))
         await env["ben"].sees(direct_message(said))
         await env["lea"].sees(reply_to(card, said))
@@ -746,7 +746,7 @@ async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reaso
             await env[name].command(SOC, f"/responder cancel {action.id}")
             forms.append(await env[name].sees(modal("Withdraw the request?", "*anna* asks")))
         await env["lea"].submits(forms[1], reason="The host is <clean>")
-        why = "withdrawn by lea: The host is &lt;clean&gt;. Still in force until"
+        why = "withdrawn by lea: The host is &lt;clean&gt;. Kept its end,"
         await env["anna"].sees(direct_message(why))
         await env["ben"].sees(reply_to(card, why))
         await env["anna"].submits(forms[0])
@@ -1040,7 +1040,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert (form["title"]["text"], form["submit"]["text"]) == ("Deny more time?", "Deny more time (4)")
         assert "If you deny it, each ends as planned." in text_of(form)
         assert "anna reads it" in text_of(form)
-        await ben.sees(modal(f"You denied more time for Isolate on {with_levels}: still in force until <!date^"))
+        await ben.sees(modal(f"You denied more time for Isolate on {with_levels}: kept its end, <!date^"))
         over = await anna.sees(on_phone("More time denied by ben"))
         soon = f"Isolate on {in_short} ends soon · up to CRITICAL"
         assert without_minutes(over) == f'More time denied by ben: {soon} · "one hour is &lt;enough&gt;".'
@@ -1361,7 +1361,7 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         review = await env["ben"].sees(modal("on 1 target"))
         form = await env["ben"].confirms("Deny", review, reason="Not this one")
         assert f"If you deny it, it ends <!date^{undo.at // 1000}^" in text_of(form)
-        still = f": still in force until <!date^{undo.at // 1000}^"
+        still = f": kept its end, <!date^{undo.at // 1000}^"
         await env["ben"].reads(f"You denied more time for Isolate on 🟠 HIGH ip 203[.]0[.]113[.]1{still}")
 
         await env.client.request("PATCH", f"/api/alert/{alerts[0].id}", {"tlp": 3})
@@ -1423,7 +1423,7 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             assert waits.extension is not None
             await bot.as_user("ben").approve(ids_[1], extension_id=waits.extension.id)
             await env["eve"].sees(message_in(SOC, "3 in force with no end"))
-            told = await env["anna"].sees(updated(told, f"({alerts[1].id}) · still in force until <!date"))
+            told = await env["anna"].sees(updated(told, f"({alerts[1].id}) · kept its end, <!date"))
             for run in ids_[:2]:
                 await bot.as_user("lea").undo(run)
         ended = [f"({alert.id}) · undone by lea" for alert in alerts[:2]]

@@ -117,6 +117,18 @@ async def test_the_home_says_once_what_is_in_force_and_undo_ends_it(env: Feature
     await env["anna"].sees(app_home(without="*In force*"))
 
 
+async def test_the_home_shows_what_has_begun_without_being_opened_again(tmp_path: Path) -> None:
+    rules = {"Wait": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip", "approval": 1}}
+    async with feature_environment(tmp_path, rules) as env:
+        alert = await env.create_alert()
+        await env.client.run({"responderId": "Wait_1_0", "objectType": "alert", "objectId": alert.id})
+        await env["anna"].open_home()
+        await env["anna"].confirms("Review", await env["anna"].sees(app_home("Review")))
+        await env["anna"].sees(app_home("is starting, then in force for 1 hour"))
+        await env.release_responder()
+        await env["anna"].sees(app_home("is in force until <!date^", "Undo now"))
+
+
 async def test_what_two_responders_hold_and_one_undo_ends_is_one_row_with_both_names(tmp_path: Path) -> None:
     rules = {name: {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"} for name in ("Shun", "Report")}
     async with feature_environment(tmp_path, rules) as env:
@@ -261,7 +273,8 @@ async def test_what_names_a_run_says_of_each_target_whether_and_until_when_it_is
     form = await env["anna"].sees(modal(f"🔓 *{first}: undone before by anna, <!date^", without="contained already"))
     await env["anna"].close(form["id"])
     await env["ben"].presses("Extend", shown, beside=f"on {third} is in force")
-    await env["ben"].submits(await env["ben"].sees(modal("How much longer")), longer="+45 minutes")
+    form = await env["ben"].sees(modal("How much longer", "At once, without approval. anna is notified."))
+    await env["ben"].submits(form, longer="+45 minutes")
     receipt = text_of(await env["ben"].sees(modal(" now ends <!date")))
     await env["anna"].sees(direct_message(f"Extended by ben: *Shun on {third}*, until <!date^"))
     assert f"*Shun* on {third}, for" in receipt
@@ -291,4 +304,7 @@ async def test_what_names_a_run_says_of_each_target_whether_and_until_when_it_is
     assert "Undo now" not in over_too
     await env["anna"].sees(direct_message(f"Undone by ben: *Shun on {second}, {third}*."))
     rings = [text.partition(" · ")[0].partition(" (")[0] for text in env["anna"].phone if " by ben: " in text]
-    assert rings == [f"Extended by ben: Shun on {third}", f"Undone by ben: Shun on {second}, {third}"]
+    assert rings == [
+        f"Extended by ben: Shun on {third} for 45 minutes longer",
+        f"Undone by ben: Shun on {second}, {third}",
+    ]
