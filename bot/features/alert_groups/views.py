@@ -71,7 +71,8 @@ def _group(content: GroupContent) -> list[Block]:
     blocks.append(context(f"{severities(content.severities)}{_cards(content)} · {times}"))
     if content.is_closed:
         return blocks
-    worst = _worst(content) if max(content.severities.values()) < content.count else []  # else none is worse
+    is_mixed = max(content.severities.values()) < content.count and len(content.titles) > 1
+    worst = _worst(content) if is_mixed else []  # else none is worse, or they read the same
     worst += first_of(content.left_open, MOST)
     return [*blocks, *sections(filter(None, [*worst, _most("Observables", content.facts, content)]))]
 
@@ -159,7 +160,8 @@ def mute_view(content: GroupContent) -> dict[str, Any]:
     what = _title(_common_title(content)) if content.titles else "details withheld"
     lines = (
         f"{_severity(content.severity)} *{what}*",
-        "Alerts like these post no cards until then, however far apart they come: the card of this group counts them.",
+        "For the time below, alerts like these post no cards here, for anybody.",
+        "The card of this group counts them, and says who muted it.",
         "A CRITICAL one still gets a card of its own, and who the channel mentions is still mentioned.",
         "Nothing is closed. *Unmute*, in the menu of the card, ends it at once.",
     )

@@ -59,7 +59,7 @@ def case_button(case_id: str, button: ButtonIds) -> dict[str, Any]:
 
 def made(text: str, case_id: str, button: ButtonIds) -> Message:
     """Says of what a case was made, and how others go into it, with the button that shows it."""
-    more = f"Another alert goes into it by *{TITLE}* on its card."
+    more = f"To add another alert, press *{TITLE}* on the card of that alert."
     return Message(text, (section(text), context(more), actions(case_button(case_id, button))))
 
 

@@ -237,14 +237,14 @@ def _free_at(responder: OfferedResponder) -> int | None:
 
 
 def not_now(offered: Sequence[OfferedResponder]) -> str:
-    """`Not now: *Block* (limit used, free again 9:05 PM)`: those that only a used rate keeps from running; mrkdwn."""
+    """`Can't run now: *Block* (limit used, free again 9:05 PM)`: what only a used rate keeps from running; mrkdwn."""
     said_of = list[str]()
     for one in (one for one in offered if not one.reasons):
         used = [refusal for refusal in one.refusals or () if refusal.rule == "rate"]
         at = _free_at(one)
         free = f", free again {slack_date(at)}" if at is not None else ""
         said_of += [f"*{names.shown(one)}* (limit used{free})"] if used else []
-    return f"Not now: {some_of(said_of, MAX_TITLES)}." if said_of else ""
+    return f"Can't run now: {some_of(said_of, MAX_TITLES)}." if said_of else ""
 
 
 def is_for_alerts(responder: OfferedResponder, subject: Subject) -> bool:

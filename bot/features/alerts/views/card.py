@@ -244,7 +244,7 @@ def run_lines(
         left = runs.summary(rest, len(rest) + unread, "more run")
         more.append(context(f"and {left}: `/responder actions {root_id}` shows all."))
     elif not is_folded and (further := len(rest) + unread):
-        more.append(context(f"{count(further, 'earlier run')}: `/responder actions {root_id}` shows all."))
+        more.append(context(f"{count(further, 'more run')}: `/responder actions {root_id}` shows all."))
     hidden = [action for action in newest if action not in shown]
     if hidden:
         more.append(context(runs.hidden_line(hidden, targets)))
@@ -294,8 +294,9 @@ def _newest_and_success(over: Lines) -> Lines:
 
 
 def _matters_less(line: Sequence[Action]) -> bool:
-    """Whether these ended runs are below others: what was withdrawn, or was done several times."""
-    return runs.state_of(line[0]) == "cancelled" or (len(line) > 1 and runs.state_of(line[0]) == "succeeded")
+    """Whether these ended runs are below others: what was withdrawn, or done several times and has no undo."""
+    state, is_repeated = runs.state_of(line[0]), len(line) > 1 and line[0].undo is None
+    return state == "cancelled" or (is_repeated and state == "succeeded")
 
 
 WAITING, IN_FORCE, RUNNING, OVER = range(4)  # for a decision, or until it is undone; in the order of a card

@@ -204,7 +204,7 @@ async def test_an_alert_goes_into_an_open_case_that_its_analyst_may_see(env: Fea
     assert (await env.client.alert(alert.id)).case is None
     await env["anna"].submits(asked)
     await env["anna"].sees(
-        modal(f"1 alert went into case {case.id}.", "Another alert goes into it by *Make a case*", without="Case made")
+        modal(f"1 alert went into case {case.id}.", "press *Make a case* on the card of that", without="Case made")
     )
     assert (await env.client.alert(alert.id)).case == case.id
 

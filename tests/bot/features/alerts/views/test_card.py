@@ -98,7 +98,14 @@ def test_what_was_denied_or_failed_is_above_what_was_withdrawn_or_done_several_t
     often = [ended(number=70 + n, responder_name="Lookup_1_0") for n in range(2)]
     shown = texts_of(card(denied, failed, withdrawn, *often))[2:]
     assert [line[:1] for line in shown[:3]] == ["❌", "🚫", "✅"]
-    assert shown[3].startswith("1 earlier run: ")
+    assert shown[3].startswith("1 more run: ")
+
+
+def test_what_was_contained_and_undone_several_times_is_above_an_earlier_failure() -> None:
+    failed = [ended("Failure", "No route.", 50 + n, responder_name=f"R{n}") for n in range(3)]
+    undone = {"undo": Undo(responder="Release_1_0", status="undone", action_id="~99"), "undone_by": "lea@x"}
+    isolated = [ended(number=60 + n, responder_name="Isolate_1_0").model_copy(update=undone) for n in range(2)]
+    assert texts_of(card(*isolated, *failed))[2].startswith("🔓 *Isolate*: 2 runs, both undone")
 
 
 def test_what_undid_a_run_has_no_line_beside_that_run() -> None:
@@ -228,7 +235,7 @@ def test_the_card_of_an_alert_in_a_case_keeps_its_tools_and_runs() -> None:
     texts = texts_of(shown)
     assert "\n*in case ~30* · suricata" in texts[0]
     assert len([line for line in texts if line.startswith("✅ *R")]) == 2
-    assert texts[-1] == "4 earlier runs: `/responder actions ~12` shows all."
+    assert texts[-1] == "4 more runs: `/responder actions ~12` shows all."
     (menu,) = [block for block in shown.blocks if block["type"] == "actions"]
     assert [element["action_id"] for element in menu["elements"]] == [
         ids.MENU,
