@@ -248,13 +248,24 @@ class BulkMessages:
             if person is None or (is_known and login == bulk.created_by and not is_posted):
                 continue
             listed, refused = _seen(found, person.clearance)
-            buttons = await self._outbox.buttons.prepare(user, key)
             news = [one for one in listed if (one[0].id, login) not in found.told_elsewhere]
-            undone = messages.undone_by(bulk, news, login) if kind == BULK_UNDONE else ""
-            if undone or kind == BULK_TOLD:
+            undone, number = messages.undone_by(bulk, news, login) if kind == BULK_UNDONE else ("", 0)
+            keys = [key]
+            if kind == BULK_UNDONE:
+                keys = await self._of_undos(bulk.id, f"{team}:", user, number) if undone else []
+            for one in keys:
+                buttons = await self._outbox.buttons.prepare(user, one)
                 content = messages.ended_for(bulk, listed, refused, undone, login, buttons)
-                desired.append(_naming(DesiredMessage(key, user, content, buttons=buttons), bulk, listed, refused))
+                desired.append(_naming(DesiredMessage(one, user, content, buttons=buttons), bulk, listed, refused))
         return desired
+
+    async def _of_undos(self, bulk_id: str, team: str, user: str, number: int) -> list[str]:
+        """The keys of the messages that tell somebody that others undid so many of its runs: one more if more are."""
+        about = f"{BULK_UNDONE}:{bulk_id}:{team}"
+        keys = [one.key for one in await self._outbox.messages_named(about) if _user(one.key) == user]
+        before = [int(part) for key in keys for part in [key.removeprefix(about).partition(":")[0]] if part.isdigit()]
+        is_news = number > max(before, default=0) and len(before) == len(keys)
+        return [*keys, *([f"{about}{number}:{user}"] if is_news else [])]
 
     async def _told_in_part(
         self, bulk: BulkCounts, found: _Found, asking: Asking | None = None
