@@ -208,6 +208,8 @@ def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = 
         warned = approvals.closed_among(waiting) if number > 1 else ""
         rows = [states.row(*one) for one in waiting]
         stays = f". {count(rest, 'other target')} {'goes' if rest == 1 else 'go'} on waiting" if rest > 0 else ""
+        held = bulk.timed + bulk.endless
+        stays += f". {count(held, 'target')} {'stays' if held == 1 else 'stay'} in force" if held else ""
         then = f"it will not run: nothing changes there{stays}"
     question = "\n".join(filter(None, [asks, by, f"{warned}If you {deed.lower()} it, {then}."]))
     about = {"id": bulk.id, "runs": ids_, "request": request, "deed": deed}
