@@ -149,9 +149,13 @@ def on_each(responder: OfferedResponder, each: OnEach, first: Sequence[Block] = 
     if each.refused:
         why = [(refused(rows, policy), why_not) for rows, why_not in each.refused]
         blocks.append(section(why_refused(f"*Will be refused on {count(len(why), 'target')}*", why)))
-    if able_now(responder, each) < len(each.ready):
-        blocks.append(section(f"⚠️ More than its limit of {' and '.join(policy.rate or ())}: the others are refused."))
+    if each.undecided and able_now(responder, each) < len(each.ready):
+        blocks.append(section(f"⚠️ {_beyond(policy)}: the others are refused."))
     return blocks
+
+
+def _beyond(policy: Policy) -> str:
+    return f"More than its limit of {' and '.join(_rates(policy))}"
 
 
 def _about_each(responder: OfferedResponder, each: OnEach) -> str:
@@ -169,12 +173,17 @@ def _about_each(responder: OfferedResponder, each: OnEach) -> str:
 
 
 def _rows(responder: OfferedResponder, each: OnEach) -> list[Block]:
-    """Each target that core won't refuse: first those that are ready, then where somebody has yet to choose."""
+    """Each target that core won't refuse: first those that are ready, then where somebody has yet to choose.
+
+    Core runs on the first, as far as the limits allow, so the others are below; not while one has yet to choose.
+    """
     blocks, number, able = list[Block](), len(each.ready), able_now(responder, each)
+    rows = [row.listed(responder, each.login) for row in each.ready]
+    first = number if each.undecided else able
     if each.ready:
         of = "" if able == number else f"{able} of "
-        head = f"*Runs on {of}{count(number, 'target')}*"
-        blocks += listed(head, [row.listed(responder, each.login) for row in each.ready])
+        blocks += listed(f"*Runs on {of}{count(number, 'target')}*", rows[:first])
+        blocks += listed(f"*{_beyond(responder.policy or Policy())}: refused on*", rows[first:]) if rows[first:] else []
     if each.undecided:
         head = f"*{'And on' if number else 'Runs on'} what you choose below of*"
         blocks += listed(head, [row.listed(responder, each.login) for row in each.undecided])
@@ -334,11 +343,16 @@ def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool 
 
 def limit(policy: Policy) -> list[Block]:
     """`Limit for everybody together: 1 run in 1 hour. Choose all ...`, where a run may act on several targets."""
-    rates = [rate.partition("/") for rate in policy.rate or ()]
-    periods = [(int(most), duration_ms(period) // MINUTE_MS) for most, _, period in rates]
-    each = [f"{count(most, 'run')} in {undo_state.minutes(minutes)}" for most, minutes in periods if minutes]
+    each = _rates(policy)
     said = f"Limit for everybody together: {' and '.join(each)}. Choose all that you need now."
     return [context(said)] if each else []
+
+
+def _rates(policy: Policy) -> list[str]:
+    """`2 runs in 1 hour`, each."""
+    rates = [rate.partition("/") for rate in policy.rate or ()]
+    periods = [(int(most), duration_ms(period) // MINUTE_MS) for most, _, period in rates]
+    return [f"{count(most, 'run')} in {undo_state.minutes(minutes)}" for most, minutes in periods if minutes]
 
 
 def policy_words(policy: Policy, does: str = "") -> list[Block]:

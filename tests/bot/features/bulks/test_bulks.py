@@ -125,9 +125,12 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
         alert_ids = await alerts(env, 3)
         question = await asked(env, "anna", "report", alert_ids)
         assert "*Runs on 2 of 3 targets*" in text_of(question)
-        assert "More than its limit of 2/1h: the others are refused." in text_of(question)
+        runs_on, _, beyond = text_of(question).partition("*More than its limit of 2 runs in 1 hour: refused on*")
+        assert [one for one in alert_ids if f"({one})" in beyond] == alert_ids[2:]
+        assert all(f"({one})" in runs_on for one in alert_ids[:2])
         await env["anna"].presses("Report (2)", question)
         told = text_of(await env["anna"].sees(modal("Started *Report* on ", "*Refused on 1 target*")))
+        assert f"({alert_ids[2]})" in told.partition("*Refused on 1 target*")[2]
         message = await shown(env, "2 of 3 succeeded, 1 refused")
         assert "*Run again* works from <!date^" in text_of(message)
         await env["anna"].presses("Show each", message)
