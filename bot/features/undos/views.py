@@ -152,7 +152,7 @@ def longer_view(
 ) -> dict[str, Any]:
     """Asks how much longer runs are to last, which `able` may approve, after what says which; its caller names it.
 
-    `hears` says who is notified once it is so.
+    `hears` says who is notified, where it needs no approval.
     """
     ends = [(undo.at or now_ms, undo.approved_until) for action in timed if (undo := action.undo) is not None]
     limits = [until for _, until in ends if until is not None]
@@ -165,7 +165,7 @@ def longer_view(
         return modals.modal(title, [*about, section(most)], callback_id="", submit="")
     note = modals.text_field("note", "Note", hint="Everybody who sees the run reads this: no secrets.")
     note["element"]["max_length"] = NOTE_LIMIT
-    asks = [context(f"{needs} {hears}".rstrip()), *field, note]
+    asks = [context(f"{needs} {'' if limits else hears}".rstrip()), *field, note]
     submit = "Ask to extend" if is_asked else "Extend"
     submit += f" ({len(timed)})" if len(timed) > 1 else ""
     return modals.modal(title, [*about, *asks], callback_id="", submit=submit)

@@ -299,6 +299,7 @@ async def test_only_those_whom_the_settings_name_approve_and_others_read_who_may
 async def extend(env: FeatureEnvironment, name: str, card: Any, minutes: str) -> None:
     await env[name].presses("Extend", card)
     form = await env[name].sees(modal("Extend", "How much longer"))
+    assert "notified" not in text_of(form)  # who is asked is
     assert form["submit"]["text"] == "Ask to extend"  # all of it is more than was approved
     assert re.search(r"It needs \d approvals? by .+; otherwise it ends <!date\^", text_of(form))
     await env[name].submits(form, longer=minutes, note="It <beacons> still.")
