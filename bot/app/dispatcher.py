@@ -155,6 +155,7 @@ class Dispatcher:
         self._late_until_ms = 0  # until then payloads arrive that have waited while it was frozen
         self._queue: asyncio.Queue[_QueuedInteraction] = asyncio.Queue(QUEUE_SIZE)
         self._background_tasks: set[asyncio.Task[None]] = set()
+        self._homes: dict[str, asyncio.Task[None]] = {}  # by person; what publishes it
         self._in_hand: set[str] = set()  # keys in the inbox of what is queued or carried out here
         self._unstored: set[str] = set()  # and of what is done, which the database doesn't know yet
 
@@ -173,7 +174,7 @@ class Dispatcher:
         except TimeoutError:
             log.warning("interactions_left_at_close", waiting=self._queue.qsize())
         await self._workers.close()
-        await cancel_and_wait(*self._background_tasks)
+        await cancel_and_wait(*self._background_tasks, *self._homes.values())
 
     async def dispatch(
         self, interaction_type: InteractionType, body: Mapping[str, Any], ack: Acknowledge, *, age_ms: int = 0
@@ -390,15 +391,20 @@ class Dispatcher:
         except Exception:
             refused = notices.internal(self._log_internal_error(interaction))
         if context is not None and interaction.is_of_home and (requests or interaction.type == "view"):
-            self._run_in_background(self._publish_home(context))
+            self._publish_in_background(context)
         if result and "view" in result:
             result = {**result, "view": replies.opened_here(result["view"])}
         return result, refused
 
+    def _publish_in_background(self, context: Context) -> None:
+        """Publish a person's Home, in place of what still waits to do so: it holds a connection to core."""
+        if before := self._homes.get(context.user):
+            before.cancel()
+        self._homes[context.user] = asyncio.create_task(self._publish_home(context))
+
     async def _publish_home(self, context: Context) -> None:
         try:
-            await home.publish(context)
-            await home.publish_begun(context)
+            await home.publish_until_begun(context)
         except SLACK_FAILURES as error:
             log.info("home_not_published", code=classify(error).code)
         except ResponderBotError as error:

@@ -41,39 +41,43 @@ async def on_home_opened(context: Context) -> None:
         await publish(context)
 
 
-async def publish(context: Context) -> None:
-    """Publish this person's Home."""
-    await context.services.slack.views_publish(user_id=context.user, view=await _view(context))
+async def publish(context: Context) -> Sequence[str]:
+    """Publish this person's Home; returns the runs on it that are only starting."""
+    view, starting = await _view(context)
+    await context.services.slack.views_publish(user_id=context.user, view=view)
+    return starting
 
 
-async def publish_begun(context: Context) -> None:
-    """Publish it once more when what is starting on it has begun or failed, at most a minute later."""
-    starting = [one.actions[-1] for one in await context.core.measures() if one.state == "starting"]
-    if not starting:
+async def publish_until_begun(context: Context) -> None:
+    """Publish it, and once more when what is starting on it has begun or failed, at most a minute later."""
+    if not (starting := await publish(context)):
         return
     with suppress(TimeoutError):
         async with asyncio.timeout(MINUTE_MS / 1000):
-            for action_id in starting[: views.MAX_IN_HOME]:
+            for action_id in starting:
                 while (await context.core.action(action_id, wait_s=WAIT_S)).status in OPEN_STATUSES:
                     pass
     await publish(context)
 
 
-async def _view(context: Context) -> dict[str, Any]:
+async def _view(context: Context) -> tuple[dict[str, Any], Sequence[str]]:
+    """This person's Home, and the runs on it that are only starting."""
     person = context.linked
     if context.core_problem:
-        return views.notice_home(f"{context.core_problem} {AGAIN}")
+        return views.notice_home(f"{context.core_problem} {AGAIN}"), ()
     if person is None:
-        return views.notice_home(not_linked(context).text)
+        return views.notice_home(not_linked(context).text), ()
     try:
         shown = await _home(context, person)
         in_force = await context.core.measures()
-        of_measures = await runs_of(context, in_force[: views.MAX_IN_HOME])
+        first = in_force[: views.MAX_IN_HOME]
+        of_measures = await runs_of(context, first)
     except ResponderBotError as error:
-        return views.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text)
+        return views.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text), ()
 
     render = partial(views.home_view, shown, person, in_force=of_measures, total=len(in_force))
-    return await responses.with_buttons(context, "home", render)
+    starting = [one.actions[-1] for one in first if one.state == "starting"]
+    return await responses.with_buttons(context, "home", render), starting
 
 
 async def _home(context: Context, person: Person) -> Home:

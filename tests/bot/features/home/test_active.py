@@ -1,5 +1,6 @@
 """What is in force, as a command and in the App Home, with Undo, Extend and Mark as ended."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -125,6 +126,13 @@ async def test_the_home_shows_what_has_begun_without_being_opened_again(tmp_path
         await env["anna"].open_home()
         await env["anna"].confirms("Review", await env["anna"].sees(app_home("Review")))
         await env["anna"].sees(app_home("is starting, then in force for 1 hour"))
+        other = await env.create_alert(sourceRef="other")
+        await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": other.id})
+        await env["anna"].open_home()
+        await env["anna"].confirms("Review", await env["anna"].sees(app_home("Review")))
+        assert (await env.ended_run(other)).status == "Success"
+        await env["anna"].sees(app_home("is starting, then in force for 1 hour", without="Review"))
+        assert sum("_publish_home" in str(task.get_coro()) for task in asyncio.all_tasks()) == 1
         await env.release_responder()
         await env["anna"].sees(app_home("is in force until <!date^", "Undo now"))
 
