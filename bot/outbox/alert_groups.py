@@ -163,7 +163,7 @@ class AlertGroups:
         return await self._store.read(lambda reads: reads.number(sql, values))
 
     async def newest_in(self, key: str, severity: int, since: int, now: int, limit: int) -> int:
-        """How many alerts as severe or more stand only in this digest and came since then, counted up to `limit`."""
+        """How many alerts as severe or more are only in this digest and came since then, counted up to `limit`."""
         sql = f"""SELECT count(*) AS n FROM (
                   SELECT 1 FROM channel_alert INDEXED BY channel_alert_of_group
                   WHERE group_key = :key AND group_key <> '' AND at > :since AND at <= :now AND severity >= :severity

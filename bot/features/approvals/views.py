@@ -631,6 +631,11 @@ def _ends_in(ends: Sequence[int], decided: Extension) -> str:
     return f" ends in {undo_state.time_left(min(ends), at)}" if is_told else " ends as planned"
 
 
+def more_time_title(deed: str) -> str:
+    """Of the form that denies a request for more time, or withdraws it: none was given."""
+    return "Deny more time?" if deed == "Deny" else "Withdraw the request?"
+
+
 def deny_view(action: Action, view: RedactedView, deed: str, login: str, now_ms: int) -> dict[str, Any]:
     """Asks `login` why the run, or the later end, is denied or withdrawn; only to confirm what they asked for."""
     extension = undo_state.later_end(action)
@@ -641,7 +646,7 @@ def deny_view(action: Action, view: RedactedView, deed: str, login: str, now_ms:
         action = undo_state.of_extension(action, extension)
         stays = f"{if_so} {undo_state.ends(action)}."
         asks = sections([later_end(action, extension, view), *_targets(action, view), stays])
-        asked_by, title = extension.asked_by, "Deny more time?" if deed == "Deny" else "Withdraw the request?"
+        asked_by, title = extension.asked_by, more_time_title(deed)
     of = extension.id if extension is not None else ""
     about = {"id": action.id, "extension": of, "deed": deed}
     return deny_form(title, asks, "" if asked_by == login else asked_by, about, callback_id=ids.DENY_VIEW, submit=deed)

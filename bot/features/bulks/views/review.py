@@ -197,7 +197,7 @@ def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = 
     ends, number = states.by_request(waiting).get(request, []), len(waiting)
     if ends:
         asked_by, ids_ = ends[0][2].asked_by, [end.id for *_, end in ends]
-        title, submit = f"{deed} more time?", f"{deed} more time ({number})"
+        title, submit = approvals.more_time_title(deed), f"{deed} more time ({number})"
         asks, warned = approvals.asks_to_keep(ends[0][0], ends[0][2], number), more_time.warned(ends)
         by, rows = states.quoted_note((), ends, ""), more_time.rows(ends, ends)
         then = f"it {undo_state.ends(ends[0][0])}" if number == 1 else "each ends as planned"

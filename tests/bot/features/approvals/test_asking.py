@@ -993,7 +993,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
                 )
             )
             await anna.presses("Withdraw more time", asked)
-            await anna.close((await anna.sees(modal("Withdraw more time?", "each ends as planned")))["id"])
+            await anna.close((await anna.sees(modal("Withdraw the request?", "each ends as planned")))["id"])
             return form
 
         await ask_to_extend("Until somebody undoes it")
