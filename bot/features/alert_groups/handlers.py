@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from bot.block_kit import ids, modals, notices
-from bot.block_kit.text import person_name, sections
+from bot.block_kit.text import person_name, plain, sections
 from bot.clearance import CLEAR, RedactedView, Subject, may_see
 from bot.features import responses, subjects
 from bot.features.alert_groups import views
@@ -29,7 +29,6 @@ from core.common.words import count
 from core.models import Alert, Case, Document
 
 READ_AT_ONCE = 200
-OF_A_GROUP = 3  # of its alerts, the worst, that closing all of them names
 CHANGED_AT_ONCE = 100
 CASE_LIMIT = 1_000  # alerts in one case
 NONE_VISIBLE = "You may see none of these alerts. Nothing was changed."
@@ -84,6 +83,7 @@ async def _choose_responder(context: Context, group: AlertGroup, _intent: Intent
     if len(targets) < len(worst):
         on = f"{len(targets)} of {on}, those that you may see"
     shown = choose.responder_view(RunRequest(channel=group.channel), targets, on)
+    shown["title"] = plain(f"Run on {count(len(targets), 'alert')}")  # nobody selected them
     await responses.open_view(context, shown, "Press *Run on all* again.")
 
 
@@ -104,10 +104,9 @@ async def _show_close(context: Context, key: str) -> None:
             documents.append(document)
         else:
             hidden += 1
-    named = len(to_close) if key.startswith("~") else OF_A_GROUP
     lines = close_views.left_open(documents, clearance, context.person.login)
     none = modals.notice(close_views.ALL, "All that you may see of them are closed already.")
-    await context.show_modal(close_views.close_all_view(key, to_close, lines, named, hidden) if to_close else none)
+    await context.show_modal(close_views.close_all_view(key, to_close, lines, hidden) if to_close else none)
 
 
 async def on_close_several_button(context: Context) -> None:
@@ -155,7 +154,7 @@ async def _ask_to_reopen(context: Context, group: AlertGroup, _intent: Intent) -
     await responses.open_view(context, modals.loading(close_views.REOPEN), "Choose *Reopen all* again.")
     views_ = [RedactedView(Subject.alert(alert), own_clearance(context)) for alert in await _closed(context, group.key)]
     none = modals.notice(close_views.REOPEN, "All that you may see of them are open or in a case.")
-    await context.show_modal(close_views.reopen_all_view(group.key, views_, OF_A_GROUP) if views_ else none)
+    await context.show_modal(close_views.reopen_all_view(group.key, views_) if views_ else none)
 
 
 async def on_reopen_all_view(context: Context) -> Json:
@@ -183,7 +182,7 @@ async def _ask_to_make_case(context: Context, key: str) -> None:
     await responses.open_view(context, modals.loading(cases.ONE), f"Choose *{cases.ONE}* again.")
     case, alerts = await _for_case(context, key)
     to_merge = [RedactedView(Subject.alert(alert), own_clearance(context)) for alert in alerts]
-    what = sections(views.become_case(to_merge, OF_A_GROUP, case)) if alerts else []
+    what = sections(views.become_case(key, to_merge, case)) if alerts else []
     none = modals.notice(cases.ONE, "All that you may see of them are in a case already.")
     await context.show_modal(modals.ask(cases.ONE, ids.GROUP_CASE_VIEW, key, what) if alerts else none)
 

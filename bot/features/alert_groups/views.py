@@ -231,12 +231,12 @@ def _listed(alert: ListedAlert, channel: str, clearance: int, button: ButtonIds)
     return [{**head, "accessory": lift}, about]
 
 
-def become_case(alerts: Sequence[RedactedView], most: int, case: Case | None) -> list[str]:
+def become_case(key: str, alerts: Sequence[RedactedView], case: Case | None) -> list[str]:
     """What happens to these alerts, the worst first: they go into the case, or a new one; mrkdwn."""
     new = "The case has the title and the severity of the worst, and is yours."
     into = f"They go into case {case.id}, where others of these are." if case else new
     more = cases.shows_more(alerts, case.tlp if case else alerts[0].subject.tlp)
-    return [*close_views.several(alerts, most), *more, f"{into} They leave the open alerts; no button takes one out."]
+    return [*close_views.several(key, alerts), *more, f"{into} They leave the open alerts; no button takes one out."]
 
 
 def closed_by_one(alerts: Sequence[RedactedView]) -> str:

@@ -22,6 +22,7 @@ HEADS = {
     "⏳": "*Still waits for approval*, and closing withdraws nothing of it:",
 }
 MAX_LINES = 5  # of each
+LEAST_NAMED, MOST_NAMED = 10, 100  # alerts
 TITLE_LIMIT = 80  # of each of several titles
 
 
@@ -31,30 +32,30 @@ def close_view(document: Document, view: RedactedView, login: str) -> dict[str, 
     return _view(TITLE, ids.CLOSE_VIEW, document.id, [named(view)], lines, back)
 
 
-def close_all_view(
-    key: str, alerts: Sequence[RedactedView], lines: Sequence[str], most: int, hidden: int
-) -> dict[str, Any]:
-    """Likewise for these alerts, the worst first; names `most` of them, and has the `lines` of `left_open`.
-
-    `hidden` others are open, too.
-    """
+def close_all_view(key: str, alerts: Sequence[RedactedView], lines: Sequence[str], hidden: int) -> dict[str, Any]:
+    """Likewise for these alerts, the worst first, with the `lines` of `left_open`; `hidden` others are open, too."""
     back = "Reopen opens one again: /responder alert and its id has it."
     if not key.startswith("~"):
         back = f"New ones still come in. {REOPEN}, on the group's card, opens these again."
-    title, what = f"Close {count(len(alerts), 'alert')}", several(alerts, most)
+    title, what = f"Close {count(len(alerts), 'alert')}", several(key, alerts)
     what += [f"{hidden} more that you may not see {'stays' if hidden == 1 else 'stay'} open."] if hidden else []
     return _view(title, ids.CLOSE_ALL_VIEW, key, what, lines, back)
 
 
-def reopen_all_view(key: str, alerts: Sequence[RedactedView], most: int) -> dict[str, Any]:
+def reopen_all_view(key: str, alerts: Sequence[RedactedView]) -> dict[str, Any]:
     """Asks before these closed alerts of a group, the worst first, are opened again."""
     title = f"Reopen {count(len(alerts), 'alert')}"
     note = "They are open alerts again, also those that somebody closed one by one. Nothing runs."
-    return modals.ask(title, ids.REOPEN_VIEW, key, sections([*several(alerts, most), note]))
+    return modals.ask(title, ids.REOPEN_VIEW, key, sections([*several(key, alerts), note]))
 
 
-def several(alerts: Sequence[RedactedView], most: int) -> list[str]:
-    """How many alerts there are of each severity, and `most` of them by name; mrkdwn."""
+def several(key: str, alerts: Sequence[RedactedView]) -> list[str]:
+    """How many alerts, the worst first, there are of each severity, and which; mrkdwn.
+
+    Of a group not all are named: LEAST_NAMED, or all that are HIGH or worse if these are more, up to MOST_NAMED.
+    """
+    grave = sum(view.subject.severity >= 3 for view in alerts)  # HIGH
+    most = MOST_NAMED if key.startswith("~") else min(max(grave, LEAST_NAMED), MOST_NAMED)
     what = f"{count(len(alerts), 'alert')}: {severities(Counter(view.subject.severity for view in alerts))}."
     kinds = Counter(common(view.title()) for view in alerts if view.is_open)
     if len(alerts) > most and len(kinds) > 1:

@@ -103,14 +103,14 @@ def responder_view(
     said = ([foreign(runs.first_observable(view), runs.OBSERVABLE_LIMIT), runs.closed_line(view)] for view in views)
     listed = [(view, "", of) for view, of in zip(views, said, strict=True)]
     blocks = questions.listed(f"*{on}*", listed, MOST_NAMED)
-    if all(target.object_type == "alert" for target in request.targets):
-        assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
-        close, case = button_element("Close ...", ids.SEVERAL_CLOSE), button_element("Make a case", ids.SEVERAL_CASE)
-        blocks.append(actions(assign, close, case))
     # The form takes its place at once: a Next here would be the deed under the same finger.
     blocks += [_responder_menu(options, is_field=False)] if options else []
     not_now = responders.not_now([one for one, _ in offered if not one.can_run])
     blocks += [context(not_now)] if not_now else []
+    if all(target.object_type == "alert" for target in request.targets):
+        assign = button_element("Assign to me", ids.SEVERAL_ASSIGN)
+        close, case = button_element("Close ...", ids.SEVERAL_CLOSE), button_element("Make a case", ids.SEVERAL_CASE)
+        blocks.append(actions(assign, close, case))
     return _modal(request, blocks, "", several=f"Selected ({total})")
 
 
