@@ -7,7 +7,7 @@ from bot.block_kit import ids, notices
 from bot.block_kit.names import typed_names
 from bot.block_kit.notices import TASKS
 from bot.block_kit.subjects import SHORT_TITLE, headline
-from bot.block_kit.text import code, core_says, foreign, plain_name, said
+from bot.block_kit.text import code, core_says, foreign, said
 from bot.clearance import tlp_name
 from bot.features import subjects
 from bot.features.authorization import DIRECT_MESSAGE, not_linked, who_gives_rights
@@ -136,23 +136,27 @@ async def on_doctor_command(context: Context) -> None:
         away = notices.notice(f"{context.core_problem} `responder-bot doctor` on its machine shows every check.")
         await context.respond(away if context.core_problem else not_linked(context))
         return
-    link = Check("you", True, f"linked to {plain_name(person.login)}, who may see up to {tlp_name(person.clearance)}")
-    checks = [link, _permissions_check(person), _channel_check(context)]
+    link = Check("you", True, f"linked, and may see up to {tlp_name(person.clearance)}")
+    who = await who_gives_rights(context.services) or "an administrator"
+    checks = [link, _permissions_check(person, who), _channel_check(context)]
     others = [*await core_checks(context.services.core), *await context.services.checks()]
-    checks += others if person.profile == "org-admin" else [await _summary(context, others)]
-    failed = sum(not check.ok for check in checks)
-    head = "*All is well.*" if not failed else f"*{failed} of {len(checks)} need attention.*"
+    checks += others if person.profile == "org-admin" else [_summary(others, who)]
+    head = f"*{_failing(checks) or 'All is well'}.*"
     await context.respond(notices.notice("\n".join([head, *map(line, checks)])))
 
 
-async def _summary(context: Context, checks: Sequence[Check]) -> Check:
+def _summary(checks: Sequence[Check], who: str) -> Check:
     """How many checks fail, and who sees which."""
+    failing = _failing(checks, " checks of responder-bot")
+    return Check(
+        "responder-bot", not failing, f"{failing}; ask {who}, who sees them here" if failing else "all is well"
+    )
+
+
+def _failing(checks: Sequence[Check], what: str = "") -> str:
+    """`1 of 4 needs attention`; "" if all are well."""
     failed = sum(not check.ok for check in checks)
-    if not failed:
-        return Check("responder-bot", True, "all is well")
-    who = await who_gives_rights(context.services) or "an administrator"
-    message = f"{failed} of {len(checks)} checks of responder-bot need attention; ask {who}, who sees them here"
-    return Check("responder-bot", False, message)
+    return f"{failed} of {len(checks)}{what} {'needs' if failed == 1 else 'need'} attention" if failed else ""
 
 
 def line(check: Check) -> str:
@@ -161,10 +165,10 @@ def line(check: Check) -> str:
     return f"{mark} *{foreign(check.name, 60)}*: {foreign(said(check.message), 400)}"
 
 
-def _permissions_check(person: Person) -> Check:
+def _permissions_check(person: Person, who: str) -> Check:
     if "manageAction" in person.permissions:
         return Check("your rights", True, ", ".join(TASKS.get(one, one) for one in person.permissions))
-    return Check("your rights", False, "you can't run responders; an administrator can let you")
+    return Check("your rights", False, f"you can't run responders; ask {who}, who can let you")
 
 
 def _channel_check(context: Context) -> Check:

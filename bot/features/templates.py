@@ -13,12 +13,13 @@ from bot.features.payload import view_of
 from bot.features.responses import require_permission
 from bot.message import Block
 from core.common.errors import ResponderBotError
-from core.common.words import count
+from core.common.words import count, some_of
 from core.models import SEVERITY_NAMES, TLP_NAMES, CaseTemplate
 
 LEVELS = [(str(n), name) for n, name in enumerate(TLP_NAMES)]
 SEVERITIES = [(str(n), SEVERITY_NAMES[n]) for n in range(1, 5)]
 TITLE = "New case template"
+MOST_NAMED = 10  # custom fields
 
 
 async def on_template_command(context: Context) -> None:
@@ -75,7 +76,7 @@ def template_view() -> dict[str, Any]:
             "Custom fields",
             multiline=True,
             placeholder="cost | integer | 42",
-            hint=f"One in each line: name | kind | value. Kinds: {', '.join(_PARSERS)}.",
+            hint=f"One in each line: name | kind | value. Kinds: {', '.join(_PARSERS)}; string unless you name one.",
         ),
     ]
     return modals.modal(TITLE, blocks, callback_id=ids.TEMPLATE_VIEW, submit="Create")
@@ -190,7 +191,9 @@ def errors_by_block(fields: Sequence[Mapping[str, Any]], shown: Collection[str])
 
 def created_view(template: CaseTemplate) -> dict[str, Any]:
     about = f"Case template *{foreign(template.name, 200)}* ({template.id}) was created, with "
-    about += f"{count(len(template.tasks), 'task')} and {count(len(template.custom_fields), 'custom field')}."
+    kinds = [(name, next(kind for kind in _PARSERS if kind in of)) for name, of in template.custom_fields.items()]
+    fields = some_of([f"{foreign(name, 60)} ({kind})" for name, kind in kinds], MOST_NAMED)
+    about += f"{count(len(template.tasks), 'task')} and {count(len(kinds), 'custom field')}{fields and f': {fields}'}."
     blocks = [section(about), context("Use it: Make a case on a card, or `/responder case` and the id of an alert.")]
     return modals.modal("Template created", blocks, callback_id=ids.NOTICE_VIEW)
 

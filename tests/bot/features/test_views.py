@@ -10,8 +10,10 @@ async def test_template_modal_creates_a_template_and_shows_a_taken_name(env: Fea
     lea = env["lea"]
     await lea.command(SOC, "/responder template")
     view = await env["lea"].sees(modal("New case template"))
-    await lea.submits(view, name="Phishing", tags="mail", tasks="Look\nBlock | it")
-    await env["lea"].sees(modal("was created, with 2 tasks"))
+    await lea.submits(
+        view, name="Phishing", tags="mail", tasks="Look\nBlock | it", customFields="cost | integer\nowner"
+    )
+    await env["lea"].sees(modal("was created, with 2 tasks and 2 custom fields: cost (integer), owner (string)."))
     made = await env.client.case_template("Phishing")
     assert [t.title for t in made.tasks] == ["Look", "Block"]
     assert made.created_by == "lea@responder-bot.local"

@@ -284,12 +284,14 @@ async def test_doctor_command_shows_every_check_to_an_org_admin(env: FeatureEnvi
 
 async def test_doctor_command_shows_others_what_concerns_them(env: FeatureEnvironment) -> None:
     """And who may see the rest: that tells of channels and of how responders are confined."""
+    await env["eve"].command(SOC, "/responder doctor")
+    await env["eve"].sees(ephemeral("*1 of 4 needs attention.*"))
     env.emulator.archive(OPEN)
     await env["eve"].command(SOC, "/responder doctor")
-    told = text_of(await env["eve"].sees(ephemeral("this channel")))
-    assert "✓ *you*: linked to eve, who may see up to TLP:AMBER" in told
-    assert "✗ *your rights*: you can't run responders" in told
-    assert "checks of responder-bot need attention; ask admin or lea, who sees them here" in told
+    told = text_of(await env["eve"].sees(ephemeral("*2 of 4 need attention.*")))
+    assert "✓ *you*: linked, and may see up to TLP:AMBER" in told
+    assert "✗ *your rights*: you can't run responders; ask admin or lea, who can let you" in told
+    assert "checks of responder-bot needs attention; ask admin or lea, who sees them here" in told
     assert [words for words in ("engine", "confinement", OPEN, "channel #soc", "token") if words in told] == []
     await env["uma"].command(SOC, "/responder doctor")
     told = text_of(await env["uma"].sees(ephemeral("You're not linked yet")))
