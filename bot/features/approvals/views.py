@@ -610,25 +610,24 @@ def later_end_decision(action: Action, extension: Extension) -> str:
 
 
 def later_end_in_short(action: Action, *extensions: Extension) -> tuple[str, str]:
-    """`More time denied by ben` and ` ends in 52 minutes`: what a phone shows before and behind runs; mrkdwn."""
-    extension = extensions[0]
-    decided = later_end_decision(action, extension)
-    news = f"More time {decided[0].lower()}{decided[1:]}"
-    if extension.outcome == "approved":
-        end = "no end now" if extension.at is None else undo_state.longer(extension.at, extension.before)
-        return f"{news}, {undo_state.in_short(action) if undo_state.is_undone(action) else end}", ""
+    """`More time of 1 hour denied by ben` and ` ends in 52 minutes`: on a phone before and behind runs; mrkdwn."""
+    extension, is_later = extensions[0], extensions[0].outcome == "approved"
     if extension.outcome == "lapsed":
         by = f" by {person_name(action.undone_by)}" if action.undone_by else ", or given another end,"
         return f"Undone{by} before more time was approved", ""
-    news = "More time not approved in time" if extension.outcome == "expired" else news
-    return news, _ends_in([one.before or 0 for one in extensions], extension)
+    decided = later_end_decision(action, extension) if extension.outcome != "expired" else "Not approved in time"
+    news = f"{undo_state.more_time(extension)} {decided[0].lower()}{decided[1:]}"
+    if is_later and undo_state.is_undone(action):
+        return f"{news}, {undo_state.in_short(action)}", ""
+    ends = [(one.at if is_later else one.before) or 0 for one in extensions]
+    return news, _ends_in(ends, extension) or ("" if is_later else " ends as planned")
 
 
 def _ends_in(ends: Sequence[int], decided: Extension) -> str:
-    """In how long from when it was denied, if these ends (ms) are alike."""
-    at = max((one.at for one in decided.approval.votes if one.vote == "deny"), default=0)
+    """In how long from when it was decided, if somebody did and these ends (ms) are alike."""
+    at = max((one.at for one in decided.approval.votes), default=0) if decided.outcome in ("approved", "denied") else 0
     is_told = at and min(ends) - at >= MINUTE_MS > max(ends) - min(ends)
-    return f" ends in {undo_state.time_left(min(ends), at)}" if is_told else " ends as planned"
+    return f" ends in {undo_state.time_left(min(ends), at)}" if is_told else ""
 
 
 def more_time_title(deed: str) -> str:

@@ -81,7 +81,8 @@ async def test_who_approved_more_time_hears_that_it_was_overturned_as_who_approv
     rules = {**RULES, "Isolate": {**RULES["Isolate"], "allow_permanent": True, "run_by": ["anna", "ben"]}}
     async with feature_environment(tmp_path, rules) as env:
         _, first = await isolated(env)
-        await env["lea"].connect()
+        for name in ("anna", "lea"):
+            await env[name].connect()
         (run,) = await env.client.actions("alert", first)
         async with CoreClient(env.core.url, env.service_key) as bot:
             longer = await bot.as_user("anna").extend_measure(run.id, None)
@@ -240,7 +241,7 @@ async def test_one_undo_of_three_containments_rings_each_person_once(tmp_path: P
             )
         await all_sent(env.bot)
         for name in ("anna", "ben"):
-            assert [text.partition(" (")[0] for text in env[name].phone if "Undone by" in text] == [
+            assert [text.partition(" · ")[0] for text in env[name].phone if "Undone by" in text] == [
                 "Undone by lea: Isolate on ip 203[.]0[.]113[.]7"
             ]
 

@@ -179,19 +179,20 @@ def told(
         "stopped": f"Stopped by {by}: *{deed}*",
         "failed": f"Failed: *{deed}*",
     }.get(state, f"{decided}: *{deed}* was not run")
-    now, short = approvals.left_by(action, view), approvals.left_by(action, view, is_on_phone=True)
+    now, on_phone = approvals.left_by(action, view), approvals.left_by(action, view, is_on_phone=True)
     approved = runs.approved_by(action) if state == "failed" else ""
-    head, push = f"{ended}{now}{approved}.", f"{ended}{short}{approved}."
+    head, push = f"{ended}{now}{approved}.", f"{ended}{on_phone}{approved}"
     if state == "succeeded":
-        head, push = f"{decided}: *{deed}*{now or ', done'}.", f"{decided}{short or ', done'}: {deed}."
-    if (result := runs.result_text(action, view, 1000)) and state in ("denied", "cancelled", "failed"):
+        head, push = f"{decided}: *{deed}*{now or ', done'}.", f"{decided}{on_phone or ', done'}: {deed}"
+    why = ""
+    if state in ("denied", "cancelled", "failed") and (result := runs.result_text(action, view, 1000)):
+        why = f' · "{runs.result_text(action, view)}"'
         head += f"\n>{result}".replace("\n", "\n>").replace("\n>>", "\n>")
     again = run_again_button(action, view, button, is_own=True)
     buttons = [*([again] if again else []), *undos.buttons(action, view, button)]
     blocks = [section(head), context(f"{runs.sign(view)}{runs.of_root(subject, view, link)}")]
-    why = f' · "{runs.result_text(action, view)}"' if state in ("denied", "failed") and result else ""
-    text = clip(f"{push.replace('*', '')} {runs.of_root(subject, view)}{why}", MESSAGE_TEXT_LIMIT)
-    return Message(text, (*blocks, *([actions(*buttons)] if buttons else [])))
+    text = f"{push.replace('*', '')} · {runs.of_root(subject, view)}{why}"
+    return Message(clip(text, MESSAGE_TEXT_LIMIT), (*blocks, *([actions(*buttons)] if buttons else [])))
 
 
 def undone(
@@ -219,14 +220,14 @@ def moved(
         return notice(f"A run on {action.object_id} was given another end, {withheld(subject.tlp)}")
     is_later = changed.after is None or (changed.before is not None and changed.after > changed.before)
     deed = f"*{runs.name(action)}{runs.on_target(action, view)}*"
-    said = f"{'Extended' if is_later else 'Shortened'} by {person_name(changed.by)}: {deed}"
-    longer = f" {undo_state.longer(changed.after, changed.before)}" if is_later else ""
-    return _by_another(said, f", {undo_state.until(changed.after)}.", view, link, on_phone=longer)
+    said = f"{'Extended' if is_later else 'Shortened'} {undo_state.moved_by(action, changed)}: {deed}"
+    ends = "with no end" if changed.after is None else f"ends in {undo_state.time_left(changed.after, changed.at)}"
+    return _by_another(said, f", {undo_state.until(changed.after)}.", view, link, on_phone=f" {ends}")
 
 
 def _by_another(said: str, then: str, view: RedactedView, link: str, *, on_phone: str = "") -> Message:
     """What somebody else did, and `then` or, `on_phone`, what that shows; below it the alert or case; mrkdwn."""
-    text = clip(f"{said.replace('*', '')}{on_phone} ({runs.of_root(view.subject, view)}).", MESSAGE_TEXT_LIMIT)
+    text = clip(f"{said.replace('*', '')}{on_phone} · {runs.of_root(view.subject, view)}", MESSAGE_TEXT_LIMIT)
     about = context(f"{runs.sign(view)}{runs.of_root(view.subject, view, link)}")
     return Message(text, (section(f"{said}{then}"), about))
 

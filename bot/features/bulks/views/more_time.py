@@ -62,7 +62,7 @@ def decisions(ends: Sequence[End], *, has_ends: bool = False) -> list[str]:
 
 
 def decided_in_short(ends: Sequence[End], level: str = "") -> list[str]:
-    """`More time denied by ben: Isolate on LT-0198 ends in 52 minutes · "It prints".`: likewise for a phone; mrkdwn.
+    """`More time of 1 hour denied by ben: Isolate on LT-0198 ends in 52 minutes.`: likewise, for a phone; mrkdwn.
 
     The `level` of all where all were decided alike.
     """

@@ -135,9 +135,9 @@ def each_state(
     for n, until in _newest_first(listed) if is_on_phone else _first_to_end(listed):
         action, view = listed[n]
         now, why = _outcome(action), ""
-        if action.outcome == "denied" and is_on_phone:
+        if action.outcome in ("denied", "cancelled") and is_on_phone:
             now, why = on_phone(now), quoted(runs.reason(action), view)
-        elif action.outcome in ("denied", "failed"):
+        elif action.outcome in ("denied", "cancelled", "failed"):
             why = runs.result_text(action, view, approvals.REASON_LIMIT)
         ended = f", {slack_date(_ended_at(action))}" if has_times else ""
         found.setdefault((runs.mark(action, view), f"{now}{until}{ended}", why), []).append(n)

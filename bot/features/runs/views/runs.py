@@ -222,9 +222,9 @@ def denied_before(extension: Extension, view: RedactedView) -> str:
 
 
 def _more_time_was(extension: Extension, view: RedactedView) -> str:
-    """`🚫 *More time was denied by ben*: one hour is enough`, or not approved in time, or who withdrew that; mrkdwn."""
+    """`🚫 *More time of 1 hour was denied by ben*: why`, or not approved in time, or who withdrew that; mrkdwn."""
     outcome, by = extension.outcome or "expired", people(filter(None, [extension.ended_by]))
-    was = f"More time was {WORDS.get(outcome, outcome)}{by and f' by {by}'}"
+    was = f"{undo_state.more_time(extension)} was {WORDS.get(outcome, outcome)}{by and f' by {by}'}"
     said = f"{by} withdrew the request for more time" if outcome == "cancelled" else was
     return f"{MARKS[outcome]} *{said}*{why(extension.message, view)}"
 

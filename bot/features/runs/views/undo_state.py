@@ -14,7 +14,7 @@ from bot.message import Block
 from core.common.clock import FOR_EVER, MINUTE_MS
 from core.common.grouping import grouped
 from core.common.words import count, some_of
-from core.models import OPEN_STATUSES, Action, Extension, Measure, MeasureRun, Policy, Reader, Undo
+from core.models import OPEN_STATUSES, Action, EndChange, Extension, Measure, MeasureRun, Policy, Reader, Undo
 
 IN_SHORT = {
     "available": "in force",
@@ -238,8 +238,13 @@ def moved(action: Action) -> str:
         return ""
     is_moved = changed.before is not None and changed.after is not None
     how = f"moved from {slack_date(changed.before or 0)}" if is_moved else "set"
+    return f", {how} {moved_by(action, changed)}"
+
+
+def moved_by(action: Action, changed: EndChange) -> str:
+    """`by anna, approved by mia`; mrkdwn."""
     approved = f", approved by {by}" if (by := people(action.more_time_by)) else ""
-    return f", {how} by {person_name(changed.by)}{approved}"
+    return f"by {person_name(changed.by)}{approved}"
 
 
 def more_time_by(actions: Iterable[Action]) -> str:
@@ -537,6 +542,11 @@ def longer(at: int | None, before: int | None) -> str:
     if at is None or before is None:
         return "with no end" if at is None else "until a set time"
     return f"for {minutes(max(1, round((at - before) / MINUTE_MS)))} longer"
+
+
+def more_time(extension: Extension) -> str:
+    """`More time of 45 minutes`, or `More time with no end`: what was asked for."""
+    return f"More time {longer(extension.at, extension.before)}".replace("for ", "of ").removesuffix(" longer")
 
 
 def needed(asked: Sequence[Extension], able: Able = NOBODY) -> str:

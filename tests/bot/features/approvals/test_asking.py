@@ -80,7 +80,7 @@ async def test_one_containment_with_undo_rings_each_approver_once_and_who_asked_
         await env["lea"].sees(direct_message("asks · "))
         await env["ben"].confirms("Approve", request)
         told = await env["anna"].sees(on_phone("Approved"))
-        assert told.startswith("Approved by ben, in force: Isolate on ip 203[.]0[.]113[.]7 for 1 hour. HIGH ")
+        assert told.startswith("Approved by ben, in force: Isolate on ip 203[.]0[.]113[.]7 for 1 hour · HIGH ")
         shown = await env["anna"].sees(direct_message("Approved by ben:"))
         assert "in force until" in text_of(shown)
         of_ben = await env["ben"].sees(updated(request, "Approved by ben.", "🔒 in force until <!date^"))
@@ -318,7 +318,7 @@ async def test_who_asked_reads_that_nobody_answered_and_can_ask_again(tmp_path: 
         await env["ben"].sees(direct_message("asks · "))
         await expire(env)
         told = await env["anna"].sees(direct_message("Nobody answered"))
-        was_not_run = "Nobody answered: Isolate on ip 203[.]0[.]113[.]7 for 15 minutes was not run. HIGH"
+        was_not_run = "Nobody answered: Isolate on ip 203[.]0[.]113[.]7 for 15 minutes was not run · HIGH"
         assert told["text"].startswith(was_not_run)
         card = await env["anna"].sees(card_of(alert, "⌛ *Isolate*", "Ask again"))
         assert "confirm" not in button_of(told, "Ask again")  # the form alone asks
@@ -341,7 +341,7 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         await env["anna"].submits(form)
         await env["ben"].confirms("Deny", await env["ben"].sees(direct_message("asks · ")), reason="Call the <owner>.")
         told = await env["anna"].sees(direct_message("Denied by ben"))
-        assert told["text"].endswith(f' was not run. HIGH {alert.title} ({alert.id}) · "Call the &lt;owner&gt;."')
+        assert told["text"].endswith(f' was not run · HIGH {alert.title} ({alert.id}) · "Call the &lt;owner&gt;."')
         await env["anna"].command(SOC, "/responder mine")
         mine = await env["anna"].sees(modal("*Your runs*"))
         await env["anna"].presses("Ask again", mine)
@@ -582,8 +582,8 @@ async def test_more_time_is_asked_for_and_ends_on_phones_as_a_run_does(tmp_path:
         again = asks.replace("? ", "? 7 minutes left. ")
         await env["ben"].sees(on_phone(again))
         await expire(env)
-        ends = "More time not approved in time: Isolate on ip 203[.]0[.]113[.]7 ends as planned"
-        assert await env["anna"].sees(on_phone("More time not approved")) == f"{ends} · HIGH {of}"
+        ends = "More time of 45 minutes not approved in time: Isolate on ip 203[.]0[.]113[.]7 ends as planned"
+        assert await env["anna"].sees(on_phone("not approved in time")) == f"{ends} · HIGH {of}"
         await all_sent(env.bot)
         assert len([text for text in env["ben"].phone if "keep" in text]) == 2
         assert not [text for name in ("anna", "ben", "lea") for text in env[name].phone if "<!date" in text]
@@ -619,13 +619,14 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         assert "and everybody who sees the request" in text_of(form)
         await env["ben"].sees(modal("You denied more time for", f"It ends <!date^{at // 1000}^"))
         told = await env["anna"].sees(on_phone("denied by ben"))
-        ends = "More time denied by ben: Isolate on ip 203[.]0[.]113[.]7 ends soon"
+        ends = "More time with no end denied by ben: Isolate on ip 203[.]0[.]113[.]7 ends soon"
         why = "one hour is &lt;enough&gt;"
         assert without_minutes(told) == f'{ends} · HIGH {alert.title} ({alert.id}) · "{why}."'
         said = f"{MORE_TIME}: denied by ben: {why}. Kept its end, <!date^{at // 1000}^"
         assert said in text_of(await env["anna"].sees(direct_message(said)))
         assert said in text_of(await env["lea"].sees(reply_to(card, said)))
-        denied = f"🚫 *More time was denied by ben*: {why}"
+        was_denied = "🚫 *More time with no end was denied by ben*"
+        denied = f"{was_denied}: {why}"
         await env["lea"].sees(card_of(alert, denied))
         await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
         form = await env["anna"].sees(modal("How long", "is contained already", denied))
@@ -637,10 +638,10 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         host = {"dataType": "ip", "data": "203.0.113.7"}
         other = await env.create_alert(sourceRef="other", artifacts=[host])
         await env["anna"].command(SOC, f"/responder run isolate {other.id}")
-        form = await env["anna"].sees(modal("How long", "is contained already", "🚫 *More time was denied by ben*"))
+        form = await env["anna"].sees(modal("How long", "is contained already", was_denied))
         assert (denied in text_of(form)) != has_red  # which may be what it names
         await env["anna"].submits(form)
-        request = await env["ben"].sees(direct_message(f"({other.id})", "🚫 *More time was denied by ben*"))
+        request = await env["ben"].sees(direct_message(f"({other.id})", was_denied))
         assert denied not in text_of(request)
         await env["ben"].presses("Approve", request)
         (measure,) = await env.client.measures()
@@ -660,7 +661,7 @@ async def test_who_decides_on_more_time_reads_that_it_was_denied_before(tmp_path
                 False,
                 True,
             )
-        before = "🚫 *More time was denied by ben*: one hour is &lt;enough&gt;"
+        before = "🚫 *More time with no end was denied by ben*: one hour is &lt;enough&gt;"
         async with CoreClient(env.core.url, env.service_key) as bot:
             await env["anna"].sees(direct_message("denied by ben"))
             await bot.as_user("lea").extend_measure(action.id, None)
@@ -728,8 +729,8 @@ async def test_who_is_asked_for_more_time_reads_who_undid_it_before(tmp_path: Pa
         await env["ben"].submits(read_before)
         await env["ben"].sees(modal("No longer waits", ended))
         undid = "Undone by lea: Isolate on ip 203[.]0[.]113[.]7"
-        assert (await env["ben"].sees(on_phone("Undone by"))).startswith(f"{undid} (HIGH ")
-        assert f"{undid}; your request for more time is over too (HIGH " in await env["anna"].sees(
+        assert (await env["ben"].sees(on_phone("Undone by"))).startswith(f"{undid} · HIGH ")
+        assert f"{undid}; your request for more time is over too · HIGH " in await env["anna"].sees(
             on_phone("Undone by")
         )
 
@@ -764,15 +765,16 @@ async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_the
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").deny(denied.id, "a lab host")
             await bot.as_user("anna").cancel(cancelled.id)
-            await bot.as_user("lea").cancel(ended.id)
+            await bot.as_user("lea").cancel(ended.id, "a <duplicate>")
             body = {"objectType": "alert", "objectId": alert.id}
             await bot.as_user("anna").run({**body, "responderId": "Tell_1_0"})
             await bot.as_user("anna").run({**body, "responderId": "Fail_1_0"})
         shown = text_of(await env["anna"].sees(direct_message("Denied by ben: *Isolate on ip")))
         assert "a lab host" in shown
         assert "The firewall said no." in text_of(await env["anna"].sees(direct_message("Failed: *Fail*")))
-        assert (await env["anna"].sees(on_phone("Failed: Fail. "))).endswith(f' ({alert.id}) · "The firewall said no."')
-        await env["anna"].sees(direct_message("Withdrawn by lea"))
+        failed = await env["anna"].sees(on_phone("Failed: Fail · "))
+        assert failed.endswith(f' ({alert.id}) · "The firewall said no."')
+        assert (await env["anna"].sees(on_phone("Withdrawn by lea: "))).endswith(' · "a &lt;duplicate&gt;"')
         await env["anna"].sees(card_of(alert, "*Tell*"))
         await all_sent(env.bot)
         assert len(env["anna"].phone) == 3
@@ -790,7 +792,7 @@ async def test_who_approved_what_fails_is_rung_once_as_is_who_asked_and_reads_it
         deed = "Isolate on ip 203[.]0[.]113[.]7 for 1 hour, not in force · approved by lea, ben"
         for name in ("anna", "ben"):
             push = await env[name].sees(on_phone("Failed: "))
-            assert push.startswith(f"Failed: {deed}. HIGH ")
+            assert push.startswith(f"Failed: {deed} · HIGH ")
             assert push.endswith('"The firewall said no."')
         for name, request in requests.items():
             await env[name].sees(updated(request, "❌ failed, not in force: The firewall said no."))
@@ -820,7 +822,8 @@ async def test_who_approved_or_asked_for_what_was_stopped_reads_that_nobody_know
         unknown = "maybe in force until <!date^"
         await env["ben"].sees(updated(request, f"🔒 stopped by lea, {unknown}", "nobody knows whether", "Undo now"))
         told = await env["anna"].sees(direct_message("Stopped by lea: *Wait on ip", unknown, "Undo now"))
-        assert told["text"].startswith("Stopped by lea: Wait on ip 203[.]0[.]113[.]7 for 1 hour, maybe in force. HIGH ")
+        stopped = "Stopped by lea: Wait on ip 203[.]0[.]113[.]7 for 1 hour, maybe in force · HIGH "
+        assert told["text"].startswith(stopped)
 
 
 async def test_who_approved_what_is_not_released_is_rung_as_is_who_asked(tmp_path: Path) -> None:
@@ -833,7 +836,7 @@ async def test_who_approved_what_is_not_released_is_rung_as_is_who_asked(tmp_pat
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("anna").undo(action.id)
         for name in ("anna", "ben"):
-            await env[name].sees(on_phone("Failed: Fail on ip 203[.]0[.]113[.]7. HIGH "))
+            await env[name].sees(on_phone("Failed: Fail on ip 203[.]0[.]113[.]7 · HIGH "))
         await env["ben"].sees(updated(waits, "🔒 maybe still in force: ", "Undo now"))
         await all_sent(env.bot)
         failed = [[text for text in env[name].phone if "Failed" in text] for name in ("anna", "ben", "lea")]
@@ -1041,9 +1044,9 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert "If you deny it, each ends as planned." in text_of(form)
         assert "anna reads it" in text_of(form)
         await ben.sees(modal(f"You denied more time for Isolate on {with_levels}: kept its end, <!date^"))
-        over = await anna.sees(on_phone("More time denied by ben"))
+        over = await anna.sees(on_phone("More time with no end denied by ben"))
         soon = f"Isolate on {in_short} ends soon · up to CRITICAL"
-        assert without_minutes(over) == f'More time denied by ben: {soon} · "one hour is &lt;enough&gt;".'
+        assert without_minutes(over) == f'More time with no end denied by ben: {soon} · "one hour is &lt;enough&gt;".'
         for person in (anna, lea):
             await person.sees(
                 direct_message("*anna* asked to keep", f"Denied by ben: {on}: one hour is &lt;enough&gt;.")
@@ -1051,7 +1054,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         await all_sent(env.bot)
         assert [len(person.phone) for person in (anna, ben, lea)] == [number + 1 for number in before]
 
-        was_denied = "🚫 *More time was denied by ben*: one hour is &lt;enough&gt;"
+        was_denied = "🚫 *More time with no end was denied by ben*: one hour is &lt;enough&gt;"
         await anna.sees(message_in(SOC, f"• {on}\\n    ↳ {was_denied}"))
         form = await ask_to_extend("+15 minutes")
         assert text_of(form).count(was_denied) == 1
@@ -1064,7 +1067,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert text_of(again).count(was_denied) == 1
         await lea.presses("Review more time", again)
         review = await lea.sees(modal(" on 4 targets"))
-        assert text_of(review).count("More time was denied by ben") == 1
+        assert text_of(review).count("More time with no end was denied by ben") == 1
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep longer?", "Keep longer (ticked)")
         assert "*Undo all* ends it earlier." in text_of(review)
         assert '\\n🚫 *4 denied before*: left for you to tick"' in text_of(review)
@@ -1074,7 +1077,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
             review, decide=[f"ip 203[.]0[.]113[.]{number} · {alerts[0].title}" for number in (1, 2, 3, 0)]
         )
         await lea.sees(modal(f"You approved more time for Isolate on {with_levels}: extended to <!date^"))
-        await anna.sees(on_phone(f"More time approved by lea, for 15 minutes longer: Isolate on {in_short} · up to "))
+        await anna.sees(on_phone(f"More time of 15 minutes approved by lea: Isolate on {in_short} ends in "))
         await all_sent(env.bot)
         assert [len(person.phone) for person in (anna, ben, lea)] == [number + 2 for number in before]
         for alert in alerts:
@@ -1157,15 +1160,15 @@ async def test_who_asked_for_more_time_for_a_bulk_is_rung_at_the_first_decision_
             await env["ben"].sees(direct_message("asks to keep *with no end*"))
             await bot.as_user("ben").deny_bulk(bulk.id, ends[:1], "It <prints>.")
             hosts = [f"ip 203[.]0[.]113[.]{number}" for number in range(3)]
-            denied, why = f"More time denied by ben: Isolate on {hosts[0]} ends soon", '"It &lt;prints&gt;"'
-            push = await env["lea"].sees(on_phone("More time denied by ben: "))
+            denied, why = f"More time with no end denied by ben: Isolate on {hosts[0]} ends soon", '"It &lt;prints&gt;"'
+            push = await env["lea"].sees(on_phone("More time with no end denied by ben: "))
             assert (
                 without_minutes(push)
                 == f"{denied} · CRITICAL · {why}. Still waiting: {hosts[1]}, 203[.]0[.]113[.]2; ben decides."
             )
             await bot.as_user("ben").approve_bulk(bulk.id, ends[1:])
-        push = await env["lea"].sees(on_phone("More time approved by ben, no end now: "))
-        both = f"{denied} · {why}. More time approved by ben, no end now: Isolate on {hosts[1]}, "
+        push = await env["lea"].sees(on_phone("More time with no end approved by ben: "))
+        both = f"{denied} · {why}. More time with no end approved by ben: Isolate on {hosts[1]}, "
         assert without_minutes(push).startswith(both)
         await env["lea"].sees(direct_message("Denied in part: more time for Isolate on 3 targets, see below."))
         await all_sent(env.bot)
@@ -1208,7 +1211,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
             await bot.as_user("lea").extend_measure(ids_[1], None, "court <hold>")
         single = await ben.sees(direct_message("court &lt;hold&gt;"))
         in_thread = await ben.sees(reply_to(card, "court &lt;hold&gt;"))
-        was_denied = "\\n    ↳ 🚫 *More time was denied by ben*: one hour is &lt;enough&gt;"
+        was_denied = "\\n    ↳ 🚫 *More time with no end was denied by ben*: one hour is &lt;enough&gt;"
         row = f"113[.]1`, for HIGH {alerts[1].title} ({alerts[1].id})"
 
         await anna.presses("Extend all", told)
@@ -1246,7 +1249,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         await lea.presses("Withdraw more time", waits)
         await lea.reads("Only anna, who asked for it, may withdraw it; you can deny it: *Deny more time*.")
         await lea.confirms("Deny more time", waits, reason="Not <all>")
-        over = await anna.sees(on_phone("More time denied by lea: Isolate on ip "))
+        over = await anna.sees(on_phone("More time with no end denied by lea: Isolate on ip "))
         assert without_minutes(over).endswith('113[.]2 ends soon · up to CRITICAL · "Not &lt;all&gt;".')
         assert not [text for text in anna.phone if "another end" in text]  # she has asked herself
 
@@ -1386,13 +1389,13 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             await bot.as_user("ben").approve_bulk(bulk.id, [first, third])
             denied = "Denied by ben: ip 203[.]0[.]113[.]1: That one &lt;prints&gt;."
             kept = "Approved by ben: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2."
-            phone = "More time denied by ben: Isolate on ip 203[.]0[.]113[.]1 ends soon"
+            phone = "More time with no end denied by ben: Isolate on ip 203[.]0[.]113[.]1 ends soon"
             phone += ' · "That one &lt;prints&gt;".'
-            phone += " More time approved by ben, no end now: Isolate on ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]2."
-            assert without_minutes(await env["anna"].sees(on_phone("More time approved by ben"))) == phone
+            phone += " More time with no end approved by ben: Isolate on ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]2."
+            assert without_minutes(await env["anna"].sees(on_phone("More time with no end approved by ben"))) == phone
             told = await env["anna"].sees(direct_message("*anna* asked to keep *with no end*", f"{denied}\\n{kept}"))
             assert text_of(told).count(" · extended with no end") == 2
-            was_denied = "    ↳ 🚫 *More time was denied by ben*: That one &lt;prints&gt;"
+            was_denied = "    ↳ 🚫 *More time with no end was denied by ben*: That one &lt;prints&gt;"
             first_end = "1 in force until <!date^", ">: ip 203[.]0[.]113[.]1."
             in_channel = f"• ip 203[.]0[.]113[.]1\\n{was_denied}"
             shown = await env["eve"].sees(message_in(SOC, *first_end, in_channel))
@@ -1408,7 +1411,7 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             assert waits.extension is not None
             await env["eve"].sees(message_in(SOC, in_channel))
             await bot.as_user("ben").deny(ids_[1], "The user needs it.", extension_id=waits.extension.id)
-            again = f"{was_denied}\\n    ↳ 🚫 *More time was denied by ben*: The user needs it"
+            again = f"{was_denied}\\n    ↳ 🚫 *More time with no end was denied by ben*: The user needs it"
             await env["eve"].sees(message_in(SOC, f"• ip 203[.]0[.]113[.]1\\n{again}"))
             told = await env["anna"].sees(updated(told, f"{denied}\\n{kept}"))
             await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
@@ -1447,7 +1450,7 @@ async def test_the_row_of_what_still_waits_says_who_denied_it_more_time_before(t
         await env["ben"].command(SOC, f"/responder deny {bulk.id}")
         form = await env["ben"].sees(modal("Deny more time?"))
         await ben.approve_bulk(bulk.id, ends[:1])
-        row = "\\n    ↳ 🚫 *More time was denied by ben*"
+        row = "\\n    ↳ 🚫 *More time with no end was denied by ben*"
         await env["anna"].sees(message_in(SOC, "*Isolate* on 1 target", row))  # not said of both
         await env["ben"].submits(form, reason="Too long")
         done = await env["ben"].reads("You denied more time for Isolate on 🟠 HIGH ip 203[.]0[.]113[.]1: ")
@@ -1468,7 +1471,7 @@ async def test_a_decision_on_more_time_names_nothing_in_channels_once_a_level_ro
             await env["ben"].sees(direct_message("asks to keep *with no end*"))
             await bot.as_user("ben").deny_bulk(bulk.id, of_each, "Both print.")
         denied = "Denied by ben: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1: Both print."
-        shown = await env["eve"].sees(message_in(SOC, "    ↳ 🚫 *More time was denied by ben*: Both print"))
+        shown = await env["eve"].sees(message_in(SOC, "    ↳ 🚫 *More time with no end was denied by ben*: Both print"))
         await env["eve"].sees(reply_to(shown, denied))
         await env.bot.close()
         await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})

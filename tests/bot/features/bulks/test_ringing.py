@@ -213,12 +213,12 @@ async def test_who_ends_the_rest_themselves_is_rung_only_for_decisions_that_did_
             ends = {one.action.id: one.action.extensions[0].id for one in asked.actions if one.action}
             await env["lea"].sees(direct_message("asks to keep *with no end*"))
             await bot.as_user("lea").approve_bulk(bulk.id, [ends[kept]])
-            more = "More time approved by lea, no end now: Isolate on ip 203[.]0[.]113[.]0"
+            more = "More time with no end approved by lea: Isolate on ip 203[.]0[.]113[.]0"
             await anna.sees(on_phone(more))
             told = await anna.sees(direct_message(more))
             await anna.confirms("Undo all", await anna.sees(message_in(SOC, "asks to keep")))
             ended = "Undone by anna before more time was approved: Isolate on ip 203[.]0[.]113[.]1."
-            undone = more.replace("no end now", "undone by anna")
+            undone = more.replace(":", ", undone by anna:")
             await anna.sees(updated(told, f"{undone}; {ended}"))
             await anna.sees(message_in(SOC, "2 withdrawn, 2 undone by anna"))
             await all_sent(env.bot)
@@ -399,7 +399,7 @@ async def test_what_waits_and_more_time_have_buttons_of_their_own_names_below_th
         asked = [end.id for one in answer.actions if one.action for end in one.action.extensions]
         async with CoreClient(env.core.url, env.service_key) as bot:
             await bot.as_user("ben").deny_bulk(bulk_id, asked, "Noon is enough.")
-        push = await env["anna"].sees(on_phone("More time denied"))
+        push = await env["anna"].sees(on_phone("denied by ben"))
         assert re.search(r" ends in (1 hour|\d+ minutes) · up to CRITICAL · ", push)
 
 

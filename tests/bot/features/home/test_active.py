@@ -313,6 +313,6 @@ async def test_what_names_a_run_says_of_each_target_whether_and_until_when_it_is
     await env["anna"].sees(direct_message(f"Undone by ben: *Shun on {second}, {third}*."))
     rings = [text.partition(" · ")[0].partition(" (")[0] for text in env["anna"].phone if " by ben: " in text]
     assert rings == [
-        f"Extended by ben: Shun on {third} for 45 minutes longer",
+        f"Extended by ben: Shun on {third} ends in 1 hour",
         f"Undone by ben: Shun on {second}, {third}",
     ]

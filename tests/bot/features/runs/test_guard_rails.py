@@ -379,7 +379,7 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     assert again["ts"] != wanted["ts"]
     await env["lea"].presses("Approve", again)
     form = await env["lea"].sees(modal("⏳ *Keep until <!date", "*anna* asks · "))
-    assert re.search(r"⏳ \*Keep until .*\\n🚫 \*More time was denied by ben\*", text_of(form))
+    assert re.search(r"⏳ \*Keep until .*\\n🚫 \*More time of 45 minutes was denied by ben\*", text_of(form))
     assert "It &lt;beacons&gt; still." in text_of(form)
     assert "In force, asked for by admin · approved by ben." in text_of(form)
     assert text_of(form).count("<!date^") == 4  # both ends, one twice, when it was closed
