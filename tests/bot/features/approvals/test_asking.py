@@ -932,7 +932,9 @@ async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_an
 
 
 async def test_who_asked_for_a_bulk_reads_all_who_decided_on_it(tmp_path: Path) -> None:
-    async with asking(tmp_path, channels=NO_CARDS) as env:
+    clock = ManualClock()
+    clock.stop()  # so that all end in the same minute, and read so
+    async with asking(tmp_path, channels=NO_CARDS, clock_ms=clock) as env:
         ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in range(21)]
         alerts = [await env.create_alert(sourceRef=str(n), artifacts=ip) for n, ip in enumerate(ips)]
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
