@@ -166,6 +166,11 @@ def changed(lines: Iterable[str] = (), read: Container[str] | None = (), over: S
     return sections([f"⚠️ *{CHANGED}*", *(f">{line}" for line in new.splitlines())]) if read is not None else []
 
 
+def title(asked: str, read: Container[str] | None) -> str:
+    """The title of a form that asks this; likewise once it has changed, where one sees it however far one scrolled."""
+    return asked if read is None else "Changed: read again"
+
+
 def digest(shown: Sequence[Any]) -> str:
     """Tells whether the same was read: blocks, lines or ids."""
     return hashlib.sha256(json.dumps(shown).encode()).hexdigest()[:32]

@@ -373,7 +373,9 @@ class BulkMessages:
             views, refused = [one[:2] for one in of_request], []
         else:
             shown, said = self._shown(bulk, channel), await self._reminded(bulk, person)
-            content = messages.progress(shown, named, refused, later, button=buttons, reader=person, reminded=said)
+            able = found.deciders(states.asked(found, "")) if person else ()
+            progress = partial(messages.progress, button=buttons, reader=person, reminded=said, able=able)
+            content = progress(shown, named, refused, later)
         if clearance == SHARED:
             content = replace(content, blocks=to_read(content.blocks))
         thread = "" if person or not request else bulk_key(bulk.id, channel)

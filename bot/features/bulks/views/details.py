@@ -59,7 +59,8 @@ def message(bulk: Bulk, shown: Sequence[ShownTarget], start: int, login: str, bu
         blocks.append(actions(*runs.bulk_buttons(bulk.id, None, button, "Withdraw", number=bulk.awaiting)[1:]))
     blocks += _with_undo(page[len(waiting) :], bulk, button)
     if hidden := bulk.total - len(shown):
-        blocks.append(context(f"{hidden} more that you may not see, or that are gone."))
+        more = f"{hidden} more that you may not see, or that are gone."
+        blocks.append(context(more if shown else "You may see none of its targets."))
     others = pages(ids.BULK_DETAILS, Intent("bulk_details", bulk.id), start, PAGE, len(ordered), button)
     others += messages.again_button(bulk, button) if is_own and not bulk.awaiting else []
     blocks += [actions(*others)] if others else []

@@ -44,7 +44,7 @@ def undo_all_view(
     asks = [*notices.changed(rows.values(), read), *sections(f"⚠️ {one}" for one in still)]
     asks += [*sections(_question_and_rows("Undo", bulk, in_force, rows.values())), ends]
     return modals.modal(
-        names.in_view(f"Undo {bulk.title}", f" ({number})?"),
+        notices.title(names.in_view(f"Undo {bulk.title}", f" ({number})?"), read),
         [*asks, *questions.policy_words(policy), *map(context, more)],
         callback_id=ids.UNDO_ALL_VIEW,
         submit=names.in_view(title, f" ({number})"),

@@ -69,9 +69,13 @@ def _of_what(on: str, *, is_more_time: bool) -> str:
 
 
 def _still_waiting(listed: Listed, able: Sequence[str]) -> str:
-    """`Still waiting: hostname LT-0901; ben or lea decides.`, or without them where nobody can; "" for none; mrkdwn."""
-    who = f"; {foreign(notices.either(able), NAME_LIMIT)} decides" if able else ""
-    return f"Still waiting: {states.seen_targets(listed, is_on_phone=True)}{who}." if listed else ""
+    """`Still waiting: hostname LT-0901; ben or lea decides.`, or "" for none; mrkdwn."""
+    return f"Still waiting: {states.seen_targets(listed, is_on_phone=True)}{_who_decides(able)}." if listed else ""
+
+
+def _who_decides(able: Sequence[str]) -> str:
+    """`; ben or lea decides`, or "" where nobody can; mrkdwn."""
+    return f"; {foreign(notices.either(able), NAME_LIMIT)} decides" if able else ""
 
 
 def _so_far(bulk: BulkCounts, listed: Listed, waits: str, button: ButtonIds) -> tuple[Block, ...]:
@@ -104,11 +108,12 @@ def progress(
     button: ButtonIds,
     reader: Person | None = None,
     reminded: str = "",
+    able: Sequence[str] = (),
 ) -> Message:
     """How far a bulk is: what waits, then what became of each of `named` and `refused`, which its readers may see.
 
     `later` are the requests for more time that wait. `reader` is who gets it in a direct message, which names the rest,
-    too; of the one who asked for it nothing is asked.
+    too; of one who decides on nothing of it, as who asked for it, nothing is asked: it says who is `able` to.
     """
     is_for_requester = reader is None or reader.login == bulk.created_by
     waiting = [one for one in named if runs.awaits_approval(one[0])]
@@ -116,8 +121,9 @@ def progress(
     undone = f"⚠️ *{bulk.not_released} not undone*. *Show each* says why." if bulk.not_released else ""
     blocks: list[Block] = sections(filter(None, [states.head(bulk, named), undone]))
     if bulk.awaiting:
-        decide = runs.bulk_buttons(bulk.id, None, button, "Withdraw", number=bulk.awaiting)
-        blocks += [*_asks(bulk, waiting, read, reminded), actions(*(decide if is_for_requester else decide[:1]))]
+        others = "" if reader is None else _others_decide(waiting, reader, able)
+        blocks += _asks(bulk, waiting, read, reminded, others)
+        blocks += _deeds(bulk, button, can_decide=not others, can_withdraw=is_for_requester)
     for ends in (later or {}).values():
         blocks += _asks_for_more_time(bulk, [one for one in ends if one[2].outcome is None], reader, button)
     elements = end_buttons(bulk, button, has_again=is_for_requester)
@@ -128,13 +134,29 @@ def progress(
     return Message(push, (*blocks, whose, actions(*elements, states.show_each(bulk, button))))
 
 
-def _asks(bulk: BulkCounts, waiting: Listed, read: Listed, reminded: str) -> list[Block]:
-    """What waits for approval and until when: each that the reader of a direct message has `read`, or in one line."""
+def _deeds(bulk: BulkCounts, button: ButtonIds, *, can_decide: bool, can_withdraw: bool) -> list[Block]:
+    review, withdraw = runs.bulk_buttons(bulk.id, None, button, "Withdraw", number=bulk.awaiting)
+    shown = [*([review] if can_decide else []), *([withdraw] if can_withdraw else [])]
+    return [actions(*shown)] if shown else []
+
+
+def _others_decide(waiting: Listed, reader: Person, able: Sequence[str]) -> str:
+    """`; ben or lea decides`, who are `able` to, where the reader decides on none of these; else ""; mrkdwn."""
+    is_own = any(approvals.may_decide(run, reader, view.subject) for run, view in waiting)
+    return "" if is_own else _who_decides(able)
+
+
+def _asks(bulk: BulkCounts, waiting: Listed, read: Listed, reminded: str, others: str) -> list[Block]:
+    """What waits for approval and until when: each that the reader of a direct message has `read`, or in one line.
+
+    `others` says who decides on it where that reader doesn't; mrkdwn.
+    """
     by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
     asked = states.what_is_asked(bulk, states.of_waiting(bulk, read))
-    it = "it" if bulk.awaiting == 1 else "each"
-    on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else f". *Review* names {it} to who may see it"
-    asks = f"⏳ *{asked}*{'' if read else on}.{by_when}{reminded and f' {reminded}'}"
+    review = f". *Review* names {'it' if bulk.awaiting == 1 else 'each'} to whoever may see it"
+    unnamed = ", which you may not see" if others else review
+    on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else unnamed
+    asks = f"⏳ *{asked}*{'' if read else on}{others}.{by_when}{reminded and f' {reminded}'}"
     note = states.quoted_note(waiting if len(waiting) == bulk.awaiting else read, between="\n")
     closed = "" if len(read) == 1 else f"\n{approvals.closed_among(waiting)}".rstrip()  # which its row says
     warned = "" if read else _warned(waiting, bulk.awaiting)

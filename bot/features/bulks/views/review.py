@@ -100,9 +100,10 @@ def review_view(
     `every`: all of its runs that they may see, from which the names of those that wait differ.
     """
     ends, is_ticked = states.by_request(waiting).get(request, []), len(waiting) > 1 and not why_not
-    decision = _decision(bulk, waiting, ends, now_ms, is_ticked=is_ticked, can_decide=not why_not)
+    decision = _decision(bulk, waiting, request, now_ms, is_ticked=is_ticked, can_decide=not why_not)
     before, rows = decision.before, decision.rows
     title = names.in_view(decision.title, f" ({len(waiting)})?" if why_not and len(waiting) > 1 else "?")
+    title = notices.title(title, read)
     effect = approvals.effect(None if ends else responder, decision.then)
     able = approvals.named_approvers(responder.policy if responder is not None else None)
     targets, below, number = sections(rows), list[Block](), ""
@@ -125,13 +126,14 @@ def review_view(
 
 
 def _decision(
-    bulk: BulkCounts, waiting: Listed, ends: Sequence[End], now_ms: int, *, is_ticked: bool, can_decide: bool
+    bulk: BulkCounts, waiting: Listed, request: str, now_ms: int, *, is_ticked: bool, can_decide: bool
 ) -> _Decision:
-    if ends:
+    if ends := states.by_request(waiting).get(request):
         return _on_later_ends(ends, is_ticked=is_ticked)
     if waiting:
         return _on_runs(bulk, waiting, now_ms, is_ticked=is_ticked, can_decide=can_decide)
-    return _Decision(bulk.title, "", f"*{states.name(bulk)}*", {})
+    asks, by = (f"*{states.name(bulk)}*", "") if request or not bulk.awaiting else _asked(bulk, waiting)
+    return _Decision(bulk.title, "", asks, {}, by)
 
 
 def _on_runs(bulk: BulkCounts, waiting: Listed, now_ms: int, *, is_ticked: bool, can_decide: bool) -> _Decision:
@@ -218,8 +220,11 @@ def deny_view(bulk: BulkCounts, waiting: Listed, request: str = "", deed: str = 
 
 
 def _asked(bulk: BulkCounts, waiting: Listed, mark: str = "") -> tuple[str, str]:
-    """`*Isolate on 4 targets for 1 hour?*`, which ends with the `mark`; who asks for it, and why; mrkdwn."""
-    on = f"{states.how_many(bulk, len(waiting))}{undo_state.for_how_long(waiting[0][0])}"
+    """`*Isolate on 4 targets for 1 hour?*`, which ends with the `mark`; who asks for it, and why; mrkdwn.
+
+    Of those that somebody sees `waiting`; without any of all that wait.
+    """
+    on = f"{states.how_many(bulk, len(waiting) or bulk.awaiting)}{undo_state.lasts(bulk.undo_after_minutes)}"
     by = f"*{person_name(bulk.created_by)}* asks for it{' again' if bulk.retries else ''}"
     return f"*{states.name(bulk)} on {on}{mark}*", f"{by}{states.quoted_note(waiting, between=': ')}"
 

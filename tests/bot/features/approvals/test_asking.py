@@ -1732,7 +1732,7 @@ async def test_who_may_not_see_a_target_of_a_bulk_reads_nothing_of_it_in_the_req
         seen = await env.create_alert(sourceRef="seen", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
         targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in (red, seen)]
         async with CoreClient(env.core.url, env.service_key) as bot:
-            await bot.as_user("ben").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
+            bulk = await bot.as_user("ben").run_bulk(BulkInput(responder_id="Isolate_1_0", targets=targets))
         both = "Isolate on 2 targets for 1 hour? Asked by ben: ip 203[.]0[.]113[.]7, 203[.]0[.]113[.]9"
         assert both in await env["lea"].sees(on_phone("CRITICAL: "))
         assert "For few eyes" in text_of(await env["lea"].sees(direct_message("2 wait for approval")))
@@ -1744,6 +1744,12 @@ async def test_who_may_not_see_a_target_of_a_bulk_reads_nothing_of_it_in_the_req
         for hidden in ("For few eyes", "113[.]7", red.id):
             assert hidden not in str(shown)
             assert hidden not in str(env["anna"].phone)
+        own_run = next(one.action.id for one in bulk.actions if one.action and one.object_id == seen.id)
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("anna").approve_bulk(bulk.id, [own_run])
+        left = "⏳ *1 target for 1 hour · CRITICAL*, which you may not see; lea decides. Answer by <!date^"
+        assert ids.BULK_REVIEW not in text_of(await env["anna"].sees(updated(shown, left)))
+        await env["lea"].sees(direct_message("⏳ *1 target for 1 hour · CRITICAL*. Answer by", ids.BULK_REVIEW))
 
 
 async def test_a_shared_channel_does_not_read_how_severe_a_hidden_alert_of_a_bulk_is(tmp_path: Path) -> None:

@@ -368,6 +368,7 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         await env["lea"].submits(late)
         over = text_of(await env["lea"].reads("Nothing of it waits any more."))
         assert CHANGED in over
+        assert '"Changed: read again"' in over  # where they see it, however far they have scrolled
         assert f"Denied by ben: {alert_ids[0]} (" in over
         assert " on 0 targets" not in over
         await env["lea"].presses("Ask again", denied)
@@ -387,7 +388,10 @@ async def test_what_was_denied_is_told_and_what_one_may_not_see_is_not_decided(t
         assert "For few eyes" in text_of(view)
         await env.core.core.people.set_clearance("eve", 1)
         nothing = await reviewed(env, "eve", message, "2 targets wait that you may not see; anna or lea decides.")
-        assert "any more" not in text_of(nothing)
+        assert "*Contain on 2 targets*\\n*ben* asks for it\\n2 targets wait" in text_of(nothing)
+        await env["eve"].presses("Show each", message)
+        each = await env["eve"].sees(modal("Contain (2)", "You may see none of its targets."))
+        assert "that are gone" not in text_of(each)
         # Its level may rise after it was read: then core leaves it.
         await env.client.request("PATCH", f"/api/alert/{alert_ids[0]}", {"tlp": 3})
         await env.core.core.people.set_clearance("lea", 2)
@@ -410,7 +414,7 @@ async def test_one_press_decides_on_what_was_shown_and_the_rest_goes_on_waiting(
         assert "It starts now." in done
         assert ": Still waiting." in done
         assert "For few eyes" not in done
-        assert "⏳ *1 target · HIGH*. *Review* names it to who may see it." in text_of(
+        assert "⏳ *1 target · HIGH*. *Review* names it to whoever may see it." in text_of(
             await shown(env, "1 waits for approval, 1 of 2 succeeded")
         )
         assert (await env.client.actions("alert", red))[0].status == "Waiting"
