@@ -61,6 +61,11 @@ def walk(holder: Json) -> Iterator[tuple[Json, Json]]:
             yield block, element
 
 
+def has(holder: Json, action_id: str, block_id: str | None) -> bool:
+    """Whether there is an element with these ids."""
+    return any(e["action_id"] == action_id and block_id in (None, b["block_id"]) for b, e in walk(holder))
+
+
 def find(holder: Json, action_id: str, block_id: str | None) -> tuple[Json, Json]:
     """The (block, element) with these ids. Raises PageError if there is none."""
     for block, element in walk(holder):

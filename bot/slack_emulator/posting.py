@@ -1,6 +1,7 @@
 """The app's messages: validated as Slack does, then posted, updated or deleted."""
 
 import json
+from collections import deque
 from typing import Any
 
 from bot.slack_emulator.delivery import AppDelivery
@@ -11,6 +12,7 @@ from bot.slack_emulator.limits import BLOCKS_OF_MESSAGE, TEXT_OF_MESSAGE, blocks
 from bot.slack_emulator.state import Channel, Json, Team
 
 TEXT_OF_UPDATE = 4000
+KEPT_VERSIONS = 3  # of an updated message: whoever presses a button may not have seen the newest yet
 METADATA_BYTES = 15_000  # Slack's limit for message metadata
 
 
@@ -83,6 +85,7 @@ def send(team: Team, delivery: AppDelivery, channel: Channel, message: Json) -> 
 def update(team: Team, delivery: AppDelivery, channel: Channel, ts: str, changes: Json) -> Json:
     """Update one of the app's messages; keys set to None are removed."""
     before = dict(channel.messages[ts])
+    channel.earlier.setdefault(ts, deque(maxlen=KEPT_VERSIONS)).append(before)
     edited = {"user": team.bot_user_id, "ts": team.next_ts()}
     changed = team.change(channel, ts, {**changes, "edited": edited})
     _send_message_event(team, delivery, channel, event_changed(team, channel, before, changed))

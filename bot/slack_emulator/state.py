@@ -3,6 +3,7 @@
 import json
 import re
 import secrets
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
@@ -51,6 +52,7 @@ class Channel:
     is_archived: bool = False
     created: int = 0
     messages: dict[str, Json] = field(default_factory=dict)
+    earlier: dict[str, deque[Json]] = field(default_factory=dict)  # the last versions of those that were updated
     ephemerals: dict[str, dict[str, Json]] = field(default_factory=dict)
     last_read: dict[str, str] = field(default_factory=dict)
     mentions: dict[str, Collection[str]] = field(default_factory=dict)

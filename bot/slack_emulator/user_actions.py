@@ -2,6 +2,7 @@
 
 import html
 import re
+from dataclasses import replace
 from typing import Any
 
 from bot.slack_emulator import elements, interactions, posting
@@ -191,6 +192,7 @@ class UserActions:
         self, user_id: str, origin: InteractionOrigin, block_id: str | None, action_id: str, value: Any
     ) -> Json:
         """Use an element. Sends block_actions, except for an input block without `dispatch_action`."""
+        origin = _as_shown(origin, action_id, block_id)
         block, element = elements.find(origin.holder, action_id, block_id)
         chosen = await self._chosen_value(user_id, origin, block, element, value)
         if element["type"] not in elements.STATELESS:
@@ -440,6 +442,15 @@ class UserActions:
             return match[0] if user is None else form.format(user)
 
         return re.sub(r"(?<!\w)@([\w-]+)", mention, text)
+
+
+def _as_shown(origin: InteractionOrigin, action_id: str, block_id: str | None) -> InteractionOrigin:
+    """With the version of the message that has the element: Slack accepts a press on one that was updated since."""
+    if origin.channel is None or origin.message is None or elements.has(origin.message, action_id, block_id):
+        return origin
+    earlier = reversed(origin.channel.earlier.get(origin.message["ts"], ()))
+    shown = (replace(origin, message=one) for one in earlier if block_id and elements.has(one, action_id, block_id))
+    return next(shown, origin)
 
 
 def add_reaction(team: Team, channel: Channel, message: Json, user_id: str, name: str) -> None:

@@ -74,6 +74,28 @@ async def test_a_click_on_a_message_has_slacks_fields(heard: Heard, client: Asyn
     assert action == {"block_id": "b", **BUTTON}
 
 
+async def test_a_click_on_a_message_that_was_updated_under_the_finger_has_what_was_shown(
+    heard: Heard, client: AsyncWebClient, anna: EmulatedUser
+) -> None:
+    def card(block_id: str, value: str) -> dict[str, Any]:
+        buttons = [{"type": "button", "action_id": "clicked", "text": plain("Press"), "value": value}]
+        return {
+            "channel": "C0SOC",
+            "text": value,
+            "blocks": [{"type": "actions", "block_id": block_id, "elements": buttons}],
+        }
+
+    posted = await client.chat_postMessage(**card("b1", "old"))
+    await client.chat_update(ts=posted["ts"], **card("b2", "new"))
+    await anna.click("C0SOC", posted["ts"], action_id="clicked", block_id="b1")
+    body = await only(heard, "block_actions")
+    assert (body["actions"][0]["value"], body["message"]) == ("old", posted["message"])
+    for n in range(3):
+        await client.chat_update(ts=posted["ts"], **card(f"b{3 + n}", "newer"))
+    with pytest.raises(Refused, match="no_such_element"):
+        await anna.click("C0SOC", posted["ts"], action_id="clicked", block_id="b1")
+
+
 async def test_a_click_in_a_thread_below_a_colour_bar_says_so(
     heard: Heard, client: AsyncWebClient, anna: EmulatedUser
 ) -> None:
