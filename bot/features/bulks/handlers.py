@@ -61,8 +61,8 @@ async def on_retry(context: Context) -> None:
     before = [(one.view.subject.id, acted_on(one.action) if one.action else one.target.target) for one in again]
     request = with_targets_again(request, found, before)
     hidden = sum(one.has_failed for one in bulk.targets) - len(failed)
-    without = f"Left out: {hidden} that you may not see." if hidden else ""
-    form = await parameters.form_view(context, request, responder, found, without=without)
+    request = replace(request, without=f"Left out: {hidden} that you may not see." if hidden else "")
+    form = await parameters.form_view(context, request, responder, found)
     asks, *rest = form["blocks"]
     form = {**form, "blocks": [asks, *details.ended_before(shown, again), *rest]}
     await responses.open_view(context, form, "Nothing was run; ask again.")

@@ -151,14 +151,14 @@ async def _proceed(
 ) -> None:
     """Run it with the inputs that are typed, or show what comes before; `without` says which objects are left out."""
     objects = tuple(run_target(one.view.subject) for one in worst_first(targets))
-    request = RunRequest(objects, responder.id, channel=context.channel)
+    request = RunRequest(objects, responder.id, channel=context.channel, without=without)
     # `target=` says what it is to act on, unless that is an input's name.
     if "target" in typed and responder.can_run and inputs.called(responder.parameters or (), "target") is None:
         request = with_typed_target(request, targets, typed["target"], names.title(responder))
         typed = {name: text for name, text in typed.items() if name != "target"}
     request = request.with_typed(responder, typed)
     is_complete = bool(responder.parameters) and not inputs.missing(responder.parameters or (), request.parameters)
-    await flow.proceed(context, request, responder, targets, without=without, is_complete=is_complete)
+    await flow.proceed(context, request, responder, targets, is_complete=is_complete)
 
 
 async def _on_several(context: Context, name: str, object_ids: Sequence[str], typed: Mapping[str, str]) -> bool:

@@ -41,13 +41,12 @@ async def proceed(
     responder: OfferedResponder,
     targets: Sequence[Target],
     *,
-    without: str = "",
     is_complete: bool = False,
 ) -> bool:
     """Start the run, or show what comes before it: why it can't run, or its form. True if it started.
 
-    `is_complete`: the inputs are those that the person wants to give. `without` says which of several objects are left
-    out, so that also one of them has the form of several.
+    `is_complete`: the inputs are those that the person wants to give. One that is left of several objects has the form
+    of several.
     """
     responses.require_permission(context, "manageAction")
     view, is_one = targets[0].view, len(request.targets) == 1
@@ -57,8 +56,8 @@ async def proceed(
             await responses.show(context, CANNOT, await refusal(context, request, responder, view))
             return False
     needs_form = to_choose(request, targets) or _needs_form(context, request, responder, is_complete=is_complete)
-    if without or not is_one or needs_form:
-        await show_form(context, request, responder, targets, without=without)
+    if request.without or not is_one or needs_form:
+        await show_form(context, request, responder, targets)
         return False
     return await start(context, request, responder, view)
 
@@ -105,10 +104,9 @@ async def show_form(
     responder: OfferedResponder,
     targets: Sequence[Target],
     running: Action | None = None,
-    without: str = "",
 ) -> None:
     """Show its form: what it acts on and does, and its inputs as fields; if it already runs, that too."""
-    shown = await parameters.form_view(context, request, responder, targets, running, without)
+    shown = await parameters.form_view(context, request, responder, targets, running)
     await responses.open_view(context, shown, "Nothing was run; ask again.")
 
 
@@ -245,7 +243,7 @@ async def start_several(
     able = await able_to_decide(context, *waiting)
     asked = {one.object_id for one in request.targets}
     left_out = [one.view for one in targets if one.view.subject.id not in asked]
-    render = partial(questions.outcome, await masked(context, response), listed, able, where, left_out=left_out)
+    render = partial(questions.outcome, await masked(context, response), listed, able, where, request.without, left_out)
     told = await responses.with_buttons(context, f"asked:{response.id}", render)
     return started_title(listed[0][0]) if listed else CANNOT, told
 

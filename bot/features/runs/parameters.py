@@ -27,13 +27,11 @@ async def form_view(
     responder: OfferedResponder,
     targets: Sequence[Target],
     running: Action | None = None,
-    without: str = "",
     menu: Sequence[Block] = (),
 ) -> dict[str, Any]:
     """The modal with the inputs as fields, and what the run can act on, if nobody has said yet.
 
-    `running` is an open run of the responder on the target. `without` says which of several are left out; these may
-    have a `menu` of responders: its options.
+    `running` is an open run of the responder on the target. Several may have a `menu` of responders: its options.
     """
     view, choices = targets[0].view, to_choose(request, targets)
     responder = await _with_admins(context, request, responder, view)
@@ -41,8 +39,8 @@ async def form_view(
     metadata = request.keeping(logins)
     if not request.again:
         _require_room(request, form, metadata.parameters)
-    if without or request.is_several:
-        each = await on_each(context, request, responder, targets, without)
+    if request.is_several or (request.without and running is None):
+        each = await on_each(context, request, responder, targets)
         return run_form.form_of_several(metadata, responder, form, each, choices, menu)
     found = await ends_or_stays(context, request, responder, targets)
     already = [one for one in found if running is None or one.id != running.id]

@@ -127,9 +127,9 @@ class _Asked(NamedTuple):
 
 
 async def on_each(
-    context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target], without: str = ""
+    context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]
 ) -> questions.OnEach:
-    """What the form before runs on several targets shows of each; `without` says which it leaves out, and why."""
+    """What the form before runs on several targets shows of each, and which it leaves out."""
     found = await ends_or_stays(context, request, responder, targets)
     by_id = {one.view.subject.id: one for one in targets}
     asked = [(by_id[one.object_id], one) for one in request.targets if one.object_id in by_id]
@@ -139,7 +139,7 @@ async def on_each(
     ready = _each_run(one for one in accepted if not one.is_to_choose)
     undecided = [one.row for one in accepted if one.is_to_choose]
     hidden = len(request.targets) - len(asked)
-    without = without or (f"Left out: {hidden} that you may not see." if hidden else "")
+    without = request.without or (f"Left out: {hidden} that you may not see." if hidden else "")
     return questions.OnEach(ready, undecided, _refused(each), without, context.person.login)
 
 

@@ -168,7 +168,7 @@ def _about_each(responder: OfferedResponder, each: OnEach) -> str:
         about += f"; *{len(each.refused)} will be refused*"
     contained = [row for row in accepted if policy.undo and row.is_contained]
     decided = [row.decided for row in accepted]
-    left_out = f"\n{each.without}".rstrip()
+    left_out = f"\n{foreign(each.without, LINES_LIMIT)}".rstrip()
     return about + warned(decided, contained, which={"contained": f". {undo_state.LATER_END}"}) + left_out
 
 
@@ -484,13 +484,14 @@ def outcome(
     listed: Sequence[tuple[Action, RedactedView]],
     able: Able,
     where: str,
+    without: str,
+    left_out: Sequence[RedactedView],
     button: ButtonIds,
-    *,
-    left_out: Sequence[RedactedView] = (),
 ) -> Message:
     """Says that the `listed` runs wait, as one alone does, or were started; on what others were refused, and why.
 
-    Nothing was chosen of what was `left_out`. `where` tells how it goes, such as `A direct message`, or "".
+    `where` tells how it goes, such as `A direct message`, or "". `without`: what the form left out. Nothing was
+    chosen of what was `left_out`.
     """
     text, more = "Nothing was asked for or started.", list[Block]()
     if listed:
@@ -502,7 +503,7 @@ def outcome(
     refused = [(entry.object_id, why_not(entry)) for entry in response.actions if why_not(entry)]
     more += [context(f"{where} tells how it goes.")] if where else []
     left = some_of([runs.of_root(view.subject, view) for view in left_out], REASONS)
-    rows = [f"Left out, as nothing was chosen: {left}."] if left else []
+    rows = [*filter(None, [foreign(without, LINES_LIMIT), f"Left out, as nothing was chosen: {left}." if left else ""])]
     return with_reasons(text, f"*Refused on {count(len(refused), 'target')}*", refused, *more, rows=rows)
 
 

@@ -74,6 +74,7 @@ class RunRequest:
     is_bulk: bool = False  # whether that is a bulk
     anyway: str = ""  # the open run of the same responder beside which it runs
     channel: str = ""  # where somebody asked, so where a message tells how runs on several objects go
+    without: str = ""  # that some of several objects are left out, and why
 
     @property
     def is_several(self) -> bool:

@@ -61,6 +61,7 @@ async def test_a_run_on_ten_alerts_posts_one_message_that_is_true_in_the_end(tmp
             await env["anna"].presses("Tell (8)", question)
         told = text_of(await env["anna"].sees(modal("Started *Tell* on ", "and 5 more", "*Refused on 1 target*")))
         assert f"• 🟠 HIGH ET MALWARE Beacon to known C2 ({untagged}): " in told
+        assert f"Left out: {secret}, ~999999, where you see nothing." in told
         message = await shown(env, "8 of 9 succeeded, 1 refused")
         assert secret not in text_of(message)
         for alert_id in alert_ids:

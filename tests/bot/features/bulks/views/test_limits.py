@@ -79,7 +79,8 @@ def test_the_form_the_message_and_the_replies_fit() -> None:
     entries = [BulkEntry(object_id=one, status=400, type="BadRequest", message=HOSTILE[:500] + one) for one in IDS]
     done = [(samples.awaiting().model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
     able = Able([HOSTILE] * 9, are_asked=True, only=HOSTILE[:500])
-    fine(questions.outcome(BulkAnswer(id="~9", actions=entries), done, able, "Home", button))
+    left_out = HOSTILE, [view for _, view in done]
+    fine(questions.outcome(BulkAnswer(id="~9", actions=entries), done, able, "Home", *left_out, button))
     decided = [BulkEntry(object_id=one.object_id, status=200, action=one) for one, _ in done]
     fine(review.decided(bulk(), BulkAnswer(id="~9", actions=[*entries, *decided]), "approved", done, ""))
 
