@@ -53,6 +53,12 @@ async def who_may_override(context: Context, clearance: int) -> str:
     return await _either(context.services, permission="manageUser", clearance=clearance)
 
 
+async def other_admins(context: Context, clearance: int) -> list[str]:
+    """Who else may decide on a run against the rules of what needs this clearance; logins."""
+    admins = await context.services.core.who(permission="manageUser", clearance=clearance)
+    return [one.login for one in admins if one.login != context.person.login]
+
+
 async def _either(services: Services, **conditions: Any) -> str:
     try:
         return notices.either([person.login for person in await services.core.who(**conditions)])

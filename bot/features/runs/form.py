@@ -164,6 +164,7 @@ async def _start_view(
     targets = [Target(view, [responder])]
     asked = to_choose(request, targets)
     already = await ends_or_stays(context, request, responder, targets)
+    request = parameters.beside_what_waits(request, responder, already, asked)
     return start_view(request, subject, responder=responder, form=form, to_choose=asked, in_force=already)
 
 
@@ -252,10 +253,9 @@ async def _start_several(
 
 
 async def _start(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> Json | None:
-    running = await context.core.action(request.anyway) if request.anyway else None
-    if running is not None and not runs.is_open(running):
-        request = replace(request, anyway="")
-        shown = await parameters.form_view(context, request, responder, [Target(view)])
+    targets = [Target(view)]
+    if request.anyway and await _is_other_by_now(context, request, responder, targets):
+        shown = await parameters.form_view(context, request, responder, targets)
         return modals.update({**shown, "blocks": [*notices.changed(), *shown["blocks"]]})
     # A key of its own: core refuses a key with another body, and a modal keeps its view id when it asks again.
     key = f"{context.idempotency_key}-anyway" if request.anyway else context.idempotency_key
@@ -266,13 +266,23 @@ async def _start(context: Context, request: RunRequest, responder: OfferedRespon
         if running is None:
             return _core_error(view_of(context), responder, error)
         request = replace(request, anyway=running.id)
-        return modals.update(await parameters.form_view(context, request, responder, [Target(view)], running))
+        return modals.update(await parameters.form_view(context, request, responder, targets, running))
     await responses.refresh_cards(context, view.subject)
     has_card = any((await subjects.card_links(context, [view.subject.root_id])).values())
     if has_card and not runs.awaits_approval(action):
         return None  # closes the form: the card shows the run
     message = await flow.started_message(context, names.titled_by(action, responder), view)
     return modals.update(modals.message_view(flow.started_title(action), message))
+
+
+async def _is_other_by_now(
+    context: Context, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]
+) -> bool:
+    """Whether the run beside which somebody asked for another has ended, or a newer one waits."""
+    if not runs.is_open(await context.core.action(request.anyway)):
+        return True
+    found = await ends_or_stays(context, request, responder, targets)
+    return parameters.beside_what_waits(request, responder, found).anyway not in ("", request.anyway)
 
 
 def _core_error(view: Mapping[str, Any], responder: OfferedResponder, error: ResponderBotError) -> Json:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,13 +10,14 @@ from typing import Any
 from bot.block_kit.elements import actions
 from bot.clearance import RedactedView, view_of_all
 from bot.features import responses, subjects
+from bot.features.authorization import other_admins
 from bot.features.base import Context
 from bot.features.runs.targets import Target, ends_or_stays, on_each, to_choose, used_by
 from bot.features.runs.views import inputs, run_form, runs
 from bot.features.runs.views.request import RunRequest, submitted_options
 from bot.message import Block
 from core.common.errors import ResponderBotError
-from core.models import Action, Bulk, OfferedResponder, Parameter
+from core.models import Action, Bulk, Measure, OfferedResponder, Parameter
 
 MAX_PEOPLE = 20  # that are looked up for a form
 
@@ -44,11 +45,28 @@ async def form_view(
         return run_form.form_of_several(metadata, responder, form, each, choices, menu)
     found = await ends_or_stays(context, request, responder, targets)
     already = [one for one in found if running is None or one.id != running.id]
-    asked_by_others = (one for one in found if isinstance(one, Action) and runs.awaits_approval(one))
-    waits = running or next(asked_by_others, None)
+    waits = running or next(iter(_waiting(found)), None)
     may_review = await review(context, waits) if waits is not None else ()
+    if running is None:
+        metadata = beside_what_waits(metadata, responder, found, choices)
     used, login = await used_by(context, responder) if request.override_reason is not None else "", context.person.login
     return run_form.form_view(metadata, responder, view, form, running, choices, already, may_review, login, used)
+
+
+def _waiting(found: Iterable[Measure | Action]) -> list[Action]:
+    return [one for one in found if isinstance(one, Action) and runs.awaits_approval(one)]
+
+
+def beside_what_waits(
+    request: RunRequest, responder: OfferedResponder, found: Iterable[Measure | Action], to_choose: Sized = ()
+) -> RunRequest:
+    """The request to run beside the newest run of the responder that waits there, which its form shows.
+
+    Not where it is still to be chosen what it acts on.
+    """
+    of = [one for one in _waiting(found) if one.responder_name == responder.name and not to_choose]
+    same = [one for one in of if one.object_id == request.targets[0].object_id]
+    return replace(request, anyway=max(same, key=lambda one: one.number).id if same else "")
 
 
 async def _with_admins(
@@ -57,9 +75,7 @@ async def _with_admins(
     """The responder with who else may approve a run against the rules, where it needs no other approval."""
     if request.override_reason is None or (responder.policy and responder.policy.approval):
         return responder
-    admins = await context.services.core.who(clearance=view.subject.clearance, permission="manageUser")
-    able = [one.login for one in admins if one.login != context.person.login]
-    return responder.model_copy(update={"approvers": able})
+    return responder.model_copy(update={"approvers": await other_admins(context, view.subject.clearance)})
 
 
 async def review(context: Context, running: Action) -> Sequence[Block]:

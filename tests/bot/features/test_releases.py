@@ -388,8 +388,12 @@ async def test_who_asks_reads_who_asked_to_contain_the_same_before(tmp_path: Pat
         await env["ben"].close(review["id"])
         await env["ben"].command(SOC, run)
         of_first = await env["ben"].sees(modal(waits, "*Beacon*", "How long"))
+        newer = await isolate(env, first, by="lea")
         await env["ben"].submits(of_first)
-        await env["ben"].sees(modal("lea asked for it", without="still waits for approval"))
+        changed = await env["ben"].sees(modal(CHANGED, waits, f"({newer.id}), still waits for approval."))
+        assert changed["submit"]["text"] == "Ask anyway"
+        await env["ben"].submits(changed)
+        await env["ben"].reads("*Isolate* on ip 203[.]0[.]113[.]7 for 1 hour waits for approval; nothing has run yet.")
 
 
 async def test_who_decides_reads_who_also_asked_to_contain_the_same_until_that_waits_no_longer(tmp_path: Path) -> None:

@@ -250,8 +250,11 @@ def nothing_known(responder: OfferedResponder) -> list[str]:
 
 
 def deed(request: RunRequest, responder: OfferedResponder, limit: int = VIEW_TITLE_LIMIT) -> str:
-    """The label of the button that starts the run, or asks for it."""
-    return names.deed(responder, approvals_needed(request, responder), limit)
+    """The label of the button that starts the run, or asks for it, or does so beside the same run."""
+    needed = approvals_needed(request, responder)
+    if request.anyway:
+        return "Ask anyway" if needed else "Run anyway"
+    return names.deed(responder, needed, limit)
 
 
 def is_confirmed(policy: Policy) -> bool:
@@ -307,25 +310,28 @@ def effect(responder: OfferedResponder, request: RunRequest, each: OnEach | None
     checked, it, undo = ("Each is checked by itself. ", "each", "Undo all") if is_several else ("", "it", "Undo")
     if number:
         able = each.able if each is not None and each.able.logins else Able(responder.approvers or ())
-        begins = f"{_approved_first(responder, request, able, is_several=is_several)} You can withdraw {it} until then."
+        each_one, is_override = " each" if is_several else "", request.override_reason is not None
+        asks = asks_whom("Starts after", policy, number, able, each_one, is_override=is_override)
+        begins = f"{asks}. You can withdraw {it} until then."
     else:
         stop = "" if policy.sends_to else f"; *Stop* is on {'each' if is_several else 'the'} card while it runs"
         begins = f"Starts at once, without approval{stop}."
     return [context(f"{checked}{begins} {_lasts(policy, it, undo)}".rstrip())]
 
 
-def _approved_first(responder: OfferedResponder, request: RunRequest, offered: Able, *, is_several: bool) -> str:
-    """`Asks ben and lea; one of them approves.`, or `Starts after 1 approval by ben.` where nobody is asked; mrkdwn."""
-    policy, number = responder.policy or Policy(), approvals_needed(request, responder)
+def asks_whom(
+    after: str, policy: Policy, number: int, offered: Able, each: str = "", *, is_override: bool = False
+) -> str:
+    """`Asks ben and lea; one of them approves`, or `after` that `1 approval by ben` where nobody is asked; mrkdwn."""
     able = offered if offered.logins else Able(policy.approve_by or ())
-    starts = f"Starts after {undo_state.approvals_by(number, able)}"
-    if request.override_reason is not None and (number > 1 or not able.logins):
-        return f"{starts}{', one of them' if number > 1 else ''} of another administrator."
+    needs = f"{after} {undo_state.approvals_by(number, able)}"
+    if is_override and (number > 1 or not able.logins):
+        return f"{needs}{', one of them' if number > 1 else ''} of another administrator"
     if not offered.logins or policy.ask:
-        return f"{starts}."
-    one_approves = f"one of them approves{' each' if is_several else ''}"
-    needs = one_approves if number == 1 < len(able.logins) else f"it needs {count(number, 'approval')}"
-    return f"Asks {notices.all_of(able.logins)}{able.only}; {needs}."
+        return needs
+    who = f"the administrator{'s' if len(able.logins) > 1 else ''} " if is_override else ""
+    needs = f"one of them approves{each}" if number == 1 < len(able.logins) else f"it needs {count(number, 'approval')}"
+    return f"Asks {who}{notices.all_of(able.logins)}{able.only}; {needs}"
 
 
 def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool = False) -> list[Block]:
@@ -369,11 +375,6 @@ def sends_to(policy: Policy) -> str:
 
 def _target(view: RedactedView) -> str:
     return foreign(clip_middle(runs.target(view), runs.TARGET_LIMIT), runs.TARGET_LIMIT)
-
-
-def anyway(request: RunRequest, responder: OfferedResponder) -> str:
-    """The label of the button that runs the same once more, or asks for it."""
-    return "Ask anyway" if approvals_needed(request, responder) else "Run anyway"
 
 
 def open_run(

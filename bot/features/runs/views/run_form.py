@@ -134,7 +134,6 @@ def form_view(
     blocks, submit = questions.on_what(request, responder, view), questions.deed(request, responder)
     if running is not None:
         blocks, review = questions.open_run(request, running, responder, view, review), ()
-        submit = questions.anyway(request, responder)
     if request.override_reason is not None:
         rules, submit = responders.overridden(responder.refusals or (), view, is_described=True), "Ask to override"
         blocks.append(section("\n".join(filter(None, [f"🔴 *Against the rules*: {rules}.", used_by]))))
