@@ -51,6 +51,11 @@ def _require_asker(context: Context, action: Action, extension: Extension | None
         raise ResponderBotError("forbidden", sentence)
 
 
+def _hears(context: Context, asked_by: str) -> str:
+    """` anna is notified.`, who asked for what this person has decided on; mrkdwn."""
+    return "" if asked_by == context.person.login else f" {undo_state.are([asked_by], 'notified')}."
+
+
 def _ended(run: str, action: Action, extension_id: str = "") -> str:
     if extension_id:
         return f"You withdrew the request for more time for {run}."
@@ -141,7 +146,8 @@ async def _approve_later_end(context: Context, action: Action, extension: Extens
     """Approve the later end that was read, which its id names."""
     action = names.titled_as(await answered(context.core.approve(action.id, extension_id=extension.id)), action)
     waits = undo_state.later_end(action)
-    then = f"It needs {undo_state.needed([waits])}" if waits is not None else f"It {undo_state.ends(action)}."
+    then = f"It {undo_state.ends(action)}.{_hears(context, extension.asked_by)}"
+    then = f"It needs {undo_state.needed([waits])}" if waits is not None else then
     return notices.notice(f"You approved more time for {runs.heading(action, view)}. {then}")
 
 
@@ -245,11 +251,12 @@ async def on_deny_view(context: Context) -> Json:
         return modals.update(modals.message_view(NOT_WAITING, decided))
     action, subject = await subjects.of_action(context.core, decided)
     await responses.refresh_cards(context, subject)
-    run = views.run_on(action, RedactedView(subject, own_clearance(context)))
-    denied = f"You denied {run}; it will not run."
-    if extension_id:
+    run, asked_by = views.run_on(action, RedactedView(subject, own_clearance(context))), action.created_by
+    denied = f"You denied {run}{undo_state.for_how_long(action)}; it will not run."
+    if extension_id and action.undo is not None and action.undo.extension is not None:
+        asked_by = action.undo.extension.asked_by
         denied = f"You denied more time for {run}. It {undo_state.ends(action)}."
-    said = denied if is_denied else _ended(run, action, extension_id)
+    said = f"{denied if is_denied else _ended(run, action, extension_id)}{_hears(context, asked_by)}"
     return modals.update(modals.message_view("Denied" if is_denied else "Done", notices.notice(said)))
 
 

@@ -502,10 +502,10 @@ def starts(actions: Sequence[Action], until: str = ".") -> str:
 
 
 def approved(action: Action, view: RedactedView, link: str) -> Message:
-    """The receipt: what was approved, and where it is taken back."""
-    missing = runs.missing_approvals(action)
-    then = f"needs {count(missing, 'more approval')}" if missing else "starts now"
-    text = f"You approved {run_on(action, view)}; it {then}."
+    """The receipt: what was approved and for how long, who hears of it, and where it is taken back."""
+    missing, told = runs.missing_approvals(action), undo_state.are([action.created_by], "notified")
+    then = f"needs {count(missing, 'more approval')}." if missing else f"starts now. {told}."
+    text = f"You approved {run_on(action, view)}{undo_state.for_how_long(action)}; it {then}"
     see = f"<{link}|Its card> shows how it goes." if link else "Its card shows how it goes."
     ends = " ".join([undo_state.planned(action), *already(action, view)])
     return Message(text, (section(text), context(f"{ends}\n{see}".lstrip())))
@@ -539,7 +539,8 @@ def later_end_no_longer_waits(action: Action, extension_id: str, view: RedactedV
 def later_end(action: Action, extension: Extension, view: RedactedView) -> str:
     """All that asks for a later end, after who closed the alert, before who denied such a request; mrkdwn."""
     asks = f"{closed(view, extension.asked_at)}{runs.later_end_line(action, extension, view)}"
-    return f"{asks}\n{runs.denied_before(extension, view)}".rstrip()
+    override = runs.override_text(action, view, f" by {person_name(action.created_by)}").removeprefix(" · ")
+    return "\n".join(filter(None, [asks, override, runs.denied_before(extension, view).rstrip()]))
 
 
 def later_end_request(

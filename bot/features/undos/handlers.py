@@ -6,6 +6,7 @@ from typing import Any
 from bot.block_kit import ids, modals, notices
 from bot.clearance import RedactedView
 from bot.features import responses, subjects
+from bot.features.authorization import other_admins
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import view_metadata, view_of
 from bot.features.retries import answered, until_answered
@@ -82,6 +83,8 @@ async def on_extend_button(context: Context) -> None:
     responses.require_permission(context, "manageAction")
     action, view = await subjects.visible_run(context, intent.object_id)
     policy, able = await subjects.policy_and_able(context.core, view.subject, action.responder_name)
+    if action.override is not None and not policy.approval:
+        able = await other_admins(context, view.subject.clearance)
     if not intent.argument and undo_state.has_own_ends(action):
         which = partial(views.which_to_extend, action, view)
         await responses.show_with_buttons(context, "Extend", f"ends:{action.id}", which)

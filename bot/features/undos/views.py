@@ -133,7 +133,8 @@ def extend_view(
 ) -> dict[str, Any]:
     """Asks `login` how much later a run, or one of its targets, shall end than now, or from now on if that is past."""
     at = action.undo.at if action.undo is not None and action.undo.at is not None else now_ms
-    who = f"*{person_name(action.created_by)}* asked for it. It {undo_state.ends(action)}."
+    who = f"*{person_name(action.created_by)}* asked for it{runs.override_text(action, view)}."
+    who += f" It {undo_state.ends(action)}."
     about = section(f"{runs.heading(action, view)}. {who}{runs.waiting_end(action, view)}")
     hears = undo_state.hears(login, action)
     shown = longer_view("Extend", [about], [action], policy, now_ms, able, hears)
@@ -157,8 +158,7 @@ def longer_view(
     ends = [(undo.at or now_ms, undo.approved_until) for action in timed if (undo := action.undo) is not None]
     limits = [until for _, until in ends if until is not None]
     is_asked = bool(limits) and all(until is not None and at >= until for at, until in ends)
-    approval = undo_state.approvals_by(policy.approval or 1, undo_state.Able(able))
-    needs = _needs(approval, limits, timed, is_asked=is_asked)
+    needs = _needs(policy, able, limits, timed, is_asked=is_asked)
     field = undo_state.longer_field(policy, [at for at, _ in ends], now_ms)
     if not field:
         most = f"The settings allow no later end than {undo_state.minutes(policy.undo_after_minutes or 0)} from now."
@@ -171,14 +171,23 @@ def longer_view(
     return modals.modal(title, [*about, *asks], callback_id="", submit=submit)
 
 
-def _needs(approval: str, limits: Sequence[int], timed: Sequence[Action], *, is_asked: bool) -> str:
-    """That more time needs none, or this approval beyond these limits (ms) or always (`is_asked`); what it replaces."""
+def _needs(
+    policy: Policy, able: Sequence[str], limits: Sequence[int], timed: Sequence[Action], *, is_asked: bool
+) -> str:
+    """Who is asked for more time, always (`is_asked`) or beyond these limits (ms), or that nobody is; what it replaces.
+
+    It needs as many approvals as the run.
+    """
     replaces = " It takes the place of the request that waits." if any(map(undo_state.later_end, timed)) else ""
     if not limits:
         return f"At once, without approval.{replaces}"
-    begins = "It needs" if is_asked else f"Beyond {slack_date(min(limits))} it needs"
-    otherwise = "each ends as planned" if len(timed) > 1 else f"it {undo_state.ends(timed[0])}"
-    return f"{begins} {approval}; otherwise {otherwise}.{replaces}"
+    first, each, otherwise = timed[0], "", f"it {undo_state.ends(timed[0])}"
+    if len(timed) > 1:
+        each, otherwise = " each", "each ends as planned"
+    number, is_override = first.approval.needed if first.approval is not None else 1, first.override is not None
+    asks = questions.asks_for_approval("It needs", policy, number, undo_state.Able(able), each, is_override=is_override)
+    beyond = "" if is_asked else f"Beyond {slack_date(min(limits))}: "
+    return f"{beyond}{asks}. Otherwise {otherwise}.{replaces}"
 
 
 def asked(

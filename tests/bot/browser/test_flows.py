@@ -160,7 +160,9 @@ async def test_another_person_approves_and_the_one_who_asked_can_not(flows: Flow
     await expect(asked).to_contain_text("for 1 hour?")
     await screenshot(page, "flow-approval-asked-again")
     await asked.get_by_role("button", name="Isolate Host").click()
-    await expect(modal(page, "You approved Isolate Host")).to_be_visible()
+    await expect(
+        modal(page, "You approved Isolate Host on hostname LT-0198 for 1 hour; it starts now. Anna is")
+    ).to_be_visible()
     await leave_modal(page)
     await expect(shown).to_contain_text("Isolate Host on hostname LT-0198 is in force", timeout=RUN_ENDS_MS)
     await expect(page.locator("#pane").get_by_role("button", name="Approve")).to_have_count(0)

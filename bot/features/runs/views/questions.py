@@ -311,7 +311,7 @@ def effect(responder: OfferedResponder, request: RunRequest, each: OnEach | None
     if number:
         able = each.able if each is not None and each.able.logins else Able(responder.approvers or ())
         each_one, is_override = " each" if is_several else "", request.override_reason is not None
-        asks = asks_whom("Starts after", policy, number, able, each_one, is_override=is_override)
+        asks = asks_for_approval("Starts after", policy, number, able, each_one, is_override=is_override)
         begins = f"{asks}. You can withdraw {it} until then."
     else:
         stop = "" if policy.sends_to else f"; *Stop* is on {'each' if is_several else 'the'} card while it runs"
@@ -319,7 +319,7 @@ def effect(responder: OfferedResponder, request: RunRequest, each: OnEach | None
     return [context(f"{checked}{begins} {_lasts(policy, it, undo)}".rstrip())]
 
 
-def asks_whom(
+def asks_for_approval(
     after: str, policy: Policy, number: int, offered: Able, each: str = "", *, is_override: bool = False
 ) -> str:
     """`Asks ben and lea; one of them approves`, or `after` that `1 approval by ben` where nobody is asked; mrkdwn."""

@@ -269,10 +269,11 @@ def more_time_denied(action: Action, view: RedactedView) -> str:
 
 def waiting_end(action: Action, view: RedactedView) -> str:
     """Lines of their own on the later end that waits for approval, and by when, or who denied one; "" without."""
-    extension, waits = undo_state.later_end(action) if view.is_open else None, ""
+    extension, denied = undo_state.later_end(action) if view.is_open else None, more_time_denied(action, view)
     if extension is not None:
-        waits = f"{later_end_line(action, extension, view, is_on_card=True)}\n{undo_state.needed([extension])}"
-    return f"\n{more_time_denied(action, view)}{waits}".rstrip()
+        asks = later_end_line(action, extension, view, is_on_card=True)
+        denied = f"{asks}\n{denied}{undo_state.needed([extension])}"
+    return f"\n{denied}".rstrip()
 
 
 def why(reason: str | None, view: RedactedView, limit: int = RESULT_LIMIT) -> str:
@@ -616,7 +617,9 @@ def in_force_line(action: Action, view: RedactedView) -> str:
     is_stuck = action.undo is not None and action.undo.status in ("waiting", "failed")
     mark = "⚠️" if is_stuck else "🔒"
     since = slack_date(action.measure.since if action.measure is not None else action.start_date)
-    by = f"since {since}, asked for by {person_name(action.created_by)}{noted(action, view)}{approved_by(action)}"
+    is_said = set(action.approved_by) <= set(action.more_time_by)
+    by = f"since {since}, asked for by {person_name(action.created_by)}{noted(action, view)}"
+    by += "" if is_said else approved_by(action)
     head = f"{mark} *{name(action)}*{on_target(action, view)} is {undo_state.in_force(action, view)}"
     result = "" if action.readers else _outcome(action, view)
     return f"{head}\n{by}{inputs_in_brackets(action, view)}{result}{override_text(action, view)}"

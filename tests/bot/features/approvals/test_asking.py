@@ -553,9 +553,7 @@ async def test_who_asks_for_what_waits_already_reviews_it_and_only_who_may_decid
         await isolate(env, alert)
         for name in ("lea", "ben"):
             await env[name].command(SOC, f"/responder run isolate {alert.id}")
-            await env[name].submits(await env[name].sees(modal("How long")))
-            on = f"on ip 203[.]0[.]113[.]7, for {alert.id}. anna asked for it <!date^"
-            waits = await env[name].sees(modal(f"*Isolate* already waits {on}"))
+            waits = await env[name].sees(modal("⚠️ *Isolate* on ip 203[.]0[.]113[.]7 for 1 hour, asked by anna"))
             assert (waits["submit"]["text"], "Review" in labels_of(waits)) == ("Ask anyway", name == "ben")
         await env["ben"].presses("Review", waits)
         await env["ben"].submits(
@@ -617,7 +615,7 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         assert {"Keep with no end", "Deny", "Undo now"} <= {*labels_of(waits)}  # as a run that waits has them
         form = await env["ben"].confirms("Deny", request, reason="one hour is <enough>.")
         assert "and everybody who sees the request" in text_of(form)
-        await env["ben"].sees(modal("You denied more time for", f"It ends <!date^{at // 1000}^"))
+        await env["ben"].sees(modal("You denied more time for", f"It ends <!date^{at // 1000}^", ". anna is notified."))
         told = await env["anna"].sees(on_phone("denied by ben"))
         ends = "More time with no end denied by ben: Isolate on ip 203[.]0[.]113[.]7 ends soon"
         why = "one hour is &lt;enough&gt;"
@@ -988,7 +986,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         async def ask_to_extend(longer: str) -> dict[str, Any]:
             form = await anna.confirms("Extend all", told, longer=longer, note="It beacons to <them>.")
             assert form["submit"]["text"] == "Ask to extend (4)"
-            needs = "It needs 1 approval by ben or lea; otherwise each ends as planned."
+            needs = "Asks ben and lea; one of them approves each. Otherwise each ends as planned."
             assert needs in text_of(form).partition("How much longer")[0]
             asked = await anna.sees(
                 modal(
@@ -1219,7 +1217,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         await anna.presses("Extend all", told)
         form = await anna.sees(modal("on 3 targets", row))
         below = text_of(form).partition(row)[2].partition("\\n•")[0]
-        assert f"{was_denied}\\n    ↳ ⏳ *Keep with no end*, instead of until <!date" in below
+        assert below.index("    ↳ ⏳ *Keep with no end*, instead of until <!date") < below.index(was_denied)
         assert '*lea* asks · \\"court &lt;hold&gt;\\"' in below
         assert text_of(form).count("⏳") == text_of(form).count("🚫") == 1
         assert "It takes the place of the request that waits." in text_of(form)
@@ -1235,7 +1233,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         ask = "CRITICAL: keep Isolate on 3 targets with no end? 1 denied before, 3 closed by now. Asked by anna: ip "
         await lea.sees(on_phone(ask))
         waits = await anna.sees(message_in(SOC, "⏳ *anna* asks to keep", was_denied))
-        assert text_of(waits).count("🚫 *More") == 1
+        assert text_of(waits).count("🚫 *More time") == 1
         assert {"Keep with no end", "Deny more time", "Withdraw more time"} <= {*labels_of(waits)}
         request = await lea.sees(direct_message("asks to keep *with no end*", without="Show each"))
         await lea.presses("Keep with no end", request)
@@ -1247,7 +1245,7 @@ async def test_extend_all_says_of_each_target_what_was_denied_or_is_asked_for_an
         for shown in (request, review, deny):
             end = "" if shown is review else " · now"
             assert was_denied in text_of(shown).rpartition(f"({alerts[1].id}){end}")[2].partition("\\n•")[0]
-            assert text_of(shown).count("🚫 *More") == 1
+            assert text_of(shown).count("🚫 *More time") == 1
         await lea.presses("Withdraw more time", waits)
         await lea.reads("Only anna, who asked for it, may withdraw it; you can deny it: *Deny more time*.")
         await lea.confirms("Deny more time", waits, reason="Not <all>")

@@ -24,7 +24,7 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     await env["eve"].presses("Approve", request)
     await env["eve"].reads("You can't run responders.")
     await env["ben"].confirms("Approve", request)
-    receipt = await env["ben"].reads(f"You approved Isolate on {alert.id}; it starts now.")
+    receipt = await env["ben"].reads(f"You approved Isolate on {alert.id}; it starts now. anna is notified.")
     assert receipt["title"]["text"] == "Approved"
     decided = await env["anna"].sees(reply_to(card, "Approved by ben."))
     assert ids.APPROVE not in text_of(decided)
@@ -94,7 +94,7 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     assert form["title"]["text"] == "Deny Isolate?"
     assert "If you deny it, it will not run: nothing changes on the target." in text_of(form)
     assert f"({alert.id})" in text_of(form)
-    await env["ben"].sees(modal(f"You denied Isolate on {alert.id}; it will not run."))
+    await env["ben"].sees(modal(f"You denied Isolate on {alert.id}; it will not run. anna is notified."))
     assert (await env.ended_run(alert)).status == "Failure"
     why = ' · ben: \\"It is the &lt;backup&gt; server\\"'
     await env["anna"].sees(card_of(alert, "*Isolate* denied by ben", why))

@@ -392,7 +392,8 @@ async def test_what_is_protected_has_no_box_but_a_line(tmp_path: Path) -> None:
 async def test_what_is_protected_is_refused_as_soon_as_it_is_named_and_an_administrator_may_override_it(
     tmp_path: Path,
 ) -> None:
-    rules = {"Shun": {"target": "hostname,ip", "undo": "Vendor_Drop_1_0", "rate": ["9/1h"]}}
+    rules = {"Shun": {"target": "hostname,ip", "undo": "Vendor_Drop_1_0", "undo_after_minutes": 60, "rate": ["9/1h"]}}
+    rules["Shun"]["allow_permanent"] = True
     async with feature_environment(tmp_path, rules, protect=ProtectSection(artifacts=["10.20.0.0/16"])) as env:
         first, other = [
             await env.create_alert(sourceRef=ref, artifacts=[HOSTS[0], {**HOSTS[1], "message": "victim"}, HOSTS[2]])
@@ -420,3 +421,17 @@ async def test_what_is_protected_is_refused_as_soon_as_it_is_named_and_an_admini
         )
         await env["ben"].sees(card_of(first, "🔴 *Override*"))
         assert await acted_on(env, first) == ["10.20.1.50"]
+        await env.core.core.people.set_profile("anna", "org-admin")
+        (action,) = await env.client.actions("alert", first.id)
+        await env.client.approve(action.id)
+        shown = await env["lea"].sees(card_of(first, "Extend"))
+        await env["lea"].presses("Extend", shown)
+        form = await env["lea"].sees(modal('*lea* asked for it · 🔴 *Override*: \\"It spreads\\". It ends <!date^'))
+        who = "Asks the administrators admin and anna; one of them approves. Otherwise it ends <!date^"
+        assert who in text_of(form)
+        await env["lea"].submits(form, longer="+15 minutes")
+        waits = await env["anna"].sees(card_of(first, "*lea* asks"))
+        await env["anna"].presses("Approve", waits)
+        review = await env["anna"].sees(modal("Keep 15 minutes longer?", '\\n🔴 *Override* by lea: \\"It spreads\\"'))
+        await env["anna"].submits(review)
+        await env["anna"].sees(modal("You approved more time for *Shun*", "lea is notified."))
