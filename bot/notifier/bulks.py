@@ -14,7 +14,7 @@ from bot.clearance import CLEAR, SHARED, RedactedView, Subject, side_by_side
 from bot.features.approvals import views as approvals
 from bot.features.bulks.views import messages, more_time, states
 from bot.features.bulks.views.states import Listed, Refused
-from bot.features.runs.views import runs
+from bot.features.runs.views import runs, undo_state
 from bot.notifier.asking import LATELY_MS, Asking
 from bot.notifier.isolation import isolated
 from bot.notifier.renderer import Renderer, undone_with_others
@@ -239,8 +239,8 @@ class BulkMessages:
         found = found or await self._read(bulk.id)
         is_known = kind == BULK_TOLD and not states.has_news(states.asked(found, ""), _rang(told, bulk.id))
         for run, _ in found:
-            approved_by = [*run.approved_by, *run.more_time_by]
-            logins += approved_by if kind == BULK_UNDONE else run.approved_by[-1:] if run.outcome == "failed" else []
+            of_failure = run.approved_by[-1:] if run.outcome == "failed" else []
+            logins += undo_state.notified(run.undone_by, run) if kind == BULK_UNDONE else of_failure
         for login in dict.fromkeys(logins):
             user, person = await self._renderer.recipient_of(login)
             key = f"{kind}:{bulk.id}:{team}:{user}"

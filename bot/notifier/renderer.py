@@ -47,8 +47,6 @@ log = structlog.get_logger("bot.notifier")
 
 AGAIN = ":again"  # ends the key of what asks somebody once more
 
-MOST_TOLD = 10  # approvers of a run that was marked as ended
-
 
 class Render(Protocol):
     """The content of a message for one clearance."""
@@ -280,7 +278,7 @@ class Renderer:
             return []
         render = partial(replies.moved, part, timeline.target(action), changed, link=await self._link(timeline.root_id))
         knows = () if at else part.more_time_by
-        for login in _concerned(part, but=None if at else changed.by):
+        for login in undo_state.notified(None if at else changed.by, part, is_end=False):
             if login not in knows:
                 suffix = f":{at or changed.at}"
                 desired += await self._to_requester(f"moved:{action.id}", login, suffix, render, timeline)
@@ -309,7 +307,9 @@ class Renderer:
         """
         by = action.measure.ended_by if action.measure is not None else None
         by_run = (action.undo and action.undo.action_id) or action.id
-        logins = [login for login in _concerned(action, but=by) if (by_run, login) not in heard]
+        has_reason = action.measure is not None and bool(action.measure.message)
+        concerned = undo_state.notified(by, action, has_reason=has_reason)
+        logins = [login for login in concerned if (by_run, login) not in heard]
         heard.update((by_run, login) for login in logins)
         found = [await self._core.slack_users(login) for login in logins]
         told = [one for user in found for one in user.in_team(self._access.team())]
@@ -700,15 +700,14 @@ def undone_by_others(document: Document) -> dict[tuple[str, str], list[Action]]:
     # The case tells of what ran on an artifact that it shares.
     own = [one for one in document.actions if not (is_in_case and one.object_type == OBJECT_TYPES["case_artifact"])]
     for action in sorted(own, key=lambda one: (not one.bulk, one.number)):
-        undone = dict[str, list[Action]]()
+        undone = dict[tuple[str, str], list[Action]]()
         for part, _ in action.by_target():
             by_id = part.undo.action_id if part.undo is not None and undo_state.is_undone(part) else None
             if by_id and part.measure is not None and (action.bulk or by_id in known):
-                undone.setdefault(by_id, []).append(part)
-        for by_id, parts in undone.items():
-            part = undo_state.together(action, parts)
-            for login in _concerned(part, but=part.measure.ended_by if part.measure is not None else None):
-                found.setdefault((by_id, login), []).append(part)
+                for login in undo_state.notified(part.measure.ended_by, part):
+                    undone.setdefault((by_id, login), []).append(part)
+        for about, parts in undone.items():
+            found.setdefault(about, []).append(undo_state.together(action, parts))
     return found
 
 
@@ -719,15 +718,8 @@ def undone_with_others(document: Document, bulk_id: str) -> set[tuple[str, str]]
         undo = known.get((action.undo and action.undo.action_id) or "")
         undone = known.get((undo and undo.undoes) or "")
         if action.bulk == bulk_id and undone is not None and undone.bulk not in (None, bulk_id):
-            found |= {(action.id, login) for login in _concerned(undone, but=action.undone_by)}
+            found |= {(action.id, login) for login in undo_state.notified(action.undone_by, undone)}
     return found
-
-
-def _concerned(action: Action, *, but: str | None) -> list[str]:
-    """Who approved a run or its later end, or asked for it; nobody where who asked undoes it, which is routine."""
-    approved_by = [*action.more_time_by, *action.approved_by][:MOST_TOLD]
-    is_routine = but == action.created_by and not (action.measure and action.measure.message)  # which has a reason
-    return [login for login in dict.fromkeys([*approved_by, action.created_by]) if login != but and not is_routine]
 
 
 def _is_broadcast(record: MessageRecord | None) -> bool:

@@ -557,13 +557,12 @@ def _level_of_texts(reads: Reads, row: Row) -> int:
 
 
 def _of_run(each: _Seen, action: Action, registry: Registry) -> dict[str, Any]:
+    of_it = action.model_copy(update={"undo": in_force.undo_of(action, each.one)})
     return {
+        **{name: getattr(of_it, name) for name in ("created_by", "approved_by", "moved_by", "more_time_by")},
         "title": registry.title(action.responder_name),
         "root_id": f"~{each.row['root_id']}",
         "state": each.one["state"],
         "since": each.one["since"],
-        "created_by": action.created_by,
-        "approved_by": action.approved_by,
-        "more_time_by": action.model_copy(update={"undo": in_force.undo_of(action, each.one)}).more_time_by,
         "until": each.one["ends_at"],
     }

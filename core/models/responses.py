@@ -607,6 +607,11 @@ class Action(Identified):
         return [] if self.approval is None else self.approval.approved_by
 
     @property
+    def moved_by(self) -> str | None:
+        """Who asked for the end that it has now, or set it; absent if it is as it was at first."""
+        return self.undo.changed.by if self.undo is not None and self.undo.changed is not None else None
+
+    @property
     def more_time_by(self) -> list[str]:
         """Who approved the later end that it has now."""
         changed = self.undo.changed if self.undo is not None else None
@@ -684,6 +689,8 @@ class MeasureRun(ApiModel):
     """asked: it waits for approval; ended: it has undone the same; both in documents only."""
     created_by: Named
     approved_by: list[Named]
+    moved_by: Named | None = None
+    """Who asked for the end that it has now, or set it; absent if it is as it was at first."""
     more_time_by: list[Named] = Field(default_factory=list)
     """Who approved the later end that it has now."""
     since: Millis

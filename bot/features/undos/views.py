@@ -136,7 +136,7 @@ def extend_view(
     who = f"*{person_name(action.created_by)}* asked for it{runs.override_text(action, view)}."
     who += f" It {undo_state.ends(action)}."
     about = section(f"{runs.heading(action, view)}. {who}{runs.waiting_end(action, view)}")
-    hears = undo_state.hears(login, action)
+    hears = undo_state.hears(login, action, is_end=False)
     shown = longer_view("Extend", [about], [action], policy, now_ms, able, hears)
     metadata = json.dumps({"id": action.id, "part": part, "at": max(at, now_ms)})
     return {**shown, "callback_id": ids.EXTEND_VIEW, "private_metadata": metadata}

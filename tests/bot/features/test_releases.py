@@ -10,7 +10,7 @@ from bot.block_kit import ids
 from bot.block_kit.notices import CHANGED
 from core.client import CoreClient
 from core.common.clock import now_ms
-from core.models import Action, Alert
+from core.models import Action, Alert, BulkInput, RunTarget
 from tests import stores
 from tests.bot.features.approvals.asking import ISOLATE, end_by_itself, isolate
 from tests.bot.features.bulks.bulk import reviewed, shown, start
@@ -101,6 +101,40 @@ async def test_who_approved_more_time_hears_that_it_was_overturned_as_who_approv
         form = await env["ben"].confirms("Undo", card)
         assert "It ends *Isolate* by anna, approved by ben. anna and lea are notified." in text_of(form)
         await env["lea"].sees(on_phone("Undone by ben: Isolate on ip 203[.]0[.]113[.]7"))
+
+
+async def test_who_asked_for_more_time_of_another_s_run_is_notified_of_its_undo_as_who_approved_it_is(
+    tmp_path: Path,
+) -> None:
+    rules = {**RULES, "Isolate": {**RULES["Isolate"], "allow_permanent": True}}
+    async with feature_environment(tmp_path, rules) as env, CoreClient(env.core.url, env.service_key) as bot:
+        _, first = await isolated(env)
+        other = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "203.0.113.9"}])
+        bulk = await bot.as_user("anna").run_bulk(
+            BulkInput(responder_id="Isolate_1_0", targets=[RunTarget(object_type="alert", object_id=other.id)])
+        )
+        await shown(env, "1 waits for approval")
+        await bot.as_user("ben").approve_bulk(bulk.id)
+        await shown(env, "1 in force")
+        for name in ("anna", "ben", "lea"):
+            await env[name].connect()
+        for alert_id in (first, other.id):
+            (run,) = await env.client.actions("alert", alert_id)
+            longer = (await bot.as_user("lea").extend_measure(run.id, None)).undo
+            await bot.as_user("ben").approve(run.id, extension_id=longer.extension.id)  # type: ignore[union-attr]
+        moved = "Extended by lea, approved by ben: Isolate on ip 203[.]0[.]113[.]7 with no end · HIGH "
+        assert (await env["anna"].sees(on_phone("Extended by"))).startswith(moved)
+        card = await env["anna"].sees(card_of(first, "set by lea, approved by ben"))
+        form = await env["anna"].confirms("Undo", card)
+        assert "It ends *Isolate* by anna, approved by ben. ben and lea are notified." in text_of(form)
+        form = await env["anna"].confirms("Undo all", await shown(env, "1 in force with no end"))
+        assert "ben and lea are notified." in text_of(form)
+        for name in ("ben", "lea"):
+            for number in (7, 9):
+                await env[name].sees(on_phone(f"Undone by anna: Isolate on ip 203[.]0[.]113[.]{number} · HIGH"))
+        await all_sent(env.bot)
+        rung = [sum("Undone" in text for text in env[name].phone) for name in ("anna", "ben", "lea")]
+        assert rung == [0, 2, 2]
 
 
 async def test_who_approved_is_not_rung_where_who_asked_undoes_it_also_from_another_alert(tmp_path: Path) -> None:

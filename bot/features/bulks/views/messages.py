@@ -267,13 +267,13 @@ def ended_for(
 
 
 def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> tuple[str, int]:
-    """Who else than `reader` and its requester undid which of these runs, once none is being undone; their number.
+    """Who undid which of these runs that `reader` is notified of, once none is being undone; their number.
 
     mrkdwn, "" for nobody.
     """
     undos = [action.undo.status for action, _ in listed if action.undo is not None]
     is_over = "running" not in undos and undos.count("undone") <= bulk.undone  # else the next event tells it
-    ended = [one for one in listed if one[0].undone_by not in ("", reader, bulk.created_by)]
+    ended = [one for one in listed if (by := one[0].undone_by) and reader in undo_state.notified(by, one[0])]
     who = people(action.undone_by for action, _ in ended)
     said = f"Undone by {who}: {states.name(bulk)} on {runs.distinct_targets(ended, is_on_phone=True)}"
     text = f"{clip(said, states.SAID_LIMIT)}{states.level_of(bulk, ended)}." if ended and is_over else ""

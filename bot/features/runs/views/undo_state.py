@@ -436,15 +436,26 @@ def ended(run: MeasureRun, on: str, verb: str = "⚠️ It also ends") -> str:
     return f"{verb} {whose(run, on)}."
 
 
-def hears(login: str, *runs: Action | MeasureRun) -> str:
-    """`anna is notified; mia isn't: the message that asked for approval shows it.`: of who ends these runs but `login`.
+def notified(
+    login: str | None, run: Action | MeasureRun, *, is_end: bool = True, has_reason: bool = False
+) -> list[str]:
+    """Who is notified that `login` ends a run, or only moves its end.
 
-    Those who asked for them, and who approved them or the later ends that they have. Of what `login` asked for
-    themselves nobody is notified.
+    Who asked for it and who approved that; where it ends also whose is the end that it has now, and who approved that.
+    Of what `login` asked for themselves nobody is, unless that `has_reason`.
     """
-    able = [(run.created_by, one) for run in runs for one in (run.created_by, *run.approved_by, *run.more_time_by)]
-    told = dict.fromkeys(one for by, one in able if login not in (by, one))
-    others = dict.fromkeys(one for by, one in able if by == login and one not in (*told, login))
+    of_end = [*filter(None, [run.moved_by]), *run.more_time_by] if is_end else []
+    is_own, of_run = login == run.created_by and not has_reason, [*run.approved_by, run.created_by]
+    if is_own:
+        of_end, of_run = [] if login == run.moved_by else of_end, []
+    return [one for one in dict.fromkeys([*of_end, *of_run]) if one != login]
+
+
+def hears(login: str, *runs: Action | MeasureRun, is_end: bool = True) -> str:
+    """`anna is notified; mia isn't: the message that asked for approval shows it.`, as `notified` says; mrkdwn."""
+    told = dict.fromkeys(one for run in runs for one in notified(login, run, is_end=is_end))
+    every = [one for run in runs for one in notified(login, run, is_end=is_end, has_reason=True)]
+    others = dict.fromkeys(one for one in every if one not in told)
     said = [are([*told], "notified")] if told else []
     if others:
         not_told = "isn't notified" if len(others) == 1 else "aren't notified"

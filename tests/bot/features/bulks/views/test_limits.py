@@ -91,11 +91,12 @@ def test_an_undo_by_somebody_else_is_told_once_none_is_on_its_way() -> None:
     undone = samples.ended(undo=undo).model_copy(update={"measure": ended})
     running = samples.ended(undo=undo.model_copy(update={"status": "running"}))
     both = [(undone, VIEWS[0]), (undone, VIEWS[1])]
-    assert messages.undone_by(bulk(undone=2), both, "anna")[0].startswith("Undone by ben: ")
+    assert messages.undone_by(bulk(undone=2), both, "anna@soc.example")[0].startswith("Undone by ben: ")
     assert messages.undone_by(bulk(undone=2), both, "ben@soc.example")[0] == ""
-    assert messages.undone_by(bulk(undone=1), both, "anna")[0] == ""  # counted before the second
-    assert messages.undone_by(bulk(undone=1), [both[0], (running, VIEWS[1])], "anna")[0] == ""
-    assert messages.undone_by(bulk(undone=2, created_by="ben@soc.example"), both, "anna")[0] == ""
+    assert messages.undone_by(bulk(undone=1), both, "anna@soc.example")[0] == ""  # counted before the second
+    assert messages.undone_by(bulk(undone=1), [both[0], (running, VIEWS[1])], "anna@soc.example")[0] == ""
+    own = undone.model_copy(update={"created_by": "ben@soc.example"})
+    assert messages.undone_by(bulk(undone=1), [(own, VIEWS[0])], "anna@soc.example")[0] == ""
 
 
 def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
