@@ -15,7 +15,8 @@ from bot.features import responses, subjects
 from bot.features.alert_groups.views import storm_sentence
 from bot.features.approvals import views as approvals
 from bot.features.authorization import not_linked, own_clearance, why_not_run
-from bot.features.base import Ack, Command, Context, Entry, Feature, Json
+from bot.features.base import Ack, Command, Context, Entry, Feature, Handler, Json
+from bot.features.bulks.handlers import on_extend_all, on_undo_all
 from bot.features.command_text import find_ids, normalize
 from bot.features.home import views
 from bot.features.home.views import Home, HomeAlert, HomeAlerts, HomeRun
@@ -201,6 +202,18 @@ async def on_active_command(context: Context) -> None:
     await responses.show_with_buttons(context, "In force", f"active:{text[: views.TEXT_LIMIT]}", active)
 
 
+def _or_all_of(on_bulk: Handler) -> Handler:
+    """What a command does that ends or extends: of a bulk in force what its button does, else list what is."""
+
+    async def on_command(context: Context) -> None:
+        ids_ = find_ids(normalize(context.text))
+        bulks = (await context.core.documents(ids_)).bulks if len(ids_) == 1 else []
+        is_bulk = any(bulk.id in ids_ and (bulk.timed or bulk.endless or bulk.not_released) for bulk in bulks)
+        await (on_bulk if is_bulk else on_active_command)(context)
+
+    return on_command
+
+
 async def _in_force(context: Context, typed: str, ids: Sequence[str]) -> tuple[str, Sequence[Measure], Sequence[str]]:
     """What was looked for, what is in force of it, and the words that say nothing."""
     if ids:
@@ -326,6 +339,7 @@ class FoundRuns:
 
 
 _ACTIVE = Entry(on_active_command, modal_title="In force")
+_UNDO, _EXTEND = (Entry(_or_all_of(one), modal_title="In force") for one in (on_undo_all, on_extend_all))
 _PENDING = Entry(on_pending_command, modal_title=PENDING)
 
 FEATURE = Feature(
@@ -334,8 +348,8 @@ FEATURE = Feature(
         "failed": Command(Entry(on_failed_command, modal_title=FAILED), "failed", "what failed in the last day"),
         "mine": Command(Entry(on_mine_command, modal_title=MINE), "mine", "what you started, and how it went"),
         "active": Command(_ACTIVE, "active [host]", "what is in force now, and until when; so does `status`"),
-        "undo": Command(_ACTIVE, "undo [host]", "end what is in force, after you confirm it", "manageAction"),
-        "extend": Command(_ACTIVE, "extend [host]", "give what is in force more time", "manageAction"),
+        "undo": Command(_UNDO, "undo [host]", "end what is in force, after you confirm it", "manageAction"),
+        "extend": Command(_EXTEND, "extend [host]", "give what is in force more time", "manageAction"),
     },
     actions={ids.MARK_ENDED: Entry(on_mark_ended_button, modal_title="Mark as ended"), ids.PENDING: _PENDING},
     views={ids.MARK_ENDED_VIEW: Entry(on_mark_ended_view, Ack.RESPONSE)},

@@ -41,7 +41,7 @@ async def test_a_bulk_is_approved_denied_and_withdrawn_by_command_as_by_its_butt
         await env["ben"].reads("Nothing of it waits any more.")
 
 
-async def test_undo_and_mine_of_a_bulk_in_force_have_the_buttons_for_all_of_it(tmp_path: Path) -> None:
+async def test_undo_and_extend_of_a_bulk_ask_as_its_buttons_do_which_active_and_mine_have(tmp_path: Path) -> None:
     rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}}
     async with feature_environment(tmp_path, rules) as env:
         ips = [[{"dataType": "ip", "data": f"203.0.113.{n}"}] for n in range(2)]
@@ -49,7 +49,10 @@ async def test_undo_and_mine_of_a_bulk_in_force_have_the_buttons_for_all_of_it(t
         await start(env, "anna", "shun", alert_ids)
         await shown(env, "2 in force until")
         bulk_id = (await env.client.actions("alert", alert_ids[0]))[0].bulk
-        await env["ben"].command(SOC, f"/responder undo {bulk_id}")
+        for verb, asks in (("undo", "Undo Shun (2)?"), ("extend", "*Extend Shun on 2 targets?*")):
+            await env["ben"].command(SOC, f"/responder {verb} {bulk_id}")
+            await env["ben"].close((await env["ben"].sees(modal(asks)))["id"])
+        await env["ben"].command(SOC, f"/responder active {bulk_id}")
         in_force = await env["ben"].sees(modal(f"*In force on {bulk_id}: 2 measures*", "2 in force until"))
         assert labels_of(in_force)[:2] == ["Extend all", "Undo all"]
         await env["anna"].command(SOC, "/responder mine")
