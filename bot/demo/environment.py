@@ -171,6 +171,7 @@ NO_MAIL = {"smtp_host": "127.0.0.1", "smtp_port": 9, "from": "soc@example.org", 
 def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Pointer]:
     """Things to try, in the order of a morning, on the sample alerts with these ids."""
     first, _, third = alert_ids  # the second is TLP:RED, which Anna may not see
+    card = f"alert {first}:"
 
     def pointer(title: str, text: str, command: str = "", **more: Any) -> Pointer:
         insert = f"/responder {command}" if command else ""
@@ -196,8 +197,8 @@ def pointers(environment: DemoEnvironment, alert_ids: Sequence[str]) -> list[Poi
         pointer("Approve it as Ben", "His App Home lists what waits for him.", user=BEN, home=True,
                 done=r"🔒 \*Isolate Host\* on"),
         pointer("See what Anna's phone showed", "She asked, so it says what came of it.", phone=True),
-        pointer("Ask for more time", "Extend, first on the card.", done=r"\*Keep (until|with no end)"),
-        pointer("End it early", "Undo now ends it, whatever else waits.", done=r"🔓 \*Release Host\*"),
+        pointer("Ask for more time", "Extend, first on the card.", shows=card, done=r"\*Keep (until|with no end)"),
+        pointer("End it early", "Undo now ends it, whatever else waits.", shows=card, done=r"🔓 \*Release Host\*"),
         pointer("Run on several", "One question, one message for all.", run(EXTRACT, f"{first} {third}"),
                 done=r"on 2 targets: 2 of 2"),
         pointer("Make a case", "Its card is in the alert's thread.", f"case {first}", done="Case made|in case ~"),

@@ -17,6 +17,8 @@ class Pointer:
     home: bool = False
     phone: bool = False
     """Whether it opens what the phone of `user` showed."""
+    shows: str = ""
+    """Words of the card that it brings into sight."""
     done: str = ""
     """A regular expression: the page ticks the pointer once it is sent such a message, modal or Home; "" ticks it once
     it is opened."""

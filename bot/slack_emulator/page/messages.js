@@ -261,6 +261,12 @@ export class MessageList {
     return true;
   }
 
+  /** Likewise the newest card with these words. */
+  revealCard(words) {
+    const cards = [...this.items.values()].filter(({ message }) => !message.ephemeral && message.blocks?.length > 1 && message.text?.includes(words));
+    return this.reveal(cards.at(-1)?.message.ts);
+  }
+
   focusLast() {
     [...this.list.querySelectorAll(".message")].at(-1)?.focus();
   }

@@ -460,7 +460,10 @@ class Page {
     if (text) this.composer?.set(text);
     this.composer?.hide();
     this.focusBox();
-    return opened;
+    await opened;
+    if (pointer.starts) this.open.list?.toEnd(); // where it is going to be shown
+    if (pointer.shows) this.open.list?.revealCard(pointer.shows);
+    return null;
   }
 
   // helpers

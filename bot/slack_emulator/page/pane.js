@@ -122,7 +122,8 @@ export class Pane {
     const { store } = this.page;
     const items = store.notifications.map(({ channel, text }) => h("li", null, h("div", { class: "pointer" }, h("b", null, store.channel(channel)), h("span", null, ...mrkdwn(text, store)))));
     const none = h("p", { class: "quiet" }, "Nothing yet. Direct messages and mentions notify.");
-    this.show("What phones showed", store.user(store.me), items.length ? h("ol", { class: "pointers phone" }, ...items.reverse()) : none);
+    const back = store.pointers.length ? h("button", { type: "button", class: "quiet-link back", onclick: () => this.togglePointers() }, "Back to things to try") : "";
+    this.show("What phones showed", store.user(store.me), back, items.length ? h("ol", { class: "pointers phone" }, ...items.reverse()) : none);
     this.page.drawTop();
   }
 
@@ -130,6 +131,7 @@ export class Pane {
     this.showsPointers = true;
     this.showsPhone = false;
     this.show("Things to try", "", h("ol", { class: "pointers" }, ...this.page.store.pointers.map((pointer) => this.pointerNode(pointer))));
+    this.node.querySelector(".pointer:not(.done)")?.scrollIntoView({ block: "center" });
     this.page.drawTop();
   }
 
