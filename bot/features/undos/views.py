@@ -101,10 +101,10 @@ def undo_view(
         ends = [undo_state.ended_alone(measures[0], action, login, now_ms)]
     on = runs.on_object(action, view, runs.on_what(view.subject, view))
     needs = f", after {count(policy.approval, 'approval')}" if policy.approval else ""
-    deed, waits = section(f"🔓 *{foreign(title, NAME_LIMIT)}*{on}{needs}"), runs.waiting_end(action, view).strip()
+    deed = section(f"🔓 *{foreign(title, NAME_LIMIT)}*{on}{needs}")
     lines = [
         *first_of(ends or [f"It ends:\n{runs.in_force_line(action, view)}"], MOST_ENDED),
-        f"{waits} That request ends too." if undo_state.later_end(action) is not None else "",
+        undo_state.request_ends(action),
         stays,
     ]
     digest = notices.digest(sorted(n for one in measures for n in one.actions))

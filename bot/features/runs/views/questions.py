@@ -222,9 +222,7 @@ def in_force_lines(
             stays = f"🔒 {undo_state.whose(one, undo_state.targets(one, view))} stays in force."
             (lines if policy.undo else left).append(runs.already(one, view, changes) if policy.undo else stays)
         else:
-            lines += undo_state.all_ended([one], view, login)
-            if (longer := undo_state.later_end(one)) is not None:
-                lines.append(f"⏳ {person_name(longer.asked_by)} asks for more time. That request ends too.")
+            lines += filter(None, [*undo_state.all_ended([one], view, login), undo_state.request_ends(one)])
     return [*lines, *first_of(left, MOST_LEFT), *first_of(waits, MOST_LEFT)]
 
 

@@ -543,6 +543,12 @@ def later_end(action: Action | Measure) -> Extension | None:
     return extension if extension is not None and extension.outcome is None else None
 
 
+def request_ends(run: Action | Measure) -> str:
+    """`⏳ anna asks to keep it until 15:44. That request ends too.`, where one waits; mrkdwn."""
+    end = later_end(run)
+    return f"⏳ {person_name(end.asked_by)} asks to keep it {until(end.at)}. That request ends too." if end else ""
+
+
 def keep(extension: Extension) -> str:
     """`Keep 45 minutes longer`, what the button that approves it is called; a button formats no time."""
     return f"Keep {longer(extension.at, extension.before).removeprefix('for ')}"
