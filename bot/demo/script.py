@@ -1,7 +1,7 @@
 """The scripted demo, without a browser: users act over the page's API, and each step is verified."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -43,16 +43,16 @@ class DemoScript:
     async def run(self) -> None:
         """Run all steps. Raises DemoFailed, TimeoutError, Refused or ResponderBotError on failure."""
         alert_id, ts = await self._alert()
-        await self._command(self._anna, "anna", f"/responder list {alert_id}")
-        listed = await self._anna.until(lambda view: _modal_with(view, readable_name(CLOSE)), STEP_S)
-        self._transcript.say("slack", f"shows anna\n{text_of(listed)}")
+        await self._command(self._anna, "Anna", f"/responder list {alert_id}")
+        listed = await self._anna.until(lambda view: _modal_with(view, _title(CLOSE)), STEP_S)
+        self._transcript.say("slack", f"shows Anna\n{text_of(listed)}")
         await self._anna.close(listed["id"])
-        await self._command(self._anna, "anna", f"/responder run {readable_name(EXTRACT)} {alert_id}")
+        await self._command(self._anna, "Anna", f"/responder run {_title(EXTRACT)} {alert_id}")
         await self._ended(EXTRACT, "alert", alert_id, ts)
         await self._isolate(alert_id, ts)
         await self._choose(ts, CLOSE)
         form = await self._ben.until(_form(ids.START_VIEW), STEP_S)
-        self._transcript.say("ben", "gives no reason and runs it")
+        self._transcript.say("Ben", "gives no reason and runs it")
         await self._ben.submit(form["id"], {})
         await self._ended(CLOSE, "alert", alert_id, ts)
         await self._run_on_log(alert_id, ts)
@@ -61,36 +61,41 @@ class DemoScript:
     async def _alert(self) -> tuple[str, str]:
         self._transcript.say("siem", "POST /api/alert")
         alert_id = await self._environment.post_alert(0)
-
-        def find(view: EmulatorView) -> str:
-            shown = (m for m in view.messages(ALERTS) if not m.get("ephemeral"))
-            return next((str(m["ts"]) for m in shown if f"alert {alert_id}" in m["text"]), "")
-
-        return alert_id, await self._anna.until(find, STEP_S)
+        cards = await self._anna.until(lambda view: _with(alert_id, view.messages(ALERTS)), STEP_S)
+        return alert_id, str(cards[0]["ts"])
 
     async def _isolate(self, alert_id: str, ts: str) -> None:
         """Isolate a host for a time, give it more time, and release it early."""
-        await self._command(self._anna, "anna", f"/responder run {readable_name(ISOLATE)} {alert_id}")
+        await self._command(self._anna, "Anna", f"/responder run {_title(ISOLATE)} {alert_id}")
         form = await self._anna.until(_form(ids.START_VIEW), STEP_S)
-        self._transcript.say("anna", "chooses 15 minutes and asks for it")
+        self._transcript.say("Anna", "chooses 15 minutes and asks for it")
         await self._anna.submit(form["id"], _lasting(form, "15"))
-        self._transcript.say("ben", "approves it")
-        await self._ben.click(ALERTS, ts, action_id=await self._button(self._ben, ts, ids.APPROVE))
+        await self._says(ts, "Anna asks")
+        approve = await self._button(ts, ids.APPROVE)
+        self._transcript.say("Ben", "presses Approve")
+        await self._ben.click(ALERTS, ts, action_id=approve)
         asked = await self._ben.until(_form(ids.APPROVE_VIEW), STEP_S)
-        self._transcript.say("slack", f"asks ben\n{text_of(asked)}")
+        self._transcript.say("slack", f"asks Ben\n{text_of(asked)}")
         await self._ben.submit(asked["id"], {})
         await self._ended(ISOLATE, "alert", alert_id, ts)
-        self._transcript.say("anna", "presses Extend, and chooses 30 minutes more")
-        await self._anna.click(ALERTS, ts, action_id=await self._button(self._anna, ts, ids.EXTEND))
+        self._transcript.say("Anna", "presses Extend, and chooses 30 minutes more")
+        await self._anna.click(ALERTS, ts, action_id=await self._button(ts, ids.EXTEND))
         longer = await self._anna.until(_form(ids.EXTEND_VIEW), STEP_S)
         await self._anna.submit(longer["id"], _lasting(longer, "30"))
-        self._transcript.say("ben", "presses Undo now")
-        await self._ben.click(ALERTS, ts, action_id=await self._button(self._ben, ts, ids.UNDO))
+        await self._says(ts, "Keep until")
+        self._transcript.say("Ben", "presses Undo now")
+        await self._ben.click(ALERTS, ts, action_id=await self._button(ts, ids.UNDO))
         ends = await self._ben.until(_form(ids.UNDO_VIEW), STEP_S)
+        self._transcript.say("slack", f"asks Ben\n{text_of(ends)}")
         await self._ben.submit(ends["id"], {})
         await self._ended(RELEASE, "alert", alert_id, ts)
 
-    async def _button(self, who: EmulatedUser, ts: str, family: str) -> str:
+    async def _says(self, ts: str, words: str) -> str:
+        """The first message of a card and its thread that says this, once the transcript has it."""
+        messages = await self._anna.until(lambda view: _with(words, view.thread(ALERTS, ts)), STEP_S)
+        return str(messages[0]["ts"])
+
+    async def _button(self, ts: str, family: str) -> str:
         """The action id of a button of this kind on the card, once it is there."""
 
         def find(view: EmulatorView) -> str:
@@ -100,19 +105,15 @@ class DemoScript:
             action_ids = (str(e.get("action_id") or "") for e in elements)
             return next((action_id for action_id in action_ids if ids.family(action_id) == family), "")
 
-        return await who.until(find, STEP_S)
+        return await self._anna.until(find, STEP_S)
 
     async def _run_on_log(self, alert_id: str, ts: str) -> None:
         """Create a case from the alert with a task log, and send the log to the ticket system."""
-        self._transcript.say("anna", "makes a case of the alert, with a task and a log")
+        self._transcript.say("Anna", "makes a case of the alert, with a task and a log")
         log_id = await self._log(alert_id)
-
-        def find_reply(view: EmulatorView) -> str:
-            return next((str(m["ts"]) for m in view.thread(ALERTS, ts)[1:] if log_id in m["text"]), "")
-
-        await self._choose(await self._ben.until(find_reply, STEP_S), WEBHOOK)
+        await self._choose(await self._says(ts, log_id), WEBHOOK)
         question = await self._ben.until(lambda view: _modal_with(view, "Send to "), STEP_S)
-        self._transcript.say("ben", "presses Send")
+        self._transcript.say("Ben", "presses Send")
         await self._ben.submit(question["id"], {})
         await self._ended(WEBHOOK, "case_task_log", log_id, ts)
         if not self._environment.received:
@@ -128,10 +129,10 @@ class DemoScript:
             return (await core.add_log(task.id, {"message": text})).id
 
     async def _template(self) -> None:
-        await self._command(self._lea, "lea", "/responder template")
+        await self._command(self._lea, "Lea", "/responder template")
         is_form = _form(ids.TEMPLATE_VIEW)
         view = await self._lea.until(is_form, STEP_S)
-        self._transcript.say("lea", f"fills in the form: {TEMPLATE}")
+        self._transcript.say("Lea", f"fills in the form: {TEMPLATE}")
         response = await self._lea.submit(view["id"], _form_values(view, _TEMPLATE_FIELDS))
         if response.get("errors"):
             raise DemoFailed(f"the form was refused: {response['errors']}")
@@ -152,17 +153,17 @@ class DemoScript:
         action_id = ids.MENU
         groups = await self._ben.options(ALERTS, ts, action_id=action_id, query="")
         options = [option for group in groups for option in group["options"]]
-        title = readable_name(responder)
+        title = _title(responder)
         chosen = next((option for option in options if option["text"]["text"] == title), None)
         if chosen is None:
             raise DemoFailed(f"the menu does not offer {title}")
-        self._transcript.say("ben", f"chooses {title}")
+        self._transcript.say("Ben", f"chooses {title}")
         await self._ben.click(ALERTS, ts, action_id=action_id, value=chosen["value"])
 
     async def _ended(self, responder: str, kind: Kind, object_id: str, ts: str) -> None:
         """Wait until the channel shows the action as ended, and check that it succeeded in core."""
 
-        name = readable_name(responder).removeprefix("Demo ")
+        name = _title(responder)
 
         def is_shown(view: EmulatorView) -> bool:
             """Both on the card (or the task log's message) and in the thread; what undoes another run only there."""
@@ -172,9 +173,9 @@ class DemoScript:
 
         await self._anna.until(is_shown, STEP_S)
         action = next(a for a in await self._environment.lead.actions(kind, object_id) if a.responder_name == responder)
-        self._transcript.say("core", f"{responder} ended: {action.status}")
+        self._transcript.say("core", f"{name} ended: {action.status}")
         if action.status != "Success":
-            raise DemoFailed(f"{responder} on {object_id} ended in {action.status}")
+            raise DemoFailed(f"{name} on {object_id} ended in {action.status}")
 
 
 _TEMPLATE_FIELDS = {
@@ -191,6 +192,15 @@ def _form_values(view: Message, values: Mapping[str, str]) -> dict[str, dict[str
     """Values by block and action id."""
     inputs = [block for block in view["blocks"] if block["type"] == "input" and block["block_id"] in values]
     return {block["block_id"]: {block["element"]["action_id"]: values[block["block_id"]]} for block in inputs}
+
+
+def _with(words: str, messages: Sequence[Message]) -> Sequence[Message]:
+    return [message for message in messages if words in text_of(message)]
+
+
+def _title(responder: str) -> str:
+    """What Slack shows of it."""
+    return readable_name(responder).removeprefix("Demo ")
 
 
 def _form(callback_id: str) -> Callable[[EmulatorView], Message]:

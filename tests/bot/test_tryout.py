@@ -32,14 +32,17 @@ async def test_the_scripted_demo_succeeds(tmp_path: Path) -> None:
     assert out.endswith("\nAll steps succeeded.\n")
     ended = [line for line in out.splitlines() if line.startswith("> core: ")]
     assert [line.removesuffix(" ended: Success") for line in ended] == [
-        "> core: ResponderBot_ExtractIndicators_1_0",
-        "> core: Demo_Isolate_Host_1_0",
-        "> core: Demo_Release_Host_1_0",
-        "> core: ResponderBot_CloseAsFalsePositive_1_0",
-        "> core: ResponderBot_Webhook_1_0",
+        "> core: Extract Indicators",
+        "> core: Isolate Host",
+        "> core: Release Host",
+        "> core: Close As False Positive",
+        "> core: Webhook",
         "> core: case template ~23 Malware beacon, 1 task(s)",
     ]
     assert "[#soc-alerts new] 🟠 HIGH" in out
+    happened = ["> Anna: chooses 15", "Anna asks · ", "> Ben: presses Approve", "in force until",
+                "> Anna: presses Extend", "⏳ Keep until", "> Ben: presses Undo now"]  # fmt: skip
+    assert [out.index(what) for what in happened] == sorted(out.index(what) for what in happened)
     assert " UTC" not in out  # times are the reader's
 
 
