@@ -940,6 +940,8 @@ class OfferedResponder(ApiModel):
     verdict: Literal["can_run", "cannot_run"] | None = None
     reasons: list[str] | None = None
     """Why it can't run, besides `refusals`; or notes, if it can."""
+    hints: list[str] | None = None
+    """What else to know before it runs, also against a rule: what may be the same is in force, who reads the list."""
     refusals: list[Refusal] | None = None
     """The rules that block it; absent without any."""
     open_run: str | None = None
@@ -955,6 +957,11 @@ class OfferedResponder(ApiModel):
     @property
     def can_run(self) -> bool:
         return self.verdict != "cannot_run"
+
+    @property
+    def notes(self) -> list[str]:
+        """All that there is to know of it, where it can run."""
+        return [*(self.reasons or ()), *(self.hints or ())]
 
     @property
     def can_be_overridden(self) -> bool:

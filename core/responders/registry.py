@@ -451,7 +451,9 @@ class Registry:
     def _refusals(
         self, merged: MergedResponder, target: Target, rules: RulesFor | None, clearance: int = RED
     ) -> list[Refusal]:
-        """The rules that block a run whatever it may choose to act on."""
+        """The rules that block a run whatever it may choose to act on; what it isn't for needs no further reason."""
+        if not _fits(merged.first, target):
+            return []
         if unfit := self._unfit(merged, target, clearance):
             return unfit
         if rules is None:
@@ -523,15 +525,13 @@ class Registry:
         """A responder with its verdict, the reasons for that, and what else there is to know of a run."""
         reasons = min((self._reasons_not(merged, responder, target) for _, responder in merged.by_engine), key=len)
         reasons = [*reasons, *more_reasons, *self._why_down(merged)]
-        # What a responder isn't for needs no further reason.
-        refusals = self._refusals(merged, target, rules, clearance) if _fits(merged.first, target) else []
+        refusals = self._refusals(merged, target, rules, clearance)
         notes = [] if refusals else list(self._notes(merged, target, rules, clearance))
         acts_on, can_run = self._target(merged, target, open_runs, clearance), not reasons and not refusals
-        if acts_on is not None and can_run:
-            if rules and acts_on.required:
-                acts_on = _with_protected(acts_on, rules.of_protect(merged.name, target))
-                notes += acts_on.protected.values()
-            notes += lookalikes(self._undone_by(merged), acts_on.artifacts, self._clock())
+        if acts_on is not None and can_run and rules and acts_on.required:
+            acts_on = _with_protected(acts_on, rules.of_protect(merged.name, target))
+            notes += acts_on.protected.values()
+        may_act_on = _artifacts(acts_on) if not reasons else ()
         return _offered(merged).model_copy(
             update={
                 "title": self.title(merged.name),
@@ -539,6 +539,7 @@ class Registry:
                 "target": acts_on,
                 "verdict": "can_run" if can_run else "cannot_run",
                 "reasons": [*reasons, *notes],
+                "hints": list(lookalikes(self._undone_by(merged), may_act_on, self._clock())) or None,
                 "open_run": _open_run(open_runs, acts_on),
                 "lacks": list(lacking(merged.name, target)) or None,
                 "refusals": refusals or None,
@@ -725,6 +726,10 @@ def _open_run(open_runs: Sequence[targets.OpenRun], acts_on: OfferedTarget | Non
     """How far its newest open run is, if another could act on nothing else."""
     can_act = acts_on is not None and len(acts_on.open_runs) < len(acts_on.artifacts)
     return open_runs[0].how_far if open_runs and not can_act else None
+
+
+def _artifacts(acts_on: OfferedTarget | None) -> Sequence[TargetArtifact]:
+    return acts_on.artifacts if acts_on is not None else ()
 
 
 def _with_protected(acts_on: OfferedTarget, refusals: Sequence[Refusal]) -> OfferedTarget:

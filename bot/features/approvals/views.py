@@ -457,6 +457,7 @@ def approve_view(
     `used_by` says who used the limit that is overridden; mrkdwn.
     """
     deed, does = runs.title(action) if extension is None else undo_state.keep(extension), list[Block]()
+    hints = _hints(responder, action, view) if responder is not None else []
     label, title = names.in_view(deed), names.in_view(deed, "?")
     if extension is not None:
         action = undo_state.of_extension(action, extension)
@@ -475,10 +476,24 @@ def approve_view(
     lines = [line for block in shown if "text" in block for line in block["text"]["text"].splitlines()]
     about = {"id": action.id, "extension": of, "shown": notices.digest([*shown, *does])}
     about["lines"] = "".join(map(notices.mark_of, lines))
-    blocks = [*notices.changed(lines, read), *shown, actions(deny), *does, context(" · ".join(filter(None, needs)))]
+    needed = context(" · ".join(filter(None, needs)))
+    blocks = [*notices.changed(lines, read), *shown, actions(deny), *does, *hints, needed]
     return modals.modal(
         title, blocks, callback_id=ids.APPROVE_VIEW, submit=label, metadata=json.dumps(about), close="Not now"
     )
+
+
+def _hints(responder: OfferedResponder, action: Action, view: RedactedView) -> list[Block]:
+    """What the form before the run says of what is in force on what may be the same, and of who reads the block list.
+
+    Nothing of what else the responder could act on there.
+    """
+    of = {one.data for one in action.target or ()}
+    others = (
+        tuple(f"{one.data} " for one in responder.target.artifacts if one.data not in of) if responder.target else ()
+    )
+    hints = [one for one in responder.hints or () if not one.startswith(others)]
+    return questions.notes(responder.model_copy(update={"reasons": None, "hints": hints}), view)
 
 
 def effect(responder: OfferedResponder | None, then: str = "") -> list[Block]:

@@ -194,7 +194,7 @@ def _can_line(responder: OfferedResponder, view: RedactedView, in_force: Sequenc
     parts = [f"• *{names.shown(responder)}*{f': {foreign(about, LINE_LIMIT)}' if about else ''}"]
     parts += [f"asks for {count(len(responder.parameters), 'input')}"] if responder.parameters else []
     protected = responder.target.protected.values() if responder.target and _kind(responder) == UNDOES else ()
-    told = [*filter(None, [said(responder.open_run or "")]), *(responder.reasons or ())]
+    told = [*filter(None, [said(responder.open_run or "")]), *responder.notes]
     told = [note for note in told if note not in protected and not (in_force and LATER_COUNTS in note)]
     notes = [view.text(with_names(reason, view, is_described=True)) for reason in told]
     lines = [" · ".join(parts), *in_force]
@@ -508,7 +508,7 @@ def _acts_on_one(responder: OfferedResponder) -> bool:
 
 def is_in_force(responder: OfferedResponder) -> bool:
     """Whether core notes that another run has it in force on something that a run would act on."""
-    return any(LATER_COUNTS in reason for reason in responder.reasons or ())
+    return any(LATER_COUNTS in note for note in responder.notes)
 
 
 def needs(responder: OfferedResponder, more: str) -> str:

@@ -666,7 +666,7 @@ async def test_a_timed_undo_waits_for_what_may_be_the_same_and_an_undo_makes_tha
         def notes(reads: Reads) -> list[str]:
             target, rules = load(reads, "alert", number_of(long)), RulesFor(harness.guards, reads, ANNA.login)
             found = explained(reads, harness.registry, rules, ANNA, target, {})
-            return next(one.reasons or [] for one in found if one.name == BLOCK)
+            return next(one.hints or [] for one in found if one.name == BLOCK)
 
         full = "lt-0198.corp.example"
         assert await harness.database.read(notes) == [

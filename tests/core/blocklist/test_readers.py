@@ -99,15 +99,15 @@ async def test_what_nobody_reads_is_said_before_the_click_with_what_else_a_block
     async with running_core(tmp_path) as core:
         artifact = await observable(core, "1.1.1.1")
 
-        async def reasons() -> list[str]:
+        async def hints() -> list[str]:
             path = f"/api/connector/engine/responder/case_artifact/{artifact}?explain=true"
             offered = (await core.send("GET", path, profile="analyst")).json()
-            return list(next(one for one in offered if one["name"] == BLOCK)["reasons"])
+            return list(next(one for one in offered if one["name"] == BLOCK)["hints"])
 
-        before = await reasons()
+        before = await hints()
         await read(core, "edge-fw")
         async with asyncio.timeout(10):
-            while (after := await reasons()) == before:  # noqa: ASYNC110 - its own pace
+            while (after := await hints()) == before:  # noqa: ASYNC110 - its own pace
                 await asyncio.sleep(0.05)
     hint = "1.1.1.1 is a resolver of Cloudflare, which much depends on"
     assert before == [

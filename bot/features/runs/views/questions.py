@@ -338,10 +338,10 @@ def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool 
     here = view.artifacts() if is_choosing else ()
     shown = [f"not offered: {protected[one.id]}" for one in here if one.id in protected]
     if (responder.policy or Policy()).contains:
-        others = [note for note in responder.reasons or () if note not in protected.values()]
+        others = [note for note in responder.notes if note not in protected.values()]
         shown += [note for note in others if LATER_COUNTS not in note]
     named = [view.text(with_names(note, view, is_described=True)) for note in shown]
-    text = "\n".join(f"{note[:1].upper()}{note[1:]}" for note in named)
+    text = "\n".join(f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in named)
     return [section(in_own_time(foreign(defang_indicators(text), 1500, lines=True)))] if text else []
 
 

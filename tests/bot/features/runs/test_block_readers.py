@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx
 
 from core.protection import BLOCK
+from core.settings import ProtectSection
 from core.store import blocklist as stored
 from tests.bot.features.environment import feature_environment
 from tests.bot.people import card_of, modal, text_of
@@ -15,7 +16,8 @@ UNREAD = "nothing reads the block list ip.txt: `responder-bot user add NAME --pr
 
 
 async def test_the_form_and_the_card_say_who_reads_what_is_blocked_and_who_still_has_it(tmp_path: Path) -> None:
-    async with feature_environment(tmp_path) as env:
+    protect = ProtectSection(artifacts=["10.20.0.0/16"])
+    async with feature_environment(tmp_path, protect=protect) as env:
         people = env.core.core.people
         keys = {name: await people.add(name, "reader") for name in ("edge-fw", "dc-fw")}
 
@@ -34,6 +36,17 @@ async def test_the_form_and_the_card_say_who_reads_what_is_blocked_and_who_still
         form = await env["anna"].sees(modal("The block list is read by dc-fw, edge-fw", without="nothing reads"))
         await env["anna"].submits(form)
         await env["anna"].sees(card_of(alert, "in force until", "not read yet by dc-fw, edge-fw"))
+        inside = [{"dataType": "ip", "data": data} for data in ("10.20.1.50", "1.1.1.1")]
+        against = await env.create_alert(sourceRef="3", artifacts=inside)
+        await env["lea"].command(SOC, f"/responder run {BLOCK} {against.id} 10.20.1.50")
+        await env["lea"].presses("Override ...", await env["lea"].sees(modal("is protected")))
+        form = await env["lea"].sees(modal("Against the rules", "The block list is read by dc-fw, edge-fw."))
+        await env["lea"].submits(form, override="It spreads")
+        await people.set_profile("ben", "org-admin")
+        await env["ben"].presses("Approve", await env["ben"].sees(card_of(against, "*Block*")))
+        review = await env["ben"].sees(modal("Against the rules", "The block list is read by dc-fw, edge-fw."))
+        assert "Cloudflare" not in text_of(review)  # which is of 1.1.1.1
+        await env["ben"].close(review["id"])
         await read("edge-fw")
         await env["anna"].sees(card_of(alert, "read by edge-fw", "not read yet by dc-fw"))
         await read("dc-fw")
