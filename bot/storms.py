@@ -84,4 +84,5 @@ class Storm:
     channel: str
     groups: int
     alerts: int
+    open: int
     since: int

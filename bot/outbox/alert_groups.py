@@ -247,16 +247,16 @@ class AlertGroups:
     async def storms(self, now: int) -> list[Storm]:
         """The storms that go on, one for each channel."""
         rows = await self._rows(
-            f"""SELECT channel, count(*) AS groups, min(began_at) AS since, sum(alerts) AS alerts
-                FROM (SELECT g.channel, g.key, g.began_at, (
-                        SELECT count(*) FROM channel_alert p INDEXED BY channel_alert_of_group
-                        WHERE p.group_key = g.key AND p.group_key <> '') AS alerts
-                      FROM alert_group g WHERE g.last_at > :since) AS lately
-                GROUP BY channel HAVING sum(alerts) >= {MIN_STORM} OR count(*) FILTER (WHERE key LIKE 'digest:%') > 0
-                ORDER BY channel""",
+            f"""SELECT g.channel, count(DISTINCT g.key) AS groups, min(g.began_at) AS since, count(*) AS alerts,
+                  count(*) FILTER (WHERE p.is_closed = 0) AS open
+                FROM alert_group g
+                  JOIN channel_alert p INDEXED BY channel_alert_of_group ON p.group_key = g.key AND p.group_key <> ''
+                WHERE g.last_at > :since GROUP BY g.channel
+                HAVING count(*) >= {MIN_STORM} OR count(*) FILTER (WHERE g.key LIKE 'digest:%') > 0
+                ORDER BY g.channel""",
             {"since": now - STORM_MS},
         )
-        return [Storm(row["channel"], row["groups"], row["alerts"], row["since"]) for row in rows]
+        return [Storm(**{name: row[name] for name in Storm.__dataclass_fields__}) for row in rows]
 
     # --- what people change -----------------------------------------------------------------------------------------
 

@@ -136,6 +136,12 @@ async def _open_alerts(context: Context, assignee: str, most: int) -> HomeAlerts
     return HomeAlerts([read[one] for one in firsts if one in read], Counter(one.severity for one in alerts))
 
 
+async def on_open_alerts_button(context: Context) -> None:
+    """List the open alerts of nobody, the most severe first."""
+    listed = partial(views.open_alerts, await _open_alerts(context, "", views.MAX_LINES), context.person)
+    await responses.show_with_buttons(context, views.NOBODY, "open", listed)
+
+
 # --- `/responder failed`, `mine` and `pending` ----------------------------------------------------------------------
 
 
@@ -351,7 +357,11 @@ FEATURE = Feature(
         "undo": Command(_UNDO, "undo [host]", "end what is in force, after you confirm it", "manageAction"),
         "extend": Command(_EXTEND, "extend [host]", "give what is in force more time", "manageAction"),
     },
-    actions={ids.MARK_ENDED: Entry(on_mark_ended_button, modal_title="Mark as ended"), ids.PENDING: _PENDING},
+    actions={
+        ids.MARK_ENDED: Entry(on_mark_ended_button, modal_title="Mark as ended"),
+        ids.PENDING: _PENDING,
+        ids.OPEN_ALERTS: Entry(on_open_alerts_button, modal_title=views.NOBODY),
+    },
     views={ids.MARK_ENDED_VIEW: Entry(on_mark_ended_view, Ack.RESPONSE)},
     events={"app_home_opened": Entry(on_home_opened, is_public=True, works_without_core=True)},
 )

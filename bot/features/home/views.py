@@ -113,13 +113,7 @@ def home_view(
         if (more := len(home.waiting) - MAX_REQUESTS) > 0:
             blocks.append(section(f"and {more:,} more", accessory=button_element("Show all", ids.PENDING)))
     for title, alerts in ((NOBODY, home.unassigned), ("Your alerts and cases", home.alerts)):
-        number = alerts.counts.total()
-        blocks += [{"type": "divider"}, *head(title, number)] if number else []
-        blocks += [_alert(alert, person, button) for alert in alerts.shown]
-        left = alerts.counts - sum(map(_counts, alerts.shown), Counter())
-        blocks += _rest(left.total(), severities(left))
-        if number > 1 and title == NOBODY:
-            blocks.append(actions(several_button(Intent("several_open", ""), button)))
+        blocks += [{"type": "divider"}, *_part(title, alerts, person, button)] if alerts.counts else []
     for title, shown, listed in (
         (RUNNING, home.running, "`/responder mine` lists all"),
         ("Failed or expired in the last day", home.failed, "`/responder failed` lists all"),
@@ -133,6 +127,23 @@ def home_view(
     sees = f"You see up to {tlp_name(person.clearance)}. {foreign(home.refused, TEXT_LIMIT)}".rstrip()
     blocks += [context(sees), actions(button_element("Help", ids.HELP))]
     return {"type": "home", "callback_id": ids.HOME_VIEW, "blocks": for_person(blocks, person)}
+
+
+def open_alerts(alerts: HomeAlerts, person: Person, button: ButtonIds) -> Message:
+    """More of the open alerts of nobody than their Home has."""
+    text = f"{NOBODY}: {alerts.counts.total():,}"
+    return Message(text, tuple(_part(NOBODY, alerts, person, button, is_first=False)))
+
+
+def _part(title: str, alerts: HomeAlerts, person: Person, button: ButtonIds, *, is_first: bool = True) -> list[Block]:
+    """The alerts that are shown, and how many more there are; `is_first`: with what shows more of these."""
+    number, left = alerts.counts.total(), alerts.counts - sum(map(_counts, alerts.shown), Counter())
+    blocks = [*head(title, number), *(_alert(alert, person, button) for alert in alerts.shown)]
+    blocks += _rest(left.total(), severities(left))
+    if number > 1 and title == NOBODY:
+        every = [button_element("Show all", ids.OPEN_ALERTS)] if left and is_first else []
+        blocks.append(actions(*every, several_button(Intent("several_open", ""), button)))
+    return blocks
 
 
 def notice_home(text: str) -> dict[str, Any]:

@@ -62,7 +62,9 @@ def case_card(
         return Message(push, (headline(view), context(runs.on_withheld_card(newest, total, view))))
     urgent, more = run_lines(newest, view_of, button, case.id, total=total)
     closed = runs.closed_by(view.subject.closed, view) if view.subject.closed is not None else ""
-    lines = filter(None, [headline(view)["text"]["text"], f"case · {_state(case, tasks, view)}", closed])
+    number = len(document.alert_ids)
+    of = f" of {number}{'+' * (number >= MOST_ALERTS)} alerts" if number > 1 else ""
+    lines = filter(None, [headline(view)["text"]["text"], f"case{of} · {_state(case, tasks, view)}", closed])
     blocks: list[Block] = [section("\n".join(lines)), *urgent]
     if tasks:
         blocks += sections(_task_lines(tasks, view, in_full=not is_posted))

@@ -132,7 +132,7 @@ async def test_the_card_of_a_group_names_the_case_in_which_all_are_and_shows_it(
         await anna.chooses("Unmute", over)
         over = await anna.sees(updated(card, without="🔕"))
         await anna.presses("Show case", over)
-        await anna.sees(modal(f"Case {case.id}", "Logon failed"))
+        await anna.sees(modal(f"Case {case.id}", "Logon failed", "case of 4 alerts · open"))
         await env.client.request("PATCH", f"/api/case/{case.id}", {"tlp": 3})
         await anna.command(SOC, f"/responder alert {case.id}")
         await anna.reads("You may see up to TLP:AMBER")

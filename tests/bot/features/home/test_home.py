@@ -34,7 +34,14 @@ async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -
         shown = text_of(await anna.sees(app_home("(83)")))
         assert shown.count("🔴 CRITICAL") == 6  # all of them, the oldest too, and the group below them
         assert shown.rindex("🔴 CRITICAL") < shown.index("60 HIGH, 15 medium: Logon failed")
+        assert "75 alerts share 1 card since <!date^" in shown
+        assert ", 75 still open; critical ones" in shown
         assert "and 2 more: 1 high, 1 low" in shown
+        await anna.presses("Show all", await anna.sees(app_home("(83)")))
+        every = await anna.sees(modal("*Assigned to nobody* (83)", "Port scan", without="more"))
+        await anna.presses("Assign to me", every, beside="Port scan")
+        await anna.sees(modal("You work on ~"))
+        assert await anna.sees(app_home("(82)"))
         await env.post_alert(title="Logon failed on LT-7", severity=3, sourceRef="lone", tlp=2)
         await anna.command(SOC, "/responder find logon")
         found = await anna.sees(modal("*76 alerts* with"))
