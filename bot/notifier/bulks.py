@@ -1,6 +1,7 @@
 """Renders the messages that tell how far a bulk is, and ask for its approval."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
@@ -133,9 +134,9 @@ class BulkMessages:
         """The direct messages that tell what became of it, and those that count it among other requests."""
         is_over = not states.open_runs(bulk) and (was_asked or bool(bulk.outcomes or found.told))
         told = await self._told_in_part(bulk, found, asking if has_run else None)
-        for kind, is_due in ((BULK_TOLD, is_over), (BULK_UNDONE, bulk.undone)):
-            if is_due and (has_run or await self._outbox.messages_named(f"{kind}:{bulk.id}:")):
-                told += await self._told(kind, bulk, found)
+        due = [kind for kind, is_due in ((BULK_TOLD, is_over), (BULK_UNDONE, bulk.undone)) if is_due]
+        kinds = [kind for kind in due if has_run or await self._outbox.messages_named(f"{kind}:{bulk.id}:")]
+        told += await self._told(kinds, bulk, found) if kinds else []
         counting = [one for one in await self._outbox.messages_of(bulk.id) if one.key.startswith("asks:")]
         return [*told, *[await self._counted(one.key, one.counted, bulk, found) for one in counting]]
 
@@ -230,42 +231,34 @@ class BulkMessages:
         logins = sorted(one.login for one in found if one and (reader is None or reader.login == bulk.created_by))
         return approvals.reminded(logins, is_answered=bulk.awaiting < sum(bulk.counts.values()))
 
-    async def _told(self, kind: str, bulk: BulkCounts, found: _Found) -> list[DesiredMessage]:
-        """The direct message to whoever asked for a bulk, once it is over, unless that is no news to them.
+    async def _told(self, kinds: Container[str], bulk: BulkCounts, found: _Found) -> list[DesiredMessage]:
+        """The direct messages that tell its end, and its undos to whoever is notified of them.
 
-        Of undos also to who approved it, of failures to who approved what failed last.
+        Only the last one to each person says what became of all.
         """
-        told, logins, team, desired = found.told, [bulk.created_by], self._access.team(), list[DesiredMessage]()
+        of_undos, desired = await self._outbox.messages_named(f"{BULK_UNDONE}:{bulk.id}:"), list[DesiredMessage]()
+        about, told = f"{bulk.id}:{self._access.team()}:", found.told
+        posted = {one.key: float(one.ts or "inf") for one in (*told, *of_undos)}
         found = found or await self._read(bulk.id)
-        is_known = kind == BULK_TOLD and not states.has_news(states.asked(found, ""), _rang(told, bulk.id))
-        for run, _ in found:
-            of_failure = run.approved_by[-1:] if run.outcome == "failed" else []
-            logins += undo_state.notified(run.undone_by, run) if kind == BULK_UNDONE else of_failure
-        for login in dict.fromkeys(logins):
+        hear_end = _hear_of_end(bulk, found, told) if BULK_TOLD in kinds else []
+        hear_undos = [login for run, _ in found for login in undo_state.notified(run.undone_by, run)]
+        for login in dict.fromkeys([bulk.created_by, *hear_end, *hear_undos]):
             user, person = await self._renderer.recipient_of(login)
-            key = f"{kind}:{bulk.id}:{team}:{user}"
-            is_posted = any(one.key == key for one in told)
-            if person is None or (is_known and login == bulk.created_by and not is_posted):
+            if person is None:
                 continue
             listed, refused = _seen(found, person.clearance)
             news = [one for one in listed if (one[0].id, login) not in found.told_elsewhere]
-            undone, number = messages.undone_by(bulk, news, login) if kind == BULK_UNDONE else ("", 0)
-            keys = [key]
-            if kind == BULK_UNDONE:
-                keys = await self._of_undos(bulk.id, f"{team}:", user, number) if undone else []
-            for one in keys:
-                buttons = await self._outbox.buttons.prepare(user, one)
+            ended = messages.undone(bulk, news, login) if BULK_UNDONE in kinds else []
+            of_each = _of_undos(f"{BULK_UNDONE}:{about}", user, posted, ended)
+            if login in hear_end or f"{BULK_TOLD}:{about}{user}" in posted:
+                of_each = {f"{BULK_TOLD}:{about}{user}": (), **of_each}
+            last = max(reversed(of_each), key=lambda key: posted.get(key, math.inf), default="")
+            for key, undone in of_each.items():
+                buttons = await self._outbox.buttons.prepare(user, key)
                 content = messages.ended_for(bulk, listed, refused, undone, login, buttons)
-                desired.append(_naming(DesiredMessage(one, user, content, buttons=buttons), bulk, listed, refused))
+                content = content if key == last else messages.see_below(bulk, undone)
+                desired.append(_naming(DesiredMessage(key, user, content, buttons=buttons), bulk, listed, refused))
         return desired
-
-    async def _of_undos(self, bulk_id: str, team: str, user: str, number: int) -> list[str]:
-        """The keys of the messages that tell somebody that others undid so many of its runs: one more if more are."""
-        about = f"{BULK_UNDONE}:{bulk_id}:{team}"
-        keys = [one.key for one in await self._outbox.messages_named(about) if _user(one.key) == user]
-        before = [int(part) for key in keys for part in [key.removeprefix(about).partition(":")[0]] if part.isdigit()]
-        is_news = number > max(before, default=0) and len(before) == len(keys)
-        return [*keys, *([f"{about}{number}:{user}"] if is_news else [])]
 
     async def _told_in_part(
         self, bulk: BulkCounts, found: _Found, asking: Asking | None = None
@@ -347,8 +340,8 @@ class BulkMessages:
             for bulk in response.bulks:
                 self._as_of[bulk.id], found = response.as_of, await self._found(bulk, of_bulk[bulk.id])
                 for key in of_bulk[bulk.id]:
-                    if (kind := key.partition(":")[0]) in (BULK_TOLD, BULK_UNDONE):
-                        told = [*await self._told(kind, bulk, found), *await self._told_in_part(bulk, found)]
+                    if key.partition(":")[0] in (kinds := (BULK_TOLD, BULK_UNDONE)):
+                        told = [*await self._told(kinds, bulk, found), *await self._told_in_part(bulk, found)]
                         desired += [one for one in told if one.key == key]
                     elif not only_waiting or states.waiting(found, _request(key)):
                         desired += await self._messages(key, bulk, found, by_person=by_person)
@@ -399,6 +392,27 @@ class BulkMessages:
             late = messages.late(bulk)
             replies.append(DesiredMessage(f"{BULK}late:{bulk.id}:{channel}", channel, late, thread_of=key))
         return replies
+
+
+def _hear_of_end(bulk: BulkCounts, found: _Found, told: Iterable[MessageRecord]) -> list[str]:
+    """Who asked for it, unless its end is no news after what they were `told`, and who approved what failed last."""
+    has_news = states.has_news(states.asked(found, ""), _rang(told, bulk.id))
+    of_failures = [login for run, _ in found if run.outcome == "failed" for login in run.approved_by[-1:]]
+    return [*([bulk.created_by] if has_news else []), *of_failures]
+
+
+def _of_undos(about: str, user: str, posted: Iterable[str], ended: Listed) -> dict[str, Listed]:
+    """What each message tells somebody of these runs that others undid, by its key: one more if more are."""
+    if not ended:
+        return {}
+    keys = [key for key in posted if key.startswith(about) and _user(key) == user]
+    numbers = sorted(
+        int(part) for key in keys for part in [key.removeprefix(about).partition(":")[0]] if part.isdigit()
+    )
+    if len(numbers) < len(keys):  # one of the time before each told what is new
+        return dict.fromkeys(keys, ended)
+    ends = [*numbers, *([len(ended)] if len(ended) > max(numbers, default=0) else [])]
+    return {f"{about}{end}:{user}": ended[start:end] for start, end in zip([0, *ends], ends, strict=False)}
 
 
 def _seen(found: _Found, clearance: int) -> tuple[Listed, Refused]:

@@ -28,6 +28,7 @@ from bot.outbox.links import card_link
 from bot.outbox.models import BULK_UNDONE, LOG, LOST, DesiredMessage, MessageRecord, card_key, case_key, is_person
 from bot.outbox.outbox import MessageOutbox
 from core.common.errors import ResponderBotError
+from core.common.grouping import grouped
 from core.models import (
     OBJECT_TYPES,
     OPEN_STATUSES,
@@ -700,15 +701,19 @@ def undone_by_others(document: Document) -> dict[tuple[str, str], list[Action]]:
     # The case tells of what ran on an artifact that it shares.
     own = [one for one in document.actions if not (is_in_case and one.object_type == OBJECT_TYPES["case_artifact"])]
     for action in sorted(own, key=lambda one: (not one.bulk, one.number)):
-        undone = dict[tuple[str, str], list[Action]]()
-        for part, _ in action.by_target():
-            by_id = part.undo.action_id if part.undo is not None and undo_state.is_undone(part) else None
-            if by_id and part.measure is not None and (action.bulk or by_id in known):
-                for login in undo_state.notified(part.measure.ended_by, part):
-                    undone.setdefault((by_id, login), []).append(part)
-        for about, parts in undone.items():
-            found.setdefault(about, []).append(undo_state.together(action, parts))
+        undone = grouped(one for part, _ in action.by_target() for one in _who_hears(part))
+        for (by_id, login), parts in undone.items():
+            if action.bulk or by_id in known:
+                found.setdefault((by_id, login), []).append(undo_state.together(action, parts))
     return found
+
+
+def _who_hears(part: Action) -> list[tuple[tuple[str, str], Action]]:
+    """What has undone a run and who is notified of that, each with the run; nothing of what no run has undone."""
+    by_id, ended = part.undo and part.undo.action_id, part.measure
+    if not by_id or ended is None or not undo_state.is_undone(part):
+        return []
+    return [((by_id, login), part) for login in undo_state.notified(ended.ended_by, part)]
 
 
 def undone_with_others(document: Document, bulk_id: str) -> set[tuple[str, str]]:

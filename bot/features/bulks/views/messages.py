@@ -238,9 +238,9 @@ def ended(bulk: BulkCounts, named: Listed = ()) -> Message:
 
 
 def ended_for(
-    bulk: BulkCounts, listed: Listed, refused: Refused, undone: str, reader: str, button: ButtonIds
+    bulk: BulkCounts, listed: Listed, refused: Refused, undone: Listed, reader: str, button: ButtonIds
 ) -> Message:
-    """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some; mrkdwn.
+    """That to who asked for them: who decided, on which targets, for how long; or who has `undone` some.
 
     A `reader` who approved them hears only that, or that some failed, and asks for nothing again.
     """
@@ -263,21 +263,30 @@ def ended_for(
     by_state = first_of([*states.by_state(seen, refused), *states.withheld(bulk, seen)], states.MOST_NAMED)
     lines = [text] if is_said else [f"{states.head(bulk, seen)}.", *by_state]
     buttons = actions(*end_buttons(bulk, button, has_again=reader == bulk.created_by), states.show_each(bulk, button))
-    return Message(undone or clip(text, MESSAGE_TEXT_LIMIT), (*sections(lines), buttons))
+    text = _undone(bulk, undone) if undone else clip(text, MESSAGE_TEXT_LIMIT)
+    return Message(text, (*sections(lines), buttons))
 
 
-def undone_by(bulk: BulkCounts, listed: Listed, reader: str) -> tuple[str, int]:
-    """Who undid which of these runs that `reader` is notified of, once none is being undone; their number.
+def see_below(bulk: BulkCounts, undone: Listed) -> Message:
+    """The same, in a line, for who reads what became of all in a later message."""
+    told = _undone(bulk, undone).removesuffix(".") if undone else states.head(bulk, is_on_phone=True)
+    return notices.notice(f"{told}, see below.")
 
-    mrkdwn, "" for nobody.
-    """
+
+def undone(bulk: BulkCounts, listed: Listed, reader: str) -> Listed:
+    """The runs that somebody undid and `reader` is notified of, the first first, once none is being undone."""
     undos = [action.undo.status for action, _ in listed if action.undo is not None]
-    is_over = "running" not in undos and undos.count("undone") <= bulk.undone  # else the next event tells it
+    if "running" in undos or undos.count("undone") > bulk.undone:  # the next event tells it
+        return []
     ended = [one for one in listed if (by := one[0].undone_by) and reader in undo_state.notified(by, one[0])]
+    return sorted(ended, key=lambda one: (one[0].measure and one[0].measure.ended_at) or 0)
+
+
+def _undone(bulk: BulkCounts, ended: Listed) -> str:
+    """Who undid these runs; mrkdwn."""
     who = people(action.undone_by for action, _ in ended)
     said = f"Undone by {who}: {states.name(bulk)} on {runs.distinct_targets(ended, is_on_phone=True)}"
-    text = f"{clip(said, states.SAID_LIMIT)}{states.level_of(bulk, ended)}." if ended and is_over else ""
-    return text, len(ended)
+    return f"{clip(said, states.SAID_LIMIT)}{states.level_of(bulk, ended)}."
 
 
 def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = False) -> Message:

@@ -62,17 +62,24 @@ def waits(action: Action, extension: Extension | None) -> bool:
     return extension.outcome is None if extension else runs.awaits_approval(action)
 
 
-def has_news(listed: Iterable[tuple[Action, T, Extension | None]], rang: Mapping[str, float]) -> bool:
-    """Whether more became of these than who asked withdrew or undid themselves, and heard of before.
+def has_news(listed: Sequence[tuple[Action, T, Extension | None]], rang: Mapping[str, float]) -> bool:
+    """Whether more became of these than who asked withdrew or undid themselves, and heard or read of before.
 
-    `rang`: by how somebody decided, when that rang them (ms).
+    `rang`: by how somebody decided, when that rang them (ms). What is in force is said by the form that withdraws.
     """
-    return not all(_is_known(run, end, rang) for run, _, end in listed)
+    withdrawn_at = max((run.end_date or 0 for run, *_ in listed if _is_withdrawn(run)), default=0)
+    return not all(_is_known(run, end, rang, withdrawn_at) for run, _, end in listed)
 
 
-def _is_known(run: Action, end: Extension | None, rang: Mapping[str, float]) -> bool:
-    of, asked_by = (end, end.asked_by) if end is not None else (run, run.created_by)
-    if of.outcome == "lapsed" or (of.outcome, of.ended_by) == ("cancelled", asked_by):
+def _is_withdrawn(run: Action) -> bool:
+    """Whether who asked for it did that."""
+    return (run.outcome, run.ended_by) == ("cancelled", run.created_by)
+
+
+def _is_known(run: Action, end: Extension | None, rang: Mapping[str, float], withdrawn_at: int) -> bool:
+    if end is None and (_is_withdrawn(run) or (undo_state.is_in_force(run) and (run.end_date or 0) <= withdrawn_at)):
+        return True
+    if end is not None and (end.outcome == "lapsed" or (end.outcome, end.ended_by) == ("cancelled", end.asked_by)):
         return True
     at = max(vote.at for vote in end.approval.votes) if end is not None and end.approval.votes else run.end_date or 0
     return any(at <= when for how, when in rang.items() if decision(run, end).startswith(how))
@@ -147,8 +154,8 @@ def each_state(
 
 
 def _newest_first(listed: Listed) -> Iterator[tuple[int, str]]:
-    """The numbers of these runs, first what failed, then what was decided last; none with a time."""
-    at = [(run.outcome != "failed", -(run.end_date or 0), n) for n, (run, _) in enumerate(listed)]
+    """The numbers of these runs, first what failed, then what was decided last by others; none with a time."""
+    at = [(run.outcome != "failed", _is_withdrawn(run), -(run.end_date or 0), n) for n, (run, _) in enumerate(listed)]
     return ((n, "") for *_, n in sorted(at))
 
 

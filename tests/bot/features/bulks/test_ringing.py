@@ -17,6 +17,7 @@ from tests.bot.outbox.harness import ManualClock, all_sent, until_read
 from tests.bot.people import (
     card_of,
     direct_message,
+    direct_messages,
     filled_in,
     labels_of,
     message_in,
@@ -231,9 +232,18 @@ async def test_who_ends_the_rest_themselves_is_rung_only_for_decisions_that_did_
             await bot.as_user("lea").deny_bulk(bulk.id, [second], "It beeps.")
             await anna.sees(message_in(SOC, "2 denied"))
             await bot.as_user("anna").cancel(third)
-            assert "Denied by lea" in await anna.sees(on_phone("1 withdrawn"))
+            assert (await anna.sees(on_phone("1 withdrawn"))).startswith("Denied by lea, not run: ")
+
+            bulk, _ = await bulk_of(env, "anna", [3] * 3)
+            first, second, third = [entry.action.id for entry in bulk.actions if entry.action]
+            await bot.as_user("ben").approve(first)
+            await anna.sees(on_phone("Approved by ben, in force: ", 2))
+            await bot.as_user("ben").approve(second)
+            await anna.sees(message_in(SOC, "1 waits for approval, 2 in force", bulk.id))
+            await bot.as_user("anna").cancel(third)  # who reads then what stays in force
+            await anna.sees(message_in(SOC, "1 withdrawn, 2 in force", bulk.id))
         await all_sent(env.bot)
-        assert len(anna.phone) == 4
+        assert len(anna.phone) == 5
 
 
 async def test_one_undo_all_that_ends_another_bulk_too_rings_each_person_once(tmp_path: Path) -> None:
@@ -281,8 +291,13 @@ async def test_each_undo_of_a_bulk_by_another_rings_once(tmp_path: Path) -> None
             one, of_all = (text for text in env[name].phone if "Undone by" in text)
             assert (one, of_all) == (
                 f"Undone by lea: Isolate on ip {on[0]} · CRITICAL.",
-                f"Undone by lea: Isolate on ip {', '.join(on)} · up to CRITICAL.",
+                f"Undone by lea: Isolate on ip {', '.join(on[1:])} · up to CRITICAL.",
             )
+            told = [m for m in direct_messages(env[name].live_view) if m["text"].startswith("Undone by lea")]
+            assert [("see below" in m["text"], "Show each" in labels_of(m)) for m in told] == [
+                (True, False),
+                (False, True),
+            ]
 
 
 async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: Path) -> None:

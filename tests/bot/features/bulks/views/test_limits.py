@@ -74,7 +74,7 @@ def test_the_form_the_message_and_the_replies_fit() -> None:
     targets = [BulkTarget(object_type="alert", object_id=one, status=409, message=f"{one} {HOSTILE}") for one in IDS]
     not_run = [*zip(targets, VIEWS, strict=True)]
     fine(messages.progress(bulk(), failed, not_run, button=button))
-    fine(messages.ended_for(bulk(), [(samples.ended(), view) for view in VIEWS], not_run, "", "anna", button))
+    fine(messages.ended_for(bulk(), [(samples.ended(), view) for view in VIEWS], not_run, [], "anna", button))
     fine(messages.late(bulk()))
     entries = [BulkEntry(object_id=one, status=400, type="BadRequest", message=HOSTILE[:500] + one) for one in IDS]
     done = [(samples.awaiting().model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
@@ -91,12 +91,12 @@ def test_an_undo_by_somebody_else_is_told_once_none_is_on_its_way() -> None:
     undone = samples.ended(undo=undo).model_copy(update={"measure": ended})
     running = samples.ended(undo=undo.model_copy(update={"status": "running"}))
     both = [(undone, VIEWS[0]), (undone, VIEWS[1])]
-    assert messages.undone_by(bulk(undone=2), both, "anna@soc.example")[0].startswith("Undone by ben: ")
-    assert messages.undone_by(bulk(undone=2), both, "ben@soc.example")[0] == ""
-    assert messages.undone_by(bulk(undone=1), both, "anna@soc.example")[0] == ""  # counted before the second
-    assert messages.undone_by(bulk(undone=1), [both[0], (running, VIEWS[1])], "anna@soc.example")[0] == ""
+    assert messages.undone(bulk(undone=2), both, "anna@soc.example") == both
+    assert messages.undone(bulk(undone=2), both, "ben@soc.example") == []
+    assert messages.undone(bulk(undone=1), both, "anna@soc.example") == []  # counted before the second
+    assert messages.undone(bulk(undone=1), [both[0], (running, VIEWS[1])], "anna@soc.example") == []
     own = undone.model_copy(update={"created_by": "ben@soc.example"})
-    assert messages.undone_by(bulk(undone=1), [(own, VIEWS[0])], "anna@soc.example")[0] == ""
+    assert messages.undone(bulk(undone=1), [(own, VIEWS[0])], "anna@soc.example") == []
 
 
 def test_each_of_a_hundred_with_its_undo_fits_in_pages() -> None:
