@@ -46,11 +46,11 @@ class _Known(NamedTuple):
 
 
 def before(reads: Reads, deed: Deed, sees_up_to: int) -> list[Action]:
-    """For each of its targets the last run that was decided against, on other objects only up to this level.
+    """For each of its targets the last runs that were decided against, on other objects only up to this level.
 
     None where the same was approved since. Once for each clearance that some of these runs take: who has less than
     another must not miss what they may see, or be told how many they may not. Each with the targets for which it is
-    the last, and its `earlier`.
+    among the last, and its `earlier`.
     """
     decided = sorted(_decided(reads, deed, sees_up_to), key=lambda one: one.level)
     if not decided:
@@ -92,20 +92,20 @@ def _approved(reads: Reads, deed: Deed, since: int) -> list[_Known]:
 
 def _last_on_each(
     deed: Deed, decided: Sequence[_Known], approved: Sequence[_Known], held: Set[str]
-) -> dict[str, Action]:
-    """By target the last of these that was decided against, unless that is over; `held` are targets in force."""
-    last_on = dict[str, Action]()
+) -> dict[str, list[Action]]:
+    """By target the last of these that were decided against, unless that is over; `held` are targets in force."""
+    last_on = dict[str, list[Action]]()
     for digest in sorted(deed.digests):
-        same = (one.run for one in decided if digest in one.digests)
+        same = [one.run for one in decided if digest in one.digests]
         approved_at = max((one.run.dispatched_at or 0 for one in approved if digest in one.digests), default=0)
-        if run := last_decided(same, is_in_force=digest in held, approved_at=approved_at):
-            last_on[digest] = run
+        last_on[digest] = last_decided(same, is_in_force=digest in held, approved_at=approved_at)
     return last_on
 
 
-def _with_targets(reads: Reads, last_on: Mapping[str, Action], level: int) -> Iterator[Action]:
-    """Each decision once, with those of its targets for which it is the last."""
-    by_decision = grouped(((run.id, run.decided_against), (digest, run)) for digest, run in last_on.items())
+def _with_targets(reads: Reads, last_on: Mapping[str, Sequence[Action]], level: int) -> Iterator[Action]:
+    """Each decision once, with those of its targets for which it is among the last."""
+    each = ((digest, run) for digest, runs in last_on.items() for run in runs)
+    by_decision = grouped(((run.id, run.decided_against), (digest, run)) for digest, run in each)
     for on in by_decision.values():
         digests, run = {digest for digest, _ in on}, on[-1][1]
         target = [one for one in run.target or () if in_force.digests_of("", [one]) <= digests] or None

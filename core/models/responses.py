@@ -1,6 +1,6 @@
 """The models of core's responses; the store keeps the same JSON."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple, Self
 
@@ -508,6 +508,9 @@ class DecidedAgainst(NamedTuple):
     at: int
 
 
+MOST_DENIALS = 3  # of the same, whose reasons are said
+
+
 class EarlierDecision(ApiModel):
     """What is said with a run that was denied or undone, for another of the same on its target."""
 
@@ -635,6 +638,10 @@ class Action(Identified):
             return None
         return DecidedAgainst("undone", self.undone_by, self.measure.ended_at or 0)
 
+    def _decided(self, times: int) -> "Action":
+        """With how often the same was decided as it was."""
+        return self.model_copy(update={"earlier": self.earlier and self.earlier.model_copy(update={"times": times})})
+
     def by_target(self) -> list[tuple["Action", str]]:
         """A run for each of several targets on which it left something, as if it had acted on that alone, with its id.
 
@@ -665,19 +672,21 @@ class Action(Identified):
         return [one.model_copy(update={"target": targets or None}) for one, targets in on]
 
 
-def last_decided(same: Iterable[Action], *, is_in_force: bool, approved_at: int) -> Action | None:
-    """Which of several runs of the same was decided against last, with how often; what was undone unless in force.
+def last_decided(same: Sequence[Action], *, is_in_force: bool, approved_at: int) -> list[Action]:
+    """Which of several runs of the same were decided against last, newest first; what was undone unless in force.
 
-    None if that was before the same was approved, `approved_at` last. Each has its `earlier`.
+    The last that was denied and undone, with how often, and denials before that, whose reasons may matter more. None if
+    all was before the same was approved, `approved_at` last. Each has its `earlier`.
     """
-    all_decided = [(decided, one) for one in same if (decided := one.decided_against) is not None]
-    found = [(decided, one) for decided, one in all_decided if decided.how == "denied" or not is_in_force]
-    last, action = max(found, key=lambda one: one[0].at, default=(None, None))
-    if last is None or action is None or last.at < approved_at:
-        return None
-    times = len({decided for decided, _ in found if decided.how == last.how})  # one undo may have ended several runs
-    earlier = action.earlier and action.earlier.model_copy(update={"times": times})
-    return action.model_copy(update={"earlier": earlier})
+    all_decided = [(decided, one) for one in reversed(same) if (decided := one.decided_against) is not None]
+    # By decision, as one undo may have ended several runs.
+    found = {decided: one for decided, one in all_decided if decided.how == "denied" or not is_in_force}
+    newest = sorted(found, key=lambda one: one.at, reverse=True)
+    if not newest or newest[0].at < approved_at:
+        return []
+    denied, undone = ([one for one in newest if one.how == how] for how in ("denied", "undone"))
+    times = dict.fromkeys(denied[:MOST_DENIALS], len(denied)) | dict.fromkeys(undone[:1], len(undone))
+    return [found[one]._decided(times[one]) for one in newest if one in times]
 
 
 class MeasureRun(ApiModel):

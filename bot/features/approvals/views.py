@@ -227,7 +227,7 @@ def happened(action: Action, view: RedactedView, *, is_kept: bool) -> str:
         return ""
     since = undo_state.undone_since(action, view)
     decided = [one for one in _last_first(action, view) if one.undo is None or one.undo.action_id not in since]
-    before = "".join(f"{runs.decided_line(one, view, is_kept=is_kept)}\n" for one in decided)
+    before = "".join(f"{line}\n" for line in runs.decided_lines(decided, view, is_kept=is_kept))
     return f"{closed(view, action.created_at)}{''.join(since.values())}{before}"
 
 

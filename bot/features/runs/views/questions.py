@@ -208,11 +208,12 @@ def in_force_lines(
 
     Behind what contains the target already, what a second run `changes`.
     """
-    lines, left, waits, policy = list[str](), list[str](), list[str](), responder.policy or Policy()
+    lines = runs.decided_lines([one for one in found if isinstance(one, Action)], view)
+    left, waits, policy = list[str](), list[str](), responder.policy or Policy()
     for one in found:
         if isinstance(one, Action) and one.decided_against is not None:
-            lines.append(runs.decided_line(one, view))
-        elif isinstance(one, Action):
+            continue
+        if isinstance(one, Action):
             on = runs.targets(one, view) or one.object_id
             what = f"*{runs.name(one)}* on {on}{undo_state.for_how_long(one)}"
             by = f"{person_name(one.created_by)}, {slack_date(one.start_date)}"

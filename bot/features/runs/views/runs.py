@@ -176,21 +176,27 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
     return f"⏳ *Keep {undo_state.until(extension.at)}*, instead of {now}: {by}{why and f' · {why}'}"
 
 
-def decided_line(before: Action, view: RedactedView, *, is_kept: bool = False) -> str:
+def decided_lines(before: Iterable[Action], view: RedactedView, *, is_kept: bool = False) -> list[str]:
     """`🚫 *Denied before by ben, 14:46*: why`, for who asks for the same once more, and who decides on that; mrkdwn.
 
-    Or `🔓 *Undone before by ben, 14:46*`; if that was several times, `Denied 2 times, last by ben`. Where its alert has
-    several observables, with the one that this was about; `for ~18` if that was for another alert or case, whose levels
-    may withhold why from a message later, which `is_kept`. "" where nobody decided against it.
+    Or `🔓 *Undone before by ben, 14:46*`; if that was several times, `Denied 2 times, last by ben`, and why each. Where
+    its alert has several observables, with the one that this was about; `for ~18` if that was for another alert or
+    case, whose levels may withhold why from a message later, which `is_kept`. Nothing of what nobody decided against.
     """
-    decided, on = before.decided_against, targets(before, view) if len(view.artifacts()) > 1 else ""
-    if decided is None:
-        return ""
-    how, why = f"{on}: {decided.how}" if on else decided.how.capitalize(), why_decided(before, view)
-    by = decided_by(before, decided, "before ")
-    another = for_another(before, view)
-    then = f": {why}" if why and not (is_kept and another) else ""
-    return f"{DECIDED[decided.how]} *{how} {by}, {slack_date(decided.at)}{another}*{then}"
+    decided = [(one.decided_against, one) for one in before if one.decided_against is not None]
+    alike, has_several = (
+        grouped(((how.how, acts_on(one)), (how, one)) for how, one in decided),
+        len(view.artifacts()) > 1,
+    )
+    lines = list[str]()
+    for each in alike.values():
+        last, newest = each[0]
+        on, another = targets(newest, view) if has_several else "", for_another(newest, view)
+        how, by = f"{on}: {last.how}" if on else last.how.capitalize(), decided_by(newest, last, "before ")
+        shown = (one for _, one in each if not (is_kept and for_another(one, view)))
+        why = " · before: ".join(filter(None, dict.fromkeys(why_decided(one, view) for one in shown)))
+        lines.append(f"{DECIDED[last.how]} *{how} {by}, {slack_date(last.at)}{another}*{why and f': {why}'}")
+    return lines
 
 
 def for_another(before: Action, view: RedactedView) -> str:

@@ -368,7 +368,8 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         await env["ben"].presses("Review", request)
         review = await env["ben"].sees(modal("*Isolate on 2 targets for 1 hour?* 1 ticked for you"))
         for shown in (form, request):
-            assert "known &lt;noise&gt;" in text_of(shown).partition(was_denied)[2].partition("\\n•")[0]
+            why = "known &lt;noise&gt; · before: Call the &lt;owner&gt;."
+            assert why in text_of(shown).partition(was_denied)[2].partition("\\n•")[0]
             assert text_of(shown).count("🚫 *Denied ") == 1
         assert f'"🟠 HIGH ({alert.id}) · 🚫 denied 2 times, last by lea: known &lt;noise&gt;"' in text_of(review)
         assert "• " not in text_of(review)  # no target is named twice
@@ -391,6 +392,7 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
     async with asking(tmp_path) as env:
         alert, card = await env.alert_and_card("anna")
         async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("lea").deny((await isolate(env, alert)).id, "The <CFO>: call first")
             first = await isolate(env, alert)
             await bot.as_user("ben").approve(first.id)
             await env.ended_run(alert)
@@ -413,7 +415,9 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
         await env["ben"].sees(on_phone("? Alert closed by anna. Undone before by lea. "))
         waits = await env["ben"].sees(direct_message("asks · ", again))
         await env["ben"].presses("Approve", waits)
-        await env["ben"].sees(modal(again, "Starts as soon as you approve it"))
+        review = await env["ben"].sees(modal(again, "Starts as soon as you approve it"))
+        for shown in (form, waits, review):  # also what an approval has overruled, once that was undone
+            assert re.search(f"{re.escape(again)}.*🚫 .Denied before by lea, .*: The &lt;CFO&gt;: call", text_of(shown))
         await env["anna"].confirms("Withdraw", await env["anna"].sees(card_of(alert, "⏳ *Isolate*")))
         other = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "198.51.100.9"}])
         await env["anna"].command(SOC, f"/responder run isolate {alert.id} {other.id}")
