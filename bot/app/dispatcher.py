@@ -390,21 +390,21 @@ class Dispatcher:
             refused = self._slack_error(interaction, error)
         except Exception:
             refused = notices.internal(self._log_internal_error(interaction))
-        if context is not None and interaction.is_of_home and (requests or interaction.type == "view"):
+        if context is not None and interaction.is_of_home and (requests or interaction.type in ("view", "event")):
             self._publish_in_background(context)
         if result and "view" in result:
             result = {**result, "view": replies.opened_here(result["view"])}
         return result, refused
 
     def _publish_in_background(self, context: Context) -> None:
-        """Publish a person's Home, in place of what still waits to do so: it holds a connection to core."""
+        """Publish a person's Home and follow it, in place of what has done so until now."""
         if before := self._homes.get(context.user):
             before.cancel()
         self._homes[context.user] = asyncio.create_task(self._publish_home(context))
 
     async def _publish_home(self, context: Context) -> None:
         try:
-            await home.publish_until_begun(context)
+            await home.publish_and_follow(context)
         except SLACK_FAILURES as error:
             log.info("home_not_published", code=classify(error).code)
         except ResponderBotError as error:

@@ -34,8 +34,9 @@ class Interaction:
 
     @property
     def is_of_home(self) -> bool:
-        """Whether it is in the App Home, or in a modal that was opened from there."""
-        return _text(self.body, "view", "callback_id").rpartition(":")[2] == HOME_VIEW
+        """Whether it opens the App Home, or is in it or in a modal that was opened from there."""
+        opens = self.payload.get("type") == "app_home_opened" and self.payload.get("tab", "home") == "home"
+        return opens or _text(self.body, "view", "callback_id").rpartition(":")[2] == HOME_VIEW
 
 
 def parse(interaction_type: InteractionType, body: Mapping[str, Any]) -> Interaction:

@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,40 +24,45 @@ from bot.features.retries import answered
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.runs import heading
 from core.client import ListedState
-from core.common.clock import DAY_MS, MINUTE_MS
+from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, BulkCounts, Measure, Person, SlackUsers
+from core.models import OPEN_STATUSES, Action, BulkCounts, Extension, Measure, Person, SlackUsers
 
 MANY = 500
-WAIT_S = 20  # for a run's next change
+LOOK_EVERY_S, FOLLOWED_S = 3, 300
 AGAIN = "Open this page again to refresh it."
 PENDING, FAILED, MINE = "Approvals", "Failed", "My runs"  # the titles of modals
 UNKNOWN = "The responder service stopped answering: see on the card whether it is marked before you mark it again."
 
 
-async def on_home_opened(context: Context) -> None:
-    """Publish the Home of the person who opened it."""
-    if context.payload.get("tab", "home") == "home":
-        await publish(context)
+async def on_home_opened(_context: Context) -> None:
+    """The dispatcher has it published and followed, as after each act there."""
 
 
-async def publish(context: Context) -> Sequence[str]:
+async def publish_and_follow(context: Context) -> None:
+    """Publish this person's Home, then for FOLLOWED_S when what waits for approval changes or a run has begun."""
+    starting = await _publish(context)
+    if context.linked is None:
+        return
+    waiting = await _waiting(context)
+    for _ in range(FOLLOWED_S // LOOK_EVERY_S):
+        await asyncio.sleep(LOOK_EVERY_S)
+        before, waiting = waiting, await _waiting(context)
+        begun = [one for one in starting if (await context.core.action(one)).status not in OPEN_STATUSES]
+        if begun or waiting != before:
+            starting = await _publish(replace(context, linked=await context.core.current_user()))
+
+
+async def _waiting(context: Context) -> list[tuple[str, Extension | None]]:
+    waiting = await context.core.newest_actions("waiting", limit=MANY)
+    return [(action.id, undo_state.later_end(action)) for action in waiting]
+
+
+async def _publish(context: Context) -> Sequence[str]:
     """Publish this person's Home; returns the runs on it that are only starting."""
     view, starting = await _view(context)
     await context.services.slack.views_publish(user_id=context.user, view=view)
     return starting
-
-
-async def publish_until_begun(context: Context) -> None:
-    """Publish it, and once more when what is starting on it has begun or failed, at most a minute later."""
-    if not (starting := await publish(context)):
-        return
-    with suppress(TimeoutError):
-        async with asyncio.timeout(MINUTE_MS / 1000):
-            for action_id in starting:
-                while (await context.core.action(action_id, wait_s=WAIT_S)).status in OPEN_STATUSES:
-                    pass
-    await publish(context)
 
 
 async def _view(context: Context) -> tuple[dict[str, Any], Sequence[str]]:

@@ -135,6 +135,10 @@ async def test_the_home_shows_what_has_begun_without_being_opened_again(tmp_path
         assert sum("_publish_home" in str(task.get_coro()) for task in asyncio.all_tasks()) == 1
         await env.release_responder()
         await env["anna"].sees(app_home("is in force until <!date^", "Undo now"))
+        asked = await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": other.id})
+        await env["anna"].sees(app_home("*Waiting for your approval* (1)"))
+        await env.client.cancel(asked.id)  # somebody else's act
+        await env["anna"].sees(app_home(without="Waiting for your approval"))
 
 
 async def test_what_two_responders_hold_and_one_undo_ends_is_one_row_with_both_names(tmp_path: Path) -> None:
