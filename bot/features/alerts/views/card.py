@@ -244,11 +244,18 @@ def run_lines(
         left = runs.summary(rest, len(rest) + unread, "more run")
         more.append(context(f"and {left}: `/responder actions {root_id}` shows all."))
     elif not is_folded and (further := len(rest) + unread):
-        more.append(context(f"{count(further, 'more run')}: `/responder actions {root_id}` shows all."))
+        more.append(context(f"{_further(rest, further)}: `/responder actions {root_id}` shows all."))
     hidden = [action for action in newest if action not in shown]
     if hidden:
         more.append(context(runs.hidden_line(hidden, targets)))
     return first, more
+
+
+def _further(rest: Sequence[Action], number: int) -> str:
+    """`6 more runs, 2 failed`, or `1 more run, failed`."""
+    failed = sum(runs.state_of(action) == "failed" for action in rest)
+    of_these = "" if not failed else ", failed" if failed == number else f", {failed} failed"
+    return f"{count(number, 'more run')}{of_these}"
 
 
 def _fitting(lines: Sequence[Sequence[Action]], render: Callable[[Sequence[Action]], list[Block]]) -> list[list[Block]]:
@@ -276,7 +283,7 @@ def _lines(shown: Sequence[Action], *, is_folded: bool) -> tuple[Lines, Lines, l
     over = at.get(OVER, [])
     if is_folded:
         over = [] if in_force else _newest_and_success(over)
-    over = sorted(over, key=_matters_less)
+    over = sorted(over, key=_merely_succeeded)
     urgent, others = [*at.get(WAITING, []), *in_force], [*at.get(RUNNING, []), *over[:MAX_ENDED]]
     return urgent, others, list(chain(*over[MAX_ENDED:]))
 
@@ -293,10 +300,15 @@ def _newest_and_success(over: Lines) -> Lines:
     return [line for line in over if line is over[0] or line is success]
 
 
-def _matters_less(line: Sequence[Action]) -> bool:
-    """Whether these ended runs are below others: what was withdrawn, or done several times and has no undo."""
-    state, is_repeated = runs.state_of(line[0]), len(line) > 1 and line[0].undo is None
-    return state == "cancelled" or (is_repeated and state == "succeeded")
+def _merely_succeeded(line: Sequence[Action]) -> bool:
+    """Whether these ended runs are below others: they failed in nothing, and contain nothing."""
+    return runs.state_of(line[0]) == "succeeded" and line[0].undo is None
+
+
+def _ended_at(action: Action) -> tuple[int, int]:
+    """When it ended, or what it had put in force; of what ended at once the newest is last."""
+    ended = action.measure.ended_at if action.measure is not None else None
+    return ended or action.end_date or action.start_date, action.number
 
 
 WAITING, IN_FORCE, RUNNING, OVER = range(4)  # for a decision, or until it is undone; in the order of a card
@@ -333,7 +345,7 @@ def _until(action: Action) -> tuple[float, int]:
 
 
 def _ended(ended: Sequence[Action]) -> list[list[Action]]:
-    """Ended runs, newest first, with one line for those of a responder that ended alike on one target.
+    """Ended runs, the last first, with one line for those of a responder that ended alike on one target.
 
     If it ran on many targets, on all of them.
     """
@@ -351,8 +363,8 @@ def _ended(ended: Sequence[Action]) -> list[list[Action]]:
                     undone = action.undo.status if action.undo is not None else None
                     alike.setdefault((one_line, runs.state_of(action), undone), []).append(action)
         lines += [[action] for action in kept]
-        lines += [runs.newest_first(group) for group in alike.values()]
-    return sorted(lines, key=lambda group: (group[0].start_date, group[0].number), reverse=True)
+        lines += [sorted(group, key=_ended_at, reverse=True) for group in alike.values()]
+    return sorted(lines, key=lambda group: _ended_at(group[0]), reverse=True)
 
 
 def _runs(

@@ -306,11 +306,13 @@ def effect(responder: OfferedResponder, request: RunRequest, each: OnEach | None
     number = approvals_needed(request, responder)
     if policy.sends_to == [] and not policy.is_undo and not number and (policy.confirm or not is_several):
         return [] if responder.parameters else [context(undo_state.NOTHING_LEFT)]  # it only reads, or closes
-    checked, it, undo = ("Each is checked by itself. ", "each", "Undo all") if is_several else ("", "it", "Undo")
+    checked, it, undo, of = "", "it", "Undo", ""
+    if is_several:
+        checked, it, undo, of = "Each is checked by itself. ", "each", "Undo all", " each"
     if number:
         able = each.able if each is not None and each.able.logins else Able(responder.approvers or ())
-        each_one, is_override = " each" if is_several else "", request.override_reason is not None
-        asks = asks_for_approval("Starts after", policy, number, able, each_one, is_override=is_override)
+        is_override = request.override_reason is not None
+        asks = asks_for_approval("Starts after", policy, number, able, of, is_override=is_override)
         begins = f"{asks}. You can withdraw {it} until then."
     else:
         stop = "" if policy.sends_to else f"; *Stop* is on {'each' if is_several else 'the'} card while it runs"

@@ -9,7 +9,7 @@ from bot.block_kit.text import person_name
 from bot.clearance import SHARED
 from bot.features.alerts.views.card import alert_card
 from bot.message import Intent
-from core.models import Action, Approval, Reader, TargetArtifact, Undo
+from core.models import Action, Approval, MeasureOfRun, Reader, TargetArtifact, Undo
 from tests.bot.samples import NOW, action, alert, artifact, awaiting, button, card, ended, intents_in, texts_of
 
 
@@ -91,21 +91,24 @@ def test_a_later_run_hides_no_earlier_finding() -> None:
         assert [line for line in shown if line.startswith("🛑 *Lookup* stopped by lea")], shown
 
 
-def test_what_was_denied_or_failed_is_above_what_was_withdrawn_or_done_several_times() -> None:
+def test_what_ended_last_is_first_and_what_merely_succeeded_below() -> None:
     denied = ended_as("denied", ended_by="lea@x", number=50)
     failed = ended("Failure", "No route.", 51, responder_name="Mail_1_0")
     withdrawn = ended_as("cancelled", ended_by="anna@x", number=60, responder_name="Shun_1_0")
     often = [ended(number=70 + n, responder_name="Lookup_1_0") for n in range(2)]
     shown = texts_of(card(denied, failed, withdrawn, *often))[2:]
-    assert [line[:1] for line in shown[:3]] == ["❌", "🚫", "✅"]
-    assert shown[3].startswith("1 more run: ")
+    assert [line[:1] for line in shown[:3]] == ["➖", "❌", "🚫"]
+    assert shown[3].startswith("2 more runs: ")
 
 
-def test_what_was_contained_and_undone_several_times_is_above_an_earlier_failure() -> None:
+def test_what_was_undone_last_is_above_what_was_started_and_failed_in_between() -> None:
     failed = [ended("Failure", "No route.", 50 + n, responder_name=f"R{n}") for n in range(3)]
     undone = {"undo": Undo(responder="Release_1_0", status="undone", action_id="~99"), "undone_by": "lea@x"}
-    isolated = [ended(number=60 + n, responder_name="Isolate_1_0").model_copy(update=undone) for n in range(2)]
-    assert texts_of(card(*isolated, *failed))[2].startswith("🔓 *Isolate*: 2 runs, both undone")
+    undone["measure"] = MeasureOfRun(state="ended", since=NOW, ended_at=NOW + 60_000)
+    isolated = [ended(number=40 + n, responder_name="Isolate_1_0").model_copy(update=undone) for n in range(2)]
+    shown = texts_of(card(*isolated, *failed))[2:]
+    assert shown[0].startswith("🔓 *Isolate*: 2 runs, both undone")
+    assert shown[3].startswith("1 more run, failed: ")
 
 
 def test_what_undid_a_run_has_no_line_beside_that_run() -> None:
