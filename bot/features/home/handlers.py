@@ -29,7 +29,7 @@ from core.common.errors import ResponderBotError
 from core.models import OPEN_STATUSES, Action, BulkCounts, Extension, Measure, Person, SlackUsers
 
 MANY = 500
-LOOK_EVERY_S, FOLLOWED_S = 3, 300
+LOOK_EVERY_S, FOLLOWED_S, NEWEST = 3, 300, 20
 AGAIN = "Open this page again to refresh it."
 PENDING, FAILED, MINE = "Approvals", "Failed", "My runs"  # the titles of modals
 UNKNOWN = "The responder service stopped answering: see on the card whether it is marked before you mark it again."
@@ -40,7 +40,7 @@ async def on_home_opened(_context: Context) -> None:
 
 
 async def publish_and_follow(context: Context) -> None:
-    """Publish this person's Home, then for FOLLOWED_S when what waits for approval changes or a run has begun."""
+    """Publish this person's Home, then for FOLLOWED_S when one of the NEWEST requests changes or a run has begun."""
     starting = await _publish(context)
     if context.linked is None:
         return
@@ -54,7 +54,7 @@ async def publish_and_follow(context: Context) -> None:
 
 
 async def _waiting(context: Context) -> list[tuple[str, Extension | None]]:
-    waiting = await context.core.newest_actions("waiting", limit=MANY)
+    waiting = await context.core.newest_actions("waiting", limit=NEWEST)
     return [(action.id, undo_state.later_end(action)) for action in waiting]
 
 
