@@ -68,7 +68,7 @@ def several(key: str, alerts: Sequence[RedactedView]) -> list[str]:
 
 def named(view: RedactedView) -> str:
     """An alert with its first observable, its severity and id; mrkdwn."""
-    return questions.named(view, foreign(runs.first_observable(view), runs.OBSERVABLE_LIMIT))
+    return questions.named(view, runs.beside_title(view))
 
 
 def left_open(documents: Iterable[Document], clearance: int, login: str = "") -> list[str]:

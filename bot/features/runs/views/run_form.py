@@ -13,7 +13,6 @@ from bot.block_kit.text import (
     clip_apart,
     context,
     escape,
-    foreign,
     foreign_plain,
     plain,
     section,
@@ -100,7 +99,7 @@ def responder_view(
     each_of = {0: f"on 0 of {total}, asked for already", -1: "can't run now", total: "on each"}
     on_so_many = [(one, each_of.get(number, f"on {number} of {total}")) for one, number in offered]
     options = [responders.option(one, responders.needs(one, on_each)) for one, on_each in on_so_many[:MAX_OPTIONS]]
-    said = ([foreign(runs.first_observable(view), runs.OBSERVABLE_LIMIT), runs.closed_line(view)] for view in views)
+    said = ([runs.beside_title(view), runs.closed_line(view)] for view in views)
     listed = [(view, "", of) for view, of in zip(views, said, strict=True)]
     blocks = questions.listed(f"*{on}*", listed, MOST_NAMED)
     # The form takes its place at once: a Next here would be the deed under the same finger.

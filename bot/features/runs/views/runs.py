@@ -30,7 +30,7 @@ from bot.block_kit.text import (
     slack_date,
     time_ahead,
 )
-from bot.clearance import MASK, SHARED, Closing, RedactedView, Subject, artifact_title, may_see, withheld
+from bot.clearance import MASK, SHARED, Closing, RedactedView, Subject, artifact_title, may_see, refanged, withheld
 from bot.features.responders.views import with_names
 from bot.features.runs.views import undo_state
 from bot.features.runs.views.reports import read_report
@@ -347,6 +347,13 @@ def first_observable(view: RedactedView) -> str:
     """The first observable of an alert, and the only other or how many there are, or ""; foreign text, not escaped."""
     found = by_ioc(view.artifacts()) if view.subject.kind == "alert" else ()
     return some_of([view.text(artifact_title(one)) for one in found[:2]], 1, len(found))
+
+
+def beside_title(view: RedactedView) -> str:
+    """Likewise, cut, unless the title has it: so most rows of alerts that say the same fit on a line; mrkdwn."""
+    first = first_observable(view)
+    is_in_title = refanged(first.partition(" ")[2]) in refanged(_short_title(view)).split()
+    return "" if is_in_title else foreign(first, OBSERVABLE_LIMIT)
 
 
 def sign(view: RedactedView) -> str:

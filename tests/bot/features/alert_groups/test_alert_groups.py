@@ -340,7 +340,11 @@ async def test_the_alerts_of_a_group_are_listed_in_pages_and_get_cards_of_their_
         await anna.sees(card_of(alert_ids[9]))
         assert find_card(await anna.messages(SOC), alert_ids[10]) is None
         await anna.presses("Close all", card)  # whose form names each that is high or worse
-        assert listed(await anna.sees(modal("15 alerts: 11 high, 4 low.", "and 4 more")), alert_ids) == alert_ids[:11]
+        form = await anna.sees(modal("15 alerts: 11 high, 4 low.", "and 4 more"))
+        assert listed(form, alert_ids) == alert_ids[:11]
+        rows = form["blocks"][0]["text"]["text"]
+        assert f"🟠 ip 198[.]51[.]100[.]1, for HIGH Logon failed 10 times from 198.51.100.10 ({alert_ids[10]})" in rows
+        assert f"🟠 HIGH Logon failed 2 times from 198.51.100.2 ({alert_ids[2]})" in rows  # the title has the address
 
 
 @pytest.mark.parametrize(
