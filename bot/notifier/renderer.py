@@ -567,16 +567,22 @@ class Renderer:
     async def _told(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """The direct message to whoever asked for a run: how it was decided, that it failed, or who ended it.
 
-        That it failed also to who approved it last, or what it was to undo.
+        That it failed also to who approved it last, or what it was to undo, and to who asked for that.
         """
         state, by_others = runs.state_of(action), action.ended_by not in (None, action.created_by)
         is_own = state in ("cancelled", "stopped") and not by_others
         if is_own or not (action.approval is not None or state == "failed" or by_others):
             return []
-        render = partial(replies.told, action, subject, link=await self._link(timeline.root_id))
-        approval = (timeline.action(action.undoes or "") or action).approval if state == "failed" else None
-        last, key = approval.approved_by[-1:] if approval is not None else [], f"told:{action.id}"
-        logins = dict.fromkeys([action.created_by, *last])
+        link, undoes, key = (
+            await self._link(timeline.root_id),
+            timeline.action(action.undoes or ""),
+            f"told:{action.id}",
+        )
+        render = partial(replies.told, action, subject, link=link, undoes=undoes)
+        of = undoes or action
+        logins = dict.fromkeys(
+            [action.created_by, *([*of.approved_by[-1:], of.created_by] if state == "failed" else [])]
+        )
         return [one for login in logins for one in await self._to_requester(key, login, "", render, timeline)]
 
     async def _to_requester(

@@ -310,13 +310,11 @@ def push_text(action: Action, view: RedactedView) -> str:
     if not runs.awaits_approval(action):
         what = f"{decision(action).rstrip('.')}: {deed_on(action, view)} · {runs.of_root(view.subject, view)}"
         return clip(f"{what}, asked by {person_name(action.created_by)}", MESSAGE_TEXT_LIMIT)
-    deed = f"OVERRIDE: {deed_on(action, view)}" if action.override else deed_on(action, view)
     held = undo_state.contained(action, view)
     by = [one.created_by for one in held]
-    denied = people(end.ended_by or "" for one in held for end in undo_state.denied_longer(one, view))
-    longer = f"More time denied by {denied}. " if denied else ""
+    longer = _denied_longer([end for one in held for end in undo_state.denied_longer(one, view)])
     before = f"{said_before(*decided_before(action, view))}{said_before('contained', by)}{longer}"
-    return _asks_of_one(deed, before, action.created_by, f"{note(action, view)}{_overrides(action, view)}", view)
+    return _asks_of_one(action, deed_on(action, view), before, action.created_by, note(action, view), view)
 
 
 def _overrides(action: Action, view: RedactedView) -> str:
@@ -331,15 +329,22 @@ def level(severity: int | None) -> str:
     return SEVERITY_NAMES[severity].upper() if severity else "Approve or deny"
 
 
-def _asks_of_one(deed: str, before: str, by: str, why: str, view: RedactedView) -> str:
+def _asks_of_one(action: Action, deed: str, before: str, by: str, why: str, view: RedactedView) -> str:
+    deed = f"OVERRIDE: {deed}" if action.override is not None else deed
     closing = f"{_closed_by(view.subject.closed)}. " if view.subject.closed else ""
     of = f"{runs.of_root(replace(view.subject, severity=0), view)}, asked by {person_name(by)}"
-    return asks_in_short(view.subject.severity, deed, f"{closing}{before}", of, why)
+    return asks_in_short(view.subject.severity, deed, f"{closing}{before}", of, f"{why}{_overrides(action, view)}")
 
 
 def asks_in_short(severity: int | None, deed: str, happened: str, asked: str, why: str) -> str:
     """Severity, deed and what happened before come first, since a phone cuts the end; then who asks and why."""
     return clip(f"{level(severity)}: {deed}? {happened}{asked}{why}", MESSAGE_TEXT_LIMIT)
+
+
+def _denied_longer(ends: Sequence[Extension]) -> str:
+    """`More time of 1 hour denied by mia. `, what was asked for last; "" where nobody has denied it; mrkdwn."""
+    by = people(end.ended_by or "" for end in ends)
+    return f"{undo_state.more_time(ends[-1])} denied by {by}. " if ends else ""
 
 
 def said_before(how: str, by: Sequence[str]) -> str:
@@ -596,8 +601,8 @@ def later_end_request(
     blocks: list[Block] = [*sections([asks, *_targets(action, view)]), context(needs)]
     blocks += [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
     why = runs.quoted(extension.note or "", NOTE_LIMIT, view)
-    deed, before = f"keep {run} {longer}", said_before(*decided_before(extension, view))
-    text = _asks_of_one(deed, before, extension.asked_by, why and f" · {why}", view)
+    deed, before = f"keep {run} {longer}", _denied_longer(extension.denials)
+    text = _asks_of_one(action, deed, before, extension.asked_by, why and f" · {why}", view)
     return Message(text, tuple(blocks), is_broadcast)
 
 

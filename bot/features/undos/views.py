@@ -8,7 +8,9 @@ from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.text import (
+    MESSAGE_TEXT_LIMIT,
     OPTION_LIMIT,
+    clip,
     context,
     first_of,
     foreign,
@@ -254,15 +256,14 @@ def measure_reply(
     if measure is None or not view.is_open:
         return notices.notice(f"A run on {subject.id}: {withheld(subject.tlp)}")
     of = [part for part, _ in action.by_target() if part.measure and part.measure.state == measure.state]
-    on = runs.heading(undo_state.together(action, of), view)
+    part, by = undo_state.together(action, of), person_name(measure.ended_by or "")
     why = foreign(view.inputs(measure.message or ""), undo_state.MESSAGE_LIMIT)
+    how, then = "⚠️ Maybe no longer in force", f" · {why}"
     if measure.state == "ended":
-        by = person_name(measure.ended_by or "")
-        text = f"Marked as ended by *{by}*: {on}. Nothing was run: {why}"
+        how, then = f"Marked as ended by *{by}*", f". Nothing was run: {why}"
         if not measure.message:
-            text = f"Undone by *{by}*: {on}. It is no longer in force ({action.undo and action.undo.action_id})."
-    else:
-        text = f"⚠️ Maybe no longer in force: {on} · {why}"
-    text = f"{text} {mentions(told)}".rstrip()
-    shown = buttons(action, view, button)
-    return Message(text, (section(text), *([actions(*shown)] if shown else [])))
+            how, then = f"Undone by *{by}*", f". It is no longer in force ({action.undo and action.undo.action_id})."
+    text, shown = f"{how}: {runs.heading(part, view)}{then} {mentions(told)}".rstrip(), buttons(action, view, button)
+    push = f"{how.replace('*', '')}: {runs.name(part)}{runs.on_target(part, view)}"
+    push += f" · {runs.of_root(view.subject, view)}" + (f' · "{why}"' if why else "")
+    return Message(clip(push, MESSAGE_TEXT_LIMIT), (section(text), *([actions(*shown)] if shown else [])))

@@ -61,8 +61,8 @@ def text_of(kind: str, clearance: int) -> str:
         ("undone", "Undone by lea"),
         ("late", "⚠️ Still in force, was to end by now: *Close False Positive* on "),
         ("not undone", "⚠️ Not undone: *Close False Positive* on "),
-        ("maybe ended", "⚠️ Maybe no longer in force: *Close False Positive* on "),
-        ("marked as ended", "Marked as ended by *lea*"),
+        ("maybe ended", "⚠️ Maybe no longer in force: Close False Positive"),
+        ("marked as ended", "Marked as ended by lea: Close False Positive"),
     ],
 )
 def test_a_locked_phone_shows_how_severe_what_and_what_is_wanted(kind: str, wanted: str) -> None:

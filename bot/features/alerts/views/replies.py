@@ -163,10 +163,11 @@ def told(
     clearance: int,
     button: ButtonIds,
     link: str = "",
+    undoes: Action | None = None,
 ) -> Message:
     """The direct message to whoever asked for a run, at its end: who decided, how it went, and what they can do.
 
-    Likewise to who approved it last, if it failed.
+    Likewise, if it failed, to who approved it last, or what it was to undo.
     """
     view = RedactedView(subject, clearance)
     if not view.is_open:
@@ -181,6 +182,8 @@ def told(
     }.get(state, f"{decided}: *{deed}* was not run")
     now, on_phone = approvals.left_by(action, view), approvals.left_by(action, view, is_on_phone=True)
     approved = runs.approved_by(action) if state == "failed" else ""
+    if state == "failed" and undoes is not None:
+        approved += f"; {runs.name(undoes)} may still be in force"
     head, push = f"{ended}{now}{approved}.", f"{ended}{on_phone}{approved}"
     if state == "succeeded":
         head, push = f"{decided}: *{deed}*{now or ', done'}.", f"{decided}{on_phone or ', done'}: {deed}"

@@ -258,7 +258,7 @@ def ended_for(
         text = news if is_all else " ".join([news, *rest])
         if is_all and "expired" in bulk.outcomes:
             lasts = undo_state.lasts(bulk.undo_after_minutes)
-            text = f"Nobody answered: {states.name(bulk)} on {on}{lasts} was not run."
+            text = f"Nobody answered: {states.name(bulk)} on {on}{lasts} was not run{states.up_to(bulk, seen)}."
     is_said = bulk.total in bulk.outcomes.values()  # by the text, which names no time then
     by_state = first_of([*states.by_state(seen, refused), *states.withheld(bulk, seen)], states.MOST_NAMED)
     lines = [text] if is_said else [f"{states.head(bulk, seen)}.", *by_state]
@@ -274,11 +274,15 @@ def see_below(bulk: BulkCounts, undone: Listed) -> Message:
 
 
 def undone(bulk: BulkCounts, listed: Listed, reader: str) -> Listed:
-    """The runs that somebody undid and `reader` is notified of, the first first, once none is being undone."""
+    """The runs that somebody undid and `reader` is notified of, the first first, once none is being undone.
+
+    Threads tell which were only marked as ended.
+    """
     undos = [action.undo.status for action, _ in listed if action.undo is not None]
     if "running" in undos or undos.count("undone") > bulk.undone:  # the next event tells it
         return []
-    ended = [one for one in listed if (by := one[0].undone_by) and reader in undo_state.notified(by, one[0])]
+    by_run = [one for one in listed if one[0].undone_by and one[0].undo and one[0].undo.action_id]
+    ended = [one for one in by_run if reader in undo_state.notified(one[0].undone_by, one[0])]
     return sorted(ended, key=lambda one: (one[0].measure and one[0].measure.ended_at) or 0)
 
 

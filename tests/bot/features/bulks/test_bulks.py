@@ -791,7 +791,10 @@ async def test_who_was_told_of_an_undo_is_notified_of_another_run_that_a_later_o
             await env.ended_run(other)
             await start(env, "anna", "shun", [first, second])
             await shown(env, "2 in force with no end")
-            for alert_id, told in ((first, "Undone by ben: Shun on ip"), (second, "Undone by *ben*: ")):
+            for alert_id, told in (
+                (first, "Undone by ben: Shun on ip"),
+                (second, "Undone by ben: Shun on ip 203[.]0[.]113[.]1 · HIGH ET"),
+            ):
                 await bot.as_user("ben").undo((await env.client.actions("alert", alert_id))[0].id)
                 await env["anna"].sees(on_phone(told))
 

@@ -271,21 +271,27 @@ async def test_one_undo_all_that_ends_another_bulk_too_rings_each_person_once(tm
 
 async def test_each_undo_of_a_bulk_by_another_rings_once(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
-        bulk, _ = await bulk_of(env, "anna", [4, 4, 4])
-        first, *_ = ids_ = [entry.action.id for entry in bulk.actions if entry.action]
+        bulk, _ = await bulk_of(env, "anna", [4] * 4)
+        first, *_, last = ids_ = [entry.action.id for entry in bulk.actions if entry.action]
         async with CoreClient(env.core.url, env.service_key) as bot:
-            await env["ben"].sees(direct_message("3 wait for approval"))
+            await env["ben"].sees(direct_message("4 wait for approval"))
             await bot.as_user("ben").approve_bulk(bulk.id, ids_)
             await env["anna"].sees(on_phone("Approved by ben, in force"))
+            await bot.as_user("lea").end_measure(last, "It <prints>")
+            for name in ("anna", "ben"):
+                marked = await env[name].sees(
+                    on_phone("Marked as ended by lea: Isolate on ip 203[.]0[.]113[.]3 · CRITICAL ")
+                )
+                assert marked.endswith(' · "It &lt;prints&gt;"')
             await bot.as_user("lea").undo(first)
         for name in ("anna", "ben"):
             await env[name].sees(on_phone("Undone by lea"))
-        form = await env["lea"].confirms("Undo all", await env["lea"].sees(message_in(SOC, "1 undone by lea", bulk.id)))
+        form = await env["lea"].confirms("Undo all", await env["lea"].sees(message_in(SOC, "2 undone by lea", bulk.id)))
         assert "anna and ben are notified." in text_of(form)
         on = [f"203[.]0[.]113[.]{n}" for n in range(3)]
         for name in ("anna", "ben"):
             await env[name].sees(on_phone("Undone by lea", 2))
-        await env["anna"].sees(message_in(SOC, "3 undone by lea", bulk.id))
+        await env["anna"].sees(message_in(SOC, "4 undone by lea", bulk.id))
         await all_sent(env.bot)
         for name in ("anna", "ben"):
             one, of_all = (text for text in env[name].phone if "Undone by" in text)

@@ -13,7 +13,7 @@ from core.models import Alert, MeasureOfRun, TargetArtifact, Undo
 from core.settings import ProtectSection, ResponderSection
 from tests.bot import samples
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
-from tests.bot.people import app_home, card_of, field_of, filled_in, modal, reply_to, text_of
+from tests.bot.people import app_home, card_of, field_of, filled_in, modal, on_phone, reply_to, text_of
 from tests.bot.running import SOC
 
 HOSTS: list[dict[str, Any]] = [
@@ -422,6 +422,7 @@ async def test_what_is_protected_is_refused_as_soon_as_it_is_named_and_an_admini
         await env["ben"].sees(card_of(first, "🔴 *Override*"))
         assert await acted_on(env, first) == ["10.20.1.50"]
         await env.core.core.people.set_profile("anna", "org-admin")
+        await env["anna"].connect()
         (action,) = await env.client.actions("alert", first.id)
         await env.client.approve(action.id)
         shown = await env["lea"].sees(card_of(first, "Extend"))
@@ -430,6 +431,9 @@ async def test_what_is_protected_is_refused_as_soon_as_it_is_named_and_an_admini
         who = "Asks the administrators admin and anna; one of them approves. Otherwise it ends <!date^"
         assert who in text_of(form)
         await env["lea"].submits(form, longer="+15 minutes")
+        push = await env["anna"].sees(on_phone("keep Shun"))
+        assert push.startswith("HIGH: OVERRIDE: keep Shun on ip 10[.]20[.]1[.]50 for 15 minutes longer? ")
+        assert push.endswith(", asked by lea · Against the rules: 10[.]20[.]1[.]50 is protected (10.20.0.0/16)")
         waits = await env["anna"].sees(card_of(first, "*lea* asks"))
         await env["anna"].presses("Approve", waits)
         review = await env["anna"].sees(modal("Keep 15 minutes longer?", '\\n🔴 *Override* by lea: \\"It spreads\\"'))

@@ -87,7 +87,7 @@ def test_the_form_the_message_and_the_replies_fit() -> None:
 
 def test_an_undo_by_somebody_else_is_told_once_none_is_on_its_way() -> None:
     ended = MeasureOfRun(state="ended", since=NOW, ended_at=NOW, ended_by="ben@soc.example")
-    undo = Undo(responder="Release_1_0", status="undone")
+    undo = Undo(responder="Release_1_0", status="undone", action_id="~50")
     undone = samples.ended(undo=undo).model_copy(update={"measure": ended})
     running = samples.ended(undo=undo.model_copy(update={"status": "running"}))
     both = [(undone, VIEWS[0]), (undone, VIEWS[1])]
