@@ -71,6 +71,8 @@ class _Decision(NamedTuple):
     """Each target, with what is said of it."""
     own: Sequence[str] = ()
     """How the lines of a row begin that no option says."""
+    in_option: Sequence[Sequence[str]] = ()
+    """What the option of each says besides, all or the shortest; nothing here of runs."""
     inputs: Sequence[str] = ()
 
 
@@ -109,7 +111,7 @@ def review_view(
     targets, below, number = sections(rows), list[Block](), ""
     if is_ticked:
         kept = _kept(before, () if ends else waiting, ticked)
-        targets, below = _ticks(decision, waiting, ends, kept, every)
+        targets, below = _ticks(decision, waiting, kept, every)
         number = f"{'.' if ends else ''} {len(kept) or 'none'} {'ticked for you' if ticked is None else 'still ticked'}"
     deny = _deny(bulk.id, request, len(waiting), why_not, deed, button)
     below += map(section, notices.parts("\n".join(decision.inputs)) if decision.inputs else ())
@@ -152,7 +154,7 @@ def _on_runs(bulk: BulkCounts, waiting: Listed, now_ms: int, *, is_ticked: bool,
     inputs = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
     submit, (asks, by) = names.in_view(bulk.title, " (ticked)" if is_ticked else ""), _asked(bulk, waiting, "?")
     warned = _warned(waiting, before, change, TO_TICK if is_ticked else "")
-    return _Decision(bulk.title, submit, asks, before, by, warned, needs, then, rows, own, inputs)
+    return _Decision(bulk.title, submit, asks, before, by, warned, needs, then, rows, own, inputs=inputs)
 
 
 def _warned(waiting: Listed, before: Mapping[str, str], change: str, more: str) -> str:
@@ -165,14 +167,11 @@ def _warned(waiting: Listed, before: Mapping[str, str], change: str, more: str) 
 
 
 def _on_later_ends(ends: Sequence[End], *, is_ticked: bool) -> _Decision:
-    """On more time for what is in force; where each has an option with its new end, the question says that of now."""
+    """On more time for what is in force."""
     extensions = [end for *_, end in ends]
     asks, warned = approvals.asks_to_keep(ends[0][0], extensions[0], len(ends)), more_time.warned(ends)
-    now = [run.undo.at for run, *_ in ends if run.undo is not None and run.undo.at is not None]
-    if now and is_ticked:
-        last = max(now)
-        asks += f", now until {slack_date(min(now))}"
-        asks += f", the last until {slack_date(last)}" if last // MINUTE_MS > min(now) // MINUTE_MS else ""
+    new = states.said_of_all([undo_state.until(end.at) for end in extensions])
+    asks += _until_when(ends, new) if is_ticked else ""
     title, then = undo_state.keep(extensions[0]), undo_state.ONLY_UNDO
     if extensions[0].at is not None:
         title, then = "Keep longer" if len(ends) > 1 else title, "*Undo all* ends it earlier."
@@ -182,7 +181,18 @@ def _on_later_ends(ends: Sequence[End], *, is_ticked: bool) -> _Decision:
     before = {end.id: approvals.decided_before(end, view)[0] for _, view, end in ends}
     warned += questions.warned([*before.values()], (), TO_TICK).lstrip() if is_ticked else ""
     by, needs, own = states.quoted_note((), ends, ""), undo_state.needed(extensions), ["    ↳ ⚠️", "    ↳ 🚫"]
-    return _Decision(title, submit, asks, before, by, warned, needs, then, more_time.rows(ends, ends), own)
+    in_option = [undo_state.new_end_in_option(end, is_said=bool(new)) for end in extensions]
+    return _Decision(title, submit, asks, before, by, warned, needs, then, more_time.rows(ends, ends), own, in_option)
+
+
+def _until_when(ends: Sequence[End], new: str) -> str:
+    """`, now until 14:30, the last until 14:35, then until 15:30`, with the `new` end that all have, if one; mrkdwn."""
+    now, said = [run.undo.at for run, *_ in ends if run.undo is not None and run.undo.at is not None], ""
+    if now:
+        last = max(now)
+        said = f", now until {slack_date(min(now))}"
+        said += f", the last until {slack_date(last)}" if last // MINUTE_MS > min(now) // MINUTE_MS else ""
+    return f"{said}, then {new}" if new and ends[0][2].at is not None else said
 
 
 def _deny(bulk_id: str, request: str, number: int, why_not: str, deed: str, button: ButtonIds) -> list[Block]:
@@ -236,16 +246,15 @@ def _kept(before: Mapping[str, str], waiting: Listed, ticked: Container[str] | N
 
 
 def _ticks(
-    decision: _Decision, waiting: Listed, ends: Sequence[End], ticked: Container[str], every: Listed
+    decision: _Decision, waiting: Listed, ticked: Container[str], every: Listed
 ) -> tuple[list[Block], list[Block]]:
     """The targets to tick, with what their alerts say of them; and below them what of their rows has no room there.
 
-    With `ends` each has its new end. Their names are cut so that they differ from those of `every` other.
+    Their names are cut so that they differ from those of `every` other.
     """
     options, whole, alike = list[tuple[str, str, str]](), list[str](), dict[str, list[str]]()
     called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in (*waiting, *every)], OPTION_LIMIT)
-    says = [undo_state.new_end_in_option(run, end) for run, _, end in ends]
-    says = says or [approvals.warnings(*one) for one in waiting]
+    says = decision.in_option or [approvals.warnings(*one) for one in waiting]
     for id_, run, row, name, warnings in zip(decision.before, waiting, decision.rows, called, says, strict=False):
         text, below, has_room = runs.in_option(*run, name, warnings)
         options.append((id_, text, below))

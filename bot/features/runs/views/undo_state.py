@@ -365,14 +365,11 @@ def until_in_option(at: int | None, since_ms: int) -> str:
     return in_option(until(at) if at is None else f"until {time_ahead(at, since_ms)}")
 
 
-def new_end_in_option(action: Action, extension: Extension) -> list[str]:
-    """`now until 14:30 → no end`, or what there is room for of that; with a later end only that; mrkdwn."""
-    then = f"→ {until_in_option(extension.at, extension.asked_at).removeprefix('with ')}"
-    if extension.denials:
-        return [f"🚫 denied before · {then}", then]
-    if extension.at is not None or action.undo is None:
-        return [then]
-    return [f"now {until_in_option(action.undo.at, extension.asked_at)} {then}", then]
+def new_end_in_option(extension: Extension, *, is_said: bool) -> list[str]:
+    """`🚫 denied before · until 15:30`, or what there is room for of that; not an end that `is_said`; mrkdwn."""
+    before, then = "🚫 denied before", "" if is_said else until_in_option(extension.at, extension.asked_at)
+    whole = " · ".join(filter(None, [before if extension.denials else "", then]))
+    return [*filter(None, dict.fromkeys([whole, then]))]
 
 
 def in_option(text: str) -> str:
