@@ -84,9 +84,11 @@ def wrong_usage(usage: str, rest: str, command: str) -> str:
         right = f"{command} {verb} {takes and object_id}".strip()
         then = "; its form asks why" if verb == "deny" else ""
         return extra and f"{NOT_TAKEN}: `{verb}` doesn't take {extra[:100]!r}. Type `{right}` alone{then}."
+    if verb in ("approve", "deny"):  # which find it, or ask
+        return ""
     how = "instead of the id, a host, an address or words of an alert will do"
     if "~run" in usage:
-        how = f"`{command} pending` lists what waits{f', `{command} mine` your runs' if verb == 'cancel' else ''}"
+        how = f"`{command} mine` lists your runs"
     right = usage.partition(" [")[0].replace("NAME", name[:60] or "NAME")
     return f"{WHICH} Type `{command} {right}`; {how}."
 

@@ -26,7 +26,7 @@ GROUPS = {
     "Act": ("start", "list", "run", "undo", "extend", "assign", "case", "template"),
     "Look": ("active", "find", "alert", "mine", "actions", "failed", "audit", "doctor", "help"),
 }
-WAITS = "of a run, of several that were asked for together, or of an alert on which one alone waits"
+WAITS = "of a run, of several that were asked for together, or of an alert; without it of what waits, or on a host"
 IN_FORCE = {
     "HOST": "on a host or an address, or on those that have this in their names",
     "~id": "of an alert, a case, a run, or several that were asked for together",

@@ -1,12 +1,12 @@
 """Approve, deny, cancel and stop runs."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.text import person_name
-from bot.clearance import RedactedView, Subject, may_see
+from bot.clearance import RedactedView, Subject, may_see, refanged
 from bot.features import responses, subjects
 from bot.features.approvals import views
 from bot.features.authorization import own_clearance
@@ -18,7 +18,7 @@ from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import Message
 from core.common.errors import ResponderBotError
-from core.models import Action, Extension
+from core.models import Action, Document, Extension
 
 NOT_WAITING = "No longer waits"  # the title of what somebody else decided, or nobody in time
 
@@ -80,6 +80,28 @@ async def on_approve(context: Context) -> None:
     subjects.require_vote(context, action, action.approval if extension is None else extension.approval)
     shown = await _approve_view(context, action, view, extension)
     await responses.open_view(context, shown, "Press *Approve* on its card.")
+
+
+def waiting(
+    context: Context, documents: Iterable[Document], typed: str, *, decides: bool
+) -> list[tuple[Action, RedactedView]]:
+    """The runs that wait and show what is typed in what they do, on what and for which alert.
+
+    If somebody `decides` on it those on which this person does, or all others if there are none.
+    """
+    found, words = list[tuple[Action, RedactedView]](), refanged(typed).casefold().split()
+    for document in documents:
+        for action in filter(runs.awaits_decision, document.actions):
+            view = RedactedView(Subject.of_action(action, document), own_clearance(context))
+            text = f"{runs.title(action)} {runs.all_targets_in_plain(action, view)} {view.title()}"
+            if view.is_open and all(word in refanged(text).casefold() for word in words):
+                found.append((action, view))
+    return [(run, view) for run, view in found if decides and _decides(context, run, view.subject)] or found
+
+
+def _decides(context: Context, action: Action, subject: Subject) -> bool:
+    extension = undo_state.later_end(action)
+    return not action.why_not_decide and views.may_decide(action, context.person, subject, extension)
 
 
 def _later_end(action: Action, extension_id: str) -> Extension | None:

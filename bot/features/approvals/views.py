@@ -12,9 +12,12 @@ from bot.block_kit.text import (
     clean,
     clip,
     clip_apart,
+    code,
     context,
     core_says,
+    defang_indicators,
     escape,
+    first_of,
     foreign,
     people,
     person_name,
@@ -41,6 +44,7 @@ INPUTS_LIMIT = 2000  # of all together
 MAX_OBSERVABLES = 10
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
 POLICY_LIMIT = 1000
+MOST_LISTED = 10  # of what a command may mean
 
 
 def named_approvers(policy: Policy | None) -> str:
@@ -277,6 +281,19 @@ def request_line(action: Action, view: RedactedView, *, button: ButtonIds, link:
     on = f"{runs.of_root(view.subject, view, link)} · {decision(action)}"
     held = [undo_state.already_in_short(one, is_named=True) for one in undo_state.contained(action, view)]
     return section("\n".join([asks, *_warned(action, view), on, *held]), accessory=review)
+
+
+def which(waiting: Sequence[tuple[Action, RedactedView]], typed: str, command: str) -> Message:
+    """Asks on which of these a command decides, with what to type for each, or says that nothing waits."""
+    on, listed = f" on {foreign(defang_indicators(typed), 100)}" if typed else "", list[str]()
+    for action, view in waiting:
+        deed, by, extension = deed_on(action, view), action.created_by, undo_state.later_end(action)
+        if extension is not None:
+            deed, by = f"more time for {run_on(action, view)}", extension.asked_by
+        asked = f"asked by {person_name(by)}, for {runs.of_root(view.subject, view)}"
+        listed.append(f"• {code(f'{command} {action.id}', 100)} {deed}, {asked}")
+    said = "Which one?" if listed else f"Nothing that you may see waits for approval{on}."
+    return Message(said, (section("\n".join([said, *first_of(listed, MOST_LISTED)])),))
 
 
 def bulk_request(waiting: Sequence[tuple[Action, RedactedView]], button: ButtonIds) -> Block:

@@ -14,7 +14,7 @@ from bot.block_kit.elements import actions
 from bot.block_kit.text import foreign, person_name
 from bot.clearance import RedactedView, Subject, view_of_all
 from bot.features import responses, subjects
-from bot.features.approvals import handlers as on_run
+from bot.features.approvals import handlers as decisions
 from bot.features.approvals import views as approvals
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler, Json
@@ -38,6 +38,7 @@ from core.common.errors import ResponderBotError
 from core.common.words import count
 from core.models import Action, Bulk, BulkAnswer, BulkTarget, RunTarget, parse_id
 
+MOST_WAITING = 100  # among which a command looks for what is typed instead of an id
 REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "Undo all", "Ask again"
 
 
@@ -390,26 +391,40 @@ async def _shown(context: Context, targets: Sequence[BulkTarget]) -> list[ShownT
 
 
 def _typed(on_run: Handler, on_bulk: Handler) -> Handler:
-    """What a command does with an id: what the button of that run does, of that bulk, or of all that waits on that."""
+    """What a command does with an id: what the button of that run does, of that bulk, or of all that waits on that.
+
+    Without an id, with all that waits and has what is typed instead.
+    """
 
     async def on_command(context: Context) -> None:
-        named = (await responses.clicked_intent(context)).object_id
-        found = await context.core.documents([named])
-        if named in [bulk.id for bulk in found.bulks]:  # a run of a bulk has that with it
-            await on_bulk(context)
-            return
-        waiting = [
-            run for one in found.documents for run in one.actions if named == one.id and runs.awaits_decision(run)
-        ]
-        only = waiting[0].id if len(waiting) == 1 else named
-        await on_run(replace(context, text=only))
+        intent = await responses.clicked_intent(context)
+        named, typed = intent.object_id, ""
+        if named:
+            found = await context.core.documents([named])
+            if named in [bulk.id for bulk in found.bulks]:  # a run of a bulk has that with it
+                await on_bulk(context)
+                return
+            documents = [one for one in found.documents if one.id == named]
+        else:
+            responses.require_permission(context, "manageAction")
+            newest = await context.core.newest_actions("waiting", limit=MOST_WAITING)
+            documents, typed = await subjects.documents(context.core, [run.id for run in newest]), context.text
+        waiting = decisions.waiting(context, documents, typed, decides=intent.what != "cancel")
+        bulk = waiting[0][0].bulk if len({run.bulk for run, _ in waiting}) == 1 else None
+        if len(waiting) == 1 or (named and not waiting):
+            await on_run(replace(context, text=waiting[0][0].id if waiting else named))
+        elif bulk is not None:
+            await on_bulk(replace(context, text=bulk))
+        else:
+            which = approvals.which(waiting, typed, f"{context.services.command} {intent.what}")
+            await responses.show(context, "Which one?" if waiting else "Nothing waits", which)
 
     return on_command
 
 
-_APPROVE = Entry(_typed(on_run.on_approve, on_review), modal_title="Approve")
-_DENY = Entry(_typed(on_run.on_deny, on_deny_button), modal_title="Deny")
-_CANCEL = Entry(_typed(on_run.on_cancel, on_deny_button), Ack.WRITE)
+_APPROVE = Entry(_typed(decisions.on_approve, on_review), modal_title="Approve")
+_DENY = Entry(_typed(decisions.on_deny, on_deny_button), modal_title="Deny")
+_CANCEL = Entry(_typed(decisions.on_cancel, on_deny_button), Ack.WRITE)
 
 FEATURE = Feature(
     commands={

@@ -146,7 +146,7 @@ async def test_runs_are_denied_and_cancelled_by_command(env: FeatureEnvironment)
         await env[who].reads(told)
         assert (await env.client.action(newest.id)).end_date is not None
     await env["anna"].command(SOC, "/responder cancel")
-    await env["anna"].reads("Type `/responder cancel ~run`; `/responder pending` lists what waits")
+    await env["anna"].reads("Type `/responder cancel ~run`; `/responder mine` lists your runs")
     await env["anna"].command(SOC, "/responder aprove ~3")
     await env["anna"].reads("Did you mean `/responder approve ~3`?")
     await env["anna"].command(SOC, "/responder approve ~999")

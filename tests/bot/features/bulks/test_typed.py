@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.bot.features.approvals.asking import ISOLATE, isolate
 from tests.bot.features.bulks.bulk import alerts, shown, start
 from tests.bot.features.environment import feature_environment
 from tests.bot.people import labels_of, modal, text_of
@@ -58,3 +59,32 @@ async def test_undo_and_extend_of_a_bulk_ask_as_its_buttons_do_which_active_and_
         await env["anna"].command(SOC, "/responder mine")
         mine = await env["anna"].sees(modal("2 in force until"))
         assert labels_of(mine) == ["Extend all", "Undo all", "Show each"]
+
+
+async def test_approve_and_deny_find_what_waits_on_a_host_or_ask_which_with_what_to_type(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": ISOLATE}) as env:
+        hosts = [
+            await env.create_alert(sourceRef=str(n), artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}])
+            for n in (1, 2)
+        ]
+        first, second = [await isolate(env, alert) for alert in hosts]
+        lea, ben = env["lea"], env["ben"]
+        for typed in ("203.0.113.2", "isolate 203[.]0[.]113[.]2"):
+            await ben.command(SOC, f"/responder approve {typed}")
+            await ben.close((await ben.sees(modal("*Isolate on ip `203[.]0[.]113[.]2` for 1 hour?*")))["id"])
+        await ben.command(SOC, "/responder deny")
+        which = await ben.reads("Which one?")
+        for run, alert, number in ((first, hosts[0], 1), (second, hosts[1], 2)):
+            deed = f"Isolate on ip 203[.]0[.]113[.]{number} for 1 hour, asked by anna, for HIGH {alert.title}"
+            assert f"• `/responder deny {run.id}` {deed} ({alert.id})" in text_of(which)
+        await ben.command(SOC, "/responder approve 203.0.113.9")
+        await ben.reads("Nothing that you may see waits for approval on 203[.]0[.]113[.]9.")
+        again = await isolate(env, hosts[0], by="lea")
+        await lea.command(SOC, f"/responder deny {hosts[0].id}")  # her own she withdraws
+        await lea.close((await lea.sees(modal("Deny Isolate?", "*anna* asks")))["id"])
+        await ben.command(SOC, f"/responder deny {hosts[0].id}")
+        assert again.id in text_of(await ben.reads("Which one?"))
+        await env.client.cancel(again.id)
+        await env.client.cancel(second.id)
+        await ben.command(SOC, "/responder deny")
+        await ben.sees(modal("Deny Isolate?", "203[.]0[.]113[.]1"))
