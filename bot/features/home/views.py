@@ -141,7 +141,7 @@ def _part(title: str, alerts: HomeAlerts, person: Person, button: ButtonIds, *, 
     blocks = [*head(title, number), *(_alert(alert, person, button) for alert in alerts.shown)]
     blocks += _rest(left.total(), severities(left))
     if number > 1 and title == NOBODY:
-        every = [button_element("Show all", ids.OPEN_ALERTS)] if left and is_first else []
+        every = [button_element("Show all alerts", ids.OPEN_ALERTS)] if left and is_first else []
         blocks.append(actions(*every, several_button(Intent("several_open", ""), button)))
     return blocks
 

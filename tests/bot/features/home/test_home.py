@@ -37,7 +37,7 @@ async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -
         assert "75 alerts share 1 card since <!date^" in shown
         assert ", 75 still open; critical ones" in shown
         assert "and 2 more: 1 high, 1 low" in shown
-        await anna.presses("Show all", await anna.sees(app_home("(83)")))
+        await anna.presses("Show all alerts", await anna.sees(app_home("(83)")))
         every = await anna.sees(modal("*Assigned to nobody* (83)", "Port scan", without="more"))
         await anna.presses("Assign to me", every, beside="Port scan")
         await anna.sees(modal("You work on ~"))
