@@ -123,9 +123,7 @@ class DemoScript:
         async with CoreClient(self._environment.core_url, self._environment.keys["anna"]) as core:
             case = await core.create_case_from_alert(alert_id)
             task = await core.add_task(case.id, {"title": "Identify the host", "group": "Identification"})
-            text = (
-                "192.0.2.45 is LT-0198 (j.meyer). Beacon every 250 s since 08:12. Told the service desk; ticket wanted."
-            )
+            text = "192.0.2.45 is LT-0198 (j.meyer). Beacon every 250 s since 08:12. Ticket wanted."
             return (await core.add_log(task.id, {"message": text})).id
 
     async def _template(self) -> None:
@@ -133,7 +131,9 @@ class DemoScript:
         is_form = _form(ids.TEMPLATE_VIEW)
         view = await self._lea.until(is_form, STEP_S)
         self._transcript.say("Lea", f"fills in the form: {TEMPLATE}")
-        response = await self._lea.submit(view["id"], _form_values(view, _TEMPLATE_FIELDS))
+        response = await self._lea.submit(
+            view["id"], _form_values(view, {"name": TEMPLATE, "tags": "malware", "tasks": "Isolate the host"})
+        )
         if response.get("errors"):
             raise DemoFailed(f"the form was refused: {response['errors']}")
         await self._lea.until(lambda view: bool(view.modal) and not is_form(view), STEP_S)
@@ -176,16 +176,6 @@ class DemoScript:
         self._transcript.say("core", f"{name} ended: {action.status}")
         if action.status != "Success":
             raise DemoFailed(f"{name} on {object_id} ended in {action.status}")
-
-
-_TEMPLATE_FIELDS = {
-    "name": TEMPLATE,
-    "displayName": "Malware beacon",
-    "titlePrefix": "[MAL]",
-    "description": "A host speaks to a command and control server.",
-    "tags": "malware, c2",
-    "tasks": "Isolate the host",
-}
 
 
 def _form_values(view: Message, values: Mapping[str, str]) -> dict[str, dict[str, Any]]:
