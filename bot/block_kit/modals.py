@@ -12,6 +12,7 @@ from core.common.decoding import mapping
 View = Mapping[str, Any]
 INPUT_LIMIT = 3000  # characters
 MAX_CHECKBOXES = 10  # in a field
+TICK_ONE = "Tick at least one."
 _Options = Sequence[tuple[str, str, str]]
 
 
@@ -131,6 +132,12 @@ def ticked_fields(name: str, label: str, options: _Options, ticked: Container[st
         numbers = f"{start + 1} to {start + len(part)} of {len(entries)}, each"
         fields.append(input_block(of, numbers if are_many else label, element, optional=are_many))
     return fields
+
+
+def ticked(view: View, name: str) -> tuple[list[str], list[str]]:
+    """The fields of a view with such check boxes, and the values of those that are ticked."""
+    fields = [field for field in labels(view) if field.startswith(name)]
+    return fields, [value for field in fields for value in chosen(view, field)]
 
 
 def radio_field(block_id: str, label: str, options: _Options) -> Block:

@@ -172,7 +172,7 @@ async def on_approve_view(context: Context) -> Json:
     if shown["private_metadata"] != submitted.get("private_metadata"):
         return modals.update(shown)
     if not (ticked := _ticked(submitted)):
-        return modals.errors(dict.fromkeys(_tick_fields(submitted), "Tick at least one."))
+        return modals.errors(dict.fromkeys(modals.ticked(submitted, review.TICKED)[0], modals.TICK_ONE))
     approved = await masked(context, await answered(context.core.approve_bulk(bulk.id, ticked)), listed)
     context.refresh(bulk.id)
     done = review.decided(bulk, approved, "approved", listed, request, await _link(context, bulk.id))
@@ -189,13 +189,8 @@ async def _link(context: Context, bulk_id: str) -> str:
 
 def _ticked(view: modals.View) -> list[str]:
     """Those of the runs of a modal that are ticked there; all, if it has no ticks."""
-    fields = _tick_fields(view)
-    ticked = [run_id for field in fields for run_id in modals.chosen(view, field)]
+    fields, ticked = modals.ticked(view, review.TICKED)
     return [run_id for run_id in view_metadata(view)["runs"] if run_id in ticked or not fields]
-
-
-def _tick_fields(view: modals.View) -> list[str]:
-    return [field for field in modals.labels(view) if field.startswith(review.TICKED)]
 
 
 async def on_deny_button(context: Context) -> None:

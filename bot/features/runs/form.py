@@ -17,7 +17,7 @@ from bot.features.payload import selected_value, view_of
 from bot.features.responders.views import responder_of_option, target_of_option
 from bot.features.runs import choose, flow, parameters
 from bot.features.runs.choose import GONE, request_of
-from bot.features.runs.targets import Target, ends_or_stays, load, offered_on, run_target, to_choose
+from bot.features.runs.targets import Target, ends_or_stays, load, offered_on, only_ticked, run_target, to_choose
 from bot.features.runs.views import acts_on, inputs, run_form, runs
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import Ignoring, ResponderBotError
@@ -231,9 +231,10 @@ async def _submitted(
     of_all = view_of_all([one.view for one in targets])
     request, problems = await parameters.submitted(context, request, responder, of_all, modal)
     is_several = request.is_several
+    request, unticked = only_ticked(modal, request, responder, targets)
     request, more = acts_on.submitted(modal, request, choices, inputs.key_of(responder))
-    if problems or more:
-        return modals.errors({**problems, **more})
+    if wrong := {**problems, **unticked, **more}:
+        return modals.errors(wrong)
     request = replace(request, responder_id=responder.id)
     if is_several:
         return await _start_several(context, request, targets, responder)

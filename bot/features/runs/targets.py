@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
-from bot.block_kit import names
+from bot.block_kit import modals, names
 from bot.block_kit.text import defang_indicators, foreign, person_name, slack_date
 from bot.clearance import RedactedView, Subject
 from bot.features import subjects
@@ -131,16 +131,32 @@ async def on_each(
 ) -> questions.OnEach:
     """What the form before runs on several targets shows of each, and which it leaves out."""
     found = await ends_or_stays(context, request, responder, targets)
+    each = _all_asked(request, responder, targets, found)
+    undecided = [one.row for one in each if one.why_not is None and one.is_to_choose]
+    hidden = len(request.targets) - len(each)
+    without = request.without or (f"Left out: {hidden} that you may not see." if hidden else "")
+    return questions.OnEach(_each_run(each), undecided, _refused(each), without, context.person.login, request.is_bulk)
+
+
+def only_ticked(
+    modal: modals.View, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]
+) -> tuple[RunRequest, dict[str, str]]:
+    """The request without what its form has to tick and nobody ticked, and what is wrong by block id."""
+    fields, ticked = modals.ticked(modal, questions.TICKED)
+    rows = _each_run(_all_asked(request, responder, targets, ())) if fields else ()
+    left = [one for row in rows if row.tick not in ticked for one in row.wanted]
+    kept = tuple(one for one in request.targets if one not in left)
+    return replace(request, targets=kept), {} if kept else dict.fromkeys(fields, modals.TICK_ONE)
+
+
+def _all_asked(
+    request: RunRequest, responder: OfferedResponder, targets: Sequence[Target], found: Iterable[Measure | Action]
+) -> list[_Asked]:
+    """All that somebody asks for and may see, on the most severe objects first."""
     by_id = {one.view.subject.id: one for one in targets}
     asked = [(by_id[one.object_id], one) for one in request.targets if one.object_id in by_id]
     asked.sort(key=lambda one: -one[0].view.subject.severity)
-    each = [_asked(request, responder, target, wanted, found) for target, wanted in asked]
-    accepted = [one for one in each if one.why_not is None]
-    ready = _each_run(one for one in accepted if not one.is_to_choose)
-    undecided = [one.row for one in accepted if one.is_to_choose]
-    hidden = len(request.targets) - len(asked)
-    without = request.without or (f"Left out: {hidden} that you may not see." if hidden else "")
-    return questions.OnEach(ready, undecided, _refused(each), without, context.person.login)
+    return [_asked(request, responder, target, wanted, found) for target, wanted in asked]
 
 
 def _asked(
@@ -155,7 +171,7 @@ def _asked(
     of = acts_on.chosen(wanted, here or responder)
     on = "" if here is None or is_to_choose else ", ".join(runs.target_lines(of, target.view))
     named, able = _named(of if on else (), target.view), here.approvers if here is not None else None
-    row = questions.Row(target.view, on, _acting_on({wanted.object_id: of}, found), [], named, able)
+    row = questions.Row(target.view, on, _acting_on({wanted.object_id: of}, found), [], named, able, [wanted], of)
     is_once = (policy.contains or policy.is_undo) and not is_to_choose and all(one.kind != "file" for one in of)
     once_on = frozenset(_names(of) if is_once else ())
     return _Asked(row, is_to_choose, once_on, _why_refused(here, responder, target.view))
@@ -173,15 +189,16 @@ def _why_refused(here: OfferedResponder | None, responder: OfferedResponder, vie
     return None if here.can_run else reasons(here, view)
 
 
-def _each_run(ready: Iterable[_Asked]) -> list[questions.Row]:
+def _each_run(each: Iterable[_Asked]) -> list[questions.Row]:
     """A row for each run that core starts: of the first object, with the others that have the same artifacts."""
     first = list[_Asked]()
-    for one in ready:
+    for one in (one for one in each if one.why_not is None and not one.is_to_choose):
         same = next((other.row for other in first if one.once_on and one.once_on <= other.once_on), None)
         if same is None:
             first.append(one)
         else:
             same.also.append(one.row.view)
+            same.wanted.extend(one.row.wanted)
             same.in_force.extend(known for known in one.row.in_force if known not in same.in_force)
     return [one.row for one in first]
 

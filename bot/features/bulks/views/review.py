@@ -20,8 +20,6 @@ from core.models import BulkAnswer, BulkCounts, OfferedResponder
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TICKED = "decide"  # the fields of what somebody decides on
 TARGET_LIMIT = 1000  # characters
-TO_TICK = ": left for you to tick"
-MORE = "*More about these targets*"
 
 
 def decided_since(listed: Listed, request: str, read: Container[str]) -> list[str]:
@@ -153,7 +151,7 @@ def _on_runs(bulk: BulkCounts, waiting: Listed, now_ms: int, *, is_ticked: bool,
     needs, then = approvals.decision_on_all(waits), f"{starts} {undo_state.planned(waits[0], is_bulk=True)}".lstrip()
     inputs = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
     submit, (asks, by) = names.in_view(bulk.title, " (ticked)" if is_ticked else ""), _asked(bulk, waiting, "?")
-    warned = _warned(waiting, before, change, TO_TICK if is_ticked else "")
+    warned = _warned(waiting, before, change, questions.TO_TICK if is_ticked else "")
     return _Decision(bulk.title, submit, asks, before, by, warned, needs, then, rows, own, inputs=inputs)
 
 
@@ -179,7 +177,7 @@ def _on_later_ends(ends: Sequence[End], *, is_ticked: bool) -> _Decision:
     if is_ticked and extensions[0].at is None:  # Slack changes no button with the ticks, and this one has no more room
         submit = "Keep ticked with no end"
     before = {end.id: approvals.decided_before(end, view)[0] for _, view, end in ends}
-    warned += questions.warned([*before.values()], (), TO_TICK).lstrip() if is_ticked else ""
+    warned += questions.warned([*before.values()], (), questions.TO_TICK).lstrip() if is_ticked else ""
     by, needs, own = states.quoted_note((), ends, ""), undo_state.needed(extensions), ["    ↳ ⚠️", "    ↳ 🚫"]
     in_option = [undo_state.new_end_in_option(end, is_said=bool(new)) for end in extensions]
     return _Decision(title, submit, asks, before, by, warned, needs, then, more_time.rows(ends, ends), own, in_option)
@@ -253,10 +251,12 @@ def _ticks(
     Their names are cut so that they differ from those of `every` other.
     """
     options, whole, alike = list[tuple[str, str, str]](), list[str](), dict[str, list[str]]()
-    called = clip_apart([runs.called_in_plain(*one, TARGET_LIMIT) for one in (*waiting, *every)], OPTION_LIMIT)
+    called = clip_apart(
+        [runs.called_in_plain(run.target or (), view, TARGET_LIMIT) for run, view in (*waiting, *every)], OPTION_LIMIT
+    )
     says = decision.in_option or [approvals.warnings(*one) for one in waiting]
     for id_, run, row, name, warnings in zip(decision.before, waiting, decision.rows, called, says, strict=False):
-        text, below, has_room = runs.in_option(*run, name, warnings)
+        text, below, has_room = runs.in_option(run[0].target or (), run[0].also_for, run[1], name, warnings)
         options.append((id_, text, below))
         if not has_room:
             whole.append(row)
@@ -265,7 +265,7 @@ def _ticks(
             alike.setdefault(said, []).append(of)
     fields = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, ticked)
     others = [*whole, *(f"• {', '.join(of)}{said}" for said, of in alike.items())]
-    return fields, sections([MORE, *others] if others else ())
+    return fields, sections([questions.MORE, *others] if others else ())
 
 
 def _not_in_option(run: Run, row: str, below: str, warnings: Sequence[str], own: Sequence[str]) -> str:

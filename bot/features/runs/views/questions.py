@@ -6,13 +6,15 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from bot.block_kit import ids, names, notices
+from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import actions, button_element
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import object_line
 from bot.block_kit.text import (
+    OPTION_LIMIT,
     VIEW_TITLE_LIMIT,
     clip,
+    clip_apart,
     clip_middle,
     code,
     context,
@@ -37,13 +39,25 @@ from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS, duration_ms
 from core.common.grouping import grouped
 from core.common.words import count, some_of
-from core.models import Action, BulkAnswer, BulkEntry, Measure, OfferedResponder, Policy
+from core.models import (
+    Action,
+    BulkAnswer,
+    BulkEntry,
+    Measure,
+    OfferedResponder,
+    Policy,
+    RunTarget,
+    TargetArtifact,
+)
 
 Listed = tuple[RedactedView, str, Sequence[str]]
 """An object, what a run on it acts on, and what is said of it below; mrkdwn."""
 
 TITLE_LIMIT = 200
 TOLD = "You get a message when it is decided."
+TICKED = "ask_again"  # the fields of what somebody asks for again
+TO_TICK = ": left for you to tick"
+MORE = "*More about these targets*"
 MOST_LEFT = 3  # of what is in force, and of what waits
 REASONS = 10
 REASON_LIMIT = 200
@@ -83,6 +97,27 @@ class Row(NamedTuple):
     """Likewise, or the object, without what its alert says of it; mrkdwn."""
     approvers: Sequence[str] | None
     """Who may approve it; logins."""
+    wanted: list[RunTarget]
+    """What is asked for it, of each object."""
+    on: Sequence[TargetArtifact]
+    """What the run acts on, if known."""
+
+    @property
+    def tick(self) -> str:
+        """The value of the option that asks for it again."""
+        return " ".join([self.wanted[0].object_id, *self.wanted[0].target])
+
+    @property
+    def is_closed(self) -> bool:
+        return all(view.subject.closed for view in (self.view, *self.also))
+
+    @property
+    def warnings(self) -> list[str]:
+        """What an option says of a closed alert, a denial or undo before and what is in force; mrkdwn."""
+        closed = "⚠️ alert closed" if self.is_closed else ""
+        decided = f"{runs.DECIDED[self.decided]} {self.decided} before" if self.decided else ""
+        held = "🔒 contained already" if self.is_contained else ""
+        return [*filter(None, [" · ".join(filter(None, [closed, decided, held]))])]
 
     @property
     def is_contained(self) -> bool:
@@ -113,6 +148,18 @@ class OnEach(NamedTuple):
     """That some are left out, and why."""
     login: str = ""
     """Who is asked."""
+    is_again: bool = False
+    """Whether a bulk is asked for again."""
+
+    @property
+    def kept(self) -> list[str]:
+        """What is ticked at first: not what somebody decided against before, or whose alerts are closed."""
+        return [row.tick for row in self.ready if not (row.decided or row.is_closed)]
+
+    @property
+    def is_ticked(self) -> bool:
+        """Whether somebody ticks what they ask for again."""
+        return self.is_again and 1 < len(self.ready) > len(self.kept)
 
     @property
     def accepted(self) -> list[Row]:
@@ -149,7 +196,7 @@ def on_each(responder: OfferedResponder, each: OnEach, first: Sequence[Block] = 
     if each.refused:
         why = [(refused(rows, policy), why_not) for rows, why_not in each.refused]
         blocks.append(section(why_refused(f"*Will be refused on {count(len(why), 'target')}*", why)))
-    if each.undecided and able_now(responder, each) < len(each.ready):
+    if (each.undecided or each.is_ticked) and able_now(responder, each) < len(each.ready):
         blocks.append(section(f"⚠️ {_beyond(policy)}: the others are refused."))
     return blocks
 
@@ -168,8 +215,18 @@ def _about_each(responder: OfferedResponder, each: OnEach) -> str:
         about += f"; *{len(each.refused)} will be refused*"
     contained = [row for row in accepted if policy.undo and row.is_contained]
     decided = [row.decided for row in accepted]
+    about += _ticked_for_you(each) if each.is_ticked else ""
     left_out = f"\n{foreign(each.without, LINES_LIMIT)}".rstrip()
-    return about + warned(decided, contained, which={"contained": f". {undo_state.LATER_END}"}) + left_out
+    which, more = {"contained": f". {undo_state.LATER_END}"}, TO_TICK if each.is_ticked else ""
+    return about + warned(decided, contained, more, which) + left_out
+
+
+def _ticked_for_you(each: OnEach) -> str:
+    """` · 18 ticked for you`, and how many are not, as their alerts are closed; mrkdwn."""
+    closed = sum(row.is_closed for row in each.ready)
+    are_closed = f"{closed} of {len(each.ready)} {'is' if closed == 1 else 'are'} closed by now"
+    left = f"\n⚠️ *{are_closed}*{TO_TICK}" if closed else ""
+    return f" · {len(each.kept) or 'none'} ticked for you{left}"
 
 
 def _rows(responder: OfferedResponder, each: OnEach) -> list[Block]:
@@ -180,7 +237,9 @@ def _rows(responder: OfferedResponder, each: OnEach) -> list[Block]:
     blocks, number, able = list[Block](), len(each.ready), able_now(responder, each)
     rows = [row.listed(responder, each.login) for row in each.ready]
     first = number if each.undecided else able
-    if each.ready:
+    if each.is_ticked:
+        blocks += _ticks(responder, each)
+    elif each.ready:
         of = "" if able == number else f"{able} of "
         blocks += listed(f"*Runs on {of}{count(number, 'target')}*", rows[:first])
         blocks += listed(f"*{_beyond(responder.policy or Policy())}: refused on*", rows[first:]) if rows[first:] else []
@@ -188,6 +247,20 @@ def _rows(responder: OfferedResponder, each: OnEach) -> list[Block]:
         head = f"*{'And on' if number else 'Runs on'} what you choose below of*"
         blocks += listed(head, [row.listed(responder, each.login) for row in each.undecided])
     return blocks
+
+
+def _ticks(responder: OfferedResponder, each: OnEach) -> list[Block]:
+    """The targets to tick, and below them what their options don't say."""
+    options, more = list[tuple[str, str, str]](), list[Listed]()
+    called = clip_apart([runs.called_in_plain(row.on, row.view, runs.TARGET_LIMIT) for row in each.ready], OPTION_LIMIT)
+    for row, name in zip(each.ready, called, strict=True):
+        also = [view.subject.id for view in row.also]
+        text, below, has_room = runs.in_option(row.on, also, row.view, name, row.warnings)
+        options.append((row.tick, text, below))
+        about = row.listed(responder, each.login)
+        more += [about] if not has_room or any(about[2]) else []
+    fields = modals.ticked_fields(TICKED, "Ask only for the ticked", options, each.kept)
+    return [*fields, *(listed(MORE, more) if more else [])]
 
 
 def able_now(responder: OfferedResponder, each: OnEach) -> int:
@@ -505,7 +578,7 @@ def outcome(
     refused = [(entry.object_id, why_not(entry)) for entry in response.actions if why_not(entry)]
     more += [context(f"{where} tells how it goes.")] if where else []
     left = some_of([runs.of_root(view.subject, view) for view in left_out], REASONS)
-    rows = [*filter(None, [foreign(without, LINES_LIMIT), f"Left out, as nothing was chosen: {left}." if left else ""])]
+    rows = [*filter(None, [foreign(without, LINES_LIMIT), f"Left out, as not chosen: {left}." if left else ""])]
     return with_reasons(text, f"*Refused on {count(len(refused), 'target')}*", refused, *more, rows=rows)
 
 

@@ -166,7 +166,10 @@ def form_of_several(
     ]
     shown = questions.on_each(responder, each, first) + fields if is_some else questions.on_each(responder, each)
     end = f" ({questions.able_now(responder, each)})" if each.ready and not each.undecided else ""
-    submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(end))}{end}" if is_some else ""
+    on = " (ticked)" if each.is_ticked else end
+    submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(on))}{on}" if is_some else ""
+    if each.is_ticked and questions.approvals_needed(request, responder):  # which has no room for the deed
+        submit = "Ask for the ticked"
     blocks = [*([_responder_menu(menu, responder, is_field=bool(submit))] if menu else []), *shown]
     return _modal(request, blocks, submit, several=names.in_view(names.title(responder), end))
 

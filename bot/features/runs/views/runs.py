@@ -367,38 +367,41 @@ def target_in_plain(action: Action, view: RedactedView, limit: int) -> str:
     return foreign_plain(f"{named}, of {target_in_full(view)}" if named else target_in_full(view), limit)
 
 
-def called_in_plain(action: Action, view: RedactedView, limit: int) -> str:
+def called_in_plain(on: Sequence[TargetArtifact], view: RedactedView, limit: int) -> str:
     """`hostname SRV-FILE02`: what a run acts on, else the artifact, or the title of the object; not escaped.
 
     Without its type where an option has no room for both.
     """
-    is_artifact, kind = view.subject.kind == "case_artifact", action.target[0].data_type if action.target else ""
-    named = target(view) if is_artifact else targets_in_plain(action, view, limit) or view.title()
+    is_artifact, kind = view.subject.kind == "case_artifact", on[0].data_type if on else ""
+    named = target(view) if is_artifact else _in_plain(on, view, limit) or view.title()
     return foreign_plain(named if len(named) <= OPTION_LIMIT else named.removeprefix(f"{kind} "), limit)
 
 
-def in_option(action: Action, view: RedactedView, name: str, warnings: Sequence[str]) -> tuple[str, str, bool]:
-    """A target of this `name` in the two texts of an option, the second mrkdwn, and whether all fits into these.
+def in_option(
+    on: Sequence[TargetArtifact], also_for: Sequence[str] | None, view: RedactedView, name: str, warnings: Sequence[str]
+) -> tuple[str, str, bool]:
+    """What a run is `on`, called `name`, in the two texts of an option, the second mrkdwn, and whether all has room.
 
     `hostname LT-0198 · ET MALWARE ...` and `🟠 HIGH · Host inside (~12, also for ~14) · 🔒 contained until 15:31`: its
     alert, and what that says of it, or else the alert again, with the first of the `warnings`, mrkdwn, that fits.
     """
     is_artifact = view.subject.kind == "case_artifact"
-    targets_ = action.target or ()
-    said = clean(view.text(targets_[0].message or "")) if len(targets_) == 1 else ""
+    said = clean(view.text(on[0].message or "")) if len(on) == 1 else ""
     title, room = view.parent_title() if is_artifact else view.title(), OPTION_LIMIT - len(name) - len(" · ")
     has_title = (said or warnings) and room >= 12  # less tells no alert from another
     text = f"{name} · {foreign_plain(title, room)}" if has_title else name
-    below, is_whole = _below_in_option(action, view, said or ("" if has_title else title), warnings)
-    has_room = (is_artifact or len(targets_) == 1) and "…" not in name and (is_whole or not said)
+    below, is_whole = _below_in_option(also_for, view, said or ("" if has_title else title), warnings)
+    has_room = (is_artifact or len(on) == 1) and "…" not in name and (is_whole or not said)
     return text, below, has_room
 
 
-def _below_in_option(action: Action, view: RedactedView, about: str, warnings: Sequence[str]) -> tuple[str, bool]:
+def _below_in_option(
+    also_for: Sequence[str] | None, view: RedactedView, about: str, warnings: Sequence[str]
+) -> tuple[str, bool]:
     """The second text of the option, and whether all of `about` is in it, with a warning if there is one; mrkdwn."""
     level, root_id = SEVERITY_NAMES[view.subject.severity].upper(), view.subject.root_id or view.subject.id
     start = " · ".join(filter(None, [f"{sign(view)}{level}", foreign(about, TITLE_LIMIT)]))
-    also = dict.fromkeys([undo_state.also_for(action.also_for), ""])
+    also = dict.fromkeys([undo_state.also_for(also_for), ""])
     ends = [f" ({root_id}{more}){mark}" for mark in [f" · {one}" for one in warnings] or [""] for more in also]
     whole = next((end for end in ends if len(start) + len(end) <= OPTION_LIMIT), None)
     if whole is not None:
@@ -411,7 +414,11 @@ def _below_in_option(action: Action, view: RedactedView, about: str, warnings: S
 
 def targets_in_plain(action: Action, view: RedactedView, limit: int) -> str:
     """`hostname SRV-FILE02`: likewise, without the object; "" if nobody has declared it; not escaped."""
-    shown, others = _first(action.target or (), view, MAX_TARGETS)
+    return _in_plain(action.target or (), view, limit)
+
+
+def _in_plain(on: Sequence[TargetArtifact], view: RedactedView, limit: int) -> str:
+    shown, others = _first(on, view, MAX_TARGETS)
     full = [f"{one.data_type} {target_data(one, view)}" for one in shown]
     return ", ".join([*clip_apart(full, limit // max(1, len(full))), *others])
 

@@ -12,7 +12,17 @@ from core.models import Alert, BulkAnswer
 from tests.bot.features.bulks.bulk import alerts, reviewed, shown, start
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.outbox.harness import all_sent
-from tests.bot.people import card_of, direct_message, filled_in, modal, on_phone, text_of, updated, within_limits
+from tests.bot.people import (
+    card_of,
+    direct_message,
+    filled_in,
+    modal,
+    on_phone,
+    options_of,
+    text_of,
+    updated,
+    within_limits,
+)
 from tests.bot.running import OPEN
 
 HOSTS = {"Isolate": {"target": "hostname", "undo": "Tell_1_0", "undo_after_minutes": 60}}
@@ -70,9 +80,10 @@ async def test_what_another_request_refused_is_asked_for_again_as_things_are_now
         assert "not a threat" not in text_of(form)  # she approved the same since
         assert "contained already until <!date^" in text_of(form)
         assert not [word for word in ("already waiting", "refused", "WS-9") if word in text_of(form)]
-        assert (form["title"]["text"], form["submit"]["text"]) == ("Isolate (2)", "Ask to isolate (2)")
-        assert filled_in(form) == {"undo_after": "15 minutes", "note": "beacons"}
-        await env["anna"].submits(form)
+        assert (form["title"]["text"], form["submit"]["text"]) == ("Isolate (2)", "Ask for the ticked")
+        ticks = options_of(form, "ask_again")
+        assert filled_in(form) == {"ask_again": [], "undo_after": "15 minutes", "note": "beacons"}
+        await env["anna"].submits(form, ask_again=ticks)
         await env["anna"].sees(
             modal("Asked", "*Isolate* on hostname WS-1, hostname WS-2 for 15 minutes waits for approval")
         )
@@ -103,6 +114,7 @@ async def test_what_was_undone_denied_or_withdrawn_is_asked_for_again_and_not_wh
         await bot.as_user("anna").cancel(runs[3])
         told = await env["anna"].sees(direct_message("1 withdrawn, 1 denied, 1 refused, 2 in force", ids.BULK_RETRY))
         await bot.as_user("lea").undo(runs[1])
+        await env.client.close_alerts([alerts[2].id])
         undone = "Undone by lea: Isolate on hostname WS-1 · HIGH."
         await env["anna"].sees(updated(told, "1 undone by lea, see below.", without=ids.BULK_RETRY))
         told = await env["anna"].sees(direct_message(undone, ids.BULK_RETRY))
@@ -121,18 +133,25 @@ async def test_what_was_undone_denied_or_withdrawn_is_asked_for_again_and_not_wh
         assert all(any(re.fullmatch(one, line) for line in lines) for one in before), lines
         assert "hostname `WS-0`" not in text_of(form)
         assert text_of(form).count("wrong &lt;host&gt;") == 1  # in its row
-        assert filled_in(form) == {"undo_after": "15 minutes", "note": "beacons"}
-        await env["anna"].submits(form)
+        ticks = options_of(form, "ask_again")
+        assert [one.split(" · ")[0] for one in ticks] == ["hostname WS-1", "hostname WS-2", "hostname WS-3"]
+        assert " · 1 ticked for you\\n⚠️ *2 of 3 are closed by now*: left for you to tick\\n🚫 *1 denied" in text_of(
+            form
+        )
+        assert filled_in(form) == {"ask_again": ticks[2:], "undo_after": "15 minutes", "note": "beacons"}
+        assert "errors" in await env["anna"].submits(form, ask_again=[])
+        await env["anna"].submits(form, ask_again=[ticks[0], ticks[2]])
+        left_out = f"\\nLeft out, as not chosen: HIGH Odd tool ({alerts[2].id})."
         await env["anna"].sees(
-            modal("Asked", "*Isolate* on hostname WS-1, hostname WS-2, hostname WS-3 for 15 minutes waits")
+            modal("Asked", "*Isolate* on hostname WS-1, hostname WS-3 for 15 minutes waits", left_out)
         )
         await env["anna"].sees(updated(told, without=ids.BULK_RETRY))
         await env["anna"].sees(direct_message(undone, without=ids.BULK_RETRY))
         waiting = [(await env.client.actions("alert", one.id))[0].status == "Waiting" for one in alerts]
-        assert waiting == [False, True, True, True]
+        assert waiting == [False, True, False, True]
         again = (await bot.bulk(asked.id)).retried_by
         assert again is not None
-        assert " 1 undone before" in await env["ben"].sees(on_phone(" 1 denied before"))
+        await env["ben"].sees(on_phone(" 1 undone before"))
 
 
 async def test_a_denied_host_of_several_alerts_is_asked_for_again_for_all_of_them(tmp_path: Path) -> None:
@@ -235,7 +254,12 @@ async def test_what_one_may_not_see_any_more_is_left_out_and_the_rest_gets_the_i
         assert held["note"] == "as in ~1"
         await env["anna"].submits(form, reason="still beacons")
         await env["anna"].sees(modal("Started *Drop traffic* on "))
-        assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [1, 2, 2, 2]
+        assert [len(await env.client.actions("alert", one)) for one in alert_ids] == [
+            1,
+            1,
+            2,
+            2,
+        ]  # the second is closed
         newest = (await env.client.actions("alert", alert_ids[3]))[0]
         assert json.loads(newest.parameters or "") == {**given, "reason": "still beacons", "everywhere": True}
 
@@ -308,5 +332,5 @@ async def test_a_run_on_several_hosts_of_a_bulk_is_named_whole_and_asked_for_aga
         await env["anna"].presses("Ask again", message)
         form = await env["anna"].sees(modal("*Isolate* on *3 targets in 2 alerts*"))
         assert all(f"• 🟠 hostname `WS-{n}` · Seat of ws-{n}, for HIGH" in text_of(form) for n in (1, 2, 3))
-        await env["anna"].submits(form)
+        await env["anna"].submits(form, ask_again=options_of(form, "ask_again"))
         await shown(env, "3 wait for approval")

@@ -266,7 +266,7 @@ async def test_for_several_alerts_one_chooses_for_each_in_the_form(env: FeatureE
     await env["anna"].submits(form, target=[by_data(first)["203.0.113.7"]])
     assert "An alert is left out if you choose nothing of it." in text_of(form)
     assert f"*Cut below, here in full*\\n• hostname `{long}` ({second.id})" in text_of(form)
-    left_out = f"\\nLeft out, as nothing was chosen: HIGH {second.title} ({second.id})."
+    left_out = f"\\nLeft out, as not chosen: HIGH {second.title} ({second.id})."
     await env["anna"].sees(modal("Started *Tell* on ", left_out, without="Refused"))
     assert [await acted_on(env, alert) for alert in (first, third)] == [["203.0.113.7"], ["srv-dc01"]]
     assert await env.client.actions("alert", second.id) == []

@@ -22,6 +22,7 @@ from core.models import (
     BulkTarget,
     MeasureOfRun,
     Policy,
+    RunTarget,
     TargetArtifact,
     Undo,
 )
@@ -31,7 +32,8 @@ from tests.bot.samples import HOSTILE, NOW, button, fine, fine_view
 MANY = 100
 IDS = [f"~{10**17 + n}" for n in range(MANY)]
 VIEWS = [RedactedView(Subject.alert(samples.alert(id=one, title=HOSTILE[:500])), 2) for one in IDS]
-EACH = [Row(view, "", [], [], HOSTILE[:500], [HOSTILE]) for view in VIEWS]
+WANTED = [RunTarget(object_type="alert", object_id=one) for one in IDS]
+EACH = [Row(view, "", [], [], HOSTILE[:500], [HOSTILE], [one], []) for view, one in zip(VIEWS, WANTED, strict=True)]
 
 
 def bulk(**more: object) -> Bulk:
