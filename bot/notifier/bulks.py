@@ -20,8 +20,18 @@ from bot.notifier.asking import LATELY_MS, Asking
 from bot.notifier.isolation import isolated
 from bot.notifier.renderer import Renderer, undone_with_others
 from bot.notifier.timeline import ChannelAccess
-from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, DesiredMessage, MessageRecord, bulk_key, is_person
+from bot.outbox.models import (
+    BULK,
+    BULK_MOVED,
+    BULK_TOLD,
+    BULK_UNDONE,
+    DesiredMessage,
+    MessageRecord,
+    bulk_key,
+    is_person,
+)
 from bot.outbox.outbox import MessageOutbox
+from core.common.clock import MINUTE_MS
 from core.common.grouping import grouped
 from core.models import Action, BulkCounts, BulkTarget, Document, Extension, Person, SlackUsers, parse_id
 
@@ -43,6 +53,10 @@ class _Found(list[tuple[Action, Subject]]):
     told: Sequence[MessageRecord] = ()
     told_elsewhere: AbstractSet[tuple[str, str]] = frozenset()
     able: Mapping[str, Sequence[SlackUsers]] = MappingProxyType({})
+
+    def told_here(self, listed: Listed, login: str) -> Listed:
+        """Those that, if they were undone, this person hears of in the messages of their own bulk."""
+        return [one for one in listed if (one[0].id, login) not in self.told_elsewhere]
 
     def deciders(self, listed: Iterable[tuple[Action, Subject, Extension | None]]) -> list[str]:
         """Who may decide on those of these that wait; logins."""
@@ -137,6 +151,7 @@ class BulkMessages:
         due = [kind for kind, is_due in ((BULK_TOLD, is_over), (BULK_UNDONE, bulk.undone)) if is_due]
         kinds = [kind for kind in due if has_run or await self._outbox.messages_named(f"{kind}:{bulk.id}:")]
         told += await self._told(kinds, bulk, found) if kinds else []
+        told += await self._moved(bulk, found)
         counting = [one for one in await self._outbox.messages_of(bulk.id) if one.key.startswith("asks:")]
         return [*told, *[await self._counted(one.key, one.counted, bulk, found) for one in counting]]
 
@@ -247,8 +262,7 @@ class BulkMessages:
             if person is None:
                 continue
             listed, refused = _seen(found, person.clearance)
-            news = [one for one in listed if (one[0].id, login) not in found.told_elsewhere]
-            ended = messages.undone(bulk, news, login) if BULK_UNDONE in kinds else []
+            ended = messages.undone(bulk, found.told_here(listed, login), login) if BULK_UNDONE in kinds else []
             of_each = _of_undos(f"{BULK_UNDONE}:{about}", user, posted, ended)
             if login in hear_end or f"{BULK_TOLD}:{about}{user}" in posted:
                 of_each = {f"{BULK_TOLD}:{about}{user}": (), **of_each}
@@ -258,6 +272,21 @@ class BulkMessages:
                 content = messages.ended_for(bulk, listed, refused, undone, login, buttons)
                 content = content if key == last else messages.see_below(bulk, undone)
                 desired.append(_naming(DesiredMessage(key, user, content, buttons=buttons), bulk, listed, refused))
+        return desired
+
+    async def _moved(self, bulk: BulkCounts, found: _Found) -> list[DesiredMessage]:
+        """The direct messages to whoever is notified that somebody else moved the ends of some: one for all at once."""
+        team, desired = self._access.team(), list[DesiredMessage]()
+        found_by = ((who, (run, on)) for run, on in found for who in _hear_of_move(run))
+        for (at, login), on in grouped(found_by).items():
+            user, person = await self._renderer.recipient_of(login)
+            if person is not None:
+                key = f"{BULK_MOVED}:{bulk.id}:{team}:{at}:{user}"
+                listed, _ = _seen(_Found(on), person.clearance)
+                moved = [(run, view, run.undo.changed) for run, view in listed if run.undo and run.undo.changed]
+                buttons = await self._outbox.buttons.prepare(user, key)
+                message = DesiredMessage(key, user, messages.moved(bulk, moved, buttons), buttons=buttons)
+                desired.append(_naming(message, bulk, listed))
         return desired
 
     async def _told_in_part(
@@ -340,8 +369,9 @@ class BulkMessages:
             for bulk in response.bulks:
                 self._as_of[bulk.id], found = response.as_of, await self._found(bulk, of_bulk[bulk.id])
                 for key in of_bulk[bulk.id]:
-                    if key.partition(":")[0] in (kinds := (BULK_TOLD, BULK_UNDONE)):
+                    if key.partition(":")[0] in (kinds := (BULK_TOLD, BULK_UNDONE, BULK_MOVED)):
                         told = [*await self._told(kinds, bulk, found), *await self._told_in_part(bulk, found)]
+                        told += await self._moved(bulk, found)
                         desired += [one for one in told if one.key == key]
                     elif not only_waiting or states.waiting(found, _request(key)):
                         desired += await self._messages(key, bulk, found, by_person=by_person)
@@ -399,6 +429,20 @@ def _hear_of_end(bulk: BulkCounts, found: _Found, told: Iterable[MessageRecord])
     has_news = states.has_news(states.asked(found, ""), _rang(told, bulk.id))
     of_failures = [login for run, _ in found if run.outcome == "failed" for login in run.approved_by[-1:]]
     return [*([bulk.created_by] if has_news else []), *of_failures]
+
+
+def _hear_of_move(run: Action) -> list[tuple[str, str]]:
+    """Who is notified that somebody else moved its end, each with the request for several, or the minute, of that.
+
+    Who approved that knows.
+    """
+    changed = run.undo.changed if run.undo is not None else None
+    if changed is None:
+        return []
+    approved = (one for one in run.extensions if one.outcome == "approved" and one.at == changed.after)
+    of = next((one.request for one in approved), None) or f"{changed.at // MINUTE_MS}{notices.mark_of(changed.by)}"
+    hear = undo_state.notified(changed.by, run, is_end=False)
+    return [(of, login) for login in hear if login not in run.more_time_by]
 
 
 def _of_undos(about: str, user: str, posted: Iterable[str], ended: Listed) -> dict[str, Listed]:

@@ -23,11 +23,12 @@ DIGEST_BYTES = 6  # in the id of a button
 BULK = "bulk"  # the kind of the message that tells how far a run on several objects is
 BULK_TOLD = f"{BULK}told"  # of the direct message that tells who asked for it how it ended
 BULK_UNDONE = f"{BULK}undone"  # of that which tells them that somebody else has undone some of it
+BULK_MOVED = f"{BULK}moved"  # of that which tells them that somebody else has given some of it another end
 # Kinds of messages that ask for approval, or count what else there is.
 ASKS = ("ask", "asks", "new", "approval", "extension", "remind", f"{BULK}ask")
 LOST = "lost"  # of the direct message that tells who worked on an alert that somebody else took it
 LOG = "log"  # of a task log's card
-NEWS_KINDS = ("end", "told", "undone", "moved", LOST, BULK_TOLD, BULK_UNDONE)  # of messages, by their keys
+NEWS_KINDS = ("end", "told", "undone", "moved", LOST, BULK_TOLD, BULK_UNDONE, BULK_MOVED)  # of messages, by their keys
 
 Status = Literal[
     "unsent",  # Slack doesn't have it

@@ -221,11 +221,9 @@ def moved(
     view = RedactedView(subject, clearance)
     if not view.is_open:
         return notice(f"A run on {action.object_id} was given another end, {withheld(subject.tlp)}")
-    is_later = changed.after is None or (changed.before is not None and changed.after > changed.before)
-    deed = f"*{runs.name(action)}{runs.on_target(action, view)}*"
-    said = f"{'Extended' if is_later else 'Shortened'} {undo_state.moved_by(action, changed)}: {deed}"
-    ends = "with no end" if changed.after is None else f"ends in {undo_state.time_left(changed.after, changed.at)}"
-    return _by_another(said, f", {undo_state.until(changed.after)}.", view, link, on_phone=f" {ends}")
+    how, ends = undo_state.moved_in_short(action, changed)
+    said = f"{how}: *{runs.name(action)}{runs.on_target(action, view)}*"
+    return _by_another(said, f", {undo_state.until(changed.after)}.", view, link, on_phone=ends)
 
 
 def _by_another(said: str, then: str, view: RedactedView, link: str, *, on_phone: str = "") -> Message:

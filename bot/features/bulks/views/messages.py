@@ -19,7 +19,7 @@ from bot.block_kit.text import (
     sections,
     slack_date,
 )
-from bot.clearance import view_of_all
+from bot.clearance import RedactedView, view_of_all
 from bot.features.approvals import views as approvals
 from bot.features.bulks.views import more_time, states
 from bot.features.bulks.views.states import Asked, End, Listed, Refused
@@ -27,7 +27,7 @@ from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.grouping import grouped
 from core.common.words import count
-from core.models import Action, BulkCounts, Extension, Person
+from core.models import Action, BulkCounts, EndChange, Extension, Person
 
 
 def decided_in_part(listed: Sequence[tuple[Action, Any, Extension | None]]) -> list[str]:
@@ -291,6 +291,17 @@ def _undone(bulk: BulkCounts, ended: Listed) -> str:
     who = people(action.undone_by for action, _ in ended)
     said = f"Undone by {who}: {states.name(bulk)} on {runs.distinct_targets(ended, is_on_phone=True)}"
     return f"{clip(said, states.SAID_LIMIT)}{states.level_of(bulk, ended)}."
+
+
+def moved(bulk: BulkCounts, listed: Sequence[tuple[Action, RedactedView, EndChange]], button: ButtonIds) -> Message:
+    """The direct message to whoever asked for or approved runs of it whose ends somebody else moved at once."""
+    on, (run, _, changed), ends = [one[:2] for one in listed], listed[0], [one.after for *_, one in listed]
+    how, then = undo_state.moved_in_short(run, changed)
+    said = f"{how}: {states.name(bulk)} on {states.seen_targets(on, is_on_phone=True)}"
+    until = undo_state.until(None) if None in ends else states.until(*filter(None, ends)).strip()
+    then = "" if until.endswith("later") else then
+    text = f"{said}{then}{states.level_of(bulk, on)}."
+    return Message(text, (section(f"{said}, {until}."), actions(states.show_each(bulk, button))))
 
 
 def ask(bulk: BulkCounts, who: str, *, is_broadcast: bool, is_later_end: bool = False) -> Message:

@@ -241,6 +241,13 @@ def moved(action: Action) -> str:
     return f", {how} {moved_by(action, changed)}"
 
 
+def moved_in_short(action: Action, changed: EndChange) -> tuple[str, str]:
+    """`Extended by anna, approved by mia` and ` ends in 2 hours`: on a phone before and behind a run; mrkdwn."""
+    is_later = changed.after is None or (changed.before is not None and changed.after > changed.before)
+    ends = " with no end" if changed.after is None else f" ends in {time_left(changed.after, changed.at)}"
+    return f"{'Extended' if is_later else 'Shortened'} {moved_by(action, changed)}", ends
+
+
 def moved_by(action: Action, changed: EndChange) -> str:
     """`by anna, approved by mia`; mrkdwn."""
     approved = f", approved by {by}" if (by := people(action.more_time_by)) else ""

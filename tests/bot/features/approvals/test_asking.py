@@ -1182,7 +1182,9 @@ async def test_who_asked_for_more_time_for_a_bulk_is_rung_at_the_first_decision_
         assert without_minutes(push).startswith(both)
         await env["lea"].sees(direct_message("Denied in part: more time for Isolate on 3 targets, see below."))
         await all_sent(env.bot)
-        assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [1, 2, 2]
+        assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [2, 2, 2]
+        moved = f"Extended by lea, approved by ben: Isolate on {hosts[1]}, 203[.]0[.]113[.]2 with no end · up to HIGH."
+        assert env["anna"].phone[-1] == moved
 
 
 async def test_first_decisions_ring_no_phone_more_than_ten_times_in_ten_minutes(tmp_path: Path) -> None:

@@ -306,6 +306,38 @@ async def test_each_undo_of_a_bulk_by_another_rings_once(tmp_path: Path) -> None
             ]
 
 
+async def test_who_asked_for_a_bulk_is_rung_once_where_somebody_else_extends_one_or_all_of_it(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "undo_after_minutes": 600, "approval": 0}) as env:
+        alerts = [
+            await env.create_alert(sourceRef=f"{n}", artifacts=[{"dataType": "ip", "data": f"203.0.113.{n}"}])
+            for n in range(2)
+        ]
+        targets = [RunTarget(object_type="alert", object_id=alert.id) for alert in alerts]
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            asked = BulkInput(responder_id="Isolate_1_0", targets=targets, undo_after_minutes=60)
+            bulk = await bot.as_user("anna").run_bulk(asked)
+            for alert in alerts:
+                await env.ended_run(alert)
+            await env["lea"].command(SOC, "/responder extend 203.0.113.0")
+            await env["lea"].presses(
+                "Extend", await env["lea"].sees(modal("*In force on 203[.]0[.]113[.]0: 1 measure*"))
+            )
+            form = await env["lea"].sees(modal("How much longer", "At once, without approval. anna is notified."))
+            await env["lea"].submits(form, longer="+1 hour")
+            one = "Extended by lea: Isolate on ip 203[.]0[.]113[.]0 ends in 2 hours · HIGH."
+            assert await env["anna"].sees(on_phone("Extended by")) == one
+            ids_ = [entry.action.id for entry in bulk.actions if entry.action]
+            ends = [(await bot.action(id_)).undo for id_ in ids_]
+            await bot.as_user("ben").extend_measures(
+                {id_: (undo.at or 0) + 7_200_000 for id_, undo in zip(ids_, ends, strict=True) if undo}
+            )
+        both = "Extended by ben: Isolate on ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]1"
+        assert await env["anna"].sees(on_phone("Extended by ben")) == f"{both} · up to HIGH."
+        await env["anna"].sees(direct_message(f"{both}, until <!date^", " or later.", "Show each"))
+        await all_sent(env.bot)
+        assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [2, 0, 0]
+
+
 async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
         bulk, _ = await bulk_of(env, "anna", [3, 3, 3, 3])
