@@ -256,5 +256,6 @@ def in_case(case: Case, clearance: int) -> str:
 
 def storm_sentence(storm: Storm, since: str) -> str:
     """For `doctor` and the App Home, which write times differently."""
-    share = f"{storm.alerts:,} alerts share {count(storm.groups, 'card')} since {since}, {storm.open:,} still open"
+    cards, left = count(storm.groups, "card"), storm.open or "none"
+    share = f"{storm.alerts:,} alerts share {cards} since {since}, {left} still open"
     return f"{share}; critical ones come first, the others by severity"

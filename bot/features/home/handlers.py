@@ -31,7 +31,7 @@ from core.models import OPEN_STATUSES, Action, BulkCounts, Extension, Measure, P
 MANY = 500
 LOOK_EVERY_S, FOLLOWED_S, NEWEST = 3, 300, 20
 AGAIN = "Open this page again to refresh it."
-PENDING, FAILED, MINE = "Approvals", "Failed", "My runs"  # the titles of modals
+PENDING, FAILED, MINE, OPEN = "Approvals", "Failed", "My runs", "Open alerts"  # the titles of modals
 UNKNOWN = "The responder service stopped answering: see on the card whether it is marked before you mark it again."
 
 
@@ -143,7 +143,7 @@ async def _open_alerts(context: Context, assignee: str, most: int) -> HomeAlerts
 async def on_open_alerts_button(context: Context) -> None:
     """List the open alerts of nobody, the most severe first."""
     listed = partial(views.open_alerts, await _open_alerts(context, "", views.MAX_LINES), context.person)
-    await responses.show_with_buttons(context, views.NOBODY, "open", listed)
+    await responses.show_with_buttons(context, OPEN, "open", listed)
 
 
 # --- `/responder failed`, `mine` and `pending` ----------------------------------------------------------------------
@@ -364,7 +364,7 @@ FEATURE = Feature(
     actions={
         ids.MARK_ENDED: Entry(on_mark_ended_button, modal_title="Mark as ended"),
         ids.PENDING: _PENDING,
-        ids.OPEN_ALERTS: Entry(on_open_alerts_button, modal_title=views.NOBODY),
+        ids.OPEN_ALERTS: Entry(on_open_alerts_button, modal_title=OPEN),
     },
     views={ids.MARK_ENDED_VIEW: Entry(on_mark_ended_view, Ack.RESPONSE)},
     events={"app_home_opened": Entry(on_home_opened, is_public=True, works_without_core=True)},

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.bot.features.alert_groups.grouping import group_card, grouping_bot, post
-from tests.bot.people import app_home, modal, text_of
+from tests.bot.features.alert_groups.grouping import SAME, group_card, grouping_bot, post
+from tests.bot.people import app_home, message_in, modal, text_of
 from tests.bot.running import SOC
 
 
@@ -11,8 +11,7 @@ async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -
     async with grouping_bot(tmp_path) as (env, anna):
         critical = await env.post_alert(title="Wazuh 92052 on LT-0231", severity=4, sourceRef="first", tlp=2)
         await env.post_alert(title="Lemur calls home", severity=4, sourceRef="red", tlp=3)
-        await post(env, range(60), severity=3)
-        await post(env, range(60, 75), severity=2)
+        grouped = [*await post(env, range(60), severity=3), *await post(env, range(60, 75), severity=2)]
         await group_card(anna, 75)
         await anna.open_home()
         home = await anna.sees(app_home())
@@ -38,10 +37,16 @@ async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -
         assert ", 75 still open; critical ones" in shown
         assert "and 2 more: 1 high, 1 low" in shown
         await anna.presses("Show all alerts", await anna.sees(app_home("(83)")))
-        every = await anna.sees(modal("*Assigned to nobody* (83)", "Port scan", without="more"))
+        every = await anna.sees(modal("Open alerts", "*Assigned to nobody* (83)", "Port scan", without="more"))
         await anna.presses("Assign to me", every, beside="Port scan")
         await anna.sees(modal("You work on ~"))
-        assert await anna.sees(app_home("(82)"))
+        await anna.sees(app_home("(82)"))
+        await env.client.close_alerts(grouped, "An exercise")
+        await anna.sees(message_in(SOC, "✓ all closed"))
+        await anna.open_home()
+        assert ", none still open; critical ones" in text_of(await anna.sees(app_home("(7)")))
+        await env.client.reopen_alerts(grouped)
+        await anna.sees(message_in(SOC, SAME, without="✓ all closed"))
         await env.post_alert(title="Logon failed on LT-7", severity=3, sourceRef="lone", tlp=2)
         await anna.command(SOC, "/responder find logon")
         found = await anna.sees(modal("*76 alerts* with"))
