@@ -131,8 +131,7 @@ def home_view(
 
 def open_alerts(alerts: HomeAlerts, person: Person, button: ButtonIds) -> Message:
     """More of the open alerts of nobody than their Home has."""
-    text = f"{NOBODY}: {alerts.counts.total():,}"
-    return Message(text, tuple(_part(NOBODY, alerts, person, button, is_first=False)))
+    return Message(NOBODY, tuple(_part(NOBODY, alerts, person, button, is_first=False)))
 
 
 def _part(title: str, alerts: HomeAlerts, person: Person, button: ButtonIds, *, is_first: bool = True) -> list[Block]:

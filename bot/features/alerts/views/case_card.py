@@ -61,16 +61,20 @@ def case_card(
     if not view.is_open:
         return Message(push, (headline(view), context(runs.on_withheld_card(newest, total, view))))
     urgent, more = run_lines(newest, view_of, button, case.id, total=total)
-    closed = runs.closed_by(view.subject.closed, view) if view.subject.closed is not None else ""
-    number = len(document.alert_ids)
-    of = f" of {number}{'+' * (number >= MOST_ALERTS)} alerts" if number > 1 else ""
-    lines = filter(None, [headline(view)["text"]["text"], f"case{of} · {_state(case, tasks, view)}", closed])
-    blocks: list[Block] = [section("\n".join(lines)), *urgent]
+    blocks: list[Block] = [_head(case, document, tasks, view), *urgent]
     if tasks:
         blocks += sections(_task_lines(tasks, view, in_full=not is_posted))
     if not (is_posted and document.alert_ids):  # those of an alert are on its card
         blocks += _observables(document, view, button)
     return Message(push, (*blocks, _facts(case, document, view), _controls(case, button, is_posted), *more))
+
+
+def _head(case: Case, document: Document, tasks: Sequence[Task], view: RedactedView) -> Block:
+    """Its title, of how many alerts it is, its state, and who closed it and why."""
+    number, closed = len(document.alert_ids), view.subject.closed
+    of = f" of {number}{'+' * (number >= MOST_ALERTS)} alerts" if number > 1 else ""
+    lines = [headline(view)["text"]["text"], f"case{of} · {_state(case, tasks, view)}"]
+    return section("\n".join([*lines, *([runs.closed_by(closed, view)] if closed is not None else [])]))
 
 
 def _is_now(action: Action, document: Document) -> bool:
