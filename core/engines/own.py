@@ -54,12 +54,12 @@ class OwnEngine(Engine):
             for target in named:
                 if problem := self._blockable.why_not(target):
                     return Report(False, f"{problem}; nothing was blocked.", is_known=True)
-            return _done(f"{shown} {_was(named)} put on the block list.", "blocked")
+            return _done(f"{shown} {_was(named)} put on the block list.")
         around = await self._around(named) if self._around else {}
         if around and "undoes" not in job.parameters:
             return Report(False, " ".join(around.values()), is_known=True)
         sentences = [] if around else [f"{shown} {_was(named)} taken off the block list."]
-        return _done(" ".join([*sentences, *around.values()]), "released")
+        return _done(" ".join([*sentences, *around.values()]))
 
     async def cancel(self, job: Job) -> None:
         return
@@ -74,6 +74,5 @@ def _was(named: Sequence[Parsed]) -> str:
     return "was" if len(named) == 1 else "were"
 
 
-def _done(message: str, word: str) -> Report:
-    taxonomy = {"level": "info", "namespace": "ResponderBot", "predicate": "block list", "value": word}
-    return Report(True, message, full={"message": message}, summary={"taxonomies": [taxonomy]})
+def _done(message: str) -> Report:
+    return Report(True, message, full={"message": message})

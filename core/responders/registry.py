@@ -31,7 +31,7 @@ from core.models import (
     TargetArtifact,
     parse_parameters,
 )
-from core.protection import BLOCK, Blockable, Parsed
+from core.protection import BLOCK, UNBLOCK, Blockable, Parsed
 from core.responders import target as targets
 from core.responders.catalogues import (
     ListedCatalogue,
@@ -406,7 +406,9 @@ class Registry:
 
     def why_not_on(self, responder_name: str, named: Parsed) -> str:
         """Why no run of it can act on a target, as a sentence without its full stop, or `""`."""
-        return self._blockable.why_not(named) if responder_name == BLOCK else ""
+        could_be_listed = named.kind != "host" or "." in named.value
+        is_of_list = responder_name == BLOCK or (responder_name == UNBLOCK and not could_be_listed)
+        return self._blockable.why_not(named) if is_of_list else ""
 
     def _reasons_not(self, merged: MergedResponder, responder: Responder, target: Target) -> list[str]:
         """Why a responder of an engine can't run on an object."""

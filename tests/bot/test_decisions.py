@@ -27,7 +27,7 @@ def approval() -> dict[str, Any]:
 def undo() -> dict[str, Any]:
     available = UNDO.model_copy(update={"status": "available", "at": NOW})
     run = action(status="Success", target=TARGET, undo=available)
-    return {"view": undos.undo_view(run, VIEW, Policy(), [], NOW, "ben")}
+    return {"view": undos.undo_view(run, VIEW, None, [], NOW, "ben")}
 
 
 def question() -> dict[str, Any]:

@@ -119,12 +119,14 @@ def _require_visible(context: Context, subject: Subject) -> RedactedView:
 
 async def _require_voter(context: Context, action: Action) -> None:
     """Refuse early, as core says, who may not decide on it, and name who may. Raises ResponderBotError("forbidden")."""
-    responses.require_permission(context, "manageAction")
-    if action.why_not_decide:
+    may_decide = "manageAction" in context.person.permissions
+    why_not = action.why_not_decide if may_decide else "You may not approve or deny runs."
+    if why_not:
         is_other = action.override is not None and context.person.login != action.created_by
-        able = (await subjects.deciders(context.core, action.id))[0].get(action.id) if is_other else ()
+        names_them = is_other or not may_decide
+        able = (await subjects.deciders(context.core, action.id))[0].get(action.id) if names_them else ()
         ask = f" Ask {notices.either(able)}." if able else ""
-        raise ResponderBotError("forbidden", f"{action.why_not_decide}{ask}")
+        raise ResponderBotError("forbidden", f"{why_not}{ask}")
 
 
 async def _approve_view(

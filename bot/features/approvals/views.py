@@ -292,7 +292,7 @@ def which(waiting: Sequence[tuple[Action, RedactedView]], typed: str, command: s
             deed, by = f"more time for {run_on(action, view)}", extension.asked_by
         asked = f"asked by {person_name(by)}, for {runs.of_root(view.subject, view)}"
         listed.append(f"• {code(f'{command} {action.id}', 100)} {deed}, {asked}")
-    said = "Which one?" if listed else f"Nothing that you may see waits for approval{on}."
+    said = "Several wait. Type:" if listed else f"Nothing that you may see waits for approval{on}."
     return Message(said, (section("\n".join([said, *first_of(listed, MOST_LISTED)])),))
 
 

@@ -39,12 +39,12 @@ async def _question(context: Context, action_id: str, part: str) -> dict[str, An
     if shown.undo is None or not views.can_undo(shown):
         return await _over(context, "Undo", shown, view)
     undone_by, on = shown.undo.responder, {action.object_id: shown.target or ()}
-    policy, _ = await subjects.policy_and_able(context.core, view.subject, undone_by)
+    responder = await subjects.responder(context.core, view.subject, undone_by)
     ends = [one for one in await in_force_on(context, on, undone_by) if action.id in one.actions]
     now, login = context.services.clock_ms(), context.person.login
     others = [one for one, id_ in undo_state.in_force_by_target(action) if part and id_ != part]
     stays = f"🔒 It stays in force on {runs.targets(undo_state.together(action, others), view)}." if others else ""
-    return views.undo_view(shown, view, policy, ends, now, login, part=part, stays=stays)
+    return views.undo_view(shown, view, responder, ends, now, login, part=part, stays=stays)
 
 
 async def _over(context: Context, title: str, shown: Action, view: RedactedView) -> dict[str, Any]:

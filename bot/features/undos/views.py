@@ -24,7 +24,7 @@ from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
-from core.models import CAN_UNDO, Action, Extension, Measure, Policy, Undo
+from core.models import CAN_UNDO, Action, Extension, Measure, OfferedResponder, Policy, Undo
 from core.models.inputs import NOTE_LIMIT
 
 MOST_ENDED = 40  # runs on the same targets, which end together
@@ -83,7 +83,7 @@ def can_undo(action: Action) -> bool:
 def undo_view(
     action: Action,
     view: RedactedView,
-    policy: Policy,
+    responder: OfferedResponder | None,
     measures: Sequence[Measure],
     now_ms: int,
     login: str,
@@ -93,11 +93,12 @@ def undo_view(
 ) -> dict[str, Any]:
     """Asks `login` with all that ends with a run, or one of its targets: `measures` is what is in force on these.
 
-    `stays` says on which others it stays in force; mrkdwn.
+    `responder` undoes it, None if it isn't there any more; `stays` says on which others it stays in force; mrkdwn.
 
     The metadata has a digest of the runs, so that nobody ends one that came since.
     """
     title = undo_state.title(action.undo) if action.undo is not None else ""
+    policy, does = (responder and responder.policy) or Policy(), responder.description if responder is not None else ""
     ends = undo_state.all_ended(measures, view, login, action.id)
     if [(one.actions, one.state) for one in measures] == [([action.id], "in_force")]:
         ends = [undo_state.ended_alone(measures[0], action, login, now_ms)]
@@ -112,7 +113,7 @@ def undo_view(
     digest = notices.digest(sorted(n for one in measures for n in one.actions))
     return modals.modal(
         names.in_view(title, "?"),
-        [deed, *questions.policy_words(policy), *sections(filter(None, lines))],
+        [deed, *questions.policy_words(policy, does), *sections(filter(None, lines))],
         callback_id=ids.UNDO_VIEW,
         submit=names.in_view(title),
         metadata=json.dumps({"id": action.id, "part": part, "ends": digest}),

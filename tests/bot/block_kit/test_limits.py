@@ -447,11 +447,12 @@ def test_runs_that_can_be_undone_and_broken_glass_fit() -> None:
         actions.append(ended.model_copy(update={"undo": undo, "override": glass}))
     fine(alert_card(alert, actions, clearance=3, button=button))
     policy = Policy(undo=hostile, undo_after_minutes=61, allow_permanent=True, confirm=hostile, approval=2)
+    undoes = samples.responder(policy=policy)
     for action in actions[:6]:
         fine(undos.problem_reply(action, subject, clearance=3, button=button))
         fine(approvals.later_end_request(action, subject, clearance=3, button=button))
         fine(replies.end_reply(action, subject, clearance=3, button=button))
         fine_view(undos.extend_view(action, RedactedView(subject, 3), policy, NOW, "lea@x"))
-        fine_view(undos.undo_view(action, RedactedView(subject, 3), policy, [_measure(hostile)] * 30, NOW, "ben"))
+        fine_view(undos.undo_view(action, RedactedView(subject, 3), undoes, [_measure(hostile)] * 30, NOW, "ben"))
     waiting = samples.awaiting(number=90, parameters=samples.FULL).model_copy(update={"override": glass})
     fine(approvals.approval_request(waiting, subject, clearance=3, button=button, now_ms=NOW))

@@ -53,6 +53,7 @@ INPUTS: list[dict[str, Any]] = [
 MORE_TYPES = {"Tell": ["thehive:case_task_log"], "Quarantine": ["ip", "thehive:case"], "Wait": ["ip"], "Fail": ["ip"]}
 DECLARED: Mapping[str, Mapping[str, Any]] = {
     "Stall": {"description": "Watches what a file does."},
+    "Fail": {"description": "Puts it back."},
     "Vendor_Ban": {"title": BAN, "parameters": INPUTS},
     "Vendor_Drop": {"title": DROP, "parameters": INPUTS},
     "Vendor_Pick": {

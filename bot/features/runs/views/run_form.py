@@ -201,15 +201,16 @@ def _asks(
     """What the run acts on, what it does, and the fields; `review` opens what waits for the same."""
     key, ended = inputs.key_of(responder), _ended(in_force, responder) if to_choose else ()
     before = questions.in_force_lines(in_force, responder, view, login) or questions.nothing_known(responder)
+    policy = responder.policy or Policy()
     return [
         *sections(undo_state.already(one, view, "", "contained").rstrip() for one in ended),
         *acts_on.field(to_choose, key, ended),
-        *questions.policy_words(responder.policy or Policy()),
+        *questions.policy_words(policy, responder.description if policy.is_undo else ""),
         *([] if ended else sections(before)),
         *review,
         *time_field(key, responder, request.undo_after_minutes),
         *questions.effect(responder, request),
-        *(questions.limit(responder.policy or Policy()) if to_choose else []),
+        *(questions.limit(policy) if to_choose else []),
         *questions.notes(responder, view, is_choosing=bool(to_choose) and len(request.targets) == 1),
         *inputs.fields(form, key),
         *why_field(request, responder),

@@ -22,7 +22,7 @@ async def test_another_person_approves_and_the_requester_is_refused(env: Feature
     await env["anna"].reads("You asked for this run; somebody else must approve or deny it. You can withdraw it.")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
     await env["eve"].presses("Approve", request)
-    await env["eve"].reads("You can't run responders.")
+    await env["eve"].reads("You may not approve or deny runs. Ask ben or lea.")
     await env["ben"].confirms("Approve", request)
     receipt = await env["ben"].reads(f"You approved Isolate on {alert.id}; it starts now. anna is notified.")
     assert receipt["title"]["text"] == "Approved"
@@ -56,7 +56,7 @@ async def test_who_could_not_decide_gets_no_form_to_deny(env: FeatureEnvironment
     await env["anna"].presses("Deny", request)
     await env["anna"].reads("You asked for this run; somebody else must approve or deny it. You can withdraw it.")
     await env["eve"].presses("Deny", request)
-    await env["eve"].reads("You can't run responders. Ask admin or lea.")
+    await env["eve"].reads("You may not approve or deny runs. Ask ben or lea.")
     assert (await env.client.actions("alert", alert.id))[0].status == "Waiting"
 
 

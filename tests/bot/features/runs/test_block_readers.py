@@ -9,7 +9,7 @@ from core.protection import BLOCK
 from core.settings import ProtectSection
 from core.store import blocklist as stored
 from tests.bot.features.environment import feature_environment
-from tests.bot.people import card_of, modal, text_of
+from tests.bot.people import card_of, field_of, modal, reply_to, text_of
 from tests.bot.running import SOC
 
 UNREAD = "nothing reads the block list ip.txt: `responder-bot user add NAME --profile reader` makes a firewall's key"
@@ -25,7 +25,7 @@ async def test_the_form_and_the_card_say_who_reads_what_is_blocked_and_who_still
             async with httpx.AsyncClient(base_url=env.core.url, auth=(name, keys[name])) as http:
                 assert (await http.get(f"/api/blocklist/{kind}.txt")).status_code == 200
 
-        alert, _ = await env.alert_and_card("anna")
+        alert, card = await env.alert_and_card("anna")
         await env["anna"].command(SOC, f"/responder run {BLOCK} {alert.id} 203.0.113.7")
         form = await env["anna"].sees(modal(UNREAD))
         for name in keys:
@@ -58,8 +58,16 @@ async def test_the_form_and_the_card_say_who_reads_what_is_blocked_and_who_still
         await env["anna"].sees(card_of(alert, " · edge-fw still has it"))
         await read("edge-fw")
         await env["anna"].sees(card_of(alert, "undone by anna, ", " · no reader has it any more"))
+        undone = await env["anna"].sees(reply_to(card, "🔓 *Block*", "undone by anna"))
+        assert "block list: " not in text_of(undone)  # which said blocked
         both = [{"dataType": "ip", "data": "198.51.100.8"}, {"dataType": "domain", "data": "c2.example"}]
-        other = await env.create_alert(sourceRef="2", artifacts=both)
+        never = {"dataType": "hostname", "data": "lt-0198"}
+        other = await env.create_alert(sourceRef="2", artifacts=[*both, never])
+        await env["anna"].command(SOC, f"/responder run Unblock {other.id}")
+        form = await env["anna"].sees(modal("What should it act on?", "nothing that this would end"))
+        offered = [one["text"]["text"] for one in field_of(form, "target")["element"]["options"]]
+        assert offered == ["`198[.]51[.]100[.]8`", "`c2[.]example`"]
+        await env["anna"].close(form["id"])
         on = {"objectType": "alert", "objectId": other.id, "target": [one["data"] for one in both]}
         await env.client.run({"responderId": BLOCK, **on, "undoAfterMinutes": 60})
         await env["anna"].sees(card_of(other, "not read yet by dc-fw, edge-fw"))

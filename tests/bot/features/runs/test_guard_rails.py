@@ -128,7 +128,7 @@ async def test_what_could_not_be_undone_is_told_in_the_thread_and_on_the_card(en
     alert, card = await env.alert_and_card("anna")
     await run_report(env, alert)
     shown = await env["anna"].sees(card_of(alert, '"Undo"'))
-    await env["anna"].confirms("Undo", shown)
+    assert ">Puts it back." in text_of(await env["anna"].confirms("Undo", shown))
     told = await env["anna"].sees(reply_to(card, "Not undone: "))
     assert "press *Undo now*" in text_of(told)
     assert "Undo now" in labels_of(told)
