@@ -40,19 +40,21 @@ if TYPE_CHECKING:
 
 
 END = f"{BULK}end"  # of the reply that tells how it ended, which is read with its message
+LATE = f"{BULK}late"  # of what tells its thread, and who is to know, that some could not be undone
 
 
 class _Found(list[tuple[Action, Subject]]):
     """Runs of a bulk, each with what it is on, and likewise its targets that core refused; and what was told of it.
 
     `told_elsewhere`: runs that were undone with those of another bulk, each with who hears it in that one's message.
-    `able`: by run that waits who may decide on it.
+    `able`: by run that waits who may decide on it. `undone_by`: who began each run that undoes some.
     """
 
     refused: Sequence[tuple[BulkTarget, Subject]] = ()
     told: Sequence[MessageRecord] = ()
     told_elsewhere: AbstractSet[tuple[str, str]] = frozenset()
     able: Mapping[str, Sequence[SlackUsers]] = MappingProxyType({})
+    undone_by: Mapping[str, str] = MappingProxyType({})
 
     def told_here(self, listed: Listed, login: str) -> Listed:
         """Those that, if they were undone, this person hears of in the messages of their own bulk."""
@@ -151,7 +153,7 @@ class BulkMessages:
         due = [kind for kind, is_due in ((BULK_TOLD, is_over), (BULK_UNDONE, bulk.undone)) if is_due]
         kinds = [kind for kind in due if has_run or await self._outbox.messages_named(f"{kind}:{bulk.id}:")]
         told += await self._told(kinds, bulk, found) if kinds else []
-        told += await self._moved(bulk, found)
+        told += [*await self._moved(bulk, found), *await self._not_undone(bulk, found)]
         counting = [one for one in await self._outbox.messages_of(bulk.id) if one.key.startswith("asks:")]
         return [*told, *[await self._counted(one.key, one.counted, bulk, found) for one in counting]]
 
@@ -289,6 +291,23 @@ class BulkMessages:
                 desired.append(_naming(message, bulk, listed))
         return desired
 
+    async def _not_undone(self, bulk: BulkCounts, found: _Found) -> list[DesiredMessage]:
+        """The direct messages to who asked for some whose undo failed, approved them last, or began it."""
+        about = f"{LATE}:{bulk.id}:{self._access.team()}:"
+        posted = [one.key for one in await self._outbox.messages_named(about)]
+        failed = _Found(one for one in found if one[0].undo is not None and one[0].undo.status == "failed")
+        desired = {key: DesiredMessage(key, _user(key), messages.late(bulk)) for key in posted}
+        undos = [found.undone_by.get((run.undo and run.undo.action_id) or "", run.created_by) for run, _ in failed]
+        approved_by = [login for run, _ in failed for login in run.approved_by[-1:]]
+        for login in dict.fromkeys([*undos, *approved_by, *(run.created_by for run, _ in failed)]):
+            user, person = await self._renderer.recipient_of(login)
+            if person is not None:
+                (listed, _), key = _seen(failed, person.clearance), f"{about}{user}"
+                buttons = await self._outbox.buttons.prepare(user, key)
+                message = DesiredMessage(key, user, messages.not_undone(bulk, listed, buttons), buttons=buttons)
+                desired[key] = _naming(message, bulk, listed)
+        return [*desired.values()]
+
     async def _told_in_part(
         self, bulk: BulkCounts, found: _Found, asking: Asking | None = None
     ) -> list[DesiredMessage]:
@@ -332,23 +351,19 @@ class BulkMessages:
         targets, found = (await self._core.bulk(bulk_id)).own_targets, dict[str, tuple[Action | BulkTarget, Subject]]()
         refused = [one for one in targets if one.has_failed and not one.action_id]
         ids, objects = [one.action_id for one in targets if one.action_id], [one.object_id for one in refused]
-        elsewhere, able = set[tuple[str, str]](), dict[str, Sequence[SlackUsers]]()
+        elsewhere, able, undone_by = set[tuple[str, str]](), dict[str, Sequence[SlackUsers]](), dict[str, str]()
         async for response in self._core.documents_in_pages([*ids, *filter(parse_id, dict.fromkeys(objects))]):
             for document in response.documents:
                 elsewhere |= undone_with_others(document, bulk_id)
                 able |= document.may_decide
-                on = {one.id: (one, Subject.of_action(one, document)) for one in document.actions if one.id in ids}
-                named = {
-                    " ".join([one.object_id, *one.target]): (one, Subject.in_document(document, one.object_id))
-                    for one in refused
-                }
-                for id_, (one, subject) in (on | named).items():
+                undone_by |= {one.id: one.created_by for one in document.actions if one.undoes in ids}
+                for id_, (one, subject) in _in_document(document, ids, refused).items():
                     # In an alert and in its case: the higher level counts.
                     if subject and (id_ not in found or found[id_][1].clearance < subject.clearance):
                         found[id_] = one, subject
         every = sorted(found.values(), key=lambda one: -one[1].severity)
         runs = _Found((one, subject) for one, subject in every if isinstance(one, Action))
-        runs.told_elsewhere, runs.able = elsewhere, able
+        runs.told_elsewhere, runs.able, runs.undone_by = elsewhere, able, undone_by
         runs.refused = [(one, subject) for one, subject in every if isinstance(one, BulkTarget)]
         return runs
 
@@ -369,9 +384,9 @@ class BulkMessages:
             for bulk in response.bulks:
                 self._as_of[bulk.id], found = response.as_of, await self._found(bulk, of_bulk[bulk.id])
                 for key in of_bulk[bulk.id]:
-                    if key.partition(":")[0] in (kinds := (BULK_TOLD, BULK_UNDONE, BULK_MOVED)):
+                    if key.partition(":")[0] in (kinds := (BULK_TOLD, BULK_UNDONE, BULK_MOVED, LATE)):
                         told = [*await self._told(kinds, bulk, found), *await self._told_in_part(bulk, found)]
-                        told += await self._moved(bulk, found)
+                        told += [*await self._moved(bulk, found), *await self._not_undone(bulk, found)]
                         desired += [one for one in told if one.key == key]
                     elif not only_waiting or states.waiting(found, _request(key)):
                         desired += await self._messages(key, bulk, found, by_person=by_person)
@@ -418,10 +433,21 @@ class BulkMessages:
         if not states.open_runs(bulk) and bulk.counts:
             end = DesiredMessage(f"{END}:{bulk.id}:{channel}", channel, messages.ended(bulk, named), thread_of=key)
             replies.append(_naming(end, bulk, views))
-        if bulk.not_released or await self._outbox.messages_named(f"{BULK}late:{bulk.id}:"):
+        if bulk.not_released or await self._outbox.messages_named(f"{LATE}:{bulk.id}:"):
             late = messages.late(bulk)
-            replies.append(DesiredMessage(f"{BULK}late:{bulk.id}:{channel}", channel, late, thread_of=key))
+            replies.append(DesiredMessage(f"{LATE}:{bulk.id}:{channel}", channel, late, thread_of=key))
         return replies
+
+
+def _in_document(
+    document: Document, ids: Container[str], refused: Iterable[BulkTarget]
+) -> Mapping[str, tuple[Action | BulkTarget, Subject | None]]:
+    """The runs with these ids that it has, and what was refused there, each with what that is on."""
+    on = {one.id: (one, Subject.of_action(one, document)) for one in document.actions if one.id in ids}
+    named = {
+        " ".join([one.object_id, *one.target]): (one, Subject.in_document(document, one.object_id)) for one in refused
+    }
+    return {**on, **named}
 
 
 def _hear_of_end(bulk: BulkCounts, found: _Found, told: Iterable[MessageRecord]) -> list[str]:

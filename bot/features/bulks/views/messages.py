@@ -321,6 +321,13 @@ def push_text(bulk: BulkCounts, waiting: Listed = ()) -> str:
     return states.asks_in_short(bulk, waiting, len(waiting), deed, asked, states.quoted_note(waiting), *hows)
 
 
+def not_undone(bulk: BulkCounts, listed: Listed, button: ButtonIds) -> Message:
+    """Tells in a direct message which of its runs were to be undone and were not."""
+    on = states.seen_targets(listed, is_on_phone=True)
+    text = f"⚠️ Not undone: {states.name(bulk)} on {on} may still be in force{states.level_of(bulk, listed)}."
+    return Message(text, (section(f"{text} *Show each* says why."), actions(states.show_each(bulk, button))))
+
+
 def late(bulk: BulkCounts) -> Message:
     """Tells the thread that core could not undo some of its runs, or that it has done so since."""
     if bulk.not_released:

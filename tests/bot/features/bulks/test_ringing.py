@@ -338,6 +338,27 @@ async def test_who_asked_for_a_bulk_is_rung_once_where_somebody_else_extends_one
         assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [2, 0, 0]
 
 
+async def test_an_undo_of_a_bulk_s_run_that_fails_rings_who_asked_who_approved_and_who_began_it(tmp_path: Path) -> None:
+    async with asking(tmp_path, {**ISOLATE, "undo": "Fail_1_0"}) as env:
+        bulk, _ = await bulk_of(env, "anna", [4, 3])
+        ids_ = [entry.action.id for entry in bulk.actions if entry.action]
+        await env["ben"].sees(direct_message("2 wait for approval"))
+        async with CoreClient(env.core.url, env.service_key) as bot:
+            await bot.as_user("ben").approve_bulk(bulk.id, ids_)
+            await env["anna"].sees(on_phone("Approved by ben, in force"))
+            await bot.as_user("lea").undo(ids_[0])
+            failed = "⚠️ Not undone: Isolate on ip 203[.]0[.]113[.]0 may still be in force · CRITICAL."
+            for name in ("anna", "ben", "lea"):
+                assert await env[name].sees(on_phone("Not undone")) == failed
+            await bot.as_user("lea").undo(ids_[1])
+        for name in ("anna", "ben", "lea"):
+            await env[name].sees(
+                direct_message("203[.]0[.]113[.]0, 203[.]0[.]113[.]1 may still be in force", "Show each")
+            )
+        await all_sent(env.bot)
+        assert [len(env[name].phone) for name in ("anna", "ben", "lea")] == [2, 2, 2]
+
+
 async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: Path) -> None:
     async with asking(tmp_path) as env:
         bulk, _ = await bulk_of(env, "anna", [3, 3, 3, 3])
