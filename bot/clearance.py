@@ -22,7 +22,6 @@ SHARED = -1  # the clearance of a channel that another company reads: TLP:CLEAR,
 CLEAR = 0
 RED = 3
 MASK = "[withheld]"
-MOST_ALERTS = 20  # that the document of a case names
 T = TypeVar("T")
 SHORTEST_MASKED = 3  # characters: masking every "a" because an observable is called "a" helps nobody
 
@@ -136,7 +135,7 @@ class Subject:
         subject = Subject._in_case(document, document.case, object_id)
         if subject is None:
             return None
-        if len(document.alert_ids) >= MOST_ALERTS or not set(document.alert_ids).isdisjoint(document.unreadable):
+        if not document.is_complete:
             number = f"case {document.case.case_id}"  # its texts may repeat what alerts have that aren't read
             subject = replace(subject, title=number if object_id == document.id else subject.title, parent_title=number)
         others = (*document.artifacts, *document.other_artifacts, *document.alert_artifacts)

@@ -146,7 +146,10 @@ def _level_of_all(reads: Reads, root_id: int) -> int:
         alerts = objects.alerts_in(reads, case_id, MOST_ALERTS + 1)
         rows = [*alerts, *objects.children(reads, artifacts.KIND, case_id)]
         docs += [objects.parsed(one["doc"]) for one in rows]
-        of_case = [level_of(reads, case_id), *objects.levels_of_alerts(reads, case_id).values()]
+        of_case = [
+            level_of(reads, case_id),
+            *(level for level, _ in objects.alerts_by_artifact(reads, case_id).values()),
+        ]
         if len(alerts) > MOST_ALERTS:
             return RED
     named: list[int] = [one.get("tlp", RED) for doc in docs for one in (doc, *doc.get("artifacts", ()))]

@@ -32,7 +32,8 @@ from core.store import objects
 LIMIT_CHARS = 4 * 1_048_576  # of a page, which ends after the event or id that reaches it
 LISTED_CHARS = 524_288  # of the actions on one object that nothing names; the others have their reports compacted
 LISTED_ACTIONS = 30  # a card has lines for half of them
-MAX_ALERTS = 20
+MAX_ALERTS = 20  # of a case
+MOST_COUNTED = 10_000
 MOST_RAN = 50  # undos since a run was asked for that are compared with it
 
 Part = Literal["case_task", "case_task_log", "case_artifact"]
@@ -42,7 +43,9 @@ _PARTS: tuple[tuple[Part, str], ...] = (
     ("case_artifact", "artifacts"),
 )
 _PART_OF: dict[str, Part] = {OBJECT_TYPES[kind]: kind for kind, _ in _PARTS}
-ById = Literal["asked", "already", "decided", "mayDecide", "whyNotDecide", "responders", "artifactResponders"]
+ById = Literal[
+    "asked", "already", "decided", "mayDecide", "whyNotDecide", "responders", "artifactResponders", "alertsWith"
+]
 """What a document says of single objects and actions, by their ids."""
 
 
@@ -120,7 +123,9 @@ class Documents(Service):
             "deleted": json.dumps(document.is_deleted),
             **({document.kind: document.root} if document.kind else {}),
             **({} if document.case_tlp is None else {"caseTlp": str(document.case_tlp)}),
-            "alertIds": _ids(document.alert_ids),
+            "alertIds": _ids(document.alert_ids[:MAX_ALERTS]),
+            "alertCount": str(len(document.alert_ids)),
+            "isComplete": json.dumps(document.is_complete),
             **{name: _array(document.parts[kind].values()) for kind, name in _PARTS},
             "otherArtifacts": _array(document.others[number] for number in others),
             "alertArtifacts": _array(document.of_alerts),
@@ -147,6 +152,8 @@ class _Document:
     case_tlp: int | None = None
     """Of an alert in a case: that of the case."""
     alert_ids: Sequence[int] = ()
+    is_complete: bool = True
+    """Whether all artifacts that its texts may repeat are known."""
     parts: dict[Part, dict[int, str]] = field(default_factory=lambda: {kind: {} for kind, _ in _PARTS})
     others: dict[int, str] = field(default_factory=dict)
     """The artifacts of a case or of an alert's case; `parts` may have some as well."""
@@ -174,7 +181,7 @@ class _DocumentReader:
         self._caller = caller
         self._sees_up_to = caller.sees_up_to
         self._deciders: dict[tuple[object, ...], str] = {}
-        self._levels: dict[int, Mapping[int, int]] = {}  # of alerts with artifacts of a case, by case
+        self._by_artifact: dict[int, Mapping[int, tuple[int, int]]] = {}  # alerts with each, by case
         self._covered: dict[int, Mapping[int, Set[int]]] = {}  # alerts by the run that covers them, by bulk
         self.documents: dict[int, _Document] = {}
         self.chars = 0
@@ -308,8 +315,8 @@ class _DocumentReader:
         if root is not None:
             document.kind, document.root = row["kind"], row["doc"]
             document.is_deleted = row["kind"] == "case" and root.get("status") == "Deleted"
-        alerts = objects.alerts_in(self._reads, root_id, MAX_ALERTS) if row["kind"] == "case" else ()
-        document.alert_ids = [alert["id"] for alert in alerts]
+        if row["kind"] == "case":
+            document.alert_ids = objects.alerts_of(self._reads, root_id, MOST_COUNTED)
         self._list_actions(document, row["kind"], root_id)
         if document.kind == "alert":
             numbers = [number_of(artifact["id"]) for artifact in root.get("artifacts", ())]
@@ -321,7 +328,9 @@ class _DocumentReader:
             self._add_others(document, case_id, but=set(numbers))
         elif document.kind == "case":
             self._add_others(document, root_id)
-            self._add_of_alerts(document, alerts)
+            self._add_of_alerts(document)
+            for number, (_, alerts) in self._alerts_with(root_id).items():
+                self._put(document, "alertsWith", f"~{number}", str(alerts))
             for number in stored.newest_on_artifacts(self._reads, root_id, LISTED_ACTIONS):
                 self._add_action(document, number, is_named=False)
         return document
@@ -350,10 +359,14 @@ class _DocumentReader:
 
     def _artifact(self, doc: Mapping[str, Any], row: Row, case_id: int) -> str:
         """The JSON of an artifact of a case: where alerts have it as well, the highest TLP of all counts."""
-        if case_id not in self._levels:
-            self._levels[case_id] = objects.levels_of_alerts(self._reads, case_id)
-        level = self._levels[case_id].get(row["id"], 0)
+        level, _ = self._alerts_with(case_id).get(row["id"], (0, 0))
         return row["doc"] if doc.get("tlp", 0) >= level else json.dumps({**doc, "tlp": level})
+
+    def _alerts_with(self, case_id: int) -> Mapping[int, tuple[int, int]]:
+        """The highest TLP of the alerts that have each artifact of a case, and how many do."""
+        if case_id not in self._by_artifact:
+            self._by_artifact[case_id] = objects.alerts_by_artifact(self._reads, case_id)
+        return self._by_artifact[case_id]
 
     def _add_others(self, document: _Document, case_id: int | None, *, but: Collection[int] = ()) -> None:
         """Add the artifacts of a case to those that texts of the document may repeat."""
@@ -363,10 +376,12 @@ class _DocumentReader:
             if part["id"] not in but and (doc := self._read(document, part)) is not None:
                 document.others[part["id"]] = self._artifact(doc, part, case_id)
 
-    def _add_of_alerts(self, document: _Document, alerts: Iterable[Row]) -> None:
-        """Add the artifacts of these alerts that their case doesn't have, each as high as its alert at least."""
-        for row in alerts:
-            alert = self._read(document, row) or {}
+    def _add_of_alerts(self, document: _Document) -> None:
+        """Add the artifacts of its alerts that a case doesn't have, each as high as its alert at least."""
+        rows = objects.alerts_with_others(self._reads, document.root_id, MAX_ALERTS + 1)
+        alerts = [self._read(document, row) for row in rows[:MAX_ALERTS]]
+        document.is_complete &= len(rows) <= MAX_ALERTS and None not in alerts
+        for alert in filter(None, alerts):
             for artifact in alert.get("artifacts", ()):
                 if number_of(artifact["id"]) not in document.others:
                     level = max(artifact.get("tlp", 0), alert.get("tlp", 0))

@@ -1048,6 +1048,12 @@ class Document(ApiModel):
     """Of an alert in a case: that of the case, which runs on its artifacts get with them; red for one that is gone."""
     alert_ids: list[ObjectId] = Field(default_factory=list)
     """The first 20 alerts that became this case or were merged into it."""
+    alert_count: int = 0
+    """How many there are, at most 10,000."""
+    is_complete: bool = True
+    """Of a case: whether all artifacts that its texts may repeat are here."""
+    alerts_with: dict[ObjectId, int] = Field(default_factory=dict)
+    """Of a case: how many of its alerts have each of its artifacts that they brought."""
     tasks: list[Task] = Field(default_factory=list)
     logs: list[Log] = Field(default_factory=list)
     artifacts: list[Artifact] = Field(default_factory=list)
@@ -1055,7 +1061,7 @@ class Document(ApiModel):
     other_artifacts: list[Artifact] = Field(default_factory=list)
     """The other artifacts of the case, also of an alert's case, which texts may repeat."""
     alert_artifacts: list[Artifact] = Field(default_factory=list)
-    """Of a case: those that only its alerts in `alertIds` have, each with at least the `tlp` of its alert."""
+    """Of a case: those that only its alerts have, each with at least the `tlp` of its alert."""
     actions: list[Action] = Field(default_factory=list)
     action_counts: dict[ObjectId, int] = Field(default_factory=dict)
     """How many actions each object has in all; in `actions` are its open and its newest, 30 at most."""

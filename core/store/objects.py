@@ -203,15 +203,29 @@ def alerts_with(reads: Reads, artifact_id: int) -> list[int]:
     return reads.column(sql, {"id": artifact_id})
 
 
-def levels_of_alerts(reads: Reads, case_id: int) -> dict[int, int]:
-    """The highest TLP of the alerts that have each artifact of a case, by its id; red if none can be read."""
+def alerts_with_others(reads: Reads, case_id: int, limit: int) -> list[Row]:
+    """The alerts of a case (`id, doc`) with artifacts that it doesn't have, oldest first."""
+    return reads.rows(
+        "SELECT id, doc FROM object AS alert WHERE case_id = :case AND kind = 'alert' AND EXISTS"
+        " (SELECT 1 FROM alert_artifact WHERE alert_id = alert.id AND NOT EXISTS"
+        " (SELECT 1 FROM object WHERE object.id = artifact_id AND parent_id = :parent)) ORDER BY id LIMIT :limit",
+        {"case": f"~{case_id}", "parent": case_id, "limit": limit},
+    )
+
+
+def alerts_by_artifact(reads: Reads, case_id: int) -> dict[int, tuple[int, int]]:
+    """By the id of each artifact of a case: the highest TLP of the alerts that have it, and how many do.
+
+    Red if none can be read.
+    """
     rows = reads.rows(
-        "SELECT artifact.id, coalesce(max(alert.tlp), 3) AS level FROM object AS artifact"
+        "SELECT artifact.id, coalesce(max(alert.tlp), 3) AS level, count(DISTINCT alert.id) AS alerts"
+        " FROM object AS artifact"
         " JOIN alert_artifact ON artifact_id = artifact.id JOIN object AS alert ON alert.id = alert_id"
         " WHERE artifact.parent_id = :case_id AND artifact.kind = 'case_artifact' GROUP BY artifact.id",
         {"case_id": case_id},
     )
-    return {row["id"]: row["level"] for row in rows}
+    return {row["id"]: (row["level"], row["alerts"]) for row in rows}
 
 
 async def measure(database: Database, object_ids: Collection[int]) -> tuple[int, int]:

@@ -460,12 +460,12 @@ def test_an_object_that_cannot_be_read_counts_as_red() -> None:
     assert withheld(3) == "details withheld (TLP:RED)"
 
 
-def test_a_case_goes_by_its_number_while_one_of_its_alerts_cannot_be_read() -> None:
-    alert, case = make.alert(), make.case(title="Beacon to evil.example")
-    document = Document(id=case.id, case=case, alert_ids=[alert.id])
+def test_a_case_goes_by_its_number_while_what_its_title_may_repeat_cannot_be_read() -> None:
+    case = make.case(title="Beacon to evil.example")
+    document = Document(id=case.id, case=case)
     for read, title in (
         (document, case.title),
-        (document.model_copy(update={"unreadable": [alert.id]}), f"case {case.case_id}"),
+        (document.model_copy(update={"is_complete": False}), f"case {case.case_id}"),
     ):
         subject = Subject.in_document(read, case.id)
         assert subject is not None

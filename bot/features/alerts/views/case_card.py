@@ -16,7 +16,7 @@ from bot.block_kit.text import (
     sections,
     slack_date,
 )
-from bot.clearance import MOST_ALERTS, SHARED, RedactedView, Subject, may_see, tlp_name
+from bot.clearance import SHARED, RedactedView, Subject, may_see, tlp_name
 from bot.features.alerts.views.card import DATA_LIMIT, MESSAGE_LIMIT, run_lines
 from bot.features.runs.views import runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
@@ -71,8 +71,8 @@ def case_card(
 
 def _head(case: Case, document: Document, tasks: Sequence[Task], view: RedactedView) -> Block:
     """Its title, of how many alerts it is, its state, and who closed it and why."""
-    number, closed = len(document.alert_ids), view.subject.closed
-    of = f" of {number}{'+' * (number >= MOST_ALERTS)} alerts" if number > 1 else ""
+    number, closed = document.alert_count, view.subject.closed
+    of = f" of {number:,} alerts" if number > 1 else ""
     lines = [headline(view)["text"]["text"], f"case{of} · {_state(case, tasks, view)}"]
     return section("\n".join([*lines, *([runs.closed_by(closed, view)] if closed is not None else [])]))
 
@@ -117,25 +117,26 @@ def _task_line(task: Task, view: RedactedView, *, in_full: bool) -> str:
 
 
 def _observables(document: Document, view: RedactedView, button: ButtonIds) -> list[Block]:
-    """The first one, IOCs first, with its menu, and how many more there are."""
+    """What most of its alerts have, with its menu, and how many others there are."""
     every = [*document.artifacts, *document.other_artifacts]
-    shown = by_ioc(artifact for artifact in every if may_see(view.clearance, artifact.tlp))
+    seen = by_ioc(artifact for artifact in every if may_see(view.clearance, artifact.tlp))
+    shown = sorted(seen, key=lambda one: -document.alerts_with.get(one.id, 1))
     is_less = len(every) > len(shown) and view.clearance != SHARED
     hidden = [f"{len(every) - len(shown)} withheld"] * is_less
     if not shown:
         return [context(", ".join(hidden))] if hidden else []
     more = [f"+{len(shown) - 1}\u00a0more"] if len(shown) > 1 else []
-    line = " · ".join([observable(shown[0], view, DATA_LIMIT, MESSAGE_LIMIT), *more, *hidden])
+    several = [f"in {alerts:,} alerts"] if (alerts := document.alerts_with.get(shown[0].id, 1)) > 1 else []
+    line = " · ".join([observable(shown[0], view, DATA_LIMIT, MESSAGE_LIMIT), *several, *more, *hidden])
     return [with_menu(line, shown[0], view, button)]
 
 
 def _facts(case: Case, document: Document, view: RedactedView) -> Block:
     only = " only" if view.clearance == SHARED else ""
     levels = f"{tlp_name(case.tlp)}{only} PAP:{TLP_NAMES[case.pap].upper()}"
-    alerts = document.alert_ids
-    listed = some_of(alerts, 3) if len(alerts) < MOST_ALERTS else f"{', '.join(alerts[:3])} and more"
+    listed = some_of(document.alert_ids, 3, document.alert_count)
     tags = " ".join(f"#{foreign(tag, 40)}" for tag in view.tags(case)[:3])
-    parts = [levels, slack_date(case.start_date), case.id, f"of {listed}" if alerts else "", tags]
+    parts = [levels, slack_date(case.start_date), case.id, f"of {listed}" if listed else "", tags]
     return context(" · ".join(part for part in parts if part))
 
 

@@ -172,17 +172,24 @@ async def test_home_masks_what_a_case_hides_in_its_title(env: FeatureEnvironment
     await env["eve"].sees(modal(f"Case {case.id}", f"Beacon to {MASK}"))
 
 
-async def test_a_case_goes_by_its_number_once_it_has_more_alerts_than_are_read(env: FeatureEnvironment) -> None:
-    alert, _ = await env.alert_and_card("anna", title="Beacon, as 198.51.100.77 did")
+async def test_a_case_of_many_alerts_has_its_title_their_number_and_first_what_they_share(
+    env: FeatureEnvironment,
+) -> None:
+    own = [{"dataType": "ip", "data": f"203.0.113.{n}", "ioc": True} for n in range(24)]
+    host, anna = {"dataType": "hostname", "data": "BASTION-01"}, env["anna"]
+    alert, _ = await env.alert_and_card("anna", title="Beacon, as 198.51.100.77 did", artifacts=[own.pop(), host])
     case = await env.client.create_case_from_alert(alert.id)
-    others = [(await env.create_alert(sourceRef=f"n{n}")).id for n in range(19)]
-    await env.client.merge_alerts(others[1:], case.id)
-    await env["anna"].command(SOC, f"/responder alert {case.id}")
-    await env["anna"].sees(modal(f"Case {case.id}", "198.51.100.77"))
-    await env.client.merge_alerts(others[:1], case.id)
-    await env["anna"].command(SOC, f"/responder alert {case.id}")
-    shown = await env["anna"].sees(modal(f"Case {case.id}", f"case {case.case_id}*"))
-    assert "198" not in text_of(shown["blocks"][0])
+    others = [(await env.create_alert(sourceRef=f"n{n}", artifacts=[ip, host])).id for n, ip in enumerate(own)]
+    await env.client.merge_alerts(others, case.id)
+    await anna.command(SOC, f"/responder alert {case.id}")
+    shown = await anna.sees(modal("Beacon, as 198", "case of 24 alerts · open", "and 21 more"))
+    assert "hostname `BASTION-01` · in 24 alerts · +24\u00a0more" in text_of(shown)
+    later = {"artifacts": [{"dataType": "ip", "data": "198.51.100.77", "tlp": 3}]}  # which its case doesn't get
+    for changed, title in ((others[22:], f"Beacon, as {MASK} did"), (others[:22], f"case {case.case_id}*")):
+        for alert_id in changed:
+            await env.client.request("PATCH", f"/api/alert/{alert_id}", later)
+        await anna.command(SOC, f"/responder alert {case.id}")
+        await anna.sees(modal(f"Case {case.id}", title))
 
 
 async def test_an_alert_goes_into_an_open_case_that_its_analyst_may_see(env: FeatureEnvironment) -> None:
