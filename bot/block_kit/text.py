@@ -228,7 +228,7 @@ def readable_name(responder: str) -> str:
 
 
 def slack_date(at_ms: int, style: str = DAY_AND_TIME) -> str:
-    """A time in each reader's own time zone; `style` is Slack's (`{ago}`, `{time}`)."""
+    """A time in each reader's own time zone; `style` is Slack's (`{time}`)."""
     return f"<!date^{at_ms // 1000}^{style}|{utc_time(at_ms)}>"
 
 

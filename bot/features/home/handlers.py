@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from time import monotonic
 from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
@@ -26,11 +27,10 @@ from bot.features.runs.views.runs import heading
 from core.client import ListedState
 from core.common.clock import DAY_MS
 from core.common.errors import ResponderBotError
-from core.models import OPEN_STATUSES, Action, BulkCounts, Extension, Measure, Person, SlackUsers
+from core.models import Action, BulkCounts, Measure, Person, SlackUsers
 
 MANY = 500
-LOOK_EVERY_S, FOLLOWED_S, NEWEST = 3, 300, 20
-AGAIN = "Open this page again to refresh it."
+LOOK_EVERY_S, FOLLOWED_S, SHARE = 3, 300, 20
 PENDING, FAILED, MINE, OPEN = "Approvals", "Failed", "My runs", "Open alerts"  # the titles of modals
 UNKNOWN = "The responder service stopped answering: see on the card whether it is marked before you mark it again."
 
@@ -40,49 +40,38 @@ async def on_home_opened(_context: Context) -> None:
 
 
 async def publish_and_follow(context: Context) -> None:
-    """Publish this person's Home, then for FOLLOWED_S when one of the NEWEST requests changes or a run has begun."""
-    starting = await _publish(context)
-    if context.linked is None:
-        return
-    waiting = await _waiting(context)
-    for _ in range(FOLLOWED_S // LOOK_EVERY_S):
-        await asyncio.sleep(LOOK_EVERY_S)
-        before, waiting = waiting, await _waiting(context)
-        begun = [one for one in starting if (await context.core.action(one)).status not in OPEN_STATUSES]
-        if begun or waiting != before:
-            starting = await _publish(replace(context, linked=await context.core.current_user()))
+    """Publish this person's Home, and for FOLLOWED_S again whenever the bot has heard of something new from core.
+
+    Takes at most one part in SHARE of the time, as there is much to read in a storm.
+    """
+    until = monotonic() + FOLLOWED_S
+    while True:
+        heard, at = await context.services.outbox.cursor(), monotonic()
+        await context.services.slack.views_publish(user_id=context.user, view=await _view(context))
+        pause = max(LOOK_EVERY_S, SHARE * (monotonic() - at))
+        while await context.services.outbox.cursor() == heard:
+            if context.linked is None or monotonic() > until:
+                return
+            await asyncio.sleep(pause)
+        context = replace(context, linked=await context.core.current_user())
 
 
-async def _waiting(context: Context) -> list[tuple[str, Extension | None]]:
-    waiting = await context.core.newest_actions("waiting", limit=NEWEST)
-    return [(action.id, undo_state.later_end(action)) for action in waiting]
-
-
-async def _publish(context: Context) -> Sequence[str]:
-    """Publish this person's Home; returns the runs on it that are only starting."""
-    view, starting = await _view(context)
-    await context.services.slack.views_publish(user_id=context.user, view=view)
-    return starting
-
-
-async def _view(context: Context) -> tuple[dict[str, Any], Sequence[str]]:
-    """This person's Home, and the runs on it that are only starting."""
+async def _view(context: Context) -> dict[str, Any]:
     person = context.linked
     if context.core_problem:
-        return views.notice_home(f"{context.core_problem} {AGAIN}"), ()
+        return views.notice_home(f"{context.core_problem} {views.AGAIN}")
     if person is None:
-        return views.notice_home(not_linked(context).text), ()
+        return views.notice_home(not_linked(context).text)
     try:
         shown = await _home(context, person)
         in_force = await context.core.measures()
         first = in_force[: views.MAX_IN_HOME]
         of_measures = await runs_of(context, first)
     except ResponderBotError as error:
-        return views.notice_home(notices.error(f"{notices.sentence(error)} {AGAIN}").text), ()
+        return views.notice_home(notices.error(f"{notices.sentence(error)} {views.AGAIN}").text)
 
     render = partial(views.home_view, shown, person, in_force=of_measures, total=len(in_force))
-    starting = [one.actions[-1] for one in first if one.state == "starting"]
-    return await responses.with_buttons(context, "home", render), starting
+    return await responses.with_buttons(context, "home", render)
 
 
 async def _home(context: Context, person: Person) -> Home:
@@ -107,7 +96,8 @@ async def _home(context: Context, person: Person) -> Home:
     storms = [(storm.channel, storm_sentence(storm, slack_date(storm.since))) for storm in found]
     running, failed_runs, recent = shown
     refused = await why_not_run(context)
-    return Home(to_approve, alerts, unassigned, running, failed_runs, recent, storms, refused)
+    at = context.services.clock_ms()
+    return Home(to_approve, alerts, unassigned, running, failed_runs, recent, storms, refused, at)
 
 
 async def _own(context: Context, login: str) -> HomeAlerts:

@@ -34,6 +34,7 @@ from core.common.words import count
 from core.models import Action, BulkCounts, Person
 
 MAX_SHOWN = 8  # of each part
+AGAIN = "Open this page again to refresh it."
 MAX_REQUESTS = 3  # so that the worst alert is on a phone's first screen
 MAX_UNASSIGNED = 5
 NOBODY, RUNNING = "Assigned to nobody", "Waiting or running"
@@ -99,6 +100,7 @@ class Home:
     recent: Sequence[HomeRun] = ()
     storms: Sequence[tuple[str, str]] = ()  # channels with more new alerts than Slack takes, and a sentence on each
     refused: str = ""  # why this person can't run anything
+    at: int = 0  # when it was read (ms)
 
 
 def home_view(
@@ -106,7 +108,8 @@ def home_view(
 ) -> dict[str, Any]:
     """The Home of a person, within their clearance; `in_force` are the first of `total` that anybody has."""
     storms = [f"🌩 *Storm in <#{channel}>*: {sentence}." for channel, sentence in home.storms[:MAX_SHOWN]]
-    blocks: list[Block] = [section("\n".join(storms))] if storms else []
+    blocks: list[Block] = [context(f"As of {slack_date(home.at)}. {AGAIN}")]
+    blocks += [section("\n".join(storms))] if storms else []
     if home.waiting:
         blocks += head("Waiting for your approval", len(home.waiting))
         blocks += [request(run, person, button) for run in home.waiting[:MAX_REQUESTS]]
@@ -203,7 +206,7 @@ def _alert(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
     if alert.counts.total() > 1:
         return group_line(view, alert.counts, alert.group, alert.raised_at, button)
     case = "case " if alert.subject.kind == "case" else ""
-    at = slack_date(alert.raised_at, "{ago}")
+    at = slack_date(alert.raised_at)
     what = f"{runs.sign(view)}{case}{runs.on_what(alert.subject, view, alert.link)}"
     line = " · ".join([what, *first_observables(view), at])
     if case:

@@ -123,7 +123,7 @@ def group_line(view: RedactedView, counts: Counter[int], key: str, at: int, butt
     worst, *others = severities(counts).split(", ")
     title = foreign(defang_indicators(common(view.title())), SHORT_TITLE)
     show = button_element("Show alerts", ids.GROUP_ALERTS, button(Intent("group_alerts", key, "0")), of=key)
-    line = f"{', '.join([worst.upper(), *others])}: {title} (one group) · {slack_date(at, '{ago}')}"
+    line = f"{', '.join([worst.upper(), *others])}: {title} (one group) · {slack_date(at)}"
     return section(f"{SIGNS[view.subject.severity]} {line}", accessory=show)
 
 

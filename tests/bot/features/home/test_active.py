@@ -137,8 +137,12 @@ async def test_the_home_shows_what_has_begun_without_being_opened_again(tmp_path
         await env["anna"].sees(app_home("is in force until <!date^", "Undo now"))
         asked = await env.client.run({"responderId": "Isolate_1_0", "objectType": "alert", "objectId": other.id})
         await env["anna"].sees(app_home("*Waiting for your approval* (1)"))
-        await env.client.cancel(asked.id)  # somebody else's act
-        await env["anna"].sees(app_home(without="Waiting for your approval"))
+        await env.client.cancel(asked.id)  # somebody else's acts
+        await env["anna"].sees(app_home("As of <!date^", without="Waiting for your approval"))
+        later = await env.create_alert(sourceRef="later")
+        await env["anna"].sees(app_home("Assign to me"))
+        await env.client.assign_alerts([later.id], "ben@responder-bot.local")
+        await env["anna"].sees(app_home(without="Assign to me"))
 
 
 async def test_what_two_responders_hold_and_one_undo_ends_is_one_row_with_both_names(tmp_path: Path) -> None:
