@@ -176,7 +176,10 @@ def is_shown(modal: modals.View, choices: Sequence[Choice], key: str) -> bool:
 def submitted(
     modal: modals.View, request: RunRequest, choices: Sequence[Choice], key: str
 ) -> tuple[RunRequest, dict[str, str]]:
-    """The request with what was chosen for each object, without where nothing was; and what is wrong by block id."""
+    """The request with what was chosen for each object, without where nothing was; and what is wrong by block id.
+
+    First what the form names: where a limit is used up, core refuses the last.
+    """
     if not choices:
         return request, {}
     block = _block(choices, key)
@@ -188,7 +191,8 @@ def submitted(
     if not any(by_object.values()):
         return request, {block: NOTHING_CHOSEN}
     each_alone = request.is_several
-    request = replace(request, targets=tuple(one for one in request.targets if by_object.get(one.object_id, True)))
+    wanted = sorted(request.targets, key=lambda one: one.object_id in by_object)
+    request = replace(request, targets=tuple(one for one in wanted if by_object.get(one.object_id, True)))
     request = with_artifacts(request, by_object, each_alone=each_alone)
     too_many = len(request.targets) > MAX_TARGETS
     return request, {block: f"At most {MAX_TARGETS} at once, not {len(request.targets)}."} if too_many else {}

@@ -49,6 +49,7 @@ from core.models import (
     RunTarget,
     TargetArtifact,
 )
+from core.models.inputs import MAX_TARGETS
 
 Listed = tuple[RedactedView, str, Sequence[str]]
 """An object, what a run on it acts on, and what is said of it below; mrkdwn."""
@@ -196,8 +197,11 @@ def on_each(responder: OfferedResponder, each: OnEach, first: Sequence[Block] = 
     if each.refused:
         why = [(refused(rows, policy), why_not) for rows, why_not in each.refused]
         blocks.append(section(why_refused(f"*Will be refused on {count(len(why), 'target')}*", why)))
-    if (each.undecided or each.is_ticked) and able_now(responder, each) < len(each.ready):
+    able = able_now(responder, each)
+    if each.is_ticked and able < len(each.ready):
         blocks.append(section(f"⚠️ {_beyond(policy)}: the others are refused."))
+    elif able < (most := _most_now(responder)) < able + sum(len(row.on) for row in each.undecided):
+        blocks.append(section(f"⚠️ {_beyond(policy)}: of what you choose at most {most - able} can run."))
     return blocks
 
 
@@ -232,20 +236,20 @@ def _ticked_for_you(each: OnEach) -> str:
 def _rows(responder: OfferedResponder, each: OnEach) -> list[Block]:
     """Each target that core won't refuse: first those that are ready, then where somebody has yet to choose.
 
-    Core runs on the first, as far as the limits allow, so the others are below; not while one has yet to choose.
+    Core runs on the first, as far as the limits allow, so the others are below.
     """
     blocks, number, able = list[Block](), len(each.ready), able_now(responder, each)
     rows = [row.listed(responder, each.login) for row in each.ready]
-    first = number if each.undecided else able
+    beyond = f"{_beyond(responder.policy or Policy())}: refused on"
     if each.is_ticked:
         blocks += _ticks(responder, each)
     elif each.ready:
         of = "" if able == number else f"{able} of "
-        blocks += listed(f"*Runs on {of}{count(number, 'target')}*", rows[:first])
-        blocks += listed(f"*{_beyond(responder.policy or Policy())}: refused on*", rows[first:]) if rows[first:] else []
+        blocks += listed(f"*Runs on {of}{count(number, 'target')}*", rows[:able])
+        blocks += listed(f"*{beyond}*", rows[able:]) if rows[able:] else []
     if each.undecided:
-        head = f"*{'And on' if number else 'Runs on'} what you choose below of*"
-        blocks += listed(head, [row.listed(responder, each.login) for row in each.undecided])
+        on = beyond if able == _most_now(responder) else "And on" if number else "Runs on"
+        blocks += listed(f"*{on} what you choose below of*", [row.listed(responder, each.login) for row in each.undecided])
     return blocks
 
 
@@ -264,10 +268,15 @@ def _ticks(responder: OfferedResponder, each: OnEach) -> list[Block]:
 
 
 def able_now(responder: OfferedResponder, each: OnEach) -> int:
-    """On how many of those that are ready it runs now: its limits, and what of these is used, may allow fewer."""
+    """On how many of those that are ready it runs now."""
+    return min(len(each.ready), _most_now(responder))
+
+
+def _most_now(responder: OfferedResponder) -> int:
+    """On how many targets it may run now: its limits, and what of these is used, may allow fewer than core takes."""
     left = [int(rate.partition("/")[0]) for rate in (responder.policy or Policy()).rate or ()]
     left += [int(most) - int(of) for of, most in _USED.findall("; ".join(responder.reasons or ()))]
-    return min([len(each.ready), *left])
+    return min([MAX_TARGETS, *left])
 
 
 def in_force_lines(

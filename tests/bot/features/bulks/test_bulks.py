@@ -516,6 +516,28 @@ async def test_the_form_counts_what_a_limit_that_is_used_in_part_leaves(tmp_path
         await env["anna"].sees(modal("Started *Shun* on ip ", "*Refused on 1 target*"))
 
 
+@pytest.mark.parametrize(
+    ("most", "limited", "ran"),
+    [
+        (1, "*More than its limit of 1 run in 1 hour: refused on what you choose below of*\\n• 🟠 HIGH ", []),
+        (2, "More than its limit of 2 runs in 1 hour: of what you choose at most 1 can run.", ["203.0.113.20"]),
+    ],
+)
+async def test_a_limit_refuses_first_what_is_chosen_of_an_alert_as_the_form_says(
+    tmp_path: Path, most: int, limited: str, ran: list[str]
+) -> None:
+    async with feature_environment(tmp_path, {"Shun": {"target": "ip", "rate": [f"{most}/1h"]}}) as env:
+        two = [{"dataType": "ip", "data": f"203.0.113.2{n}"} for n in range(2)]
+        first = await env.create_alert(sourceRef="first", artifacts=two)
+        (fixed,) = await alerts(env, 1)
+        form = await asked(env, "anna", "shun", [first.id, fixed])
+        assert "*Runs on 1 target*" in text_of(form)
+        assert limited in text_of(form)
+        await env["anna"].submits(form, target=[one.id for one in first.artifacts])
+        on = ", ".join(f"ip {ip.replace('.', '[.]')}" for ip in ("203.0.113.7", *ran))
+        await env["anna"].sees(modal(f"Started *Shun* on {on}.", f"*Refused on {3 - most} target"))
+
+
 async def test_asked_in_a_direct_message_it_is_told_there(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         alert_ids = await alerts(env, 2)
