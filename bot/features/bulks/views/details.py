@@ -96,7 +96,7 @@ def _line(shown: ShownTarget, bulk: Bulk) -> str:
     target, view, action, before = shown.target, shown.view, shown.action, ""
     if action is None:
         on = f"• {questions.named(view, runs.named_targets(target.target, view))}"
-        state = f"refused {slack_date(bulk.created_at)}: {questions.reason_shown(view.text(target.message or ''))}"
+        state = f"refused {slack_date(bulk.created_at)}: {states.why_refused(target, view)}"
     else:
         on = states.target_line(action, view)
         before = approvals.happened(action, view, is_kept=False) if runs.awaits_approval(action) else ""

@@ -10,6 +10,7 @@ from bot.block_kit.elements import button_element
 from bot.block_kit.text import foreign, person_name, slack_date
 from bot.clearance import RedactedView, view_of_all
 from bot.features.approvals import views as approvals
+from bot.features.responders.views import with_names
 from bot.features.runs.views import questions, runs, undo_state
 from bot.message import ButtonIds, Intent
 from core.common.clock import MINUTE_MS
@@ -150,7 +151,7 @@ def each_state(
         found.setdefault((runs.mark(action, view), f"{now}{until}{ended}", why), []).append(n)
     of_each = [(state, [listed[n] for n in sorted(on)]) for state, on in found.items()]
     states = [(*state, runs.distinct_targets(on, is_on_phone=is_on_phone)) for state, on in of_each]
-    return [*states, *(("🚫", "Refused", why, some_of(on, runs.MAX_TARGETS)) for why, on in _why(refused).items())]
+    return [*states, *(("🚫", "Refused", why, some_of(on, MOST_NAMED)) for why, on in _why(refused).items())]
 
 
 def _newest_first(listed: Listed) -> Iterator[tuple[int, str]]:
@@ -176,9 +177,13 @@ def _first_to_end(listed: Listed) -> Iterator[tuple[int, str]]:
 def _why(refused: Refused) -> dict[str, list[str]]:
     """By why core refused some, these targets, as far as they may be seen; mrkdwn."""
     seen = visible(refused)
-    reasons = [questions.reason_shown(view.inputs(target.message or "")) for target, view in seen]
     named = [runs.named_targets(target.target, view) or runs.on_what(view.subject, view) for target, view in seen]
-    return grouped(zip(reasons, named, strict=True))
+    found = grouped(zip([why_refused(*one) for one in seen], named, strict=True))
+    return {why: [*dict.fromkeys(on)] for why, on in found.items()}
+
+
+def why_refused(target: BulkTarget, view: RedactedView) -> str:
+    return questions.reason_shown(view.inputs(with_names(target.message or "", view)))
 
 
 def rank(run: Action | None) -> tuple[bool, ...]:

@@ -61,7 +61,7 @@ TO_TICK = ": left for you to tick"
 MORE = "*More about these targets*"
 MOST_LEFT = 3  # of what is in force, and of what waits
 REASONS = 10
-REASON_LIMIT = 200
+REASON_LIMIT = 500
 LINES_LIMIT = 2900  # characters of a section
 ACTS_ON_LIMIT = 2700  # in it, so that it also says for what
 _USED = re.compile(r"\b(\d+) of (\d+) runs in ")  # core's note on a limit that is used in part
@@ -249,7 +249,8 @@ def _rows(responder: OfferedResponder, each: OnEach) -> list[Block]:
         blocks += listed(f"*{beyond}*", rows[able:]) if rows[able:] else []
     if each.undecided:
         on = beyond if able == _most_now(responder) else "And on" if number else "Runs on"
-        blocks += listed(f"*{on} what you choose below of*", [row.listed(responder, each.login) for row in each.undecided])
+        undecided = [row.listed(responder, each.login) for row in each.undecided]
+        blocks += listed(f"*{on} what you choose below of*", undecided)
     return blocks
 
 

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from core.client import CoreClient
+from core.settings import ProtectSection
+from tests.bot.features.bulks.bulk import alerts, shown, start
 from tests.bot.features.bulks.test_ask_again import HOSTS, ask, hosts, on_first
 from tests.bot.features.environment import feature_environment
 from tests.bot.outbox.harness import all_sent
@@ -38,6 +40,19 @@ async def test_channel_phone_and_lists_name_what_was_refused_and_why_as_long_as_
         await env.client.request("PATCH", f"/api/alert/{waits.id}", {"tlp": 2})
         await env["anna"].sees(updated(message, refused))
         await all_sent(env.bot)
+
+
+async def test_what_is_protected_is_refused_once_by_its_name_for_all_that_have_it(tmp_path: Path) -> None:
+    rules = {"Shun": {"undo": "Tell_1_0", "target": "ip"}}
+    async with feature_environment(tmp_path, rules, protect=ProtectSection(artifacts=["203.0.113.9"])) as env:
+        ids = await alerts(env, 2, artifacts=[{"dataType": "ip", "data": "203.0.113.9"}]) + await alerts(env, 1)
+        await start(env, "anna", "shun", ids)
+        why = "203[.]0[.]113[.]9 is protected; an administrator may override it, with a reason and another"
+        message = await shown(env, "2 refused, 1 in force with no end")
+        assert f"🚫 Refused: ip 203[.]0[.]113[.]9.\\n>Shun can't run: {why}" in text_of(message)
+        await env["anna"].presses("Show each", message)
+        each = text_of(await env["anna"].sees(modal("refused <!date^")))
+        assert each.count(f"Shun can't run: {why} administrator's approval.") == 2
 
 
 async def test_show_each_says_of_what_was_withdrawn_that_another_run_still_contains_it(tmp_path: Path) -> None:
