@@ -463,6 +463,7 @@ class Page {
     await opened;
     if (pointer.starts) this.open.list?.toEnd(); // where it is going to be shown
     if (pointer.shows) this.open.list?.revealCard(pointer.shows);
+    if (text) this.focusBox(); // also where a card got the focus
     return null;
   }
 

@@ -33,6 +33,13 @@ def on_card(button: str, then: Step) -> Step:
     return step
 
 
+async def undone(page: Page) -> None:
+    """Leave it, which ticks nothing, and then undo it."""
+    await press("Leave it")(page)
+    await expect(page.locator(".pointer:has-text('End it early')")).not_to_contain_text("done")
+    await on_card("Undo now: Isolate Host", press("Release Host"))(page)
+
+
 async def longer(page: Page) -> None:
     """Choose the first of the times, as none is chosen, and ask for it."""
     await page.locator("[role=radiogroup] input").first.check()
@@ -88,7 +95,7 @@ STEPS: dict[str, Step] = {
     "Approve it as Ben": at_home(press("Isolate Host")),
     "See what Anna's phone showed": phone("Approved"),
     "Ask for more time": on_card("Extend: Isolate Host", longer),
-    "End it early": on_card("Undo now: Isolate Host", press("Release Host")),
+    "End it early": on_card("Undo now: Isolate Host", undone),
     "Run on several": press("Extract Indicators (2)"),
     "Make a case": press("Make a case"),
     "See a storm": nothing,
@@ -110,9 +117,10 @@ async def test_each_thing_to_try_ticks_itself_alone(flows: FlowEnvironment) -> N
         await pointer.click()
         if command:
             await expect(page.locator("#box")).to_have_value(command[0])
-            await page.press("#box", "Enter")
-        if title in ("Ask for more time", "End it early"):
-            await expect(await card(page, FIRST)).to_be_in_viewport(ratio=0.8)
+            await expect(page.locator("#box")).to_be_focused()
+            await page.keyboard.press("Enter")
+        if title in ("Ask for more time", "End it early", "See one fail"):
+            await expect(page.locator("main .message.card").filter(has_text=FIRST).first).to_be_in_viewport(ratio=0.8)
         await step(page)
         done = page.locator(".pointer.done b")
         await expect(done).to_have_text([f"{one}done" for one in list(STEPS)[:number]], timeout=RUN_ENDS_MS)
@@ -120,4 +128,5 @@ async def test_each_thing_to_try_ticks_itself_alone(flows: FlowEnvironment) -> N
             await expect(await card(page, "59 ×")).to_be_in_viewport()
         if number < len(STEPS):
             await expect(page.locator(".pointer:not(.done)").first).to_be_in_viewport()
+            assert await page.evaluate("[document.documentElement, document.body].every((one) => one.scrollTop === 0)")
         await leave_modal(page)
