@@ -179,23 +179,26 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
 def decided_lines(before: Iterable[Action], view: RedactedView, *, is_kept: bool = False) -> list[str]:
     """`🚫 *Denied before by ben, 14:46*: why`, for who asks for the same once more, and who decides on that; mrkdwn.
 
-    Or `🔓 *Undone before by ben, 14:46*`; if that was several times, `Denied 2 times, last by ben`, and why each. Where
-    its alert has several observables, with the one that this was about; `for ~18` if that was for another alert or
-    case, whose levels may withhold why from a message later, which `is_kept`. Nothing of what nobody decided against.
+    Or `🔓 *Undone before by ben, 14:46*`; if that was several times, `Denied 2 times, last by ben`, and behind it who
+    denied it before that, and why. Where its alert has several observables, with the one that this was about; `for ~18`
+    if that was for another alert or case, whose levels may withhold why from a message later, which `is_kept`.
+    Nothing of what nobody decided against.
     """
     decided = [(one.decided_against, one) for one in before if one.decided_against is not None]
-    alike, has_several = (
-        grouped(((how.how, acts_on(one)), (how, one)) for how, one in decided),
-        len(view.artifacts()) > 1,
-    )
+    alike = grouped(((how.how, acts_on(one)), (how, one)) for how, one in decided)
+    has_several = len(view.artifacts()) > 1
+
+    def when(how: DecidedAgainst, one: Action) -> tuple[str, str]:
+        text = "" if is_kept and for_another(one, view) else why_decided(one, view)
+        return f"{slack_date(how.at)}{for_another(one, view)}", f': "{text}"' if text else ""
+
     lines = list[str]()
     for each in alike.values():
         last, newest = each[0]
-        on, another = targets(newest, view) if has_several else "", for_another(newest, view)
+        on, (at, why) = targets(newest, view) if has_several else "", when(last, newest)
         how, by = f"{on}: {last.how}" if on else last.how.capitalize(), decided_by(newest, last, "before ")
-        shown = (one for _, one in each if not (is_kept and for_another(one, view)))
-        why = " · before: ".join(filter(None, dict.fromkeys(why_decided(one, view) for one in shown)))
-        lines.append(f"{DECIDED[last.how]} *{how} {by}, {slack_date(last.at)}{another}*{why and f': {why}'}")
+        others = "".join(f"; before by {person_name(one.by)}, {''.join(when(one, run))}" for one, run in each[1:])
+        lines.append(f"{DECIDED[last.how]} *{how} {by}, {at}*{why}{others}")
     return lines
 
 

@@ -369,8 +369,9 @@ async def test_who_asks_again_for_what_was_denied_reads_that_and_so_does_who_is_
         await env["ben"].presses("Review", request)
         review = await env["ben"].sees(modal("*Isolate on 2 targets for 1 hour?* 1 ticked for you"))
         for shown in (form, request):
-            why = "known &lt;noise&gt; · before: Call the &lt;owner&gt;."
-            assert why in text_of(shown).partition(was_denied)[2].partition("\\n•")[0]
+            said = text_of(shown).partition(was_denied)[2].partition("\\n•")[0]
+            each = r'>\*: \\"known &lt;noise&gt;\\"; before by ben, <!date[^>]*>: \\"Call the &lt;owner&gt;\.\\"'
+            assert re.search(each, said)
             assert text_of(shown).count("🚫 *Denied ") == 1
         assert f'"🟠 HIGH ({alert.id}) · 🚫 denied 2 times, last by lea: known &lt;noise&gt;"' in text_of(review)
         assert "• " not in text_of(review)  # no target is named twice
@@ -418,7 +419,8 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
         await env["ben"].presses("Approve", waits)
         review = await env["ben"].sees(modal(again, "Starts as soon as you approve it"))
         for shown in (form, waits, review):  # also what an approval has overruled, once that was undone
-            assert re.search(f"{re.escape(again)}.*🚫 .Denied before by lea, .*: The &lt;CFO&gt;: call", text_of(shown))
+            denied = "🚫 .Denied before by lea, .*: ..The &lt;CFO&gt;: call"
+            assert re.search(f"{re.escape(again)}.*{denied}", text_of(shown))
         await env["anna"].confirms("Withdraw", await env["anna"].sees(card_of(alert, "⏳ *Isolate*")))
         other = await env.create_alert(sourceRef="other", artifacts=[{"dataType": "ip", "data": "198.51.100.9"}])
         await env["anna"].command(SOC, f"/responder run isolate {alert.id} {other.id}")
@@ -456,7 +458,7 @@ async def test_who_asks_for_what_was_denied_or_undone_on_another_alert_reads_tha
             await env["anna"].sees(on_phone("Undone by lea"))
             before = "🚫 *ip 203[.]0[.]113[.]7: denied before by ben, <!date^"
             since = "🔓 *ip 203[.]0[.]113[.]8: undone before by lea, <!date^"
-            why = f", for {first.id}*: Call the &lt;owner&gt;."
+            why = f', for {first.id}*: \\"Call the &lt;owner&gt;.\\"'
             await env["anna"].command(SOC, f"/responder run isolate {both.id}")
             form = await env["anna"].sees(modal("How long", before, why, since, f", for {undone.id}*"))
             await env["anna"].submits(form, target=[one.id for one in both.artifacts])
@@ -530,7 +532,7 @@ async def test_what_was_denied_on_an_alert_that_somebody_may_not_see_is_not_said
         assert "Denied" not in str(env["ben"].phone)
         said = "🚫 *Denied before by lea, <!date^"
         await env["lea"].presses("Approve", of_lea)
-        await env["lea"].sees(modal("Starts as soon", said, f", for {secret.id}*: Our own test"))
+        await env["lea"].sees(modal("Starts as soon", said, f', for {secret.id}*: \\"Our own test\\"'))
         found = await bot.as_user("lea").decided_before("Isolate_1_0", [alert.id])
         assert ([one.object_id for one in found], decided_before(found, SHARED)) == ([secret.id], [])
         await env["anna"].confirms("Withdraw", await env["anna"].sees(card_of(alert, "⏳ *Isolate*")))
