@@ -60,6 +60,11 @@ def by_ioc(artifacts: Iterable[Artifact]) -> list[Artifact]:
     return sorted(artifacts, key=lambda artifact: not artifact.ioc)
 
 
+def hosts_first(artifacts: Iterable[Artifact]) -> list[Artifact]:
+    """Artifacts in the order of cards and lists: hosts, which a containment acts on, then IOCs, as some hosts are."""
+    return sorted(by_ioc(artifacts), key=lambda one: one.ioc or one.data_type not in ("hostname", "fqdn"))
+
+
 def observable(artifact: Artifact, view: RedactedView, data_limit: int, message_limit: int) -> str:
     """`ip 198[.]51[.]100[.]7 · destination · IOC`; mrkdwn."""
     data = clip_middle(clean(view.text(artifact_name(artifact))), data_limit - 2)

@@ -161,7 +161,7 @@ def _add_people_and_channels(emulator: SlackEmulator) -> None:
         emulator.add_user(slack_id, name=name.title(), real_name=real_name, email=f"{name}@responder-bot.local")
     emulator.add_channel(ALERTS, name="soc-alerts")
     emulator.add_channel(SHARED, name="csirt-exchange", is_shared=True)
-    emulator.add_channel(NIGHT, name="soc-major", is_private=True, members=[ANNA, LEA])
+    emulator.add_channel(NIGHT, name="soc-major", is_private=True, members=[LEA, MIA])
 
 
 # Nothing listens on port 9, so this responder fails.

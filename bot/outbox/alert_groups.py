@@ -154,6 +154,16 @@ class AlertGroups:
         )
         return {row["root_id"]: row["group_key"] for row in rows}
 
+    async def of_one_title(self, keys: Iterable[str], clearance: int) -> set[str]:
+        """Those of these groups whose alerts all have the same title, as far as it may be shown."""
+        rows = await self._rows(
+            """SELECT group_key FROM channel_alert WHERE group_key IN (SELECT value FROM json_each(:keys))
+               AND group_key <> '' AND clearance <= :clearance AND title <> ''
+               GROUP BY group_key HAVING count(DISTINCT title) = 1""",
+            {"keys": json.dumps(list(keys)), "clearance": clearance},
+        )
+        return {row["group_key"] for row in rows}
+
     async def unsent_alerts(self, channel: str, rank: int, limit: int) -> int:
         """How many new alerts of this rank or a higher one wait for their post, counted up to `limit`."""
         sql = f"""SELECT count(*) AS n FROM (

@@ -74,7 +74,8 @@ def _group(content: GroupContent) -> list[Block]:
     is_mixed = max(content.severities.values()) < content.count and len(content.titles) > 1
     worst = _worst(content) if is_mixed else []  # else none is worse, or they read the same
     worst += first_of(content.left_open, MOST)
-    return [*blocks, *sections(filter(None, [*worst, _most("Observables", content.facts, content)]))]
+    facts = [one for one in content.facts if one[1] > 1 or not is_mixed]  # else each title names its own
+    return [*blocks, *sections(filter(None, [*worst, _most("Observables", facts, content)]))]
 
 
 def _digest(content: GroupContent) -> list[Block]:

@@ -77,7 +77,9 @@ async def _run_on_each(context: Context, command: Command, hosts: Sequence[str],
 async def _show(context: Context, text: str, alerts: Sequence[Alert], then: str = "") -> None:
     lines, held = await subjects.by_group(context, alerts[:MOST]), await context.core.measures()
     clearance, more = own_clearance(context), len(alerts) > MOST
-    found = partial(found_alerts, lines, text, then, held, more=more, clearance=clearance, channel=context.channel)
+    of_one_title = await context.services.outbox.alert_groups.of_one_title(lines, clearance)
+    listed = partial(found_alerts, lines, text, then, held, of_one_title=of_one_title)
+    found = partial(listed, more=more, clearance=clearance, channel=context.channel)
     await responses.show_with_buttons(context, "Alerts found", f"find:{text[:200]}", found)
 
 

@@ -121,12 +121,14 @@ async def _open_alerts(context: Context, assignee: str, most: int) -> HomeAlerts
     some = [key for n, (key, of) in enumerate(lines.items()) if n < most or len(of) > 1 or of[0].severity == 4]
     firsts = {lines[key][0].id: key for key in some[: 2 * most]}
     links, read = await subjects.card_links(context, list(firsts)), dict[str, HomeAlert]()
+    of_one_title = await context.services.outbox.alert_groups.of_one_title(firsts.values(), context.person.clearance)
     for document in await subjects.documents(context.core, firsts):
         subject = Subject.in_document(document, document.id)
         if document.alert is not None and subject is not None:
             key = firsts[document.id]
             counts = Counter(alert.severity for alert in lines[key])
-            read[document.id] = HomeAlert(subject, document.alert.date, links[document.id], bool(assignee), key, counts)
+            at, link, same = document.alert.date, links[document.id], key in of_one_title
+            read[document.id] = HomeAlert(subject, at, link, bool(assignee), key, counts, same)
     return HomeAlerts([read[one] for one in firsts if one in read], Counter(one.severity for one in alerts))
 
 

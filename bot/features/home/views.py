@@ -69,7 +69,7 @@ class HomeRun:
 class HomeAlert:
     """An alert or a case with the time (ms) when it was raised or made, and the address of its card.
 
-    Of a group this is the worst: `counts` are those of its open alerts by severity.
+    Of a group this is the worst: `counts` are those of its open alerts by severity, which may all have its title.
     """
 
     subject: Subject
@@ -78,6 +78,7 @@ class HomeAlert:
     is_assigned: bool = True
     group: str = ""
     counts: Counter[int] = field(default_factory=Counter)
+    is_one_title: bool = False
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,8 @@ def _alert(alert: HomeAlert, person: Person, button: ButtonIds) -> Block:
     """Its line, of a case with Show case, of what nobody works on with Assign to me; of a group with Show alerts."""
     view = RedactedView(alert.subject, person.clearance)
     if alert.counts.total() > 1:
-        return group_line(view, alert.counts, alert.group, alert.raised_at, button)
+        same = alert.is_one_title
+        return group_line(view, alert.counts, alert.group, alert.raised_at, button, is_one_title=same)
     case = "case " if alert.subject.kind == "case" else ""
     at = slack_date(alert.raised_at)
     what = f"{runs.sign(view)}{case}{runs.on_what(alert.subject, view, alert.link)}"

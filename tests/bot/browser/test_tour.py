@@ -83,8 +83,14 @@ async def nothing(page: Page) -> None:
     pass
 
 
+async def lists_no_secret(page: Page) -> None:
+    """Anna is in no channel that shows her the alert that she may not see."""
+    await expect(page.locator(".lists")).to_contain_text("soc-alerts")
+    await expect(page.locator(".lists")).not_to_contain_text("soc-major")
+
+
 STEPS: dict[str, Step] = {
-    "See what came in": nothing,
+    "See what came in": lists_no_secret,
     "See what can be done": nothing,
     "Try to block the victim": nothing,
     "Block an address": press("Block"),

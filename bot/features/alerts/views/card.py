@@ -10,8 +10,8 @@ from bot.block_kit import ids
 from bot.block_kit.elements import actions, button_element, overflow
 from bot.block_kit.subjects import (
     TITLE_LIMIT,
-    by_ioc,
     headline,
+    hosts_first,
     menu_row,
     observable,
     with_menu,
@@ -42,7 +42,6 @@ MAX_IN_FORCE = 5  # of a responder, that can be undone
 MAX_TARGETS = 3  # of a responder, with a line for each
 MAX_RUN_CHARACTERS = 6000  # of JSON: Slack refuses a message whose blocks have about 13,000 (msg_blocks_too_long)
 MAX_OBSERVABLES = 2
-HOSTS = ("hostname", "fqdn")  # what a containment acts on, unless it is an IOC
 DATA_LIMIT = 300  # characters of an observable
 MESSAGE_LIMIT = 60  # of what is said of it
 DESCRIPTION_LIMIT = 50  # which is a line beside the menu
@@ -96,7 +95,7 @@ def _details(alert: Alert, view: RedactedView, button: ButtonIds) -> list[Block]
 
     They share a section: four cards shall be on a screen.
     """
-    artifacts = sorted(by_ioc(view.artifacts()), key=lambda one: one.ioc or one.data_type not in HOSTS)
+    artifacts = hosts_first(view.artifacts())
     sentence = view.text(alert.description).strip().partition("\n\n")[0]  # what follows are the fields of a source
     shown = artifacts[: 1 if len(sentence) <= DESCRIPTION_LIMIT else MAX_OBSERVABLES]
     lines = [observable(artifact, view, DATA_LIMIT, MESSAGE_LIMIT) for artifact in shown]

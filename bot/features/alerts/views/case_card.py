@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bot.block_kit import ids
 from bot.block_kit.elements import button_element, overflow
-from bot.block_kit.subjects import by_ioc, headline, menu_row, observable, with_menu
+from bot.block_kit.subjects import headline, hosts_first, menu_row, observable, with_menu
 from bot.block_kit.text import (
     MESSAGE_TEXT_LIMIT,
     clip,
@@ -119,7 +119,7 @@ def _task_line(task: Task, view: RedactedView, *, in_full: bool) -> str:
 def _observables(document: Document, view: RedactedView, button: ButtonIds) -> list[Block]:
     """What most of its alerts have, with its menu, and how many others there are."""
     every = [*document.artifacts, *document.other_artifacts]
-    seen = by_ioc(artifact for artifact in every if may_see(view.clearance, artifact.tlp))
+    seen = hosts_first(artifact for artifact in every if may_see(view.clearance, artifact.tlp))
     shown = sorted(seen, key=lambda one: -document.alerts_with.get(one.id, 1))
     is_less = len(every) > len(shown) and view.clearance != SHARED
     hidden = [f"{len(every) - len(shown)} withheld"] * is_less

@@ -1,12 +1,12 @@
 """Alerts for one person: what a search found, and one in full."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bot.block_kit import ids, notices
 from bot.block_kit.elements import actions, button_element, listed, pages
-from bot.block_kit.subjects import SHORT_TITLE, SIGNS, by_ioc, headline, observable, severities, with_menu
+from bot.block_kit.subjects import SHORT_TITLE, SIGNS, headline, hosts_first, observable, severities, with_menu
 from bot.block_kit.text import code, context, defang_indicators, foreign, person_name, section, sections, slack_date
 from bot.clearance import RedactedView, Subject, artifact_title, refanged, tlp_name, withheld
 from bot.features.alerts.views.card import STATUS_WORDS, owner_button, repeats, run_lines, status_line
@@ -76,7 +76,16 @@ def _buttons(alert: Alert, button: ButtonIds) -> list[dict[str, Any]]:
 
 
 def found_alerts(
-    lines: Lines, text: str, then: str, held: Held, button: ButtonIds, *, more: bool, clearance: int, channel: str = ""
+    lines: Lines,
+    text: str,
+    then: str,
+    held: Held,
+    button: ButtonIds,
+    *,
+    more: bool,
+    clearance: int,
+    channel: str = "",
+    of_one_title: Collection[str] = (),
 ) -> Message:
     """Alerts that somebody in `channel` looked for, the newest day first, by the key of their group or their id.
 
@@ -91,7 +100,7 @@ def found_alerts(
     for key, together in [*lines.items()][:LINES_SHOWN]:
         alert, counts = together[0], Counter(alert.severity for alert in together)
         view = RedactedView(Subject.alert(alert), clearance)
-        of_group = group_line(view, counts, key, alert.date, button)
+        of_group = group_line(view, counts, key, alert.date, button, is_one_title=key in of_one_title)
         blocks.append(of_group if len(together) > 1 else _found(alert, view, button, text, held))
     if total > 1:
         several = Intent("several_found", "", f"{channel} {text[:FOUND_TEXT_LIMIT]}")
@@ -101,12 +110,14 @@ def found_alerts(
 
 
 def first_observables(view: RedactedView, text: str = "", held: Held = ()) -> list[str]:
-    """`ip 198[.]51[.]100[.]7`: the first that may be shown, those with words of a text first, then IOCs; mrkdwn.
+    """`ip 198[.]51[.]100[.]7`: the first that may be shown, those with words of a text first; mrkdwn.
 
     Of what is `held`, in force, those that it is on have a lock, and so has the number of those that are not shown.
     """
     words, on = refanged(text).casefold().split(), {(t.kind, t.data) for one in held for t in one.target or ()}
-    found = sorted(by_ioc(view.artifacts()), key=lambda one: not any(word in one.label.casefold() for word in words))
+    found = sorted(
+        hosts_first(view.artifacts()), key=lambda one: not any(word in one.label.casefold() for word in words)
+    )
 
     def is_held(one: Artifact) -> bool:
         return one.target is not None and (one.target.kind, one.target.value or one.label) in on
@@ -118,10 +129,12 @@ def first_observables(view: RedactedView, text: str = "", held: Held = ()) -> li
     return [*map(shown, found[:NAMED]), *([f"🔒 +{more}\u00a0more"] if more else [])]
 
 
-def group_line(view: RedactedView, counts: Counter[int], key: str, at: int, button: ButtonIds) -> Block:
+def group_line(
+    view: RedactedView, counts: Counter[int], key: str, at: int, button: ButtonIds, *, is_one_title: bool
+) -> Block:
     """How many alerts of a group there are of each severity, and what all say; `view` is of the worst."""
     worst, *others = severities(counts).split(", ")
-    title = foreign(defang_indicators(common(view.title())), SHORT_TITLE)
+    title = foreign(defang_indicators(view.title() if is_one_title else common(view.title())), SHORT_TITLE)
     show = button_element("Show alerts", ids.GROUP_ALERTS, button(Intent("group_alerts", key, "0")), of=key)
     line = f"{', '.join([worst.upper(), *others])}: {title} (one group) · {slack_date(at)}"
     return section(f"{SIGNS[view.subject.severity]} {line}", accessory=show)
@@ -158,7 +171,7 @@ def _custom(value: Any, view: RedactedView) -> str:
 
 def _artifacts(view: RedactedView, button: ButtonIds, start: int, channel: str) -> list[Block]:
     """Each artifact that may be shown, with its menu, and how many may not."""
-    artifacts = by_ioc(view.artifacts())
+    artifacts = hosts_first(view.artifacts())
     shown = artifacts[start : start + ARTIFACTS_SHOWN]
     if not view.subject.artifacts:
         return []

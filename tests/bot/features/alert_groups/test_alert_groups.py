@@ -86,6 +86,7 @@ async def test_the_card_of_a_group_names_its_worst_open_alerts_and_says_which_ar
         worst = f"🟠 *HIGH* Logon failed 30 times from 198[.]51[.]100[.]30 ({high})\\n🔵 *LOW* Logon failed 3 times"
         card = await anna.sees(message_in(SOC, SAME, high))
         assert worst in json.dumps(card["blocks"], ensure_ascii=False)
+        assert '*Observables*: ip `198[.]51[.]100[.]0` ×3"' in json.dumps(card["blocks"], ensure_ascii=False)
         await env.client.close_alerts([high], "An exercise")
         await anna.sees(updated(card, "*1 closed or in a case*"))
         left = await anna.sees(updated(card))

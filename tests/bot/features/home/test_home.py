@@ -54,3 +54,17 @@ async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -
         assert line.startswith("🟠 60 HIGH, 15 medium: Logon failed … times from … (one group)")
         await anna.presses("Show alerts", found)
         await anna.sees(modal("of 75 alerts, worst first"))
+
+
+async def test_lines_name_a_group_of_one_title_whole_and_of_an_alert_its_host_first(tmp_path: Path) -> None:
+    async with grouping_bot(tmp_path) as (env, anna):
+        await post(env, range(4), title="Many failed logons on BASTION-01", severity=3)
+        await group_card(anna, 4)
+        found = [("ip", "198.51.100.23", True), ("domain", "evil.example", True), ("hostname", "LT-0198", False)]
+        named = [{"dataType": kind, "data": data, "ioc": ioc} for kind, data, ioc in found]
+        await env.post_alert(title="Beacon of many failed", sourceRef="beacon", artifacts=named)
+        await anna.open_home()
+        await anna.command(SOC, "/responder find many failed")
+        for shown in (await anna.sees(app_home()), await anna.sees(modal("*5 alerts* with"))):
+            assert "🟠 4 HIGH: Many failed logons on BASTION-01 (one group)" in text_of(shown)
+            assert " · hostname LT-0198 · ip 198[.]51[.]100[.]23" in text_of(shown)
