@@ -36,7 +36,8 @@ async def on_run_command(context: Context) -> None:
     try:
         await _run(context)
     except ResponderBotError as error:
-        if (other := await _alert_with(context, error.details.get("unknown", ""))) is None:
+        unknown, responder_id = error.details.get("unknown", ""), error.details.get("responder", "")
+        if (other := await _alert_with(context, unknown, responder_id)) is None:
             raise
         left_out = error.details.get("nothing_on", ())
         typed = [word for word in context.text.split() if parse_id(word) not in left_out]
@@ -44,12 +45,25 @@ async def on_run_command(context: Context) -> None:
         raise ResponderBotError(error.code, f"{error.message} {then}") from error
 
 
-async def _alert_with(context: Context, typed: str) -> str | None:
-    """The only open alert that shows this person an observable that was typed; None if there are none, or several."""
+async def _alert_with(context: Context, typed: str, responder_id: str) -> str | None:
+    """The only open alert that shows this person an observable that was typed; None if there are none, or several.
+
+    None if the responder can't act on it there either.
+    """
     found = await subjects.search(context.core, typed, own_clearance(context), MOST) if typed else ()
     views = [RedactedView(Subject.alert(one), own_clearance(context)) for one in found if one.status != "Ignored"]
-    having = [view.subject.id for view in views if not subjects.split_targets(typed, view.artifacts())[0]]
-    return having[0] if len(having) == 1 else None
+    having = [view for view in views if not subjects.split_targets(typed, view.artifacts())[0]]
+    is_one = len(having) == 1 and await _acts_on(context, typed, having[0], responder_id)
+    return having[0].subject.id if is_one else None
+
+
+async def _acts_on(context: Context, typed: str, view: RedactedView, responder_id: str) -> bool:
+    """Whether the responder can act on all that was typed of this alert, through it or itself."""
+    there = await subjects.targets(context.core, view.subject.id)
+    responder = next((one for one in there.offered if one.id == responder_id), None)
+    fits = {one.id for one in responder.target.artifacts} if responder and responder.target else set[str]()
+    fits |= {on for on, able in there.by_artifact.items() if responder and responder.name in able}
+    return all(fits & {one.id for one in each} for each in subjects.split_targets(typed, view.artifacts())[1])
 
 
 @dataclass(frozen=True)
@@ -106,6 +120,7 @@ def _with_target(about: _Typed, command: str) -> tuple[list[OfferedResponder], s
     meant, _ = _before_target(" ".join(one for one in about.name.split() if not find_ids(one)), offered)
     if refusal := subjects.no_target(about.name, about.view, command, names.example(meant[0]) if meant else ""):
         refusal.details["nothing_on"] = [] if named else [about.object_id]
+        refusal.details["responder"] = meant[0].id if meant else ""
         raise refusal
     responders, words = _before_target(about.name, offered)
     if not responders:

@@ -243,7 +243,8 @@ def with_typed_target(request: RunRequest, targets: Sequence[Target], typed: str
     on_none = " ".join(word for word in left[0] if all(word in words for words in left)) if left else typed
     if not by_object or on_none not in ("", "and", "&"):
         nothing_on = [one.view.subject.id for one in targets if one.view.subject.id not in by_object]
-        details = {"unknown": on_none.removeprefix("and "), "nothing_on": nothing_on}
+        unknown = on_none.removeprefix("and ")
+        details = {"unknown": unknown, "nothing_on": nothing_on, "responder": request.responder_id}
         raise ResponderBotError("bad_request", _not_on(on_none, targets, fitting, title), details=details)
     request = acts_on.with_artifacts(request, by_object, each_alone=True)
     require_few(request.targets)

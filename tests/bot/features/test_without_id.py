@@ -108,6 +108,29 @@ async def test_hosts_of_one_open_alert_each_are_asked_about_together(tmp_path: P
             assert await env.client.actions("alert", alert.id) == []
 
 
+async def test_what_a_refusal_advises_to_type_is_not_refused_again(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, RULES) as env:
+        address = {"dataType": "ip", "data": "192.0.2.45"}
+        first = await env.create_alert(artifacts=[{"dataType": "hostname", "data": "LT-0198"}, address])
+        await env.create_alert(sourceRef="elsewhere", artifacts=[{**address, "data": "192.0.2.46"}])
+        second = await with_host(env, "WS-0404", "two")
+        for typed, has_advice in (
+            (f"{first.id} LT-0198 192.0.2.45", False),
+            (f"LT-0198 192.0.2.45 {first.id}", False),
+            (f"{first.id} {second.id} LT-0198, 192.0.2.45", False),
+            (f"{first.id} LT-0198 192.0.2.46", False),
+            (f"{first.id} 192.0.2.46", False),
+            (f"{first.id} target=192.0.2.46", False),
+            (f"{first.id} LT-0198 WS-0404", True),
+        ):
+            told = await reads(env, f"run Isolate {typed}", "Nothing was run.")
+            advised = re.findall("type `(/responder run [^`]*)`", told)
+            assert bool(advised) is has_advice, typed
+            for command in advised:
+                await env["anna"].command(SOC, command)
+                await env["anna"].close((await env["anna"].sees(modal("*Isolate* on *2 targets*")))["id"])
+
+
 async def test_what_one_may_not_see_or_is_closed_is_not_offered(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         await with_host(env, "LT-0412", "red", tlp=3)
