@@ -100,7 +100,8 @@ def _help(context: Context) -> list[str]:
     allowed = {name: c for name, c in context.services.commands.items() if c.summary and _may_use(person, c)}
     more = HOW_TO.get(verb, {}) if verb in allowed else {}
     groups = {"": [verb]} if more else GROUPS
-    lines = [f"*What you can do with* {code(command, 40)}"]
+    unknown = [f"There is no command {code(verb, 60)}."] if verb and verb not in context.services.commands else []
+    lines = [*unknown, f"*What you can do with* {code(command, 40)}"]
     for group, verbs in groups.items():
         shown = {**{c.usage: c.summary for one in verbs if (c := allowed.get(one))}, **more}
         lines += [f"*{group}*"] if group and shown else []

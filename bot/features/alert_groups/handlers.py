@@ -18,6 +18,7 @@ from bot.features.cases import views as cases
 from bot.features.payload import metadata_text, typed_reason, view_of
 from bot.features.runs import choose
 from bot.features.runs.targets import MOST, find_targets
+from bot.features.runs.views import runs
 from bot.features.runs.views.request import RunRequest
 from bot.message import Intent
 from bot.outbox.alert_groups import AlertGroup
@@ -203,7 +204,9 @@ async def on_make_case_view(context: Context) -> Json:
         case_id = (await context.core.create_case_from_alert(others.pop(0))).id
     for some in _parts(others):
         await context.core.merge_alerts(some, case_id)
-    render = partial(cases.made, f"{count(len(alerts), 'alert')} went into case {case_id}.", case_id)
+    one = runs.named(RedactedView(Subject.alert(alerts[0]), own_clearance(context))) if len(alerts) == 1 else ""
+    went = f"{one or count(len(alerts), 'alert')} went into case {case_id}."
+    render = partial(cases.made, went, case_id)
     made = await responses.with_buttons(context, f"made:{case_id}", render)
     return modals.update(modals.message_view("Done", made))
 

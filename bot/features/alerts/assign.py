@@ -1,13 +1,17 @@
 """Who works on an alert: `/responder assign ~id` and `unassign ~id`, and the buttons of its card."""
 
+from functools import partial
+
 from bot.block_kit import notices
 from bot.block_kit.text import person_name
-from bot.clearance import Subject
+from bot.clearance import RedactedView, Subject
 from bot.features import command_text, responses, subjects
 from bot.features.alerts import details
 from bot.features.alerts.views import card
+from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
 from bot.features.payload import clicked_element, is_ephemeral, is_in_modal
+from bot.features.runs.views import runs
 from bot.message import Intent
 from bot.outbox.models import LOST, RefreshRequest
 from core.common.errors import ResponderBotError
@@ -22,14 +26,14 @@ async def on_assign_command(context: Context) -> None:
     subject, document = await subjects.with_document(context.core, object_id)
     case, login = document.case if subject.id == document.id else None, context.person.login
     alert = subjects.as_alert(context, subject, document) if case is None else None
-    subjects.require_visible(context, subject)
+    view = subjects.require_visible(context, subject)
     if word.casefold() not in ("", ANYWAY):
         hint = f"Type `{context.services.command} assign {object_id}` to make it yours."
         raise ResponderBotError("bad_request", f"Nothing was changed: `assign` doesn't take {word[:100]!r}. {hint}")
     by = case.owner if case is not None else alert and alert.assignee
     if by not in (None, "", login) and word.casefold() != ANYWAY:
         take = f"`{context.services.command} assign {object_id} {ANYWAY}` assigns it to you."
-        sentence = f"{person_name(by or '')} works on {object_id}. Nothing was changed. {take}"
+        sentence = f"{person_name(by or '')} works on {runs.target_in_full(view)}. Nothing was changed. {take}"
         raise ResponderBotError("conflict", sentence)
     if alert is not None:
         await _assign(context, alert, login)
@@ -37,7 +41,7 @@ async def on_assign_command(context: Context) -> None:
     responses.require_permission(context, "manageCase")
     await context.core.request("PATCH", f"/api/case/{object_id}", {"owner": login})
     context.refresh(object_id)
-    await responses.respond(context, notices.notice(f"You own case {object_id} now."), "Assigned")
+    await responses.respond(context, notices.notice(f"You own the case {runs.named(view)} now."), "Assigned")
 
 
 async def on_unassign_command(context: Context) -> None:
@@ -69,10 +73,8 @@ async def on_assign_button(context: Context, intent: Intent) -> None:
     alert, login = await context.core.alert(intent.object_id), context.person.login
     assignee = alert.assignee or ""
     if assignee not in ("", login, intent.argument):
-        subjects.require_visible(context, Subject.alert(alert))
-        await responses.show_with_buttons(
-            context, "Assigned", f"assign:{alert.id}", lambda button: card.reassign(alert.id, assignee, button)
-        )
+        ask = partial(card.reassign, subjects.require_visible(context, Subject.alert(alert)), assignee)
+        await responses.show_with_buttons(context, "Assigned", f"assign:{alert.id}", ask)
         return
     await _assign(context, alert, login if intent.what == "assign" else "")
 
@@ -87,7 +89,8 @@ async def _assign(context: Context, alert: Alert, login: str) -> None:
         key = f"{LOST}:{alert.id}:{team}:{user}:{context.core.last_event}:{own}"
         context.refresh_requests.append(RefreshRequest(alert.id, key))
     if is_ephemeral(context) or is_in_modal(context) or not clicked_element(context.payload):
-        text = f"{'You work' if login else 'Nobody works'} on {alert.id} now."
+        view = RedactedView(Subject.alert(alert), own_clearance(context))
+        text = f"{'You work' if login else 'Nobody works'} on {runs.named(view)} now."
         await responses.respond(context, notices.notice(text), "Assigned" if login else "Unassigned")
 
 

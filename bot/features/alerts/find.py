@@ -32,7 +32,7 @@ async def on_find_command(context: Context) -> None:
 async def on_command_without_id(context: Context) -> None:
     """List the alerts that have what was typed where the verb wants an id, the open ones if there are any.
 
-    If it is one, show it where the verb only reads, and ask whether to run on it.
+    If it is one, show it where the verb only reads, with its buttons where it assigns, and ask whether to run on it.
     """
     verb, _, rest = context.text.partition(" ")
     command, is_run, slash = context.services.commands[verb.lower()], verb.lower() == "run", context.services.command
@@ -46,6 +46,9 @@ async def on_command_without_id(context: Context) -> None:
         return
     if only and (name if is_run else command.entry.ack is Ack.READ):
         await command.entry.handler(replace(context, text=f"{rest if is_run else name} {only}", asks=True))
+        return
+    if only and command.permission == "manageAlert":
+        await details.show(context, only, note="Nothing was changed: press the button above.")
         return
     if is_run and found:
         meant = closest(name, (await subjects.targets(context.core, found[0].id)).offered)

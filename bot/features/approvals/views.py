@@ -148,7 +148,7 @@ def _asked(
     held = already(action, view, now_ms, is_kept=is_kept)
     then = [undo_state.planned(action), *held] if runs.awaits_approval(action) else []
     asks, targets = _question(action, view)
-    by = f"*{person_name(action.created_by)}* asks · {runs.sign(view)}{runs.of_root(view.subject, view, link)}"
+    by = f"*{person_name(action.created_by)}* asks · {runs.named(view, link)}"
     about = [*targets, *_may_act_on(action, view), *inputs(action, view)]
     return sections(
         [

@@ -20,7 +20,7 @@ LEAVES = "The alert leaves the open alerts; no button takes it out of its case."
 
 def becomes_case(view: RedactedView) -> list[str]:
     """What happens to this alert, who closed it, if somebody did, and why; mrkdwn."""
-    about, closing = [f"{runs.sign(view)}{runs.of_root(view.subject, view)}"], view.subject.closed
+    about, closing = [runs.named(view)], view.subject.closed
     if closing is not None and view.is_open:
         about.append(f"It is {runs.closed_by(closing, view)}")
     return [*about, f"The case has its title and severity, and is yours. {LEAVES}"]
@@ -28,7 +28,7 @@ def becomes_case(view: RedactedView) -> list[str]:
 
 def goes_into(view: RedactedView, case: RedactedView) -> list[str]:
     """What happens to this alert, and who sees what of it then; mrkdwn."""
-    alert, into = [f"{runs.sign(one)}{runs.of_root(one.subject, one)}" for one in (view, case)]
+    alert, into = map(runs.named, (view, case))
     goes = f"It goes into the case {into}, which keeps its severity and is {tlp_name(case.subject.tlp)}."
     return [alert, goes, *shows_more([view], case.subject.tlp), LEAVES]
 

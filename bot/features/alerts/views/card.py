@@ -193,10 +193,10 @@ def owner_button(alert: Alert, button: ButtonIds) -> dict[str, Any]:
     return button_element("Assign to me", ids.ASSIGN, button(Intent("assign", alert.id)))
 
 
-def reassign(alert_id: str, assignee: str, button: ButtonIds) -> Message:
+def reassign(view: RedactedView, assignee: str, button: ButtonIds) -> Message:
     """Says who works on an alert, with a button that assigns it to whoever is asked."""
-    text = f"{person_name(assignee)} works on {alert_id}. Nothing was changed."
-    assign = button_element("Assign to me", ids.ASSIGN, button(Intent("assign", alert_id, assignee)))
+    text = f"{person_name(assignee)} works on {runs.named(view)}. Nothing was changed."
+    assign = button_element("Assign to me", ids.ASSIGN, button(Intent("assign", view.subject.id, assignee)))
     return Message(text, (section(text), actions(assign)))
 
 

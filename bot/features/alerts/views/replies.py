@@ -229,13 +229,13 @@ def moved(
 def _by_another(said: str, then: str, view: RedactedView, link: str, *, on_phone: str = "") -> Message:
     """What somebody else did, and `then` or, `on_phone`, what that shows; below it the alert or case; mrkdwn."""
     text = clip(f"{said.replace('*', '')}{on_phone} · {runs.of_root(view.subject, view)}", MESSAGE_TEXT_LIMIT)
-    about = context(f"{runs.sign(view)}{runs.of_root(view.subject, view, link)}")
+    about = context(runs.named(view, link))
     return Message(text, (section(f"{said}{then}"), about))
 
 
 def lost(view: RedactedView, by: str) -> Message:
     """The direct message to whoever worked on an alert that somebody else (`by`, a login) took."""
-    return notice(f"{person_name(by)} took this from you: {runs.sign(view)}{runs.of_root(view.subject, view)}.")
+    return notice(f"{person_name(by)} took this from you: {runs.named(view)}.")
 
 
 # --- logs, mentions -------------------------------------------------------------------------------------------------

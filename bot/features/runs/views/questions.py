@@ -378,7 +378,7 @@ def subject_line(view: RedactedView) -> str:
     """The severity, linked title and id of an alert, or what names another object; of an artifact what has it."""
     subject = view.subject
     if subject.kind == "case_artifact":
-        return f"of {runs.sign(view)}{runs.of_root(subject, view)}"
+        return f"of {runs.named(view)}"
     named = str(object_line(view)["text"]["text"])
     return f"{named} · {subject.id}" if subject.kind == "alert" else named
 

@@ -346,6 +346,11 @@ def of_root(subject: Subject, view: RedactedView, link: str = "") -> str:
     return f"{severity}{f'<{link}|{title}>' if link else title} ({id_})"
 
 
+def named(view: RedactedView, link: str = "") -> str:
+    """`🔴 CRITICAL its title (~12)`; mrkdwn."""
+    return f"{sign(view)}{of_root(view.subject, view, link)}"
+
+
 def first_observable(view: RedactedView) -> str:
     """The first observable of an alert, and the only other or how many there are, or ""; foreign text, not escaped."""
     found = by_ioc(view.artifacts()) if view.subject.kind == "alert" else ()

@@ -433,7 +433,7 @@ async def test_all_alerts_of_a_group_are_closed_and_made_one_case_as_far_as_the_
         await anna.chooses("Make one case", card)
         form = await anna.sees(modal("1 alert: 1 critical."))
         await anna.submits(form)
-        await anna.sees(modal("1 alert went into case "))
+        await anna.sees(modal(f"({later}) went into case "))
         found = await env.client.search(Case, "/api/case/_search")
         assert [(one.severity, one.owner) for one in found] == [(3, "anna@responder-bot.local")]
         assert found[0].id == (await env.client.alert(later)).case
@@ -444,7 +444,7 @@ async def test_all_alerts_of_a_group_are_closed_and_made_one_case_as_far_as_the_
         await anna.chooses("Make one case", card)
         form = await anna.sees(modal("1 alert: 1 low.", "The case has the title"))  # not into one that is closed
         await anna.submits(form)
-        await anna.sees(modal("1 alert went into case "))
+        await anna.sees(modal(f"({after}) went into case "))
         assert (await env.client.alert(after)).case not in (None, found[0].id)
         assert (await env.client.alert(secret)).case is None
 

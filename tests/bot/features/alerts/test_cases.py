@@ -163,7 +163,7 @@ async def test_home_masks_what_a_case_hides_in_its_title(env: FeatureEnvironment
     hidden = {"dataType": "ip", "data": "198.51.100.77", "tlp": 3}
     await env.client.request("POST", f"/api/case/{case.id}/artifact", hidden)
     await env["anna"].command(SOC, f"/responder assign {case.id} anyway")
-    await env["anna"].reads("You own case")
+    await env["anna"].reads("You own the case")
     await env["anna"].open_home()
     home = await env["anna"].sees(app_home(f"Beacon to {MASK}"))
     await env["anna"].presses("Show case", home, beside=f"Beacon to {MASK}")
@@ -211,7 +211,11 @@ async def test_an_alert_goes_into_an_open_case_that_its_analyst_may_see(env: Fea
     assert (await env.client.alert(alert.id)).case is None
     await env["anna"].submits(asked)
     await env["anna"].sees(
-        modal(f"1 alert went into case {case.id}.", "press *Make a case* on the card of that", without="Case made")
+        modal(
+            f"{alert.title} ({alert.id}) went into case {case.id}.",
+            "press *Make a case* on the card of that",
+            without="Case made",
+        )
     )
     assert (await env.client.alert(alert.id)).case == case.id
 
@@ -225,7 +229,7 @@ async def test_an_alert_goes_into_an_open_case_that_its_analyst_may_see(env: Fea
     await env["ben"].command(SOC, f"/responder case {red.id} {case.id}")
     asked = await env["ben"].sees(modal(f"⚠️ {red.id} is TLP:RED: whoever may see the case then sees its tags, "))
     await env["ben"].submits(asked)
-    await env["ben"].sees(modal(f"1 alert went into case {case.id}."))
+    await env["ben"].sees(modal(f"({red.id}) went into case {case.id}."))
 
     other = await env.create_alert(sourceRef="other")
     for into, why in ((old.id, f"{old.id} is no open case."), (secret.id, "You may see up to TLP:AMBER.")):

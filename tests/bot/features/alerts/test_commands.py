@@ -105,7 +105,7 @@ async def test_case_without_any_template_asks_before_it_is_made(env: FeatureEnvi
     asked = await env["anna"].sees(modal("It is closed by admin, ", "An exercise"))
     assert (await env.client.alert(alert.id)).case is None
     await env["anna"].submits(asked)
-    made = await env["anna"].sees(modal("1 alert went into case "))
+    made = await env["anna"].sees(modal(f"🟠 HIGH {alert.title} ({alert.id}) went into case "))
     case_id = (await env.client.alert(alert.id)).case
     for shown in (made, await env["anna"].sees(card_of(alert, "in case ~"))):
         await env["anna"].presses("Show case", shown)
@@ -186,13 +186,13 @@ async def test_who_loses_an_alert_to_somebody_else_hears_of_it_within_their_clea
     for person in ("anna", "ben"):
         await env[person].connect()
     await env["anna"].command(SOC, f"/responder assign {alert.id}")
-    await env["anna"].reads(f"You work on {alert.id} now.")
+    await env["anna"].reads(f"You work on 🟠 HIGH {alert.title} ({alert.id}) now.")
     await env["ben"].command(SOC, f"/responder assign {alert.id} anyway")
     lost = f"ben took this from you: 🟠 HIGH ET MALWARE Beacon to known C2 ({alert.id})"
     message = await env["anna"].sees(direct_message(lost))
     await env["anna"].sees(on_phone("ben took this from you: "))
     await env["ben"].command(SOC, f"/responder unassign {alert.id}")
-    await env["ben"].reads(f"Nobody works on {alert.id} now.")
+    await env["ben"].reads(f"Nobody works on 🟠 HIGH {alert.title} ({alert.id}) now.")
     await env.client.request("PATCH", f"/api/alert/{alert.id}", {"tlp": 3})
     await env["anna"].sees(direct_message("ben took this from you: details withheld", without="Beacon"))
     assert message["ts"]
@@ -202,21 +202,25 @@ async def test_who_loses_an_alert_to_somebody_else_hears_of_it_within_their_clea
 async def test_an_alert_is_assigned_and_unassigned_by_command(env: FeatureEnvironment) -> None:
     alert = await env.create_alert()
     await env["anna"].command(SOC, f"/responder take {alert.id}")
-    await env["anna"].reads(f"You work on {alert.id} now.")
+    await env["anna"].reads(f"You work on 🟠 HIGH {alert.title} ({alert.id}) now.")
     await env["ben"].command(SOC, f"/responder assign {alert.id}")
-    await env["ben"].reads(f"anna works on {alert.id}. Nothing was changed.")
+    await env["ben"].reads(f"anna works on {alert.id} ({alert.title}). Nothing was changed.")
     for verb in ("unassign", "release"):
         await env["ben"].command(SOC, f"/responder {verb} {alert.id}")
         await env["ben"].reads(f"anna works on {alert.id}, so you can't unassign it.")
     assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
     await env["ben"].command(SOC, f"/responder assign {alert.id} anyway")
-    await env["ben"].reads(f"You work on {alert.id} now.")
+    await env["ben"].reads(f"You work on 🟠 HIGH {alert.title} ({alert.id}) now.")
     await env["ben"].command(SOC, f"/responder release {alert.id}")
-    await env["ben"].reads(f"Nobody works on {alert.id} now.")
+    await env["ben"].reads(f"Nobody works on 🟠 HIGH {alert.title} ({alert.id}) now.")
     assert (await env.client.alert(alert.id)).assignee is None
     for verb in ("release", "unassign", "assign"):
         await env["eve"].command(SOC, f"/responder {verb} {alert.id}")
         await env["eve"].reads("You can't change alerts. Ask admin or lea.")
+    await env["anna"].command(SOC, "/responder assign web-3")
+    found = await env["anna"].sees(modal(f"Alert {alert.id}", "Nothing was changed: press the button above."))
+    await env["anna"].presses("Assign to me", found)
+    await env["anna"].sees(card_of(alert, "assigned to *anna*"))
 
 
 async def test_a_command_refuses_the_words_that_it_does_not_take(env: FeatureEnvironment) -> None:
@@ -228,7 +232,7 @@ async def test_a_command_refuses_the_words_that_it_does_not_take(env: FeatureEnv
         )
     assert (await env.client.alert(alert.id)).assignee is None
     await env["anna"].command(SOC, f"/responder assign {alert.id}")
-    await env["anna"].reads(f"You work on {alert.id} now.")
+    await env["anna"].reads(f"You work on 🟠 HIGH {alert.title} ({alert.id}) now.")
     await env["anna"].command(SOC, f"/responder unassign {alert.id} ben")
     await env["anna"].reads(f"`unassign` doesn't take 'ben'. Type `/responder unassign {alert.id}` alone.")
     assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
@@ -245,9 +249,9 @@ async def test_a_command_refuses_the_words_that_it_does_not_take(env: FeatureEnv
 async def test_a_case_is_assigned_by_command(env: FeatureEnvironment) -> None:
     case = await env.client.create_case_from_alert((await env.create_alert()).id)
     await env["ben"].command(SOC, f"/responder assign {case.id}")
-    await env["ben"].reads(f"admin works on {case.id}. Nothing was changed.")
+    await env["ben"].reads(f"admin works on {case.id} ({case.title}). Nothing was changed.")
     await env["ben"].command(SOC, f"/responder assign {case.id} anyway")
-    await env["ben"].reads(f"You own case {case.id} now.")
+    await env["ben"].reads(f"You own the case 🟠 HIGH {case.title} ({case.id}) now.")
     assert (await env.client.case(case.id)).owner == "ben@responder-bot.local"
     await env["ben"].command(SOC, f"/responder unassign {case.id}")
     await env["ben"].reads(f"{case.id} is no alert, it is a case: `/responder alert {case.id}` shows it.")

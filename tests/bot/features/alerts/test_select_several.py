@@ -107,7 +107,7 @@ async def test_several_alerts_become_one_case_and_later_ones_go_into_it(env: Fea
     await env["anna"].submits(form, targets=[later.id, alerts[3].id])
     await env["anna"].presses("Make a case", await env["anna"].sees(modal("Selected (2)")))
     await env["anna"].submits(await env["anna"].sees(modal(f"They go into case {case_id}, where others of these are.")))
-    await env["anna"].sees(modal(f"1 alert went into case {case_id}."))
+    await env["anna"].sees(modal(f"Lemur again ({later.id}) went into case {case_id}."))
     assert (await env.client.alert(later.id)).case == case_id
 
 

@@ -193,7 +193,7 @@ async def test_an_alert_is_assigned_unassigned_and_reassigned_only_after_a_quest
     await env["anna"].presses("Assign to me", card)
     taken = await env["ben"].sees(card_of(alert, "assigned to *anna*"))
     await env["ben"].presses("Unassign", taken)
-    question = await env["ben"].reads(f"anna works on {alert.id}. Nothing was changed.")
+    question = await env["ben"].reads(f"anna works on 🟠 HIGH {alert.title} ({alert.id}). Nothing was changed.")
     assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
     await env["ben"].presses("Assign to me", question)
     await env["anna"].sees(card_of(alert, "assigned to *ben*"))

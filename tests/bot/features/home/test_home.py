@@ -39,7 +39,7 @@ async def test_a_storm_hides_no_critical_alert_and_is_one_line(tmp_path: Path) -
         await anna.presses("Show all alerts", await anna.sees(app_home("(83)")))
         every = await anna.sees(modal("Open alerts", "*Assigned to nobody* (83)", "Port scan", without="more"))
         await anna.presses("Assign to me", every, beside="Port scan")
-        await anna.sees(modal("You work on ~"))
+        await anna.sees(modal("You work on 🔵 LOW Port scan (~"))
         await anna.sees(app_home("(82)"))
         await env.client.close_alerts(grouped, "An exercise")
         await anna.sees(message_in(SOC, "✓ all closed"))

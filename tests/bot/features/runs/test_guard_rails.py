@@ -102,7 +102,7 @@ async def test_release_asks_what_is_meant_only_while_a_run_is_in_force(env: Feat
     await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": alert.id})
     await env.ended_run(alert)
     await env["anna"].command(SOC, f"/responder take {alert.id}")
-    await env["anna"].reads(f"You work on {alert.id} now.")
+    await env["anna"].reads(f"You work on 🟠 HIGH {alert.title} ({alert.id}) now.")
     await env["anna"].command(SOC, f"/responder release {alert.id}")
     question = await env["anna"].reads("Nothing was changed: *Undo* ends what is in force")
     assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
@@ -111,7 +111,7 @@ async def test_release_asks_what_is_meant_only_while_a_run_is_in_force(env: Feat
     await env["ben"].confirms("Undo now", of_another)
     await env["ben"].sees(card_of(alert, "🔓 *Shun*"))
     await env["anna"].presses("Unassign", question)
-    await env["anna"].reads(f"Nobody works on {alert.id} now.")
+    await env["anna"].reads(f"Nobody works on 🟠 HIGH {alert.title} ({alert.id}) now.")
     assert (await env.client.alert(alert.id)).assignee is None
     await env["anna"].command(SOC, f"/responder release {alert.id}")
     await env["anna"].reads(f"Nobody works on {alert.id}, so you can't unassign it.")

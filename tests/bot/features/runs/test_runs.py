@@ -371,8 +371,8 @@ async def test_help_shows_permitted_commands_and_a_copied_line_acts_on_no_alert(
         await env["eve"].reads("You can't change alerts." if "assign" in typed else CANNOT)
     await env["eve"].shortcut(ids.RUN_MESSAGE_SHORTCUT, channel=SOC, message_ts=card["ts"])
     await env["eve"].reads(CANNOT)
-    await env["eve"].command(SOC, "/responder help")
-    told = text_of(await env["eve"].sees(modal("What you can do with")))
+    await env["eve"].command(SOC, "/responder help lst")
+    told = text_of(await env["eve"].sees(modal("There is no command `lst`.", "What you can do with")))
     act = told.index("\\n*Act*\\n• `/responder list ~id")
     assert told.index("`/responder pending`") < act < told.index("\\n*Look*")
     assert "/responder approve" not in told
