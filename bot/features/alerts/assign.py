@@ -54,7 +54,7 @@ async def on_release_command(context: Context) -> None:
     """Show what is in force on the alert with Undo, beside Unassign; unassign it if nothing is."""
     _, alert_id = command_text.split_name_and_id(context.text)
     if await context.core.measures(of=[alert_id]):
-        note = "Nothing was changed: *Undo* ends what is in force, *Unassign* leaves the alert."
+        note = "Nothing was changed: *Undo now* ends what is in force, *Unassign* leaves the alert."
         await details.show(context, alert_id, note=note)
     else:
         await _unassign(context, await subjects.alert(context, alert_id))

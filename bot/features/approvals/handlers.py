@@ -1,6 +1,6 @@
 """Approve, deny, cancel and stop runs."""
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,10 +13,11 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import is_home, view_metadata, view_of
 from bot.features.retries import answered
+from bot.features.runs.parameters import review
 from bot.features.runs.targets import used_by
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.reports import read_report
-from bot.message import Message
+from bot.message import Block, Message
 from core.common.errors import ResponderBotError
 from core.models import Action, Document, Extension
 
@@ -181,8 +182,13 @@ async def _approve(context: Context, action: Action, subject: Subject) -> tuple[
     if isinstance(voted, Message):
         return NOT_WAITING, voted
     links = await subjects.card_links(context, [subject.root_id])
-    view = RedactedView(subject, own_clearance(context))
-    return "Approved", views.approved(names.titled_as(voted, action), view, links[subject.root_id])
+    view, action = RedactedView(subject, own_clearance(context)), names.titled_as(voted, action)
+    waits = list[tuple[str, Sequence[Block]]]()
+    for one in undo_state.in_force_already(action, view):
+        if one.state == "asked":
+            run = await context.core.action(one.actions[-1])
+            waits.append((undo_state.already(one, view), await review(context, run, view)))
+    return "Approved", views.approved(action, view, links[subject.root_id], waits)
 
 
 async def _decided(

@@ -1,7 +1,7 @@
 """What somebody who is to approve a run reads: the question, who asks and why, the target, and what follows."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -538,14 +538,21 @@ def starts(actions: Sequence[Action], until: str = ".") -> str:
     return f"{'Starts' if is_one else 'Each starts'} as soon as you approve it{until}"
 
 
-def approved(action: Action, view: RedactedView, link: str) -> Message:
-    """The receipt: what was approved and for how long, who hears of it, and where it is taken back."""
+def approved(
+    action: Action, view: RedactedView, link: str, waits: Iterable[tuple[str, Sequence[Block]]] = ()
+) -> Message:
+    """The receipt: what was approved and for how long, who hears of it, and where it is taken back.
+
+    Before that what still `waits` to do the same (mrkdwn), each with its buttons.
+    """
     missing, told = runs.missing_approvals(action), undo_state.are([action.created_by], "notified")
     then = f"needs {count(missing, 'more approval')}." if missing else f"starts now. {told}."
     text = f"You approved {run_on(action, view)}{undo_state.for_how_long(action)}; it {then}"
     see = f"<{link}|Its card> shows how it goes." if link else "Its card shows how it goes."
-    ends = " ".join([undo_state.planned(action), *already(action, view)])
-    return Message(text, (section(text), context(f"{ends}\n{see}".lstrip())))
+    left = [block for line, buttons in waits for block in (section(line), *buttons)]
+    held = [runs.already(one, view) for one in undo_state.in_force_already(action, view) if one.state != "asked"]
+    ends = " ".join([undo_state.planned(action, where=" on its card"), *held])
+    return Message(text, (section(text), *left, context(f"{ends}\n{see}".lstrip())))
 
 
 def run_on(action: Action, view: RedactedView) -> str:
@@ -558,7 +565,7 @@ def no_longer_waits(action: Action, view: RedactedView) -> str:
     """What a run does that nobody can decide on any more, who decided, and what ends what is in force; mrkdwn."""
     now = "no longer waits for approval"
     if undo_state.is_in_force(action):
-        ends = "; *Undo* on its card ends it" if action.undo is not None else ""
+        ends = "; *Undo now* on its card ends it" if action.undo is not None else ""
         now = f"is {undo_state.in_force(action, view)}{ends}"
     elif undo_state.is_undone(action):
         now = f"was {undo_state.undone(action)}"

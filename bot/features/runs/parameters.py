@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from bot.features.base import Context
 from bot.features.runs.targets import Target, ends_or_stays, on_each, to_choose, used_by
 from bot.features.runs.views import inputs, run_form, runs
 from bot.features.runs.views.request import RunRequest, submitted_options
-from bot.message import Block
+from bot.message import Block, ButtonIds
 from core.common.errors import ResponderBotError
 from core.models import Action, Bulk, Measure, OfferedResponder, Parameter
 
@@ -46,7 +46,7 @@ async def form_view(
     found = await ends_or_stays(context, request, responder, targets)
     already = [one for one in found if running is None or one.id != running.id]
     waits = running or next(iter(_waiting(found)), None)
-    may_review = await review(context, waits) if waits is not None else ()
+    may_review = await review(context, waits, view) if waits is not None else ()
     if running is None:
         metadata = beside_what_waits(metadata, responder, found, choices)
     used, login = await used_by(context, responder) if request.override_reason is not None else "", context.person.login
@@ -78,11 +78,13 @@ async def _with_admins(
     return responder.model_copy(update={"approvers": await other_admins(context, view.subject.clearance)})
 
 
-async def review(context: Context, running: Action) -> Sequence[Block]:
-    """The button that opens a run that waits, for somebody who may decide on it."""
-    if context.person.login not in (await subjects.deciders(context.core, running.id))[0].get(running.id, ()):
-        return ()
-    render = partial(runs.review_button, running)
+async def review(context: Context, running: Action, view: RedactedView) -> Sequence[Block]:
+    """The button that opens a run that waits, for somebody who may decide on it; Withdraw for who asked for it."""
+    render: Callable[[ButtonIds], Block] = partial(runs.end_button, running, view)
+    if context.person.login != running.created_by:
+        render = partial(runs.review_button, running)
+        if context.person.login not in (await subjects.deciders(context.core, running.id))[0].get(running.id, ()):
+            return ()
     return [actions(await responses.with_buttons(context, f"review:{running.id}", render))]
 
 

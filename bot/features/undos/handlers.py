@@ -29,7 +29,7 @@ async def on_undo_button(context: Context) -> None:
     intent = await responses.clicked_intent(context)
     responses.require_permission(context, "manageAction")
     shown = await _question(context, intent.object_id, intent.argument)
-    await responses.open_view(context, shown, "Press *Undo* again.")
+    await responses.open_view(context, shown, "Press *Undo now* again.")
 
 
 async def _question(context: Context, action_id: str, part: str) -> dict[str, Any]:

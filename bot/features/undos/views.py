@@ -35,20 +35,19 @@ PROBLEMS_SHOWN = 5  # of the targets of one run
 
 
 def buttons(action: Action, view: RedactedView, button: ButtonIds, *, part: str = "") -> list[dict[str, Any]]:
-    """Undo; also Extend, of what core is to undo while no later end waits for approval.
+    """Undo now; also Extend, of what core is to undo while no later end waits for approval.
 
     `part` is the id of one of several targets, which are undone one by one.
     """
     if action.undo is None or not can_undo(action) or not view.is_open:
         return []
     is_timed, waiting = action.undo.at is not None, undo_state.later_end(action)
-    undo = "Undo now" if is_timed or action.undo.status != "available" else "Undo"
     can_extend = is_timed and (waiting is None or (part and part not in waiting.targets))
     extend = [("Extend", ids.EXTEND, "extend")] if can_extend else []
     about = f"{runs.title(action)} on {runs.target_in_plain(undo_state.still(action), view, OPTION_LIMIT)}"
     return [
         button_element(label, action_id, button(Intent(what, action.id, part)), of=f"{action.id}{part}", about=about)
-        for label, action_id, what in [*extend, (undo, ids.UNDO, "undo")]
+        for label, action_id, what in [*extend, ("Undo now", ids.UNDO, "undo")]
     ]
 
 

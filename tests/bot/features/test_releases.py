@@ -43,7 +43,7 @@ async def isolated(env: FeatureEnvironment) -> tuple[dict[str, Any], str]:
     form = await env["anna"].sees(modal("How long"))
     text = text_of(form)
     assert "Asks ben and lea; one of them approves. You can withdraw it until then. " in text
-    assert "by itself (Tell); *Undo* ends it at any moment." in text
+    assert "by itself (Tell); *Undo now* ends it at any moment." in text
     await env["anna"].submits(form)
     request = await env["ben"].sees(reply_to(card, "asks · "))
     await env["ben"].confirms("Approve", request)
@@ -90,7 +90,7 @@ async def test_who_approved_more_time_hears_that_it_was_overturned_as_who_approv
             assert longer.undo.extension is not None
             await bot.as_user("lea").approve(run.id, extension_id=longer.undo.extension.id)
         card = await env["ben"].sees(card_of(first, "approved by lea"))
-        await env["anna"].presses("Undo", card)
+        await env["anna"].presses("Undo now", card)
         await env["anna"].close(
             (
                 await env["anna"].sees(
@@ -98,7 +98,7 @@ async def test_who_approved_more_time_hears_that_it_was_overturned_as_who_approv
                 )
             )["id"]
         )
-        form = await env["ben"].confirms("Undo", card)
+        form = await env["ben"].confirms("Undo now", card)
         assert "It ends *Isolate* by anna, approved by ben. anna and lea are notified." in text_of(form)
         await env["lea"].sees(on_phone("Undone by ben: Isolate on ip 203[.]0[.]113[.]7"))
 
@@ -125,7 +125,7 @@ async def test_who_asked_for_more_time_of_another_s_run_is_notified_of_its_undo_
         moved = "Extended by lea, approved by ben: Isolate on ip 203[.]0[.]113[.]7 with no end · HIGH "
         assert (await env["anna"].sees(on_phone("Extended by"))).startswith(moved)
         card = await env["anna"].sees(card_of(first, "set by lea, approved by ben"))
-        form = await env["anna"].confirms("Undo", card)
+        form = await env["anna"].confirms("Undo now", card)
         assert "It ends *Isolate* by anna, approved by ben. ben and lea are notified." in text_of(form)
         form = await env["anna"].confirms("Undo all", await shown(env, "1 in force with no end"))
         assert "ben and lea are notified." in text_of(form)
@@ -377,7 +377,7 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         await env["lea"].sees(message_in(SOC, "nothing was run, 2 withdrawn"))
         await env["lea"].command(SOC, f"/responder run isolate {second.id}")
         form = await env["lea"].sees(
-            modal("How long", already, "(Tell); *Undo* ends it at any moment", without="Runs on")
+            modal("How long", already, "(Tell); *Undo now* ends it at any moment", without="Runs on")
         )
         assert f" by anna, for {measure.root_id}. Of both, the later end counts." in text_of(form)
         assert "UTC;" not in text_of(form)
@@ -422,9 +422,9 @@ async def test_who_asks_reads_who_asked_to_contain_the_same_before(tmp_path: Pat
         await env["ben"].close(review["id"])
         await env["ben"].command(SOC, run)
         of_first = await env["ben"].sees(modal(waits, "*Beacon*", "How long"))
-        newer = await isolate(env, first, by="lea")
+        await isolate(env, first, by="lea")
         await env["ben"].submits(of_first)
-        changed = await env["ben"].sees(modal(CHANGED, waits, f"({newer.id}), still waits for approval."))
+        changed = await env["ben"].sees(modal(CHANGED, waits, "still waits for approval."))
         assert changed["submit"]["text"] == "Ask anyway"
         await env["ben"].submits(changed)
         await env["ben"].reads("*Isolate* on ip 203[.]0[.]113[.]7 for 1 hour waits for approval; nothing has run yet.")
@@ -441,16 +441,22 @@ async def test_who_decides_reads_who_also_asked_to_contain_the_same_until_that_w
         of_ben = await isolate(env, second, by="ben")
         by_anna = "⏳ `203[.]0[.]113[.]7` was also asked for by anna, <!date^"
         for request in (reply_to(of_second, by_anna), direct_message(by_anna, second.id)):
-            assert f", for {first.id}." in text_of(await env["lea"].sees(request))
+            assert f", for {first.id}, and still waits." in text_of(await env["lea"].sees(request))
         elsewhere = await env["lea"].sees(card_of(second, channel=OPEN))
         (in_open,) = [m for m in env["lea"].live_view.thread(OPEN, elsewhere["ts"]) if "asks · " in text_of(m)]
         assert (first.id in text_of(in_open), "⏳" in text_of(in_open)) == (False, False)
         await env["lea"].presses("Approve", alone)
         shown = await env["lea"].sees(modal("⏳ `203[.]0[.]113[.]7` was also asked for by ben, <!date^"))
-        assert f", for {second.id}." in text_of(shown)
+        assert f", for {second.id}, and still waits." in text_of(shown)
         await env.client.deny(of_ben.id, "Anna has asked")
         await env["lea"].submits(shown)
-        await env["lea"].sees(modal(CHANGED, without="also asked for"))
+        changed = await env["lea"].sees(modal(CHANGED, without="also asked for"))
+        await isolate(env, second, by="ben")
+        await env["lea"].submits(changed)
+        await env["lea"].submits(await env["lea"].sees(modal(CHANGED, "also asked for by ben")))
+        receipt = await env["lea"].sees(modal("Approved", f", for {second.id}, and still waits.", "*Undo now* on its"))
+        await env["lea"].presses("Review", receipt)
+        await env["lea"].sees(modal("*ben* asks · ", "Isolate?"))
 
 
 async def test_what_waits_says_once_its_host_is_released_or_not_asked_for_by_others_any_more(tmp_path: Path) -> None:
@@ -563,8 +569,7 @@ async def test_who_releases_what_still_waits_is_asked_and_who_approves_it_reads_
         await env["lea"].command(SOC, f"/responder run tell {alert.id}")
         asked_by = "⚠️ *Isolate* on ip 203[.]0[.]113[.]7 for 1 hour, asked by anna, <!date^"
         question = await env["lea"].sees(modal(asked_by, "still waits for approval"))
-        asked = f", for {waits.object_id} ({waits.id}), still waits"
-        assert f"{asked} for approval: withdraw or deny it too." in text_of(question)
+        assert ", still waits for approval: withdraw or deny it too." in text_of(question)
         assert len(await env.client.actions("alert", alert.id)) == 1
         await env["lea"].presses("Tell", question)
         ran = await env.ended_run(alert)

@@ -106,7 +106,7 @@ def extend_all_view(
     """Asks how much longer the `timed` are to last, which `able` may approve. The metadata has them."""
     said, endless = [runs.waiting_end(*one).strip() for one in timed], [one for one in in_force if one not in timed]
     of_all = states.said_of_all(said)
-    left_out = f"Left out: {runs.distinct_targets(endless)}, which only *Undo* ends." if endless else ""
+    left_out = f"Left out: {runs.distinct_targets(endless)}, which only *Undo now* ends." if endless else ""
     of_each = map(questions.with_said, in_force_rows(timed).values(), [""] * len(timed) if of_all else said)
     asks, *rows = _question_and_rows("Extend", bulk, timed, of_each)
     about = sections(filter(None, [asks, of_all, *rows, left_out]))

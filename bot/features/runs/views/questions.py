@@ -299,9 +299,11 @@ def in_force_lines(
         if isinstance(one, Action):
             on = runs.targets(one, view) or one.object_id
             what = f"*{runs.name(one)}* on {on}{undo_state.for_how_long(one)}"
-            by = f"{person_name(one.created_by)}, {slack_date(one.start_date)}"
+            at, of = slack_date(one.start_date), f", for {one.object_id} ({one.id})"
+            own, by = f"Your request of {at}, {what}", f"{what}, asked by {person_name(one.created_by)}, {at}"
+            which = f"{own if one.created_by == login else by}{'' if one.object_id == view.subject.id else of}"
             then = ": withdraw or deny it too" if policy.is_undo else ""
-            waits.append(f"⚠️ {what}, asked by {by}, for {one.object_id} ({one.id}), still waits for approval{then}.")
+            waits.append(f"⚠️ {which}, still waits for approval{then}.")
         elif one.undo is None or one.undo.responder != responder.name:
             stays = f"🔒 {undo_state.whose(one, undo_state.targets(one, view))} stays in force."
             (lines if policy.undo else left).append(runs.already(one, view, changes) if policy.undo else stays)
@@ -389,7 +391,7 @@ def effect(responder: OfferedResponder, request: RunRequest, each: OnEach | None
     number = approvals_needed(request, responder)
     if policy.sends_to == [] and not policy.is_undo and not number and (policy.confirm or not is_several):
         return [] if responder.parameters else [context(undo_state.NOTHING_LEFT)]  # it only reads, or closes
-    checked, it, undo, of = "", "it", "Undo", ""
+    checked, it, undo, of = "", "it", "Undo now", ""
     if is_several:
         checked, it, undo, of = "Each is checked by itself. ", "each", "Undo all", " each"
     if number:

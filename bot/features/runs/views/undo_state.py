@@ -169,8 +169,8 @@ def lasts(after_minutes: int | None) -> str:
     return "" if after_minutes is None else f" for {minutes(after_minutes)}" if after_minutes else " with no end"
 
 
-def planned(action: Action, *, is_bulk: bool = False) -> str:
-    """How long what a run does, or each of several, will last, and how it is taken back; mrkdwn."""
+def planned(action: Action, *, is_bulk: bool = False, where: str = "") -> str:
+    """How long what a run does, or each of several, will last, and how, and where, it is taken back; mrkdwn."""
     undo = action.undo
     if action.undoes:
         return f"It ends what {action.undoes} did."
@@ -179,9 +179,10 @@ def planned(action: Action, *, is_bulk: bool = False) -> str:
     by = foreign(title(undo), NAME_LIMIT)
     if undo.installed is False:
         return f"No button ends it before {by} is installed."
+    deed = f"*{'Undo all' if is_bulk else 'Undo now'}*{where}"
     if undo.after_minutes:
-        return f"Ends by itself ({by}); *{'Undo all' if is_bulk else 'Undo now'}* ends it earlier."
-    return f"Until somebody presses *{'Undo all' if is_bulk else 'Undo'}*, which runs {by}."
+        return f"Ends by itself ({by}); {deed} ends it earlier."
+    return f"Until somebody presses {deed}, which runs {by}."
 
 
 def title(undo: Undo) -> str:
@@ -279,7 +280,7 @@ def time_left(at: int, now_ms: int) -> str:
     return minutes(number if number < 120 else round(number / 60) * 60)
 
 
-ONLY_UNDO = "With no end, only *Undo* ends it."
+ONLY_UNDO = "With no end, only *Undo now* ends it."
 NEVER = "0"  # the option of a run that lasts until somebody undoes it
 
 
@@ -332,7 +333,8 @@ def already(measure: Measure, view: RedactedView, changes: str = LATER_END, stat
     names = targets(measure, view)
     if measure.state == "asked":
         asked_by = f"{person_name(measure.created_by)}, {slack_date(measure.since)}"
-        return f"⏳ {names or measure.object_id} was also asked for by {asked_by}, for {measure.root_id}."
+        asked = f"was also asked for by {asked_by}, for {measure.root_id}"
+        return f"⏳ {names or measure.object_id} {asked}, and still waits."
     is_now = "just being contained" if measure.state == "starting" else state
     if changes == LATER_END and measure.state == "in_force" and measure.until is None:
         changes = NOTHING_LATER

@@ -40,7 +40,7 @@ async def test_runs_that_were_undone_share_a_line_that_says_so(tmp_path: Path) -
             await env.ended_run(alert)
         card = await env["anna"].sees(card_of(alert, f"action_undo:{run.id}"))
         assert text_of(card).count("is in force until somebody undoes it") == 1
-        await env["anna"].confirms("Undo", card, beside=f"action_undo:{run.id}")
+        await env["anna"].confirms("Undo now", card, beside=f"action_undo:{run.id}")
         await env["anna"].sees(card_of(alert, "🔓 *Isolate*"))
         await env.client.mark_alert_unread(alert.id)
         undone = await env["anna"].sees(card_of(alert, "3 runs, all undone · the last by admin, "))

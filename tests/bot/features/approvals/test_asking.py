@@ -562,6 +562,10 @@ async def test_who_asks_for_what_waits_already_reviews_it_and_only_who_may_decid
             await env[name].command(SOC, f"/responder run isolate {alert.id}")
             waits = await env[name].sees(modal("⚠️ *Isolate* on ip 203[.]0[.]113[.]7 for 1 hour, asked by anna"))
             assert (waits["submit"]["text"], "Review" in labels_of(waits)) == ("Ask anyway", name == "ben")
+            assert alert.id not in text_of(waits).partition("asked by anna")[2].partition("still waits")[0]
+        await env["anna"].command(SOC, f"/responder run isolate {alert.id}")
+        own = await env["anna"].sees(modal("⚠️ Your request of <!date^", "still waits for approval.", "Withdraw"))
+        await env["anna"].close(own["id"])
         await env["ben"].presses("Review", waits)
         await env["ben"].submits(
             await env["ben"].sees(modal("*Isolate on ip `203[.]0[.]113[.]7` for 1 hour?*", "Deny"))
@@ -758,7 +762,7 @@ async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reaso
         await env["anna"].submits(forms[0])
         await env["anna"].sees(modal("No longer waits", f"{MORE_TIME}: {why}"))
         await env["ben"].command(SOC, f"/responder cancel {action.id}")
-        await env["ben"].reads("; *Undo* on its card ends it. Approved by ben.")
+        await env["ben"].reads("; *Undo now* on its card ends it. Approved by ben.")
 
 
 async def test_who_asked_reads_a_denial_a_failure_and_who_stopped_it_but_not_their_own_cancelling(
@@ -1042,12 +1046,12 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         review = await ben.sees(modal(" on 4 targets"))
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end?", "Keep ticked with no end")
         text = text_of(review)
-        assert text.count("With no end, only *Undo* ends it.") == 1
+        assert text.count("With no end, only *Undo now* ends it.") == 1
         assert not [
             words for words in ("→", "· now until", "now it ends") if words in text
         ]  # as the question says it of all
         by = text.index("Can be approved by: ben, lea.")
-        ends = text.index("With no end, only *Undo* ends it.")
+        ends = text.index("With no end, only *Undo now* ends it.")
         assert text.index(" on 4 targets, now until <!date^") < ends < by < text.index("Decide only on the ticked")
         assert "; then" not in text
         form = await ben.confirms("Deny the ticked", review, reason="one hour is <enough>.")
@@ -1314,7 +1318,7 @@ async def test_extend_all_leaves_out_what_another_alert_keeps_with_no_end(tmp_pa
         told = await env["anna"].sees(direct_message("2 in force until"))
         form = await env["anna"].confirms("Extend all", told, longer="+15 minutes")
         assert "*Extend Isolate on 1 target?*" in text_of(form)
-        assert "Left out: ip 203[.]0[.]113[.]0, which only *Undo* ends." in text_of(form)
+        assert "Left out: ip 203[.]0[.]113[.]0, which only *Undo now* ends." in text_of(form)
         asked = await env["anna"].reads("Asked: keep *Isolate* on ip 203[.]0[.]113[.]1 15 minutes longer. It needs ")
         assert "Refused" not in text_of(asked)
 
@@ -1354,7 +1358,7 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         form = await env["anna"].confirms("Extend all", told, longer="+15 minutes")
         assert "How much longer, each from its own end" in text_of(form)
         assert f'"last: <!date^{later // 1000 + 15 * 60}^' in text_of(form)
-        assert "Left out: ip 203[.]0[.]113[.]3, which only *Undo* ends." in text_of(form)
+        assert "Left out: ip 203[.]0[.]113[.]3, which only *Undo now* ends." in text_of(form)
         await env["anna"].reads("Asked: keep *Isolate* on ip 203[.]0[.]113[.]")
         asks = await env["ben"].sees(direct_message("for 15 minutes longer", f"answer by <!date^{undo.at // 1000}^"))
         await env["ben"].open_home()

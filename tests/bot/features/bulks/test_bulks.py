@@ -633,8 +633,8 @@ async def test_a_timed_bulk_says_until_when_it_is_in_force_and_each_can_be_undon
         await start(env, "anna", "report", alert_ids)
         message = await shown(env, "*Report* on 3 targets: 3 in force with no end")
         await env["anna"].presses("Show each", message)
-        each = await env["anna"].sees(modal('"Undo"'))
-        await env["anna"].confirms("Undo", each, beside=alert_ids[0])
+        each = await env["anna"].sees(modal('"Undo now"'))
+        await env["anna"].confirms("Undo now", each, beside=alert_ids[0])
         await shown(env, "⚠️ *1 not undone*")
         told = "1 of 3 were to be undone and were not"
         await env["anna"].sees(reply_to(message, told))
@@ -734,7 +734,7 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
             (run,) = await env.client.actions("alert", on)
             await env["anna"].command(SOC, f"/responder {verb} {run.id}")
             now = text_of(await env["anna"].reads(" is in force until <!date^"))
-            assert "; *Undo* on its card ends it. Approved by ben." in now
+            assert "; *Undo now* on its card ends it. Approved by ben." in now
 
 
 async def test_who_asked_reads_on_a_phone_who_approved_what_failed_on_which_targets_and_why(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ async def test_a_command_names_what_to_act_on_in_any_spelling(
     await env["anna"].command(SOC, f"/responder run shun {alert.id} target={typed}")
     question = await env["anna"].sees(modal("It can be undone there"))
     assert question["title"]["text"] == "Shun"
-    assert "With a time it ends by itself (Drop traffic); *Undo* ends it at any moment." in text_of(question)
+    assert "With a time it ends by itself (Drop traffic); *Undo now* ends it at any moment." in text_of(question)
     assert text_of(question).count("srv-dc01") == ("srv-dc01" in data)
     await env["anna"].presses("Shun", question)
     on = f"{'hostname' if 'srv' in typed else 'ip'} {data[0].replace('.', '[.]')}"

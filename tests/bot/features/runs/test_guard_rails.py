@@ -36,7 +36,7 @@ async def test_a_timed_run_is_given_its_time_extended_and_undone(env: FeatureEnv
     alert, card = await env.alert_and_card("anna")
     await env["anna"].command(SOC, f"/responder run shun {alert.id}")
     form = await env["anna"].sees(modal("How long"))
-    assert "Ends by itself (Tell); *Undo* ends it at any moment." in text_of(form)
+    assert "Ends by itself (Tell); *Undo now* ends it at any moment." in text_of(form)
     assert options_of(form, "undo_after") == ["15 minutes", "30 minutes", "1 hour"]
     assert filled_in(form)["undo_after"] == "1 hour"
     await env["anna"].submits(form, undo_after="15 minutes")
@@ -87,10 +87,10 @@ async def test_undo_is_requested_again_if_cores_answer_is_lost(tmp_path: Path) -
     async with feature_environment(tmp_path, {"Shun": {"undo": "Tell_1_0"}}, core_proxy=proxy.serve) as env:
         alert = await env.create_alert()
         await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": alert.id})
-        card = await env["anna"].sees(card_of(alert, '"Undo"'))
+        card = await env["anna"].sees(card_of(alert, '"Undo now"'))
         action = await env.ended_run(alert)
         proxy.drop_responses(f"POST /api/connector/engine/action/{action.id}/undo")
-        await env["anna"].confirms("Undo", card)
+        await env["anna"].confirms("Undo now", card)
         await env["anna"].sees(card_of(alert, "🔓 *Shun*"))
         await until(lambda: not stores.clicks(env.folder / "core.db", "SELECT 1 FROM inbox WHERE done_at = 0"))
         assert "Nothing was run" not in str([*env["anna"].live_view.modals, *env["anna"].live_view.ephemerals(SOC)])
@@ -104,10 +104,10 @@ async def test_release_asks_what_is_meant_only_while_a_run_is_in_force(env: Feat
     await env["anna"].command(SOC, f"/responder take {alert.id}")
     await env["anna"].reads(f"You work on 🟠 HIGH {alert.title} ({alert.id}) now.")
     await env["anna"].command(SOC, f"/responder release {alert.id}")
-    question = await env["anna"].reads("Nothing was changed: *Undo* ends what is in force")
+    question = await env["anna"].reads("Nothing was changed: *Undo now* ends what is in force")
     assert (await env.client.alert(alert.id)).assignee == "anna@responder-bot.local"
     await env["ben"].command(SOC, f"/responder release {alert.id}")
-    of_another = await env["ben"].reads("Nothing was changed: *Undo* ends what is in force")
+    of_another = await env["ben"].reads("Nothing was changed: *Undo now* ends what is in force")
     await env["ben"].confirms("Undo now", of_another)
     await env["ben"].sees(card_of(alert, "🔓 *Shun*"))
     await env["anna"].presses("Unassign", question)
@@ -120,15 +120,15 @@ async def test_release_asks_what_is_meant_only_while_a_run_is_in_force(env: Feat
 async def run_report(env: FeatureEnvironment, alert: Alert) -> None:
     """Run it after the form that comes before what stays in force."""
     await env["anna"].command(SOC, f"/responder run report {alert.id}")
-    form = await env["anna"].sees(modal("With a time it ends by itself (Fail); *Undo*"))
+    form = await env["anna"].sees(modal("With a time it ends by itself (Fail); *Undo now*"))
     await env["anna"].presses("Report", form)
 
 
 async def test_what_could_not_be_undone_is_told_in_the_thread_and_on_the_card(env: FeatureEnvironment) -> None:
     alert, card = await env.alert_and_card("anna")
     await run_report(env, alert)
-    shown = await env["anna"].sees(card_of(alert, '"Undo"'))
-    assert ">Puts it back." in text_of(await env["anna"].confirms("Undo", shown))
+    shown = await env["anna"].sees(card_of(alert, '"Undo now"'))
+    assert ">Puts it back." in text_of(await env["anna"].confirms("Undo now", shown))
     told = await env["anna"].sees(reply_to(card, "Not undone: "))
     assert "press *Undo now*" in text_of(told)
     assert "Undo now" in labels_of(told)
@@ -429,7 +429,7 @@ async def test_what_is_to_last_with_no_end_says_so_wherever_somebody_decides(tmp
             assert place is not asked or "Deny" in labels_of(place)
             assert f'"{ids.EXTEND}:' not in text_of(place)  # nobody asks for more while more is asked for
         await env["ben"].command(SOC, f"/responder approve {action.id}")
-        form = await env["ben"].sees(modal("Keep with no end?", asks, "With no end, only *Undo* ends it."))
+        form = await env["ben"].sees(modal("Keep with no end?", asks, "With no end, only *Undo now* ends it."))
         assert "Deny" in labels_of(form)
         await env["ben"].presses("Keep with no end", form)
         await env["ben"].reads("It lasts until somebody undoes it.")
