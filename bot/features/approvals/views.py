@@ -259,7 +259,7 @@ def closed_among(listed: Sequence[tuple[object, RedactedView]], more: str = "") 
     """How many of these are closed, and `more` on those, for a list that says so of each."""
     number, total = sum(closed_by_now(view) for _, view in listed), len(listed)
     if total == 1:
-        return "⚠️ *Closed by now*\n" if number else ""
+        return "⚠️ *Alert closed by now*\n" if number else ""
     said = f"{'All' if number == total else f'{number} of'} {total} {'is' if number == 1 else 'are'} closed by now"
     return f"⚠️ *{said}*{more}\n" if number else ""
 

@@ -152,13 +152,14 @@ def _asks(bulk: BulkCounts, waiting: Listed, read: Listed, reminded: str, others
     `others` says who decides on it where that reader doesn't; mrkdwn.
     """
     by_when = f" Answer by {slack_date(bulk.expires_at, DAY_AND_TIME)}." if bulk.expires_at else ""
-    asked = states.what_is_asked(bulk, states.of_waiting(bulk, read))
+    asked = states.what_is_asked(bulk, states.of_waiting(bulk, read), read)
     review = f". *Review* names {'it' if bulk.awaiting == 1 else 'each'} to whoever may see it"
     unnamed = ", which you may not see" if others else review
     on = f": {runs.distinct_targets(waiting, bulk.awaiting)}" if waiting else unnamed
     asks = f"⏳ *{asked}*{'' if read else on}{others}.{by_when}{reminded and f' {reminded}'}"
     note = states.quoted_note(waiting if len(waiting) == bulk.awaiting else read, between="\n")
-    closed = "" if len(read) == 1 else f"\n{approvals.closed_among(waiting)}".rstrip()  # which its row says
+    which = "" if read else _unless_all([one for one in waiting if approvals.closed_by_now(one[1])], len(waiting))
+    closed = "" if len(read) == 1 else f"\n{approvals.closed_among(waiting, which)}".rstrip()  # which its row says
     warned = "" if read else _warned(waiting, bulk.awaiting)
     rows = first_of([states.row(*one) for one in read], states.MOST_NAMED)
     return [section(f"{asks}{note}{closed}{warned}"), *sections(rows)]

@@ -120,10 +120,12 @@ def by_state(listed: Listed, refused: Refused = ()) -> list[str]:
 
 
 def withheld(bulk: BulkCounts, seen: Listed) -> list[str]:
-    """`🚫 1 denied: details withheld`: those that did not run, as the counts tell, that are not among these `seen`."""
-    left = Counter({how: number for how, number in bulk.outcomes.items() if seen and how in NOT_RUN})
-    left -= Counter(run.outcome for run, _ in seen if run.outcome is not None)
-    return [f"{runs.MARKS[how]} {number} {runs.WORDS.get(how, how)}: details withheld." for how, number in left.items()]
+    """`🚫 1 denied: details withheld`: what did not run or is in force, as the counts tell, and isn't `seen`."""
+    left = Counter[str]({how: number for how, number in bulk.outcomes.items() if seen and how in NOT_RUN})
+    left["in force"] = bulk.timed + bulk.endless if seen else 0
+    left -= Counter("in force" if undo_state.is_in_force(run) else str(run.outcome) for run, _ in seen)
+    shown = [(runs.MARKS.get(how, "🔒"), number, runs.WORDS.get(how, how)) for how, number in left.items()]
+    return [f"{mark} {number} {how}: details withheld." for mark, number, how in shown]
 
 
 def in_lines(states: Iterable[Sequence[str]]) -> list[str]:
@@ -253,7 +255,7 @@ def seen_targets(listed: Listed, *, is_on_phone: bool = False) -> str:
 
 
 def _severity(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> int:
-    return bulk.severity or max((view.subject.severity for _, view, *_ in seen), default=0)
+    return max((view.subject.severity for _, view, *_ in seen), default=bulk.severity or 0)
 
 
 def name(bulk: BulkCounts) -> str:
@@ -273,9 +275,11 @@ def how_many(bulk: BulkCounts, number: int) -> str:
 
 
 def of_waiting(bulk: BulkCounts, seen: Listed) -> str:
-    """`2 targets (1 more that you may not see)`: those of what waits that its reader has `seen`; all without any."""
+    """`2 targets (1 more that you may not see, CRITICAL)`: those of what waits that its reader has `seen`, or all."""
     more = bulk.awaiting - len(seen) if seen else 0
-    return f"{how_many(bulk, bulk.awaiting - more)}{f' ({more} more that you may not see)' if more else ''}"
+    is_worse = (bulk.severity or 0) > _severity(bulk, seen)
+    level = f", {SEVERITY_NAMES[bulk.severity or 0].upper()}" if is_worse else ""
+    return f"{how_many(bulk, bulk.awaiting - more)}{f' ({more} more that you may not see{level})' if more else ''}"
 
 
 def who_asked(bulk: BulkCounts, named: Listed) -> str:

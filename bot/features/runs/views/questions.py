@@ -79,10 +79,10 @@ def asked(action: Action, view: RedactedView, able: Able, button: ButtonIds) -> 
     return Message(text, (then, actions(runs.end_button(action, view, button))))
 
 
-def _waits(what: str, action: Action, able: Able) -> str:
+def _waits(what: str, action: Action, able: Able, waits: str = "waits") -> str:
     """`*Isolate* on ip 203[.]0[.]113[.]7 for 1 hour waits ...`, and below who may approve it, by when; mrkdwn."""
     below = f"{undo_state.approvals_by(runs.missing_approvals(action), able)}{runs.answer_by(action)}"
-    return f"{what}{undo_state.for_how_long(action)} waits for approval; nothing has run yet.\n{below}."
+    return f"{what}{undo_state.for_how_long(action)} {waits} for approval; nothing has run yet.\n{below}."
 
 
 class Row(NamedTuple):
@@ -543,9 +543,9 @@ def refused(on: Sequence[Row], policy: Policy) -> str:
 
 
 def why_refused(head: str, refused: Iterable[tuple[str, str]]) -> str:
-    """Each reason once, with what it is about, `named` as above, each on a line; above them if they are several."""
+    """Each reason once, with what it is about, `named` as above; last those that several have, above their lines."""
     why, lines = grouped((reason_shown(reason), f"• {name}") for name, reason in refused), list[str]()
-    for reason, rows in why.items():
+    for reason, rows in sorted(why.items(), key=lambda one: len(one[1]) > 1):
         if len(rows) > 1:
             rows = [f"{reason[0].upper()}{reason[1:].rstrip('.')}:", *first_of(rows, REASONS)]
         else:
@@ -582,9 +582,9 @@ def outcome(
     """
     text, more = "Nothing was asked for or started.", list[Block]()
     if listed:
-        action, what = listed[0][0], f"*{runs.name(listed[0][0])}* on {runs.distinct_targets(listed)}"
+        action, what = listed[0][0], f"*{runs.name(listed[0][0])}* on {runs.distinct_targets(listed, most=REASONS)}"
         waits = runs.awaits_approval(action)
-        text = _waits(what, action, able) if waits else f"Started {what}."
+        text = _waits(what, action, able, "waits" if len(listed) == 1 else "wait") if waits else f"Started {what}."
         _, withdraw = runs.bulk_buttons(response.id, None, button, "Withdraw", number=len(listed))
         more = [actions(withdraw)] if waits else []
     refused = [(entry.object_id, why_not(entry)) for entry in response.actions if why_not(entry)]

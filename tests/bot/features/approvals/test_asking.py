@@ -929,7 +929,7 @@ async def test_a_bulk_that_is_asked_for_in_a_direct_message_rings_who_decides_an
         await env["anna"].presses("Ask to isolate (2)", question)
         on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1"
         receipt = await env["anna"].sees(
-            modal(f"*Isolate* on {on} for 1 hour waits for", "\\n1 approval by ben or lea, answer")
+            modal(f"*Isolate* on {on} for 1 hour wait for", "\\n1 approval by ben or lea, answer")
         )
         await env["anna"].presses("Withdraw all", receipt)
         withdraw = await env["anna"].sees(modal("Withdraw Isolate?", "*Isolate on 2 targets for 1 hour*\\n"))
@@ -1602,7 +1602,7 @@ async def test_a_bulk_that_nobody_approved_in_time_is_asked_for_again_by_who_ask
         assert form["submit"]["text"] == "Ask to isolate (2)"
         await env["anna"].submits(form)
         await env["anna"].sees(
-            modal("Asked", f"*Isolate* on {on} for 1 hour waits for approval", "ben is asked;", without="Started")
+            modal("Asked", f"*Isolate* on {on} for 1 hour wait for approval", "ben is asked;", without="Started")
         )
         await bulk_shown(env, "2 wait for approval")
         await bulk_shown(env, "Asked for again as ~")
@@ -1638,7 +1638,9 @@ async def test_who_decides_on_a_bulk_reads_the_first_targets_until_they_may_not_
         assert "\\n".join(lines) in text_of(shown)
 
         await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
-        shown = await env["ben"].sees(direct_message("Isolate", "(1 more that you may not see)", without="113[.]1"))
+        shown = await env["ben"].sees(
+            direct_message("Isolate", "(1 more that you may not see, CRITICAL)", without="113[.]1")
+        )
         assert alerts[1].id not in str(shown)
         assert text_of(shown).index("113[.]3`") < text_of(shown).index("113[.]0`")
         await clear_ben_for(1)
@@ -1751,8 +1753,8 @@ async def test_who_may_not_see_a_target_of_a_bulk_reads_nothing_of_it_in_the_req
         both = "Isolate on 2 targets for 1 hour? Asked by ben: ip 203[.]0[.]113[.]7, 203[.]0[.]113[.]9"
         assert both in await env["lea"].sees(on_phone("CRITICAL: "))
         assert "For few eyes" in text_of(await env["lea"].sees(direct_message("2 wait for approval")))
-        push = await env["anna"].sees(on_phone("CRITICAL: "))
-        own = "1 target (1 more that you may not see) for 1 hour"
+        push = await env["anna"].sees(on_phone("HIGH: "))
+        own = "1 target (1 more that you may not see, CRITICAL) for 1 hour"
         assert push.endswith(f": Isolate on {own}? Asked by ben: ip 203[.]0[.]113[.]9")
         shown = await env["anna"].sees(direct_message("2 wait for approval"))
         assert f"⏳ *{own}" in text_of(shown)

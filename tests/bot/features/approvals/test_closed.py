@@ -127,6 +127,7 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         await close(env, alert_ids[1])
         now = await env["ben"].sees(direct_message('\\n⚠️ *1 of 3 is closed by now*"'))
         assert (now["ts"], "? 1 closed by now. Asked by anna: " in now["text"]) == (told["ts"], True)
+        await shown(env, f"\\n⚠️ *1 of 3 is closed by now* ({alert_ids[1]} (ET MALWARE ")
         line = f"• 🟠 ip 203[.]0[.]113[.]7, for HIGH ET MALWARE Beacon to known C2 ({alert_ids[1]})"
         row = text_of(now).partition(line)[2].partition("\\n•")[0]
         assert row.startswith("\\n    ↳ ⚠️ *Alert closed by ")
@@ -143,7 +144,7 @@ async def test_a_review_says_which_of_several_are_closed(tmp_path: Path) -> None
         await env["ben"].sees(app_home("1 approval, answer by ", '\\n⚠️ *1 of 3 is closed by now*"'))
         await env["lea"].confirms("Deny the ticked", first, reason="open")
         left = await shown(env, "1 waits for approval, 2 denied")
-        assert ("\\n⚠️ *Closed by now*" in text_of(left), "1 of 1" in text_of(left)) == (True, False)
+        assert ("\\n⚠️ *Alert closed by now*" in text_of(left), "1 of 1" in text_of(left)) == (True, False)
         review = text_of(await reviewed(env, "ben", left, " on 1 target"))
         assert (review.count("⚠️ *Alert closed by "), review.count("⚠️")) == (1, 1)
 

@@ -42,6 +42,15 @@ async def test_channel_phone_and_lists_name_what_was_refused_and_why_as_long_as_
         await all_sent(env.bot)
 
 
+async def test_what_is_in_force_and_withheld_is_counted_below_what_is_named(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, HOSTS) as env:
+        asked = await ask(env, "lea", [await hosts(env, "WS-1"), await hosts(env, "WS-2", tlp=3)])
+        await env["lea"].sees(message_in(SOC, "2 wait for approval", without="withheld"))
+        await env.client.approve_bulk(asked.id)
+        named = "🔒 Approved by admin, in force until <!date^"
+        await env["anna"].sees(message_in(SOC, named, ": hostname WS-1.\\n🔒 1 in force: details withheld."))
+
+
 async def test_what_is_protected_is_refused_once_by_its_name_for_all_that_have_it(tmp_path: Path) -> None:
     rules = {"Shun": {"undo": "Tell_1_0", "target": "ip"}}
     async with feature_environment(tmp_path, rules, protect=ProtectSection(artifacts=["203.0.113.9"])) as env:
