@@ -7,7 +7,21 @@ from typing import Any
 
 from bot.block_kit import ids
 from bot.block_kit.text import readable_name
-from bot.demo.environment import ALERTS, ANNA, BEN, CLOSE, EXTRACT, ISOLATE, LEA, RELEASE, WEBHOOK, DemoEnvironment
+from bot.demo.environment import (
+    ALERTS,
+    ANNA,
+    BEN,
+    BLOCK,
+    C2,
+    CLOSE,
+    EXTRACT,
+    FIREWALL,
+    ISOLATE,
+    LEA,
+    RELEASE,
+    WEBHOOK,
+    DemoEnvironment,
+)
 from bot.demo.transcript import Transcript, lines_of, text_of
 from bot.slack_emulator import EmulatedUser, EmulatorView, Refused
 from core.client import CoreClient
@@ -42,27 +56,40 @@ class DemoScript:
 
     async def run(self) -> None:
         """Run all steps. Raises DemoFailed, TimeoutError, Refused or ResponderBotError on failure."""
-        alert_id, ts = await self._alert()
+        alert_id, ts = await self._alert(0)
         await self._command(self._anna, "Anna", f"/responder list {alert_id}")
         listed = await self._anna.until(lambda view: _modal_with(view, _title(CLOSE)), STEP_S)
         self._transcript.say("slack", f"shows Anna\n{text_of(listed)}")
         await self._anna.close(listed["id"])
+        await self._block(alert_id, ts)
         await self._command(self._anna, "Anna", f"/responder run {_title(EXTRACT)} {alert_id}")
         await self._ended(EXTRACT, "alert", alert_id, ts)
         await self._isolate(alert_id, ts)
+        await self._run_on_log(alert_id, ts)
+        await self._close(*await self._alert(2))
+        await self._template()
+
+    async def _alert(self, number: int) -> tuple[str, str]:
+        self._transcript.say("siem", "POST /api/alert")
+        alert_id = await self._environment.post_alert(number)
+        cards = await self._anna.until(lambda view: _with(alert_id, view.messages(ALERTS)), STEP_S)
+        return alert_id, str(cards[0]["ts"])
+
+    async def _block(self, alert_id: str, ts: str) -> None:
+        """Block an address, and wait until the firewall has read that."""
+        await self._command(self._anna, "Anna", f"/responder run {_title(BLOCK)} {alert_id} {C2}")
+        form = await self._anna.until(_form(ids.START_VIEW), STEP_S)
+        self._transcript.say("Anna", f"presses Block\n{text_of(form)}")
+        await self._anna.submit(form["id"], {})
+        await self._says(ts, f"read by {FIREWALL}")
+
+    async def _close(self, alert_id: str, ts: str) -> None:
+        """Close a false alarm."""
         await self._choose(ts, CLOSE)
         form = await self._ben.until(_form(ids.START_VIEW), STEP_S)
         self._transcript.say("Ben", "gives no reason and runs it")
         await self._ben.submit(form["id"], {})
         await self._ended(CLOSE, "alert", alert_id, ts)
-        await self._run_on_log(alert_id, ts)
-        await self._template()
-
-    async def _alert(self) -> tuple[str, str]:
-        self._transcript.say("siem", "POST /api/alert")
-        alert_id = await self._environment.post_alert(0)
-        cards = await self._anna.until(lambda view: _with(alert_id, view.messages(ALERTS)), STEP_S)
-        return alert_id, str(cards[0]["ts"])
 
     async def _isolate(self, alert_id: str, ts: str) -> None:
         """Isolate a host for a time, give it more time, and release it early."""

@@ -39,8 +39,8 @@ class Transcript:
         lines = lines_of(message)
         self._seen[message["ts"]] = lines
         shown = [line for line in lines if before is None or line not in before]
-        if not shown:
-            return
+        if not shown or (before is not None and all(line.startswith("[") for line in shown)):
+            return  # buttons alone tell nothing
         mark = "changed" if before is not None else "only you" if message.get("ephemeral") else "new"
         indent = "    | " if message.get("thread_ts") not in (None, message["ts"]) else "  "
         self._print(f"{indent}[#{name} {mark}] " + f"\n{indent}    ".join(shown))

@@ -35,15 +35,17 @@ async def test_the_scripted_demo_succeeds(tmp_path: Path) -> None:
         "> core: Extract Indicators",
         "> core: Isolate Host",
         "> core: Release Host",
-        "> core: Close As False Positive",
         "> core: Webhook",
-        "> core: case template ~23 Malware beacon, 1 task(s)",
+        "> core: Close As False Positive",
+        "> core: case template ~28 Malware beacon, 1 task(s)",
     ]
     assert "[#soc-alerts new] 🟠 HIGH" in out
-    happened = ["> Anna: chooses 15", "Anna asks · ", "> Ben: presses Approve", "in force until",
+    happened = ["> Anna: presses Block", "read by edge-fw", "> Anna: chooses 15", "Anna asks · ",
+                "> Ben: presses Approve", "LT-0198 is in force until",
                 "> Anna: presses Extend", "⏳ Keep until", "> Ben: presses Undo now"]  # fmt: skip
     assert [out.index(what) for what in happened] == sorted(out.index(what) for what in happened)
     assert " UTC" not in out  # times are the reader's
+    assert "changed] [" not in out  # buttons alone tell nothing
 
 
 @pytest.mark.slow
