@@ -143,10 +143,10 @@ def _asked(
 ) -> list[Block]:
     """The question, what happened to it before, who asks and why, against which rules, the targets, and what `follows`.
 
-    Without it, while it waits, what follows once it is approved, and what that changes of what is in force already.
+    Without it, while it waits, what follows once it is approved. Then what it changes of what is in force already.
     """
     held = already(action, view, now_ms, is_kept=is_kept)
-    then = [undo_state.planned(action), *held] if runs.awaits_approval(action) else []
+    then = [follows or undo_state.planned(action), *held] if follows or runs.awaits_approval(action) else []
     asks, targets = _question(action, view)
     by = f"*{person_name(action.created_by)}* asks · {runs.named(view, link)}"
     about = [*targets, *_may_act_on(action, view), *inputs(action, view)]
@@ -157,7 +157,7 @@ def _asked(
             f"{by}{note(action, view)}",
             *against(action, view, used_by),
             *about,
-            *([follows] if follows else then),
+            *then,
         ]
     )
 
@@ -166,6 +166,11 @@ def _targets(action: Action, view: RedactedView) -> list[str]:
     """What the run acts on, a line each with what the alert says of it; mrkdwn."""
     lines = runs.target_lines(action.target or (), view)
     return lines if len(lines) == 1 else [f"• {line}" for line in lines]
+
+
+def _several(action: Action, view: RedactedView) -> list[str]:
+    """Likewise, unless it is one, which the question names."""
+    return _targets(action, view) if len(action.target or ()) > 1 else []
 
 
 def already(action: Action, view: RedactedView, now_ms: int | None = None, *, is_kept: bool = False) -> list[str]:
@@ -485,7 +490,7 @@ def approve_view(
         action = undo_state.of_extension(action, extension)
         who = f"In force, asked for by {person_name(action.created_by)}{runs.approved_by(action)}."
         follows = f"{who} {undo_state.ONLY_UNDO}" if extension.at is None else who
-        shown = sections([later_end(action, extension, view), *_targets(action, view), follows])
+        shown = sections([later_end(action, extension, view), *_several(action, view), follows])
         needs = [undo_state.needed([extension])]
     else:
         title = title if action.override is None else names.overriding(title)
@@ -622,7 +627,7 @@ def later_end_request(
         return Message(clip(text, MESSAGE_TEXT_LIMIT), (shown, context(asked)), is_broadcast)
     needs = f"{undo_state.needed([extension])}{f' Approved by {approvers}.' if approvers else ''}"
     asks = f"{who} {later_end(action, extension, view)}".strip()
-    blocks: list[Block] = [*sections([asks, *_targets(action, view)]), context(needs)]
+    blocks: list[Block] = [*sections([asks, *_several(action, view)]), context(needs)]
     blocks += [actions(*runs.decision_buttons(action, button, extension))] if can_decide else []
     why = runs.quoted(extension.note or "", NOTE_LIMIT, view)
     deed, before = f"keep {run} {longer}", _denied_longer(extension.denials)
@@ -689,7 +694,7 @@ def deny_view(action: Action, view: RedactedView, deed: str, login: str, now_ms:
     if extension is not None:
         action = undo_state.of_extension(action, extension)
         stays = f"{if_so} {undo_state.ends(action)}."
-        asks = sections([later_end(action, extension, view), *_targets(action, view), stays])
+        asks = sections([later_end(action, extension, view), *_several(action, view), stays])
         asked_by, title = extension.asked_by, more_time_title(deed)
     of = extension.id if extension is not None else ""
     about = {"id": action.id, "extension": of, "deed": deed}

@@ -392,6 +392,8 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         assert "🔒" not in text_of(in_open)  # where nobody may see the alert whose run it is
         await env["ben"].command(SOC, "/responder pending")
         await env["ben"].sees(modal("Waiting for your approval", "🔒 contained until <!date^", "?> by anna"))
+        await env["ben"].presses("Deny", request)
+        await env["ben"].close((await env["ben"].sees(modal("nothing changes on the target.", already)))["id"])
         await env["ben"].presses("Approve", request)
         shown = await env["ben"].sees(modal(already))
         assert changes_nothing in text_of(shown)

@@ -74,7 +74,9 @@ def intent_of(what: str, request: RunRequest, view: RedactedView) -> Intent:
 
 def asked(action: Action, view: RedactedView, able: Able, button: ButtonIds) -> Message:
     """Says that the run waits, who may approve it, and until when; with Withdraw."""
-    text = _waits(f"*{runs.name(action)}*{runs.on_target(action, view) or f' on {_target(view)}'}", action, able)
+    override = "🔴 *Override*: " if action.override is not None else ""
+    run = f"*{runs.name(action)}*{runs.on_target(action, view) or f' on {_target(view)}'}"
+    text = _waits(f"{override}{run}", action, able)
     then = section(f"{text}\n{TOLD}")
     return Message(text, (then, actions(runs.end_button(action, view, button))))
 

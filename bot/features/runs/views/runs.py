@@ -31,7 +31,7 @@ from bot.block_kit.text import (
     time_ahead,
 )
 from bot.clearance import MASK, SHARED, Closing, RedactedView, Subject, artifact_title, may_see, refanged, withheld
-from bot.features.responders.views import with_names
+from bot.features.responders.views import overridden, with_names
 from bot.features.runs.views import undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import Block, ButtonIds, Intent, Message
@@ -171,8 +171,9 @@ def later_end_line(action: Action, extension: Extension, view: RedactedView, *, 
     now = undo_state.until(undo.at if undo is not None else None) + undo_state.moved(action)
     by, why = f"*{person_name(extension.asked_by)}* asks", quoted(extension.note or "", NOTE_LIMIT, view)
     if not is_on_card:
-        of = f"{sign(view)}{of_root(view.subject, view)}"
-        by = f"*{name(action)}*{on_target(action, view)}\n{by} · {of}"
+        is_one = view.is_open and len(action.target or ()) == 1
+        on = f" on {''.join(only_target(action.target or (), view))}" if is_one else on_target(action, view)
+        by = f"*{name(action)}*{on}\n{by} · {sign(view)}{of_root(view.subject, view)}"
     return f"⏳ *Keep {undo_state.until(extension.at)}*, instead of {now}: {by}{why and f' · {why}'}"
 
 
@@ -680,10 +681,14 @@ def _tail(action: Action, view: RedactedView) -> str:
 
 
 def override_text(action: Action, view: RedactedView, by: str = "") -> str:
-    """` · 🔴 *Override*: "C2 is live"` of a run for which rules were overridden; `by` says who did, if nothing else."""
+    """` · 🔴 *Override*: "C2 is live"` of a run for which rules were overridden; `by` says who did, if nothing else.
+
+    With the rules while it waits for a decision.
+    """
     if action.override is None or not view.is_open:
         return ""
-    return f" · 🔴 *Override*{by}: {quoted(action.override.reason, RESULT_LIMIT, view)}"
+    rules = overridden(action.override.overrides, view, is_on_phone=True) if awaits_decision(action) else ""
+    return f" · 🔴 *Override*{rules and f' ({rules})'}{by}: {quoted(action.override.reason, RESULT_LIMIT, view)}"
 
 
 def group_line(actions: Sequence[Action], view: RedactedView) -> str:

@@ -418,7 +418,8 @@ async def test_what_is_protected_is_refused_as_soon_as_it_is_named_and_an_admini
             await env["lea"].sees(modal("🔴 *Against the rules*: 10[.]20[.]1[.]50 (victim) is protected")),
             override="It spreads",
         )
-        await env["ben"].sees(card_of(first, "🔴 *Override*"))
+        rule = "10[.]20[.]1[.]50 is protected (10.20.0.0/16)"
+        await env["ben"].sees(card_of(first, f"🔴 *Override* ({rule}): "))
         assert await acted_on(env, first) == ["10.20.1.50"]
         await env.core.core.people.set_profile("anna", "org-admin")
         await env["anna"].connect()
@@ -435,6 +436,9 @@ async def test_what_is_protected_is_refused_as_soon_as_it_is_named_and_an_admini
         assert push.endswith(", asked by lea · Against the rules: 10[.]20[.]1[.]50 is protected (10.20.0.0/16)")
         waits = await env["anna"].sees(card_of(first, "*lea* asks"))
         await env["anna"].presses("Approve", waits)
-        review = await env["anna"].sees(modal("Keep 15 minutes longer?", '\\n🔴 *Override* by lea: \\"It spreads\\"'))
+        override = "*Shun* on ip `10[.]20[.]1[.]50` · victim\\n*lea* asks"
+        review = await env["anna"].sees(modal("Keep 15 minutes longer?", override))
+        assert text_of(review).count("10[.]20[.]1[.]50` ") == 1
+        assert f'\\n🔴 *Override* ({rule}) by lea: \\"It spreads\\"' in text_of(review)
         await env["anna"].submits(review)
         await env["anna"].sees(modal("You approved more time for *Shun*", "lea is notified."))

@@ -191,7 +191,7 @@ async def test_a_used_up_rate_is_told_and_overridden_by_two_org_admins(env: Feat
     for why in ("", "It spreads. " * 100):
         assert (await env["lea"].submits(form, override=why))["errors"]
     await env["lea"].submits(form, override="The beacon <!channel> spreads")
-    await env["lea"].sees(modal("Asked", "1 approval, answer by", '"Withdraw"'))
+    await env["lea"].sees(modal("Asked", "🔴 *Override*: *Report* on", "1 approval, answer by", '"Withdraw"'))
     asked = await env["ben"].sees(reply_to(card, "*Against the rules*: the limit of 1 run in 1 hour is reached"))
     assert "The beacon &lt;!channel&gt; spreads" in text_of(asked)
     assert "HIGH: OVERRIDE: Report with no end? " in asked["text"]
