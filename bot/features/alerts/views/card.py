@@ -282,7 +282,7 @@ def _lines(shown: Sequence[Action], *, is_folded: bool) -> tuple[Lines, Lines, l
     over = at.get(OVER, [])
     if is_folded:
         over = [] if in_force else _newest_and_success(over)
-    over = sorted(over, key=_merely_succeeded)
+    over = sorted(over, key=lambda line: line not in over[:1] and _merely_succeeded(line))
     urgent, others = [*at.get(WAITING, []), *in_force], [*at.get(RUNNING, []), *over[:MAX_ENDED]]
     return urgent, others, list(chain(*over[MAX_ENDED:]))
 
@@ -300,7 +300,7 @@ def _newest_and_success(over: Lines) -> Lines:
 
 
 def _merely_succeeded(line: Sequence[Action]) -> bool:
-    """Whether these ended runs are below others: they failed in nothing, and contain nothing."""
+    """Whether these ended runs failed in nothing and contain nothing: they are below others, unless they ended last."""
     return runs.state_of(line[0]) == "succeeded" and line[0].undo is None
 
 

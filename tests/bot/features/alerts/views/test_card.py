@@ -91,14 +91,14 @@ def test_a_later_run_hides_no_earlier_finding() -> None:
         assert [line for line in shown if line.startswith("🛑 *Lookup* stopped by lea")], shown
 
 
-def test_what_ended_last_is_first_and_what_merely_succeeded_below() -> None:
+def test_what_ended_last_is_first_and_what_merely_succeeded_before_is_below() -> None:
     denied = ended_as("denied", ended_by="lea@x", number=50)
     failed = ended("Failure", "No route.", 51, responder_name="Mail_1_0")
     withdrawn = ended_as("cancelled", ended_by="anna@x", number=60, responder_name="Shun_1_0")
     often = [ended(number=70 + n, responder_name="Lookup_1_0") for n in range(2)]
     shown = texts_of(card(denied, failed, withdrawn, *often))[2:]
-    assert [line[:1] for line in shown[:3]] == ["➖", "❌", "🚫"]
-    assert shown[3].startswith("2 more runs: ")
+    assert [line[:1] for line in shown[:3]] == ["✅", "➖", "❌"]  # who started the last sees how it went
+    assert shown[3].startswith("1 more run: ")
 
 
 def test_what_was_undone_last_is_above_what_was_started_and_failed_in_between() -> None:
