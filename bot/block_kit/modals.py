@@ -129,7 +129,7 @@ def ticked_fields(name: str, label: str, options: _Options, ticked: Container[st
         first = [one for one in part if one["value"] in ticked]
         initial = {"initial_options": first} if first else {}
         element = {"type": "checkboxes", "action_id": _action_id(of), "options": part} | initial
-        numbers = f"{start + 1} to {start + len(part)} of {len(entries)}, each"
+        numbers = f"{start + 1} to {start + len(part)} of {len(entries)}"
         fields.append(input_block(of, numbers if are_many else label, element, optional=are_many))
     return fields
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import actions
-from bot.block_kit.text import foreign, person_name
+from bot.block_kit.text import foreign, person_name, section
 from bot.clearance import RedactedView, Subject, view_of_all
 from bot.features import responses, subjects
 from bot.features.approvals import handlers as decisions
@@ -201,10 +201,15 @@ async def on_deny_button(context: Context) -> None:
     listed = await _runs(context, bulk)
     request = _request(context, listed, intent.argument)
     waiting = [one for one in states.waiting(listed, request) if read is None or (one[2] or one[0]).id in read]
+    if read == []:
+        shown = await _review_view(context, bulk, listed, request, view)
+        if shown["private_metadata"] == view.get("private_metadata"):  # instead of what says that it has changed
+            asks = section(f"⚠️ *{modals.TICK_ONE}* Nothing was denied.")
+            shown |= {"title": view["title"], "blocks": [asks, *shown["blocks"][1:]]}
+        await context.show_modal(shown)
+        return
     if not waiting:
-        why = "Nothing was ticked, so nothing was denied."
-        if read != []:
-            why = review.no_longer_waits(listed, request, await _hidden(context, bulk, listed, request))
+        why = review.no_longer_waits(listed, request, await _hidden(context, bulk, listed, request))
         await responses.respond(context, notices.notice(why), "Deny")
         return
     deed, asked_by = _deed(context, bulk, waiting)

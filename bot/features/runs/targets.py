@@ -132,10 +132,19 @@ async def on_each(
     """What the form before runs on several targets shows of each, and which it leaves out."""
     found = await ends_or_stays(context, request, responder, targets)
     each = _all_asked(request, responder, targets, found)
+    before = (await context.core.bulk(request.again)).targets if request.is_bulk else ()
+    withdrawn = {" ".join([one.object_id, *one.target]) for one in before if one.outcome == "cancelled"}
+    ready = [one._replace(is_withdrawn=not withdrawn.isdisjoint(_requested(one))) for one in _each_run(each)]
     undecided = [one.row for one in each if one.why_not is None and one.is_to_choose]
     hidden = len(request.targets) - len(each)
     without = request.without or (f"Left out: {hidden} that you may not see." if hidden else "")
-    return questions.OnEach(_each_run(each), undecided, _refused(each), without, context.person.login, request.is_bulk)
+    return questions.OnEach(ready, undecided, _refused(each), without, context.person.login, request.is_bulk)
+
+
+def _requested(row: questions.Row) -> set[str]:
+    """How requests may name what is asked for: each object alone, or with what a run is to act on, by id or data."""
+    on = [name for one in row.on for name in (one.id, one.data)]
+    return {" ".join([one.object_id, *name]) for one in row.wanted for name in ((), *((each,) for each in on))}
 
 
 def only_ticked(

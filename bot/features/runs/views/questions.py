@@ -104,6 +104,8 @@ class Row(NamedTuple):
     """What is asked for it, of each object."""
     on: Sequence[TargetArtifact]
     """What the run acts on, if known."""
+    is_withdrawn: bool = False
+    """Whether it was withdrawn in the request that is repeated."""
 
     @property
     def tick(self) -> str:
@@ -128,9 +130,9 @@ class Row(NamedTuple):
 
     @property
     def decided(self) -> str:
-        """How somebody decided against it before, or ""."""
+        """How somebody decided against it before, or that it was withdrawn; or ""."""
         decided = [one.decided_against for one in self.in_force if isinstance(one, Action)]
-        return next((one.how for one in decided if one is not None), "")
+        return next((one.how for one in decided if one is not None), "withdrawn" if self.is_withdrawn else "")
 
     def listed(self, responder: OfferedResponder, login: str) -> Listed:
         """With whether its alert is closed, the other objects, and what is in force there or was decided before."""
@@ -228,11 +230,11 @@ def _about_each(responder: OfferedResponder, each: OnEach) -> str:
 
 
 def _ticked_for_you(each: OnEach) -> str:
-    """` · 18 ticked for you`, and how many are not, as their alerts are closed; mrkdwn."""
+    """` · 18 of 20 ticked for you`, and how many are not, as their alerts are closed; mrkdwn."""
     closed = sum(row.is_closed for row in each.ready)
     are_closed = f"{closed} of {len(each.ready)} {'is' if closed == 1 else 'are'} closed by now"
     left = f"\n⚠️ *{are_closed}*{TO_TICK}" if closed else ""
-    return f" · {len(each.kept) or 'none'} ticked for you{left}"
+    return f" · {len(each.kept) or 'none'} of {len(each.ready)} ticked for you{left}"
 
 
 def _rows(responder: OfferedResponder, each: OnEach) -> list[Block]:

@@ -165,7 +165,8 @@ def form_of_several(
         *why_field(request, responder),
     ]
     shown = questions.on_each(responder, each, first) + fields if is_some else questions.on_each(responder, each)
-    end = f" ({questions.able_now(responder, each)})" if each.ready and not each.undecided else ""
+    is_counted = each.ready and not (each.undecided or each.is_ticked)
+    end = f" ({questions.able_now(responder, each)})" if is_counted else ""
     on = " (ticked)" if each.is_ticked else end
     submit = f"{questions.deed(request, responder, VIEW_TITLE_LIMIT - len(on))}{on}" if is_some else ""
     if each.is_ticked and questions.approvals_needed(request, responder):  # which has no room for the deed

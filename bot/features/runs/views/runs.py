@@ -71,8 +71,8 @@ WORDS: Mapping[str, str] = {
     "cancelled": "withdrawn",
     "expired": "not approved in time",
 }  # the others are called as they are
-DECIDED: Mapping[str, str] = {"denied": MARKS["denied"], "undone": "🔓"}
-"""How somebody decided against what is asked for once more, with its mark."""
+DECIDED: Mapping[str, str] = {"denied": MARKS["denied"], "undone": "🔓", "withdrawn": MARKS["cancelled"]}
+"""How somebody decided against what is asked for once more, or who asked withdrew it, with its mark."""
 WORTH_REPEATING: tuple[State, ...] = ("failed", "expired")  # somebody wanted the others to end so
 RESULT_LIMIT = 300
 TARGET_LIMIT = 600  # which has room for the longest host name

@@ -80,7 +80,7 @@ async def test_what_another_request_refused_is_asked_for_again_as_things_are_now
         assert "not a threat" not in text_of(form)  # she approved the same since
         assert "contained already until <!date^" in text_of(form)
         assert not [word for word in ("already waiting", "refused", "WS-9") if word in text_of(form)]
-        assert (form["title"]["text"], form["submit"]["text"]) == ("Isolate (2)", "Ask for the ticked")
+        assert (form["title"]["text"], form["submit"]["text"]) == ("Isolate", "Ask for the ticked")
         ticks = options_of(form, "ask_again")
         assert filled_in(form) == {"ask_again": [], "undo_after": "15 minutes", "note": "beacons"}
         await env["anna"].submits(form, ask_again=ticks)
@@ -135,10 +135,12 @@ async def test_what_was_undone_denied_or_withdrawn_is_asked_for_again_and_not_wh
         assert text_of(form).count("wrong &lt;host&gt;") == 1  # in its row
         ticks = options_of(form, "ask_again")
         assert [one.split(" · ")[0] for one in ticks] == ["hostname WS-1", "hostname WS-2", "hostname WS-3"]
-        assert " · 1 ticked for you\\n⚠️ *2 of 3 are closed by now*: left for you to tick\\n🚫 *1 denied" in text_of(
-            form
+        of_none = (
+            " · none of 3 ticked for you\\n⚠️ *2 of 3 are closed by now*: left for you to tick\\n🚫 *1 denied before*"
         )
-        assert filled_in(form) == {"ask_again": ticks[2:], "undo_after": "15 minutes", "note": "beacons"}
+        assert f"{of_none} · 🔓 *1 undone before* · ➖ *1 withdrawn before*: left for you to tick" in text_of(form)
+        assert (text_of(form).count("➖ withdrawn before"), form["title"]["text"]) == (1, "Isolate")
+        assert filled_in(form) == {"ask_again": [], "undo_after": "15 minutes", "note": "beacons"}
         assert "errors" in await env["anna"].submits(form, ask_again=[])
         await env["anna"].submits(form, ask_again=[ticks[0], ticks[2]])
         left_out = f"\\nLeft out, as not chosen: HIGH Odd tool ({alerts[2].id})."

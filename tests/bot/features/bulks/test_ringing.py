@@ -532,7 +532,6 @@ async def test_a_box_of_review_says_what_has_room_of_a_denial_and_a_containment_
         assert f'{warned}", ' in text_of(review)
         assert filled_in(review)["decide"] == []
         await env["lea"].presses("Deny the ticked", review)
-        await env["lea"].reads("Nothing was ticked, so nothing was denied.")
-        review = await reviewed(env, "lea", request, " on 2 targets")
+        review = await env["lea"].sees(modal("Isolate?", "⚠️ *Tick at least one.* Nothing was denied."))
         await env["lea"].submits(review, decide=[ticks[1]["text"]["text"]])
         await env["lea"].reads("You approved 1 run: Isolate on 🔴 CRITICAL ip 203[.]0[.]113[.]2.")
