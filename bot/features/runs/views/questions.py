@@ -301,19 +301,22 @@ def in_force_lines(
         if isinstance(one, Action) and one.decided_against is not None:
             continue
         if isinstance(one, Action):
-            on = runs.targets(one, view) or one.object_id
-            what = f"*{runs.name(one)}* on {on}{undo_state.for_how_long(one)}"
-            at, of = slack_date(one.start_date), f", for {one.object_id} ({one.id})"
-            own, by = f"Your request of {at}, {what}", f"{what}, asked by {person_name(one.created_by)}, {at}"
-            which = f"{own if one.created_by == login else by}{'' if one.object_id == view.subject.id else of}"
-            then = ": withdraw or deny it too" if policy.is_undo else ""
-            waits.append(f"⚠️ {which}, still waits for approval{then}.")
+            waits.append(_waits_beside(one, view, login, ": withdraw or deny it too" if policy.is_undo else ""))
         elif one.undo is None or one.undo.responder != responder.name:
             stays = f"🔒 {undo_state.whose(one, undo_state.targets(one, view))} stays in force."
             (lines if policy.undo else left).append(runs.already(one, view, changes) if policy.undo else stays)
         else:
             lines += filter(None, [*undo_state.all_ended([one], view, login), undo_state.request_ends(one)])
     return [*lines, *first_of(left, MOST_LEFT), *first_of(waits, MOST_LEFT)]
+
+
+def _waits_beside(run: Action, view: RedactedView, login: str, then: str) -> str:
+    """That a run still waits for approval, who asked, on what other object it is, and what `then` to do; mrkdwn."""
+    what = f"*{runs.name(run)}* on {runs.targets(run, view) or run.object_id}{undo_state.for_how_long(run)}"
+    at, of = slack_date(run.start_date), f", for {run.object_id} ({run.id})"
+    own, by = f"Your request of {at}, {what}", f"{what}, asked by {person_name(run.created_by)}, {at}"
+    which = f"{own if run.created_by == login else by}{'' if run.object_id == view.subject.id else of}"
+    return f"⚠️ {which}, still waits for approval{then}."
 
 
 def warned(
