@@ -52,7 +52,7 @@ async def test_the_only_open_alert_with_a_host_is_offered_and_nothing_runs_unask
         assert alert.id in await reads(env, "run Tell LT-0900", "Starts at once, without approval")
         await reads(env, "actions lt-0900", f"What ran on {alert.id}")
         await reads(env, "audit LT-0900", f"*Audit of {alert.id}")
-        told = await reads(env, "assign LT-0900", f"Type `/responder assign {alert.id}`.")
+        told = await reads(env, "assign LT-0900", "Nothing was changed: press the button above.")
         assert "🟠 *HIGH*" in told
         assert (await env.client.alert(alert.id)).assignee is None
 

@@ -114,7 +114,7 @@ async def test_denied_run_never_starts(env: FeatureEnvironment) -> None:
     again = await env["ben"].sees(reply_to(card, "?*\\n🚫 *Denied before by ben, <!date^"))
     await env["ben"].presses("Approve", again)
     for shown in (again, await env["ben"].sees(modal("Isolate?"))):
-        assert "*: It is the &lt;backup&gt; server\\n*anna* asks · " in text_of(shown)  # the question is above it
+        assert '*: \\"It is the &lt;backup&gt; server\\"\\n*anna* asks · ' in text_of(shown)  # the question is above it
 
     await env["anna"].open_home()
     home = text_of(await env["anna"].sees(app_home("You see up to TLP:AMBER.")))
