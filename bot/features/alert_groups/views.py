@@ -73,6 +73,8 @@ def _group(content: GroupContent) -> list[Block]:
         return blocks
     is_mixed = max(content.severities.values()) < content.count and len(content.titles) > 1
     worst = _worst(content) if is_mixed else []  # else none is worse, or they read the same
+    more = content.count - content.closed - len(worst)
+    worst += [f"and {more:,} more"] if worst and more else []
     worst += first_of(content.left_open, MOST)
     facts = [one for one in content.facts if one[1] > 1 or not is_mixed]  # else each title names its own
     return [*blocks, *sections(filter(None, [*worst, _most("Observables", facts, content)]))]
