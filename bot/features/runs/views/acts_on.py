@@ -81,10 +81,12 @@ def lines(target: RunTarget, responder: OfferedResponder, view: RedactedView) ->
 # --- the field ------------------------------------------------------------------------------------------------------
 
 
-def field(choices: Sequence[Choice], key: str, ended: Sequence[Measure] = ()) -> list[Block]:
+def field(
+    choices: Sequence[Choice], key: str, ended: Sequence[Measure] = (), *, has_others: bool = False
+) -> list[Block]:
     """Asks what to act on, with nothing chosen; for several objects with the artifacts of each.
 
-    First what is in force that the run may end.
+    First what is in force that the run may end. With `has_others`, which need no choice, nothing needs to be chosen.
     """
     if not choices:
         return []
@@ -93,14 +95,19 @@ def field(choices: Sequence[Choice], key: str, ended: Sequence[Measure] = ()) ->
     menu = _menu_of_several(choices) if len(choices) > 1 else _menu(choices[0])
     element = {"action_id": ids.numbered(ids.VALUE, "target"), **menu}
     whole = [line for one in choices for line in _whole(one.offered.artifacts[:MAX_OPTIONS], one.view)]
-    options_shown = sum(len(group["options"]) for group in menu.get("option_groups", [menu]))
-    left = sum(one.offered.total for one in choices) - options_shown
-    if len(choices) == 1:
-        left -= len(choices[0].offered.artifacts) - len(_free(choices[0]))  # what is protected is named below
+    left = _unlisted(choices, menu)
     hint = f"{count(left, 'other fits', 'others fit')}, not listed here: see the menu of each." if left else ""
-    hint = f"{LEFT_OUT} {hint}".rstrip() if len(choices) > 1 else hint
-    whole = ["*Cut below, here in full*", *whole] if whole else []
-    return [*sections(whole), modals.input_block(_block(choices, key), "What should it act on?", element, hint=hint)]
+    hint = f"{LEFT_OUT} {hint}".rstrip() if len(choices) > 1 or has_others else hint
+    whole, block = ["*Cut below, here in full*", *whole] if whole else [], _block(choices, key)
+    asks = modals.input_block(block, "What should it act on?", element, hint=hint, optional=has_others)
+    return [*sections(whole), asks]
+
+
+def _unlisted(choices: Sequence[Choice], menu: Mapping[str, Any]) -> int:
+    """How many fit that the menu has no room for; of one object not what is protected, which is named below."""
+    listed = sum(len(group["options"]) for group in menu.get("option_groups", [menu]))
+    named = len(choices[0].offered.artifacts) - len(_free(choices[0])) if len(choices) == 1 else 0
+    return sum(one.offered.total for one in choices) - listed - named
 
 
 def _free(choice: Choice) -> Sequence[TargetArtifact]:
@@ -188,10 +195,10 @@ def submitted(
         one.view.subject.id: [artifact.id for artifact in one.offered.artifacts if artifact.id in picked]
         for one in choices
     }
-    if not any(by_object.values()):
+    wanted = sorted(request.targets, key=lambda one: one.object_id in by_object)
+    if wanted[0].object_id in by_object and not any(by_object.values()):
         return request, {block: NOTHING_CHOSEN}
     each_alone = request.is_several
-    wanted = sorted(request.targets, key=lambda one: one.object_id in by_object)
     request = replace(request, targets=tuple(one for one in wanted if by_object.get(one.object_id, True)))
     request = with_artifacts(request, by_object, each_alone=each_alone)
     too_many = len(request.targets) > MAX_TARGETS

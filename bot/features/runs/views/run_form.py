@@ -160,7 +160,7 @@ def form_of_several(
         *time_field(key, responder, request.undo_after_minutes),
     ]
     fields = [
-        *acts_on.field(to_choose, key, _ended(found, responder)),
+        *acts_on.field(to_choose, key, _ended(found, responder), has_others=bool(each.ready)),
         *inputs.fields(form, key),
         *why_field(request, responder),
     ]
