@@ -9,6 +9,7 @@ from pydantic_core import from_json
 
 from core.common.database import Database, Reads, Row, Transaction
 from core.common.errors import ResponderBotError
+from core.common.grouping import grouped
 from core.models import parse_id
 from core.store.database import sequences
 
@@ -219,13 +220,13 @@ def alerts_by_artifact(reads: Reads, case_id: int) -> dict[int, tuple[int, int]]
     Red if none can be read.
     """
     rows = reads.rows(
-        "SELECT artifact.id, coalesce(max(alert.tlp), 3) AS level, count(DISTINCT alert.id) AS alerts"
-        " FROM object AS artifact"
+        "SELECT artifact.id, max(alert.tlp) AS level FROM object AS artifact"
         " JOIN alert_artifact ON artifact_id = artifact.id JOIN object AS alert ON alert.id = alert_id"
-        " WHERE artifact.parent_id = :case_id AND artifact.kind = 'case_artifact' GROUP BY artifact.id",
+        " WHERE artifact.parent_id = :case_id AND artifact.kind = 'case_artifact' GROUP BY artifact.id, alert_id",
         {"case_id": case_id},
     )
-    return {row["id"]: (row["level"], row["alerts"]) for row in rows}
+    levels = grouped((row["id"], row["level"]) for row in rows)  # one of each alert
+    return {id_: (max((one for one in of if one is not None), default=3), len(of)) for id_, of in levels.items()}
 
 
 async def measure(database: Database, object_ids: Collection[int]) -> tuple[int, int]:
