@@ -48,11 +48,14 @@ async def publish_and_follow(context: Context) -> None:
     while True:
         heard, at = await context.services.outbox.cursor(), monotonic()
         await context.services.slack.views_publish(user_id=context.user, view=await _view(context))
-        pause = max(LOOK_EVERY_S, SHARE * (monotonic() - at))
-        while await context.services.outbox.cursor() == heard:
-            if context.linked is None or monotonic() > until:
-                return
+        if context.linked is None:
+            return
+        pause, now = max(LOOK_EVERY_S, SHARE * (monotonic() - at)), heard
+        while now == heard:
             await asyncio.sleep(pause)
+            if monotonic() > until:
+                return
+            now = await context.services.outbox.cursor()
         context = replace(context, linked=await context.core.current_user())
 
 

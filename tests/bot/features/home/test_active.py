@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from bot.block_kit import ids
+from bot.features.home.handlers import LOOK_EVERY_S
 from core.client import CoreClient
 from tests.bot.features.environment import FeatureEnvironment, feature_environment
 from tests.bot.people import app_home, card_of, direct_message, labels_of, modal, reply_to, text_of
@@ -143,6 +145,15 @@ async def test_the_home_shows_what_has_begun_without_being_opened_again(tmp_path
         await env["anna"].sees(app_home("Assign to me"))
         await env.client.assign_alerts([later.id], "ben@responder-bot.local")
         await env["anna"].sees(app_home(without="Assign to me"))
+
+
+async def test_a_home_that_is_open_in_a_storm_is_published_now_and_then(env: FeatureEnvironment) -> None:
+    at = monotonic()
+    await env["anna"].open_home()
+    await asyncio.gather(*(env.create_alert(sourceRef=f"{number}") for number in range(200)))
+    await env["anna"].sees(app_home("*Assigned to nobody* (200)"))
+    published = sum(what == "views.publish" for _, what, _, _ in env.emulator.traffic)
+    assert published <= 2 + (monotonic() - at) / LOOK_EVERY_S
 
 
 async def test_what_two_responders_hold_and_one_undo_ends_is_one_row_with_both_names(tmp_path: Path) -> None:
