@@ -1050,8 +1050,8 @@ class Document(ApiModel):
     """The first 20 alerts that became this case or were merged into it."""
     alert_count: int = 0
     """How many there are, at most 10,000."""
-    is_complete: bool = True
-    """Of a case: whether all artifacts that its texts may repeat are here."""
+    is_complete: bool = False
+    """Of a case: whether all artifacts that its texts may repeat are here; an older core doesn't say so."""
     alerts_with: dict[ObjectId, int] = Field(default_factory=dict)
     """Of a case: how many of its alerts have each of its artifacts that they brought."""
     tasks: list[Task] = Field(default_factory=list)
