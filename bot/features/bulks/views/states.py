@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from bot.block_kit import ids, names, notices
@@ -177,11 +177,13 @@ def _first_to_end(listed: Listed) -> Iterator[tuple[int, str]]:
 
 
 def _why(refused: Refused) -> dict[str, list[str]]:
-    """By why core refused some, these targets, as far as they may be seen; mrkdwn."""
-    seen = visible(refused)
-    named = [runs.named_targets(target.target, view) or runs.on_what(view.subject, view) for target, view in seen]
-    found = grouped(zip([why_refused(*one) for one in seen], named, strict=True))
-    return {why: [*dict.fromkeys(on)] for why, on in found.items()}
+    """By why core refused some, these targets, each once, as far as they may be seen; mrkdwn."""
+    found = dict[str, dict[Hashable, str]]()
+    for target, view in visible(refused):
+        on = frozenset((one.data_type, one.data) for one in runs.named_artifacts(target.target, view))
+        shown = runs.named_targets(target.target, view) or runs.on_what(view.subject, view)
+        found.setdefault(why_refused(target, view), {}).setdefault(on or target.object_id, shown)
+    return {why: [*on.values()] for why, on in found.items()}
 
 
 def why_refused(target: BulkTarget, view: RedactedView) -> str:

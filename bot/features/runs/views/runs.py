@@ -42,6 +42,7 @@ from core.models import (
     OPEN_STATUSES,
     SEVERITY_NAMES,
     Action,
+    Artifact,
     Bulk,
     DecidedAgainst,
     Extension,
@@ -541,10 +542,14 @@ def is_on(action: Action, names: Collection[str]) -> bool:
     return not names or any({one.id, one.data}.intersection(names) for one in action.target or ())
 
 
+def named_artifacts(names: Collection[str], view: RedactedView) -> list[Artifact]:
+    """The artifacts that a request without a run named so, by id or data."""
+    return [one for one in view.artifacts() if {one.id, one.data}.intersection(names)]
+
+
 def named_targets(names: Collection[str], view: RedactedView) -> str:
-    """`hostname LT-0301`: the artifacts that a request without a run named so; mrkdwn."""
-    named = [one for one in view.artifacts() if {one.id, one.data}.intersection(names)]
-    return some_of([foreign(artifact_title(one), TARGET_LIMIT) for one in named], MAX_TARGETS)
+    """`hostname LT-0301`: likewise; mrkdwn."""
+    return some_of([foreign(artifact_title(one), TARGET_LIMIT) for one in named_artifacts(names, view)], MAX_TARGETS)
 
 
 def newest_first(actions: Sequence[Action]) -> list[Action]:

@@ -64,6 +64,18 @@ async def test_what_is_protected_is_refused_once_by_its_name_for_all_that_have_i
         assert each.count(f"Shun can't run: {why} administrator's approval.") == 2
 
 
+async def test_of_two_refused_targets_that_are_cut_to_the_same_text_each_is_listed(tmp_path: Path) -> None:
+    rules = {"Shun": {"undo": "Tell_1_0", "target": "url"}}
+    async with feature_environment(tmp_path, rules, protect=ProtectSection(artifacts=["evil.example"])) as env:
+        start_of = f"http://evil.example/{'a' * 600}"
+        urls = [f"{start_of}b", f"{start_of}c", "http://example.org/a"]
+        of_each = [(url[-8:], [{"dataType": "url", "data": url}]) for url in urls]
+        asked = [(await env.create_alert(sourceRef=name, artifacts=artifacts)).id for name, artifacts in of_each]
+        await start(env, "anna", "shun", asked)
+        refused = text_of(await shown(env, "2 refused, 1 in force with no end")).partition("Refused: ")[2]
+        assert refused.count("url hxxp[://]evil[.]example/aaa") == 2
+
+
 async def test_show_each_says_of_what_was_withdrawn_that_another_run_still_contains_it(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, HOSTS) as env, CoreClient(env.core.url, env.service_key) as bot:
         first, second = await hosts(env, "WS-1"), await hosts(env, "WS-2")
