@@ -516,9 +516,8 @@ def _hints(responder: OfferedResponder, action: Action, view: RedactedView) -> l
     Nothing of what else the responder could act on there.
     """
     of = {one.data for one in action.target or ()}
-    others = (
-        tuple(f"{one.data} " for one in responder.target.artifacts if one.data not in of) if responder.target else ()
-    )
+    able = responder.target.artifacts if responder.target and of else ()
+    others = tuple(f"{one.data} " for one in able if one.data not in of)
     hints = [one for one in responder.hints or () if not one.startswith(others)]
     return questions.notes(responder.model_copy(update={"reasons": None, "hints": hints}), view)
 
