@@ -30,6 +30,7 @@ from core.common.tasks import cancel_and_wait
 from core.models import Kind
 
 STEP_S = 45.0  # generous: a responder starts in well under a second, but the machine may be busy
+LOOK_EVERY_S = 0.1
 TEMPLATE = "Malware beacon"
 
 Message = Mapping[str, Any]
@@ -57,6 +58,7 @@ class DemoScript:
     async def run(self) -> None:
         """Run all steps. Raises DemoFailed, TimeoutError, Refused or ResponderBotError on failure."""
         alert_id, ts = await self._alert(0)
+        await self._reads(alert_id)
         await self._command(self._anna, "Anna", f"/responder list {alert_id}")
         listed = await self._anna.until(lambda view: _modal_with(view, _title(CLOSE)), STEP_S)
         self._transcript.say("slack", f"shows Anna\n{text_of(listed)}")
@@ -74,6 +76,12 @@ class DemoScript:
         alert_id = await self._environment.post_alert(number)
         cards = await self._anna.until(lambda view: _with(alert_id, view.messages(ALERTS)), STEP_S)
         return alert_id, str(cards[0]["ts"])
+
+    async def _reads(self, alert_id: str) -> None:
+        """Wait until core knows that the firewall reads what Block puts on the list."""
+        async with asyncio.timeout(STEP_S):
+            while FIREWALL not in str(await self._environment.lead.responders("alert", alert_id)):
+                await asyncio.sleep(LOOK_EVERY_S)
 
     async def _block(self, alert_id: str, ts: str) -> None:
         """Block an address, and wait until the firewall has read that."""
