@@ -150,10 +150,15 @@ def _requested(row: questions.Row) -> set[str]:
 def only_ticked(
     modal: modals.View, request: RunRequest, responder: OfferedResponder, targets: Sequence[Target]
 ) -> tuple[RunRequest, dict[str, str]]:
-    """The request without what its form has to tick and nobody ticked, and what is wrong by block id."""
+    """The request without what its form has to tick and nobody ticked, and what is wrong by block id.
+
+    Also without what core would refuse by now, but not what the form said that it will refuse.
+    """
     fields, ticked = modals.ticked(modal, questions.TICKED)
-    rows = _each_run(_all_asked(request, responder, targets, ())) if fields else ()
-    left = [one for row in rows if row.tick not in ticked for one in row.wanted]
+    offered = {modals.option_value(option) for field in fields for option in modals.options(modal, field)}
+    each = _all_asked(request, responder, targets, ()) if fields else ()
+    rows = [one.row for one in each if one.why_not is not None and one.row.tick in offered]
+    left = [one for row in [*_each_run(each), *rows] if row.tick not in ticked for one in row.wanted]
     kept = tuple(one for one in request.targets if one not in left)
     return replace(request, targets=kept), {} if kept else dict.fromkeys(fields, modals.TICK_ONE)
 

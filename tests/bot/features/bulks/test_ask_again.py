@@ -142,15 +142,24 @@ async def test_what_was_undone_denied_or_withdrawn_is_asked_for_again_and_not_wh
         assert (text_of(form).count("➖ withdrawn before"), form["title"]["text"]) == (1, "Isolate")
         assert filled_in(form) == {"ask_again": [], "undo_after": "15 minutes", "note": "beacons"}
         assert "errors" in await env["anna"].submits(form, ask_again=[])
+        other = await bot.as_user("ben").run({"responderId": "Isolate_1_0", **on_first(alerts[2])})
         await env["anna"].submits(form, ask_again=[ticks[0], ticks[2]])
         left_out = f"\\nLeft out, as not chosen: HIGH Odd tool ({alerts[2].id})."
         await env["anna"].sees(
-            modal("Asked", "*Isolate* on hostname WS-1, hostname WS-3 for 15 minutes wait", left_out)
+            modal("Asked", "*Isolate* on hostname WS-1, hostname WS-3 for 15 minutes wait", left_out, without="efused")
         )
         await env["anna"].sees(updated(told, without=ids.BULK_RETRY))
         await env["anna"].sees(direct_message(undone, without=ids.BULK_RETRY))
-        waiting = [(await env.client.actions("alert", one.id))[0].status == "Waiting" for one in alerts]
-        assert waiting == [False, True, False, True]
+        waiting = [
+            [run for run in await env.client.actions("alert", one.id) if run.status == "Waiting"] for one in alerts
+        ]
+        assert [[run.created_by for run in runs] for runs in waiting] == [
+            [],
+            ["anna@responder-bot.local"],
+            ["ben@responder-bot.local"],
+            ["anna@responder-bot.local"],
+        ]
+        assert waiting[2][0].id == other.id
         again = (await bot.bulk(asked.id)).retried_by
         assert again is not None
         await env["ben"].sees(on_phone(" 1 undone before"))
