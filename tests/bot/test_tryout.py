@@ -40,8 +40,8 @@ async def test_the_scripted_demo_succeeds(tmp_path: Path) -> None:
         "> core: case template ~28 Malware beacon, 1 task(s)",
     ]
     assert "[#soc-alerts new] 🟠 HIGH" in out
-    happened = ["is read by edge-fw", "> Anna: presses Block", "· read by edge-fw", "> Anna: chooses 15", "Anna asks · ",
-                "> Ben: presses Approve", "LT-0198 is in force until",
+    happened = ["is read by edge-fw", "> Anna: presses Block", "· read by edge-fw", "> Anna: chooses 15",
+                "Anna asks · ", "> Ben: presses Approve", "LT-0198 is in force until",
                 "> Anna: presses Extend", "⏳ Keep until", "> Ben: presses Undo now"]  # fmt: skip
     assert [out.index(what) for what in happened] == sorted(out.index(what) for what in happened)
     assert " UTC" not in out  # times are the reader's
