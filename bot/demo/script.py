@@ -80,7 +80,7 @@ class DemoScript:
     async def _reads(self, alert_id: str) -> None:
         """Wait until core knows that the firewall reads what Block puts on the list."""
         async with asyncio.timeout(STEP_S):
-            while FIREWALL not in str(await self._environment.lead.responders("alert", alert_id)):
+            while FIREWALL not in str(await self._environment.lead.responders("alert", alert_id)):  # noqa: ASYNC110 - a program reads
                 await asyncio.sleep(LOOK_EVERY_S)
 
     async def _block(self, alert_id: str, ts: str) -> None:
