@@ -242,11 +242,11 @@ class Lifecycle(Service):
         return await self._database.transaction(work)
 
     async def withdraw_cancel(self, number: int) -> None:
-        """Undo the mark of a cancel that the action's engine can't carry out."""
+        """Undo the mark of a cancel that the action's engine can't carry out, unless another cancel has ended it."""
 
         def work(tx: Transaction) -> None:
             row = stored.find(tx, number)
-            if row is not None:
+            if row is not None and row["status"] in OPEN_STATUSES:
                 stored.change(tx, number, cancelled_by=None)
                 self.audit(tx, "run.cancel_withdrawn", row)
 

@@ -320,11 +320,13 @@ class ProcessEngine(Engine):
             if not self._followers[run_id]:
                 del self._followers[run_id]
                 self._running.pop(run_id, None)
-                self._stop_reasons.pop(run_id, None)
 
     async def cancel(self, job: Job) -> None:
-        """Stop a run. Raises "conflict" when nothing runs."""
+        """Stop a run. Raises "conflict" when nothing runs, unless an earlier cancel stopped it."""
         state = await self._state(job.run_id)
+        stopped = self._stop_reasons.get(job.run_id) or await asyncio.to_thread(self._folder(job.run_id).stop_reason)
+        if state != "running" and stopped == "cancel":
+            return
         is_followed = job.run_id in self._followers
         if state == "ended":
             raise ResponderBotError("conflict", "This run has already ended.")
@@ -337,6 +339,7 @@ class ProcessEngine(Engine):
 
     async def clean_up(self, run_id: str) -> None:
         """End what is left of a run; remove its job folder unless `keep_jobs` is set."""
+        self._stop_reasons.pop(run_id, None)
         await self._clean_up(self._folder(run_id))
 
     async def clean_up_ended(self, open_run_ids: OpenRunIds) -> None:

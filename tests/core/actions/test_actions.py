@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from core.actions.approvals import Choice
 from core.authorization import COMMAND_LINE
 from core.common.errors import ResponderBotError
-from core.engines.base import Report
+from core.engines.base import Job, Report
 from core.hosts import LEASE_MS
 from core.reports import operations
 from core.settings import ResponderSection
@@ -218,6 +219,34 @@ async def test_a_cancel_that_the_engine_refuses_changes_nothing(tmp_path: Path) 
         run.finish(Report(False, message="It broke"))
         ended = await harness.ended(started.action.id)
     assert json.loads(ended.report)["errorMessage"] == "It broke"
+
+
+@dataclass
+class OverBeforeTheAnswer(ScriptedEngine):
+    """An engine that refuses a cancel once another one has ended the run."""
+
+    is_over: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def clean_up(self, run_id: str) -> None:
+        self.is_over.set()
+
+    async def cancel(self, job: Job) -> None:
+        await super().cancel(job)
+        await self.is_over.wait()
+        raise ResponderBotError("conflict", "This run has already ended.")
+
+
+async def test_a_cancel_that_is_refused_after_the_end_is_not_withdrawn(tmp_path: Path) -> None:
+    async with open_harness(tmp_path, engine=OverBeforeTheAnswer()) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
+        await (await harness.engine.taken.get()).begin()
+        cancelling = asyncio.create_task(harness.actions.cancel(ANNA, started.action.id))
+        ended = await harness.ended(started.action.id)
+        with pytest.raises(ResponderBotError, match="already ended"):
+            await cancelling
+        rows = await harness.database.read(lambda reads: reads.rows("SELECT what FROM audit"))
+    assert json.loads(ended.report)["errorMessage"] == "Cancelled by anna@example.org"
+    assert "run.cancel_withdrawn" not in [row["what"] for row in rows]
 
 
 TWO_PEOPLE = {"BlockHost_1_0": ResponderSection(approval=2, approval_expires_minutes=10)}

@@ -303,6 +303,23 @@ async def test_cancelling_what_does_not_run_is_a_conflict(make_engine: MakeEngin
     assert over.value.message == "This run has already ended."
 
 
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_what_one_cancel_has_stopped_no_other_finds_ended(
+    make_engine: MakeEngine, ready: NamedPipe, is_killed: bool
+) -> None:
+    engine = make_engine()
+    job = await job_for(engine, "Hanging_1_0", ready=str(ready.path))
+    running = asyncio.create_task(engine.run(job, ProgressLog()))
+    await ready.received()
+    await engine.cancel(job)
+    assert (await running).message == "Cancelled"
+    reporting = make_engine() if is_killed else engine
+    await reporting.cancel(job)  # its report is not stored yet
+    await reporting.clean_up(job.run_id)
+    with pytest.raises(ResponderBotError):
+        await reporting.cancel(job)
+
+
 async def test_a_run_cancelled_before_its_program_starts_never_starts(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine()
     runs = tmp_path / "runs"
@@ -311,6 +328,7 @@ async def test_a_run_cancelled_before_its_program_starts_never_starts(make_engin
     await asyncio.sleep(0)  # one turn of the loop: the run has begun, its folder does not exist yet
     await engine.cancel(job)
     report = await running
+    await engine.cancel(job)  # its report is not stored yet
     assert (report.success, report.message, runs.exists()) == (False, "Cancelled", False)
 
 
