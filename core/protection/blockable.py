@@ -63,7 +63,7 @@ def _problem(target: Parsed) -> str:
         if _is_suffix(host, only_icann=True):
             return f"{host} is a public suffix: nobody owns it, and blocking it would block all below it"
         if "." not in host:
-            return f"{host} can't be blocked, as it has no dot"
+            return f"{host} has no dot, so no list can have it"
         if _own().entry_for(target) is not None:
             return f"{target.value} is a part of Slack, through which blocks are ended"
     return ""
