@@ -163,7 +163,8 @@ def story(about: str, rows: Sequence[AuditRow], ran: Mapping[str, Ran], together
     while sum(map(len, told)) > MAX_TEXTS:
         del told[0]
     title = f"*Audit of {about}*"
-    title += f": the last {len(told)} of {len(lines)} rows" if len(told) < len(lines) else ""
+    all_rows = "An administrator's `responder-bot audit export` has all."
+    title += f": the last {len(told)} of {len(lines)} rows. {all_rows}" if len(told) < len(lines) else ""
     return Message(title, tuple(map(section, [title, *chain(*told)])))
 
 

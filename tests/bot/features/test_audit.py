@@ -249,7 +249,8 @@ def test_a_row_of_a_bulk_names_each_of_its_targets_whole_and_the_reason_has_its_
     later = [row.model_copy(update={"at": hour * HOUR_MS}) for hour in range(60) for row in rows]
     newest = story("~2", later, ran, ran)
     assert len(newest.blocks) < 100
-    assert newest.text.endswith(f": the last {(len(newest.blocks) - 1) // len(texts)} of 60 rows")
+    last = f": the last {(len(newest.blocks) - 1) // len(texts)} of 60 rows. An administrator's `responder-bot audit"
+    assert newest.text.endswith(f"{last} export` has all.")
 
 
 def test_times_of_a_sentence_are_the_readers() -> None:
