@@ -503,7 +503,7 @@ def beside(reads: Reads, action: Action, others: Iterable[Known], sees_up_to: in
         if own.isdisjoint(digests) or not _is_beside(run, action):
             continue
         if len(found) < MOST_ASKED and (level := clearance.level_of(reads, run.number)) <= sees_up_to:
-            of_run = run.model_dump(include={"id", "created_by", "responder_name", "object_type", "object_id"})
+            of_run = run.model_dump(include={"id", "created_by", "responder_name", "object_type", "object_id", "undo"})
             title, ran_at = registry.title(run.responder_name), run.dispatched_at
             state, since = ("asked", run.created_at) if ran_at is None else ("ended", ran_at)
             about = {"title": title, "root_id": f"~{root}", "state": state, "since": since}

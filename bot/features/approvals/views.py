@@ -34,6 +34,7 @@ from bot.features.runs.views.runs import run_again_button
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Message
 from core.common.clock import MINUTE_MS
+from core.common.grouping import grouped
 from core.common.words import count, some_of
 from core.models import SEVERITY_NAMES, Action, Extension, OfferedResponder, Person, Policy
 from core.models.inputs import NOTE_LIMIT
@@ -335,7 +336,8 @@ def push_text(action: Action, view: RedactedView) -> str:
     held = undo_state.contained(action, view)
     by = [one.created_by for one in held]
     longer = _denied_longer([end for one in held for end in undo_state.denied_longer(one, view)])
-    before = f"{said_before(*decided_before(action, view))}{said_before('contained', by)}{longer}"
+    decided = grouped((one.how, one.by) for run in _last_first(action, view) if (one := run.decided_against))
+    before = "".join(said_before(*one) for one in [*decided.items(), ("contained", by)]) + longer
     return _asks_of_one(action, deed_on(action, view), before, action.created_by, note(action, view), view)
 
 
@@ -488,7 +490,7 @@ def approve_view(
     label, title = names.in_view(deed), names.in_view(deed, "?")
     if extension is not None:
         action = undo_state.of_extension(action, extension)
-        who = f"In force, asked for by {person_name(action.created_by)}{runs.approved_by(action)}."
+        who = f"In force {runs.since(action, view)}{runs.approved_by(action)}."
         follows = f"{who} {undo_state.ONLY_UNDO}" if extension.at is None else who
         shown = sections([later_end(action, extension, view), *_several(action, view), follows])
         needs = [undo_state.needed([extension])]
@@ -554,8 +556,9 @@ def approved(
     text = f"You approved {run_on(action, view)}{undo_state.for_how_long(action)}; it {then}"
     see = f"<{link}|Its card> shows how it goes." if link else "Its card shows how it goes."
     left = [block for line, buttons in waits for block in (section(line), *buttons)]
-    held = [runs.already(one, view) for one in undo_state.in_force_already(action, view) if one.state != "asked"]
-    ends = " ".join([undo_state.planned(action, where=" on its card"), *held])
+    held = [one for one in undo_state.in_force_already(action, view) if one.state != "asked"]
+    changes = [runs.already(one, view, undo_state.change_of_second(action, one, None)) for one in held]
+    ends = " ".join([undo_state.planned(action, where=" on its card"), *changes])
     return Message(text, (section(text), *left, context(f"{ends}\n{see}".lstrip())))
 
 

@@ -41,8 +41,9 @@ def buttons(action: Action, view: RedactedView, button: ButtonIds, *, part: str 
     """
     if action.undo is None or not can_undo(action) or not view.is_open:
         return []
-    is_timed, waiting = action.undo.at is not None, undo_state.later_end(action)
-    can_extend = is_timed and (waiting is None or (part and part not in waiting.targets))
+    kept, waiting = undo_state.kept_longer(action, view), undo_state.later_end(action)
+    can_end = action.undo.at is not None and (kept is None or kept.until is not None)
+    can_extend = can_end and (waiting is None or (part and part not in waiting.targets))
     extend = [("Extend", ids.EXTEND, "extend")] if can_extend else []
     about = f"{runs.title(action)} on {runs.target_in_plain(undo_state.still(action), view, OPTION_LIMIT)}"
     return [

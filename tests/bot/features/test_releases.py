@@ -239,7 +239,7 @@ async def test_a_target_that_two_runs_for_one_alert_contain_is_one_row_of_its_ca
         assert later.undo is not None
         assert earlier.undo is not None
         on = f"in force until <!date^{(later.undo.at or 0) // 1000}^"
-        also = f", also by another run until <!date^{(earlier.undo.at or 0) // 1000}^"
+        also = f", also by anna until <!date^{(earlier.undo.at or 0) // 1000}^"
         card = await env["lea"].sees(card_of(first, on, also))
         text = text_of(card)
         assert (text.count("in force until"), text.count('"Undo now"'), text.count(f"for {first}")) == (1, 1, 0)
@@ -439,26 +439,50 @@ async def test_who_decides_reads_who_also_asked_to_contain_the_same_until_that_w
         second, of_second = await env.alert_and_card("lea", sourceRef="2", title="Again", tlp=0, artifacts=written)
         await isolate(env, first, by="anna")
         alone = await env["lea"].sees(reply_to(of_first, "asks · "))
-        assert "also asked for" not in text_of(alone)
+        assert "also asks" not in text_of(alone)
         of_ben = await isolate(env, second, by="ben")
-        by_anna = "⏳ `203[.]0[.]113[.]7` was also asked for by anna, <!date^"
+        by_anna = f"⏳ anna also asks to contain `203[.]0[.]113[.]7` for 1 hour, for {first.id}; "
         for request in (reply_to(of_second, by_anna), direct_message(by_anna, second.id)):
-            assert f", for {first.id}, and still waits." in text_of(await env["lea"].sees(request))
+            assert f"{by_anna}that has waited since <!date^" in text_of(await env["lea"].sees(request))
         elsewhere = await env["lea"].sees(card_of(second, channel=OPEN))
         (in_open,) = [m for m in env["lea"].live_view.thread(OPEN, elsewhere["ts"]) if "asks · " in text_of(m)]
         assert (first.id in text_of(in_open), "⏳" in text_of(in_open)) == (False, False)
         await env["lea"].presses("Approve", alone)
-        shown = await env["lea"].sees(modal("⏳ `203[.]0[.]113[.]7` was also asked for by ben, <!date^"))
-        assert f", for {second.id}, and still waits." in text_of(shown)
+        shown = await env["lea"].sees(
+            modal(by_ben := f"⏳ ben also asks to contain `203[.]0[.]113[.]7` for 1 hour, for {second.id}; ")
+        )
         await env.client.deny(of_ben.id, "Anna has asked")
         await env["lea"].submits(shown)
-        changed = await env["lea"].sees(modal(CHANGED, without="also asked for"))
+        changed = await env["lea"].sees(modal(CHANGED, without="also asks"))
         await isolate(env, second, by="ben")
         await env["lea"].submits(changed)
-        await env["lea"].submits(await env["lea"].sees(modal(CHANGED, "also asked for by ben")))
-        receipt = await env["lea"].sees(modal("Approved", f", for {second.id}, and still waits.", "*Undo now* on its"))
+        await env["lea"].submits(await env["lea"].sees(modal(CHANGED, by_ben)))
+        receipt = await env["lea"].sees(modal("Approved", by_ben, "*Undo now* on its"))
         await env["lea"].presses("Review", receipt)
         await env["lea"].sees(modal("*ben* asks · ", "Isolate?"))
+
+
+async def test_a_run_with_no_end_takes_away_the_end_of_what_is_in_force_and_each_says_so(tmp_path: Path) -> None:
+    rules = {**RULES, "Isolate": {**RULES["Isolate"], "allow_permanent": True}}
+    async with feature_environment(tmp_path, rules) as env:
+        _, first = await isolated(env)
+        (measure,) = await env.client.measures()
+        at = f"<!date^{(measure.until or 0) // 1000}^"
+        second = await env.create_alert(sourceRef="second", title="The same host again")
+        await env["lea"].command(SOC, f"/responder run isolate {second.id}")
+        takes = f" by anna, for {first}. With no end, this takes that end away."
+        form = await env["lea"].sees(
+            modal("How long", "Of both, the later end counts. With no end, this takes that end")
+        )
+        await env["lea"].submits(form, undo_after="Until somebody undoes it")
+        request = await env["ben"].sees(direct_message("*Isolate on ip", "with no end?", takes))
+        await env["ben"].presses("Approve", request)
+        review = await env["ben"].sees(modal("with no end?", takes))
+        await env["ben"].submits(review)
+        await env["ben"].sees(modal("Approved", "with no end; it starts now.", takes))
+        row = f"is in force with no end by lea, for {second.id}: its own end, {at}"
+        card = await env["ben"].sees(card_of(first, row, ", doesn't count"))
+        assert ("Extend" in labels_of(card), "Undo now" in labels_of(card)) == (False, True)
 
 
 async def test_what_waits_says_once_its_host_is_released_or_not_asked_for_by_others_any_more(tmp_path: Path) -> None:
@@ -468,12 +492,15 @@ async def test_what_waits_says_once_its_host_is_released_or_not_asked_for_by_oth
         third = await env.create_alert(sourceRef="third")
         other = await isolate(env, third, by="anna")
         await isolate(env, second, by="lea")
-        held, by_anna = "🔒 `203[.]0[.]113[.]7` is contained already until", "was also asked for by anna, <!date^"
+        held, by_anna = (
+            "🔒 `203[.]0[.]113[.]7` is contained already until",
+            "anna also asks to contain `203[.]0[.]113[.]7` for 1 hour",
+        )
         thread = await env["ben"].sees(reply_to(card, held, by_anna))
         direct = await env["ben"].sees(direct_message(held, by_anna, second.id))
         await env.client.deny(other.id, "Lea has asked")
         for request in (thread, direct):
-            await env["ben"].sees(updated(request, held, without="also asked for"))
+            await env["ben"].sees(updated(request, held, without="also asks"))
         contained = await env["lea"].sees(card_of(first, "Undo now"))
         await env["lea"].confirms("Undo now", contained)
         ran = "⚠️ *Tell* by lea ran on it <!date^"
@@ -687,7 +714,7 @@ async def test_who_contained_the_same_in_the_case_is_notified_of_the_undo_of_the
         second = await bot.as_user("lea").run({**body, "objectType": "case_artifact", "objectId": artifact})
         await bot.as_user("ben").approve(second.id)
         assert f"(case {case.id})" in await env["lea"].sees(on_phone("Approved by ben"))
-        await env["lea"].sees(card_of(alert, ", also by another run until", without=f"also for {case.id}"))
+        await env["lea"].sees(card_of(alert, ", also by anna until", without=f"also for {case.id}"))
         await env["anna"].command(SOC, "/responder mine")
         await env["anna"].presses("Undo now", await env["anna"].sees(modal("Undo now")))
         form = await env["anna"].sees(modal("It also ends *Quarantine*", "ben and lea are notified."))

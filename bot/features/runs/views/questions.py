@@ -137,7 +137,7 @@ class Row(NamedTuple):
     def listed(self, responder: OfferedResponder, login: str) -> Listed:
         """With whether its alert is closed, the other objects, and what is in force there or was decided before."""
         also = undo_state.also_for([view.subject.id for view in self.also])[2:]
-        lines = in_force_lines(self.in_force, responder, view_of_all([self.view, *self.also]), login, changes="")
+        lines = in_force_lines(self.in_force, responder, view_of_all([self.view, *self.also]), login, says_change=False)
         return self.view, self.acts_on, [runs.closed_line(self.view), also, *lines]
 
 
@@ -225,7 +225,7 @@ def _about_each(responder: OfferedResponder, each: OnEach) -> str:
     decided = [row.decided for row in accepted]
     about += _ticked_for_you(each) if each.is_ticked else ""
     left_out = f"\n{foreign(each.without, LINES_LIMIT)}".rstrip()
-    which, more = {"contained": f". {undo_state.LATER_END}"}, TO_TICK if each.is_ticked else ""
+    which, more = {"contained": f". {undo_state.change_of_any(policy)}"}, TO_TICK if each.is_ticked else ""
     return about + warned(decided, contained, more, which) + left_out
 
 
@@ -289,11 +289,12 @@ def in_force_lines(
     responder: OfferedResponder,
     view: RedactedView,
     login: str,
-    changes: str = undo_state.LATER_END,
+    *,
+    says_change: bool = True,
 ) -> list[str]:
     """What the run would undo, whose it is, until when, who hears; what waits, was denied or undone, or is repeated.
 
-    Behind what contains the target already, what a second run `changes`.
+    Behind what contains the target already, what a second run changes, if that is to be said.
     """
     lines = runs.decided_lines([one for one in found if isinstance(one, Action)], view)
     left, waits, policy = list[str](), list[str](), responder.policy or Policy()
@@ -304,6 +305,7 @@ def in_force_lines(
             waits.append(_waits_beside(one, view, login, ": withdraw or deny it too" if policy.is_undo else ""))
         elif one.undo is None or one.undo.responder != responder.name:
             stays = f"🔒 {undo_state.whose(one, undo_state.targets(one, view))} stays in force."
+            changes = undo_state.change_of_any(policy) if says_change else ""
             (lines if policy.undo else left).append(runs.already(one, view, changes) if policy.undo else stays)
         else:
             lines += filter(None, [*undo_state.all_ended([one], view, login), undo_state.request_ends(one)])

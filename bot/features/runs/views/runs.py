@@ -650,13 +650,17 @@ def in_force_line(action: Action, view: RedactedView) -> str:
     """
     is_stuck = action.undo is not None and action.undo.status in ("waiting", "failed")
     mark = "⚠️" if is_stuck else "🔒"
-    since = slack_date(action.measure.since if action.measure is not None else action.start_date)
     is_said = set(action.approved_by) <= set(action.more_time_by)
-    by = f"since {since}, asked for by {person_name(action.created_by)}{noted(action, view)}"
-    by += "" if is_said else approved_by(action)
+    by = f"{since(action, view)}{'' if is_said else approved_by(action)}"
     head = f"{mark} *{name(action)}*{on_target(action, view)} is {undo_state.in_force(action, view)}"
     result = "" if action.readers else _outcome(action, view)
     return f"{head}\n{by}{inputs_in_brackets(action, view)}{result}{override_text(action, view)}"
+
+
+def since(action: Action, view: RedactedView) -> str:
+    """`since 14:30, asked for by anna: "it beacons"`, of a run that is in force; mrkdwn."""
+    at = slack_date(action.measure.since if action.measure is not None else action.start_date)
+    return f"since {at}, asked for by {person_name(action.created_by)}{noted(action, view)}"
 
 
 def approved_by(*actions: Action) -> str:

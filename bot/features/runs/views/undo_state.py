@@ -30,6 +30,7 @@ MAX_PEOPLE = 5
 MOST_ASKED = 3
 MOST_ALSO = 10  # alerts
 LATER_END = f"Of both, {LATER_COUNTS}."
+NO_END = "With no end, this takes that end away."
 NOTHING_LATER = "A second run changes nothing."
 CHANGES_NOTHING = "This would end earlier, so it changes nothing."
 NOTHING_LEFT = "It puts nothing in force."
@@ -159,7 +160,7 @@ def kept_longer(action: Action, view: RedactedView) -> Measure | None:
     return min(longer, key=lambda one: one.until or FOR_EVER) if longer and is_kept else None
 
 
-def for_how_long(action: Action) -> str:
+def for_how_long(action: Action | Measure) -> str:
     """As `lasts`, of a run."""
     return lasts(action.undo.after_minutes or 0 if action.undo is not None else None)
 
@@ -227,8 +228,13 @@ def _until(action: Action, view: RedactedView) -> str:
         return "in force, being undone"
     if action.status in OPEN_STATUSES:
         return f"starting, then in force{for_how_long(action)}"
-    ends = "in force until " + (slack_date(undo.at) if undo.at else "somebody undoes it")
-    ends += moved(action) + _also(action, view)
+    kept = kept_longer(action, view)
+    if kept is not None and kept.until is None:
+        other, own = f"by {person_name(kept.created_by)}, for {kept.root_id}", slack_date(undo.at or 0)
+        ends = f"in force with no end {other}: its own end, {own}{moved(action)}, doesn't count"
+    else:
+        ends = "in force until " + (slack_date(undo.at) if undo.at else "somebody undoes it")
+        ends += moved(action) + _also(action, view)
     return f"maybe {ends}: nobody knows whether it took effect" if is_unknown else ends
 
 
@@ -332,11 +338,11 @@ def already(measure: Measure, view: RedactedView, changes: str = LATER_END, stat
     """
     names = targets(measure, view)
     if measure.state == "asked":
-        asked_by = f"{person_name(measure.created_by)}, {slack_date(measure.since)}"
-        asked = f"was also asked for by {asked_by}, for {measure.root_id}"
-        return f"⏳ {names or measure.object_id} {asked}, and still waits."
+        asks = f"{person_name(measure.created_by)} also asks to contain {names or measure.object_id}"
+        since = f"that has waited since {slack_date(measure.since)}"
+        return f"⏳ {asks}{for_how_long(measure)}, for {measure.root_id}; {since}."
     is_now = "just being contained" if measure.state == "starting" else state
-    if changes == LATER_END and measure.state == "in_force" and measure.until is None:
+    if changes and measure.state == "in_force" and measure.until is None:
         changes = NOTHING_LATER
     return f"🔒 {names or measure.object_id} is {is_now} {until_by(measure)}. {changes}".rstrip()
 
@@ -521,9 +527,10 @@ def _also(action: Action, view: RedactedView) -> str:
 
 
 def also(run: MeasureRun, subject: Subject) -> str:
-    """`also for ~20 until 17:00`, or `also by another run until 17:00` for the alert of the subject, or its case."""
+    """`also for ~20 until 17:00`, or `also by lea until 17:00` for the alert of the subject, or its case; mrkdwn."""
     is_same = run.root_id in (subject.root_id or subject.id, subject.case_id)
-    return f"also {'by another run' if is_same else f'for {run.root_id}'} {until(run.until)}"
+    whose_else = f"by {person_name(run.created_by)}" if is_same else f"for {run.root_id}"
+    return f"also {whose_else} {until(run.until)}"
 
 
 def also_for(alert_ids: Sequence[str] | None) -> str:
@@ -531,16 +538,25 @@ def also_for(alert_ids: Sequence[str] | None) -> str:
     return f", also for {some_of(alert_ids, MOST_ALSO)}" if alert_ids else ""
 
 
+def change_of_any(policy: Policy) -> str:
+    """What a second run changes of what is in force already, for as long as somebody has yet to choose."""
+    return f"{LATER_END} {NO_END}" if may_last(policy) else LATER_END
+
+
 def change_of_second(action: Action, measure: Measure, now_ms: int | None) -> str:
     """What a run that starts now changes of what is in force already; without `now_ms` whenever it starts."""
     lasts = action.undo.after_minutes if action.undo is not None else None
     if measure.until is None and measure.state == "in_force":
         return NOTHING_LATER
-    if measure.state == "starting" or now_ms is None or measure.until is None:
+    if measure.state == "starting" or measure.until is None:
         return LATER_END
-    if lasts is not None and now_ms + lasts * MINUTE_MS <= measure.until:
+    if not lasts:
+        return NO_END
+    if now_ms is None:
+        return LATER_END
+    if now_ms + lasts * MINUTE_MS <= measure.until:
         return CHANGES_NOTHING
-    return f"This lasts longer: {minutes(lasts)} from when it starts." if lasts else "This would take away its end."
+    return f"This lasts longer: {minutes(lasts)} from when it starts."
 
 
 def later_end(action: Action | Measure) -> Extension | None:
@@ -601,8 +617,8 @@ def ends(action: Action) -> str:
 
 
 def end_decided(extension: Extension) -> str:
-    """`extended to today 15:44`, or `kept its end, today 14:44`: what the decision on a later end did; "" for none."""
+    """`extended to today 15:44`, or `ends as before, today 14:44`: what became of a later end; "" for none."""
     if extension.outcome == "approved":
         return f"extended {f'to {slack_date(extension.at)}' if extension.at is not None else 'with no end'}"
     stayed = extension.before is not None and extension.outcome not in (None, "lapsed")
-    return f"kept its end, {slack_date(extension.before or 0)}" if stayed else ""
+    return f"ends as before, {slack_date(extension.before or 0)}" if stayed else ""

@@ -202,7 +202,7 @@ async def test_of_twenty_requests_each_is_asked_about_ten_and_what_is_worse_and_
         since, until = map(int, re.findall(r"<!date\^(\d+)\^", text_of(counting))[:2])
         assert until - since == LATELY_MS // 1000
         assert "> those that are no more urgent may not ring. " in text_of(counting)
-        assert max(text_of(m).count("also asked for") for m in direct_messages(env["ben"].live_view)) == 3
+        assert max(text_of(m).count("also asks to") for m in direct_messages(env["ben"].live_view)) == 3
         rung = AT_MOST + len(worse)
         for name in ("ben", "lea"):
             messages = [m for m in direct_messages(env[name].live_view) if not m.get("ephemeral")]
@@ -414,7 +414,7 @@ async def test_who_asks_again_for_what_somebody_undid_reads_that_and_so_does_who
         again = "🔓 *Undone 2 times, last by lea, <!date^"
         form = await env["anna"].sees(modal("How long", again))
         await env["anna"].submits(form)
-        await env["ben"].sees(on_phone("? Alert closed by anna. Undone before by lea. "))
+        await env["ben"].sees(on_phone("? Alert closed by anna. Undone before by lea. Denied before by lea. "))
         waits = await env["ben"].sees(direct_message("asks · ", again))
         await env["ben"].presses("Approve", waits)
         review = await env["ben"].sees(modal(again, "Starts as soon as you approve it"))
@@ -464,7 +464,7 @@ async def test_who_asks_for_what_was_denied_or_undone_on_another_alert_reads_tha
             await env["anna"].submits(form, target=[one.id for one in both.artifacts])
             asked = await env["ben"].sees(direct_message("asks · ", before, since, f", for {undone.id}*"))
             assert "Call the" not in text_of(asked)  # whose level may rise
-            assert "? Undone before by lea. " in asked["text"]
+            assert "? Undone before by lea. Denied before by ben. " in asked["text"]
             await env["ben"].presses("Approve", await env["ben"].sees(card_of(both, "⏳ *Isolate*")))
             await env["ben"].sees(modal(before, why, since))
             elsewhere = await env["ben"].sees(card_of(both, channel=OPEN))
@@ -631,7 +631,7 @@ async def test_who_asked_for_more_time_reads_first_that_it_was_denied_and_then_w
         ends = "More time with no end denied by ben: Isolate on ip 203[.]0[.]113[.]7 ends soon"
         why = "one hour is &lt;enough&gt;"
         assert without_minutes(told) == f'{ends} · HIGH {alert.title} ({alert.id}) · "{why}."'
-        said = f"{MORE_TIME}: denied by ben: {why}. Kept its end, <!date^{at // 1000}^"
+        said = f"{MORE_TIME}: denied by ben: {why}. Ends as before, <!date^{at // 1000}^"
         assert said in text_of(await env["anna"].sees(direct_message(said)))
         assert said in text_of(await env["lea"].sees(reply_to(card, said)))
         was_denied = "🚫 *More time with no end was denied by ben*"
@@ -710,7 +710,7 @@ async def test_who_asked_for_more_time_withdraws_it_while_the_approver_reads_it(
         assert ("reason" in text_of(form), form["close"]["text"]) == (False, "Keep asking")
         await env["anna"].reads("You withdrew the request for more time")
         await env["ben"].submits(read)
-        said = f"{MORE_TIME}: withdrawn by anna. Kept its end, <!date^{at // 1000}^"
+        said = f"{MORE_TIME}: withdrawn by anna. Ends as before, <!date^{at // 1000}^"
         await env["ben"].sees(modal(said))
         await env["ben"].sees(direct_message(said))
         await env["lea"].sees(reply_to(card, said))
@@ -756,7 +756,7 @@ async def test_more_time_is_withdrawn_by_command_and_by_others_only_with_a_reaso
             await env[name].command(SOC, f"/responder cancel {action.id}")
             forms.append(await env[name].sees(modal("Withdraw the request?", "*anna* asks")))
         await env["lea"].submits(forms[1], reason="The host is <clean>")
-        why = "withdrawn by lea: The host is &lt;clean&gt;. Kept its end,"
+        why = "withdrawn by lea: The host is &lt;clean&gt;. Ends as before,"
         await env["anna"].sees(direct_message(why))
         await env["ben"].sees(reply_to(card, why))
         await env["anna"].submits(forms[0])
@@ -1058,7 +1058,7 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         assert (form["title"]["text"], form["submit"]["text"]) == ("Deny more time?", "Deny more time (4)")
         assert "If you deny it, each ends as planned." in text_of(form)
         assert "anna reads it" in text_of(form)
-        await ben.sees(modal(f"You denied more time for Isolate on {with_levels}: kept its end, <!date^"))
+        await ben.sees(modal(f"You denied more time for Isolate on {with_levels}: ends as before, <!date^"))
         over = await anna.sees(on_phone("More time with no end denied by ben"))
         soon = f"Isolate on {in_short} ends soon · up to CRITICAL"
         assert without_minutes(over) == f'More time with no end denied by ben: {soon} · "one hour is &lt;enough&gt;".'
@@ -1381,7 +1381,7 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
         review = await env["ben"].sees(modal("on 1 target"))
         form = await env["ben"].confirms("Deny", review, reason="Not this one")
         assert f"If you deny it, it ends <!date^{undo.at // 1000}^" in text_of(form)
-        still = f": kept its end, <!date^{undo.at // 1000}^"
+        still = f": ends as before, <!date^{undo.at // 1000}^"
         await env["ben"].reads(f"You denied more time for Isolate on 🟠 HIGH ip 203[.]0[.]113[.]1{still}")
 
         await env.client.request("PATCH", f"/api/alert/{alerts[0].id}", {"tlp": 3})
@@ -1443,7 +1443,7 @@ async def test_of_more_time_denied_on_one_target_each_reads_on_which_and_why_and
             assert waits.extension is not None
             await bot.as_user("ben").approve(ids_[1], extension_id=waits.extension.id)
             await env["eve"].sees(message_in(SOC, "3 in force with no end"))
-            told = await env["anna"].sees(updated(told, f"({alerts[1].id}) · kept its end, <!date"))
+            told = await env["anna"].sees(updated(told, f"({alerts[1].id}) · ends as before, <!date"))
             for run in ids_[:2]:
                 await bot.as_user("lea").undo(run)
         ended = [f"({alert.id}) · undone by lea" for alert in alerts[:2]]

@@ -382,8 +382,8 @@ async def test_more_time_than_was_approved_is_approved_in_the_thread(env: Featur
     form = await env["lea"].sees(modal("⏳ *Keep until <!date", "*anna* asks · "))
     assert re.search(r"⏳ \*Keep until .*\\n🚫 \*More time of 45 minutes was denied by ben\*", text_of(form))
     assert "It &lt;beacons&gt; still." in text_of(form)
-    assert "In force, asked for by admin · approved by ben." in text_of(form)
-    assert text_of(form).count("<!date^") == 4  # both ends, one twice, when it was closed
+    assert re.search(r"In force since <!date[^>]*>, asked for by admin · approved by ben[.]", text_of(form))
+    assert text_of(form).count("<!date^") == 5  # both ends, one twice, since when it is in force, when it was closed
     extension = (await env.client.action(action.id)).undo.extension  # type: ignore[union-attr]  # it can be undone
     assert extension is not None
     assert extension.approval.approved_by == []
