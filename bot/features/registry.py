@@ -5,14 +5,14 @@ from typing import TypeVar
 
 from bot.features import audit, help, templates
 from bot.features.alert_groups import handlers as alert_groups
-from bot.features.alerts import assign, close, details, find, overflow
+from bot.features.alerts import assign, details, find, overflow
 from bot.features.approvals import handlers as approvals
 from bot.features.base import Command, Entry, Feature
 from bot.features.bulks import handlers as bulks
 from bot.features.cases import handlers as cases
 from bot.features.command_text import instead_of_id, normalize, parse_id, wrong_usage
 from bot.features.home import handlers as home
-from bot.features.runs import actions, choose, clicks, command, form, listing, menu
+from bot.features.runs import choose, clicks, command, form, listing
 from bot.features.undos import handlers as undos
 
 FEATURES: tuple[Feature, ...] = (
@@ -21,7 +21,6 @@ FEATURES: tuple[Feature, ...] = (
     details.FEATURE,
     listing.FEATURE,
     command.FEATURE,
-    actions.FEATURE,
     home.FEATURE,
     audit.FEATURE,
     assign.FEATURE,
@@ -30,9 +29,7 @@ FEATURES: tuple[Feature, ...] = (
     templates.FEATURE,
     help.FEATURE,
     undos.FEATURE,
-    menu.FEATURE,
     overflow.FEATURE,
-    close.FEATURE,
     approvals.FEATURE,
     clicks.FEATURE,
     choose.FEATURE,

@@ -4,11 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from bot.block_kit import ids, notices
 from bot.features import responses, subjects
-from bot.features.alerts import assign, close, details
-from bot.features.base import Ack, Context, Entry, Feature
+from bot.features.alerts import assign, details
+from bot.features.alerts.views.close import close_view
+from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.cases import handlers as cases
-from bot.features.payload import is_ephemeral, is_in_modal
-from bot.features.runs import actions
+from bot.features.payload import is_ephemeral, is_in_modal, metadata_text, typed_reason
+from bot.features.runs import listing
 from bot.message import Intent
 from bot.outbox.models import RefreshRequest, card_key
 from core.common.errors import ResponderBotError
@@ -27,6 +28,14 @@ async def on_overflow_menu(context: Context) -> None:
 async def _show_details(context: Context, intent: Intent) -> None:
     start, _, channel = intent.argument.partition(" ")
     await details.show(context, intent.object_id, int(start or 0), channel)
+
+
+async def _ask_to_close(context: Context, intent: Intent) -> None:
+    """Ask for the reason in a modal that says what is still in force or waits for approval."""
+    responses.require_permission(context, "manageAlert")
+    subject, document = await subjects.with_document(context.core, intent.object_id)
+    view = subjects.require_visible(context, subject)
+    await context.show_modal(close_view(document, view, context.person.login))
 
 
 async def _mark_unread(context: Context, intent: Intent) -> None:
@@ -61,14 +70,22 @@ async def _show_again(context: Context, intent: Intent) -> None:
 
 _HANDLERS: Mapping[str, Callable[[Context, Intent], Awaitable[None]]] = {
     "details": _show_details,
-    "actions": lambda context, intent: actions.show(context, intent.object_id),
+    "actions": lambda context, intent: listing.show_actions(context, intent.object_id),
     "assign": assign.on_assign_button,
     "unassign": assign.on_assign_button,
-    "read": close.ask,
+    "read": _ask_to_close,
     "unread": _mark_unread,
     "case": lambda context, intent: cases.ask(context, intent.object_id),
     "show_again": _show_again,
 }
+
+
+async def on_close_view(context: Context) -> Json | None:
+    """Close it. Core refuses whoever may not see it."""
+    alert_id = metadata_text(context)
+    await context.core.close_alerts([alert_id], typed_reason(context))
+    context.refresh(alert_id)
+    return None
 
 
 async def on_link_button(context: Context) -> None:
@@ -84,5 +101,6 @@ FEATURE = Feature(
         ids.UNASSIGN: Entry(on_overflow_menu, Ack.WRITE),
         ids.DETAILS: Entry(on_overflow_menu),
         ids.LINK: Entry(on_link_button, is_public=True),
-    }
+    },
+    views={ids.CLOSE_VIEW: Entry(on_close_view, Ack.RESPONSE)},
 )

@@ -1,22 +1,69 @@
-"""The menus and buttons that lead to a run: on cards and in questions."""
+"""The menus and buttons that lead to a run, on cards and in questions: what they list, and what a choice does."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from bot.block_kit import ids
-from bot.block_kit.elements import NOTHING
-from bot.clearance import Subject
+from bot.block_kit import ids, notices
+from bot.block_kit.elements import NOTHING, message_option
+from bot.clearance import RedactedView, Subject
 from bot.features import responses, subjects
-from bot.features.base import Ack, Context, Entry, Feature
+from bot.features.authorization import own_clearance, who_else_may_see, why_not_run
+from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import button_token, is_ephemeral, selected_value
-from bot.features.responders.views import responder_of_option, target_of_option
-from bot.features.runs import flow
-from bot.features.runs.targets import Target, acted_on, run_target, with_targets_again
+from bot.features.responders.views import acting_through, responder_of_option, responder_options, target_of_option
+from bot.features.runs import choose, flow
+from bot.features.runs.targets import Target, acted_on, find_targets, run_target, undoing, with_targets_again
 from bot.features.runs.views import run_form
 from bot.features.runs.views.request import RunRequest
 from core.common.errors import ResponderBotError
 from core.models import OfferedResponder
+
+
+async def on_responder_options(context: Context) -> Json:
+    """Options for a menu on a message; the id of its block says which object it is for."""
+    token = str(context.payload.get("block_id") or "").removeprefix(ids.MENU_BLOCK)
+    try:
+        intent = await context.services.outbox.buttons.resolve(
+            token, channel=context.channel, message_ts=context.message_ts, user=context.user
+        )
+    except ResponderBotError:
+        return message_option("This menu is too old: type /responder list and the id")
+    return await _options(context, intent.object_id, intent.argument)
+
+
+async def on_start_options(context: Context) -> Json:
+    """Options for the menu in the run modal; the metadata of the view says which object it is for."""
+    targets = choose.request_of(context).targets
+    if not targets:
+        return message_option("Choose an alert first.")
+    return await _options(context, targets[0].object_id)
+
+
+async def _options(context: Context, object_id: str, card_id: str = "") -> Json:
+    """`card_id` is the alert or case on whose card the menu is."""
+    targets = await subjects.targets(context.core, object_id)
+    view = RedactedView(targets.subject, own_clearance(context))
+    if not view.is_open:
+        who = await who_else_may_see(context, view.subject.tlp)
+        return message_option(notices.withheld_from(view.clearance, who))
+    if why_not := await why_not_run(context):
+        return message_option(why_not)
+    alert_id, through = await _through_alert(context, view.subject, card_id)
+    typed = str(context.payload.get("value") or "")
+    in_force = [] if typed else await context.core.measures(target=view.subject.root_id)
+    ends = undoing(view, targets.offered, in_force)
+    return responder_options(targets.offered, targets.by_artifact, view, typed, alert_id, through, ends)
+
+
+async def _through_alert(context: Context, subject: Subject, card_id: str) -> tuple[str, Sequence[OfferedResponder]]:
+    """An alert that has this observable, that of the card if it has it, and what acts on the observable through it."""
+    alerts = (subject.alert_ids or (subject.root_id,)) if subject.kind == "case_artifact" else ()
+    found = await find_targets(context, [card_id] if card_id in alerts else alerts) if alerts else {}
+    for alert_id, target in found.items():
+        if through := acting_through(target.offered, subject.id):
+            return alert_id, through
+    return "", ()
 
 
 async def on_responder_menu(context: Context) -> None:
@@ -86,5 +133,9 @@ FEATURE = Feature(
         **dict.fromkeys((ids.RUN, ids.RUN_ANYWAY, ids.BREAK_GLASS), Entry(on_run_button, modal_title=run_form.TITLE)),
         ids.RUN_AGAIN: Entry(on_run_again_button, Ack.WRITE),
         ids.DISMISS: Entry(on_dismiss_button),
-    }
+    },
+    options={
+        ids.MENU: Entry(on_responder_options, Ack.RESPONSE),
+        ids.START_RESPONDER: Entry(on_start_options, Ack.RESPONSE),
+    },
 )
