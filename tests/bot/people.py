@@ -167,11 +167,6 @@ def modal(*words: str, without: str = "") -> Look[Json]:
     return lambda view: _first([view.modal] if view.modal else [], *words, without=without)
 
 
-def no_modal(view: EmulatorView) -> bool:
-    """Whether none is open any more."""
-    return not view.modals
-
-
 def app_home(*words: str, without: str = "") -> Look[Json]:
     """Looks for the App Home, once it has all these words."""
     return lambda view: _first([view.home] if view.home else [], *words, without=without)

@@ -25,7 +25,7 @@ from bot.features.runs.targets import (
 )
 from bot.features.runs.views import acts_on, questions, runs
 from bot.features.runs.views.request import RunRequest
-from bot.features.runs.views.undo_state import Able
+from bot.features.runs.views.undo_state import Able, for_how_long
 from bot.message import Message
 from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, RefreshRequest, bulk_key
 from core.common.errors import ResponderBotError
@@ -208,10 +208,11 @@ async def started_message(context: Context, action: Action, view: RedactedView) 
         return await responses.with_buttons(context, f"asked:{action.id}", asked)
     if not runs.is_open(action):
         return notices.notice(f"{run} {runs.state(action)}.")
-    tells = "Its card and thread tell"
+    link = (await subjects.card_links(context, [view.subject.root_id]))[view.subject.root_id]
+    tells = f"{f'<{link}|Its card>' if link else 'Its card'} and thread tell"
     if view.subject.alert_ids:
         tells = f"The case's card, in the thread of {view.subject.alert_ids[0]}, tells"
-    return notices.notice(f"Started {run}. {tells} how it goes.")
+    return notices.notice(f"Started {run}{for_how_long(action)}. {tells} how it goes.")
 
 
 async def able_to_decide(context: Context, *waiting: tuple[Action, RedactedView]) -> Able:

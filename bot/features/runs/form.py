@@ -253,7 +253,7 @@ async def _start_several(
     return modals.update(modals.message_view(title, message))
 
 
-async def _start(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> Json | None:
+async def _start(context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView) -> Json:
     targets = [Target(view)]
     if request.anyway and await _is_other_by_now(context, request, responder, targets):
         shown = await parameters.form_view(context, request, responder, targets)
@@ -269,9 +269,6 @@ async def _start(context: Context, request: RunRequest, responder: OfferedRespon
         request = replace(request, anyway=running.id)
         return modals.update(await parameters.form_view(context, request, responder, targets, running))
     await responses.refresh_cards(context, view.subject)
-    has_card = any((await subjects.card_links(context, [view.subject.root_id])).values())
-    if has_card and not runs.awaits_approval(action):
-        return None  # closes the form: the card shows the run
     message = await flow.started_message(context, names.titled_by(action, responder), view)
     return modals.update(modals.message_view(flow.started_title(action), message))
 

@@ -8,7 +8,7 @@ from typing import Any
 from bot.block_kit import ids
 from core.authorization import COMMAND_LINE
 from tests.bot.features.environment import BAN, DROP, FeatureEnvironment, feature_environment
-from tests.bot.people import Look, app_home, card_of, field_of, filled_in, modal, no_modal, reply_to, text_of
+from tests.bot.people import Look, app_home, card_of, field_of, filled_in, modal, reply_to, text_of
 from tests.bot.running import SOC
 
 
@@ -124,7 +124,7 @@ async def test_run_again_shows_the_inputs_of_the_run_in_their_fields(env: Featur
     notes = next(block for block in view["blocks"] if block["block_id"].endswith(":notes"))
     assert notes["hint"]["text"] == "If empty: the 3001 characters it has already."
     await env["anna"].submits(view, minutes="5")
-    await env["anna"].sees(no_modal)
+    await env["anna"].sees(modal("Started", "Started *"))
     await env["anna"].sees(reply_to(card, number=2))
     newest = (await env.client.actions("alert", alert.id))[0]
     whole = json.loads((await env.client.action(newest.id)).parameters or "")
@@ -145,7 +145,7 @@ async def test_inputs_with_a_secret_or_above_the_clearance_are_asked_anew(env: F
     assert "evil" not in json.dumps(view)
     assert "What the last run had is withheld from you." in text_of(view)
     await env["anna"].submits(view, reason="as before")
-    await env["anna"].sees(no_modal)
+    await env["anna"].sees(modal("Started", "Started *"))
     newest = (await env.client.actions("alert", alert.id))[0]
     expected = {**GIVEN, "reason": "as before"}
     del expected["notes"]
@@ -233,7 +233,7 @@ async def test_the_run_modal_asks_for_the_inputs_of_the_responder_that_is_chosen
     await env["anna"].chooses(DROP, view)
     view = await env["anna"].sees(modal("Which list"))
     await env["anna"].submits(view, reason="C2", list="inbound")
-    await env["anna"].sees(no_modal)
+    await env["anna"].sees(modal("Started", "Started *"))
     given = json.loads((await env.client.actions("alert", alert.id))[0].parameters or "")
     assert given == {"reason": "C2", "list": "inbound", "minutes": 60, "everywhere": True}
 
@@ -261,7 +261,7 @@ async def test_an_input_with_many_options_finds_them_by_what_is_typed(env: Featu
     (found,) = await env["anna"].searches(view, "HOST 42")
     assert [option["text"]["text"] for option in found["options"]] == ["host 42"]
     await env["anna"].submits(view, host=found["options"][0]["value"])
-    await env["anna"].sees(no_modal)
+    await env["anna"].sees(modal("Started", "Started *"))
     assert json.loads((await env.client.actions("alert", alert.id))[0].parameters or "") == {"host": "host 42"}
 
 
