@@ -26,12 +26,9 @@ from core.actions.runner import Runner
 from core.actions.service import Actions
 from core.api import actions as actions_api
 from core.api import blocklist as blocklist_api
-from core.api import bulks as bulks_api
 from core.api import events as events_api
-from core.api import files as files_api
 from core.api import hosts as hosts_api
 from core.api import ingest as ingest_api
-from core.api import measures as measures_api
 from core.api import people as people_api
 from core.api import records as records_api
 from core.api import responders as responders_api
@@ -290,17 +287,17 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     checks = _Health(settings, made, acting, jobs, hosts=hosts, due=due, undos=undos, sources=sources, lists=lists)
 
     table: list[Endpoint] = [
-        *actions_api.endpoints(actions, undos),
-        *measures_api.endpoints(measures),
+        *actions_api.action_endpoints(actions, undos),
+        *actions_api.measure_endpoints(measures),
         *blocklist_api.endpoints(lists),
-        *bulks_api.endpoints(Bulks(acting, actions.runs, approvals, lifecycle)),
+        *actions_api.bulk_endpoints(Bulks(acting, actions.runs, approvals, lifecycle)),
         *responders_api.endpoints(registry, guards, actions, database),
         *records_api.alert_endpoints(alerts),
         *ingest_api.endpoints(sources),
         *records_api.case_endpoints(cases),
         *records_api.comment_endpoints(comments),
         *retention_api.endpoints(retention, AuditReader(database, clock, find_level)),
-        *files_api.endpoints(database),
+        *records_api.file_endpoints(database),
         *records_api.case_template_endpoints(templates),
         *events_api.endpoints(feed, Documents(acting, feed), clock, metrics.set_event_lag),
         *people_api.endpoints(people, section.organisation),
@@ -310,7 +307,7 @@ async def _compose(settings: CoreSettings, database: Database, clock: Clock, sta
     table += openapi.endpoints(table, own_version())
     public = alias.endpoints(table, section.vendor_alias)
     public += [*v1.connector_endpoints(public), *v1.endpoints(table), *v1.status_endpoints()]
-    public += files_api.version_1(database)
+    public += records_api.version_1_of_files(database)
     public += query_api.endpoints(alerts, cases, comments, templates, actions, people, database, section.vendor_alias)
     router = Router(
         [*table, *public],

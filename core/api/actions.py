@@ -1,4 +1,4 @@
-"""Routes of actions: run a responder, list and follow its runs, cancel, approve, deny."""
+"""Routes of actions: run a responder, follow its runs, cancel, approve, deny; of bulks, and of what is in force."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,9 @@ from typing import Any
 from starlette.responses import Response
 
 from core.actions.approvals import Choice
-from core.actions.measures import Undos
+from core.actions.bulks import BulkOutcomes, Bulks
+from core.actions.in_force import End
+from core.actions.measures import MeasureFilter, Measures, Undos
 from core.actions.runs import StartedRun
 from core.actions.service import LIST_LIMIT, Actions
 from core.api.http.endpoint import (
@@ -24,11 +26,28 @@ from core.api.http.endpoint import (
     wait_seconds,
 )
 from core.common.errors import ResponderBotError
-from core.models import MAX_IDS, Action, Decision, RunInput, UndoInput, UndoTimeInput
+from core.models import (
+    MAX_IDS,
+    Action,
+    Bulk,
+    BulkAnswer,
+    BulkDecision,
+    BulkInput,
+    Decision,
+    EndInput,
+    EndsInput,
+    MarkEndedInput,
+    Measure,
+    RunInput,
+    UndoInput,
+    UndoTimeInput,
+)
 from core.records.search import EVERYTHING, parse_range
 from core.responders import target as targets
 
 BASE = "/api/connector/engine/action"
+BULK = f"{BASE}/_bulk"
+MEASURE = "/api/connector/engine/measure"
 _RANGE = {
     "range": f"`all`, or `from-to` such as 0-100, newest first. An answer has at most {LIST_LIMIT}; X-Total and"
     " Link say what is left. Long lists shorten reports"
@@ -50,13 +69,13 @@ def idempotency_key(request: Request) -> tuple[str, str]:
     return key, json.dumps(request.raw, sort_keys=True) if key else ""
 
 
-def decision(word: str, body: type[Decision] = Decision) -> Mapping[str, Any]:
+def _decision(word: str, body: type[Decision] = Decision) -> Mapping[str, Any]:
     """What routes of a decision on what waits for approval have in common; `word` is the verb."""
     return {"body": body, "permission": "manageAction", "purpose": f"{word} an action", "errors": (404, 409, 429)}
 
 
 _CHANGES: Mapping[str, Any] = {"response": Action, "permission": "manageAction", "errors": (404, 409)}
-STARTS: Mapping[str, Any] = {
+_STARTS: Mapping[str, Any] = {
     "permission": "manageAction",
     "purpose": "create action",
     "permission_label": "manageAction (manageTask)",
@@ -65,7 +84,7 @@ STARTS: Mapping[str, Any] = {
 """What routes that start runs have in common."""
 
 
-def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
+def action_endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
     """Routes under `/api/connector/engine/action`."""
     route = Routes(BASE)
 
@@ -82,7 +101,7 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         response=Action,
         status=201,
         errors=(404, 409, 422, 429),
-        **STARTS,
+        **_STARTS,
     )
     async def run(request: Request) -> Response:
         key, body = idempotency_key(request)
@@ -148,7 +167,7 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         return json_response(await request.unless_left(actions.wait(request.path["id"], wait_s)))
 
     @route("DELETE /{id}", "Cancel an action", purpose="cancel action", **_CHANGES)
-    @route("POST /{id}/cancel", "Cancel an action, and say why", response=Action, **decision("cancel"))
+    @route("POST /{id}/cancel", "Cancel an action, and say why", response=Action, **_decision("cancel"))
     async def cancel(request: Request) -> Response:
         await actions.cancel(request.caller, request.path["id"], request.body.message if request.body else "")
         return json_response(await actions.get_json(request.path["id"]))
@@ -167,7 +186,7 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         ("/{id}/undo/{extension}/cancel", "Withdraw an extension", "cancel"),
     )
     for path, summary, choice in decisions:
-        route(f"POST {path}", summary, response=Action, **decision(choice))(partial(decide, choice))
+        route(f"POST {path}", summary, response=Action, **_decision(choice))(partial(decide, choice))
 
     @route(
         "POST /{id}/undo",
@@ -200,3 +219,123 @@ def endpoints(actions: Actions, undos: Undos) -> list[Endpoint]:
         *route,
         search_endpoint(BASE, actions.search, list[Action], "actions"),
     ]
+
+
+# --- runs on several objects ------------------------------------------------------------------------------------------
+
+
+def bulk_endpoints(bulks: Bulks) -> list[Endpoint]:
+    """Routes under `/api/connector/engine/action/_bulk`."""
+    route = Routes(BULK)
+
+    @route(
+        "POST",
+        "Run a responder on several objects",
+        body=BulkInput,
+        response=BulkAnswer,
+        errors=(404, 409, 422, 429),
+        **_STARTS,
+    )
+    async def run(request: Request) -> Response:
+        key, body = idempotency_key(request)
+        return json_response(bulk_answer(await bulks.start(request.caller, request.body, key=key, body=body)))
+
+    @route("GET /{id}", "See how far a run on several objects is", response=Bulk, errors=(404,))
+    async def get(request: Request) -> Response:
+        return json_response(await bulks.get(request.path["id"]))
+
+    @route(
+        "POST /{id}/retry",
+        "Run again on the objects where a bulk did not succeed or was undone",
+        response=BulkAnswer,
+        errors=(404, 409, 422, 429),
+        **_STARTS,
+    )
+    async def retry(request: Request) -> Response:
+        key, _ = idempotency_key(request)
+        return json_response(bulk_answer(await bulks.retry(request.caller, request.path["id"], key=key)))
+
+    async def decide(choice: Choice, request: Request) -> Response:
+        asked: BulkDecision = request.body
+        decided = bulks.decide(request.caller, request.path["id"], choice, shown=asked.actions, message=asked.message)
+        return json_response(bulk_answer(await decided))
+
+    choices: Sequence[tuple[str, Choice]] = (("Approve", "approve"), ("Deny", "deny"))
+    for verb, choice in choices:
+        summary, options = f"{verb} all runs of a bulk that wait for approval", _decision(choice, BulkDecision)
+        route(f"POST /{{id}}/{choice}", summary, response=BulkAnswer, **options)(partial(decide, choice))
+
+    return route
+
+
+def bulk_answer(outcomes: BulkOutcomes) -> str:
+    """The JSON of a BulkAnswer; that of its actions is sent as it is stored."""
+    entries = [
+        f'{{"objectId":{json.dumps(object_id)},"status":201,"action":{outcome}}}'
+        if isinstance(outcome, str)
+        else json.dumps({"objectId": object_id, **outcome.fields()}, ensure_ascii=False)
+        for object_id, outcome in outcomes.targets
+    ]
+    return f'{{"id":"{outcomes.id}","actions":[{",".join(entries)}]}}'
+
+
+# --- what is in force -------------------------------------------------------------------------------------------------
+
+
+def measure_endpoints(measures: Measures) -> list[Endpoint]:
+    """Routes under `/api/connector/engine/measure`."""
+    route = Routes(MEASURE)
+    change = partial(route, permission="manageAction", errors=(404, 409))
+
+    @route(
+        "GET",
+        "List what is in force",
+        response=list[Measure],
+        query={
+            "target": "what it acts on or may act on, or the ids of what it is of or on, with commas",
+            "by": "the login of who asked for it",
+            "responder": "the responder's name or id",
+            "of": "the ids of alerts, cases, runs and bulks, with commas",
+            "alert": "the id of an alert",
+            "case": "the id of a case",
+        },
+    )
+    async def list_measures(request: Request) -> Response:
+        wanted = MeasureFilter(**{name: request.query.get(name, "") for name in MeasureFilter._fields})
+        return json_list_response(await measures.listed(request.caller, wanted))
+
+    @change("POST /{id}/undo", "Undo a measure", response=list[Action], purpose="undo a measure")
+    async def undo(request: Request) -> Response:
+        key, body = idempotency_key(request)
+        number = request.path["id"]
+        return json_list_response(await measures.undo(request.caller, number, key=key, body=f"{number} {body}"))
+
+    @change(
+        "POST /{id}/extend", "Have a measure last longer", body=EndInput, response=Action, purpose="extend a measure"
+    )
+    async def extend(request: Request) -> Response:
+        return json_response(await measures.extend(request.caller, request.path["id"], _end(request)))
+
+    @change("POST /_extend", "Have several last longer", body=EndsInput, response=BulkAnswer, purpose="extend measures")
+    async def extend_all(request: Request) -> Response:
+        ends: EndsInput = request.body
+        return json_response(bulk_answer(await measures.extend_all(request.caller, ends.ends, ends.note.strip())))
+
+    @change(
+        "POST /{id}/shorten", "Have a measure end earlier", body=EndInput, response=Action, purpose="shorten a measure"
+    )
+    async def shorten(request: Request) -> Response:
+        return json_response(await measures.shorten(request.caller, request.path["id"], _end(request)))
+
+    @change(
+        "POST /{id}/end", "Mark a measure as ended", body=MarkEndedInput, response=list[Action], purpose="end a measure"
+    )
+    async def mark_as_ended(request: Request) -> Response:
+        found = await measures.mark_as_ended(request.caller, request.path["id"], request.body.reason)
+        return json_list_response(found)
+
+    return route
+
+
+def _end(request: Request) -> End:
+    return End(request.body.until, request.body.note.strip())

@@ -1,8 +1,9 @@
-"""Routes of alerts, of cases with their tasks, logs and artifacts, of case templates, and of comments."""
+"""Routes of alerts, of cases with their tasks, logs and artifacts, of case templates, comments and files."""
 
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -10,12 +11,15 @@ from core.api.http.endpoint import (
     Endpoint,
     Request,
     Routes,
+    bool_param,
     changing,
     getting,
     json_list_response,
     json_response,
     search_endpoint,
 )
+from core.common.database import Database
+from core.common.errors import ResponderBotError
 from core.models import (
     Alert,
     AlertInput,
@@ -44,6 +48,7 @@ from core.models import (
     Task,
     TaskUpdate,
 )
+from core.records import artifacts
 from core.records.alerts import Alerts
 from core.records.cases import Cases, CaseTemplates
 from core.records.comments import Comments
@@ -269,3 +274,49 @@ def comment_endpoints(comments: Comments) -> list[Endpoint]:
         add(f"POST /api/{kind}/{{id}}/comment", f"Comment on {what}", permission=permission)(handler)
 
     return [*route, search_endpoint(COMMENT, partial(comments.search, "comment"), list[Comment], "comments")]
+
+
+# --- downloads of the files of artifacts ------------------------------------------------------------------------------
+
+
+ANY_TYPE = "application/octet-stream"
+_FILE = "/api/datastore/{fileId}"
+_FILES_IN_1 = (
+    "/api/v1/observable/{observableId}/attachment/{fileId}/download",
+    "/api/v1/attachment/{fileId}/download",
+)
+_FILE_QUERY = {"name": "the name under which the file is to be saved; without it, its id"}
+
+
+def file_endpoints(database: Database) -> list[Endpoint]:
+    """The download of a file by its id."""
+    route = Routes()
+    summary = "The content of a file, by the `id` of an artifact's `attachment`"
+
+    @route(f"GET {_FILE}", summary, response=ANY_TYPE, query=_FILE_QUERY, errors=(404,))
+    async def download(request: Request) -> Response:
+        return await _download(database, request)
+
+    return route
+
+
+def version_1_of_files(database: Database) -> list[Endpoint]:
+    """The same under the addresses of version 1; the file's id is enough to find it."""
+
+    async def download(request: Request) -> Response:
+        if bool_param(request, "asZip"):
+            raise ResponderBotError("bad_request", "Files are not sent as a zip; leave out asZip.")
+        return await _download(database, request)
+
+    return [
+        Endpoint("GET", path, download, "Download a file", response=ANY_TYPE, errors=(404,)) for path in _FILES_IN_1
+    ]
+
+
+async def _download(database: Database, request: Request) -> Response:
+    file_id = request.path["fileId"]
+    content = await database.read(lambda reads: artifacts.file_content(reads, file_id))
+    name = quote(request.query.get("name") or file_id, safe="")
+    # Foreign content: no browser may ever show it as a page of core's.
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}", "Content-Security-Policy": "sandbox"}
+    return Response(content, 200, headers, ANY_TYPE)

@@ -29,7 +29,6 @@ from core.models.base import (
     parse_id,
     parse_ids,
 )
-from core.models.health import Check, HealthModel
 from core.models.inputs import (
     MAX_UNDO_MINUTES,
     AlertInput,
@@ -82,6 +81,7 @@ from core.models.responses import (
     BulkTarget,
     Case,
     CaseTemplate,
+    Check,
     ClosedObjects,
     Comment,
     CoreEntry,
@@ -95,6 +95,7 @@ from core.models.responses import (
     EventPage,
     Extension,
     Group,
+    HealthModel,
     HostEntry,
     InForce,
     InputTitle,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from core.common.database import Reads, Row, Search, Transaction
+from core.common.database import Database, Reads, Row, Search, Transaction
 from core.common.errors import ResponderBotError, bad_request
 
 IDEMPOTENCY_KEY_MS = 24 * 3_600_000  # how long a repeated Idempotency-Key finds what the first request started
@@ -425,6 +425,21 @@ def forget_keys(tx: Transaction, before: int, limit: int) -> int:
     some = "SELECT login, key FROM idempotency WHERE created_at < :before LIMIT :limit"
     sql = f"DELETE FROM idempotency WHERE (login, key) IN ({some})"
     return tx.run(sql, {"before": before, "limit": limit})
+
+
+def queued(reads: Reads) -> int:
+    """Number of actions that wait for a slot on their engine or for approval."""
+    # The first condition selects the partial index.
+    return reads.number(
+        "SELECT count(*) AS count FROM action WHERE status IN ('Waiting', 'InProgress') AND status = 'Waiting'"
+    )
+
+
+async def counts(database: Database) -> list[Row]:
+    """`status, responder_name, count` of all actions; in the background, since it scans them all."""
+    return await database.fetch_in_background(
+        "SELECT status, responder_name, count(*) AS count FROM action GROUP BY responder_name, status"
+    )
 
 
 # --- runs that rates count --------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import structlog
 
 from core.common import logs
 from core.common.database import Transaction
-from core.store.database import health
+from core.store.database import sequences
 from tests import stores
 
 
@@ -99,11 +99,11 @@ async def test_what_is_noted_in_a_transaction_is_logged_once_if_it_is_committed(
     async with stores.opened(tmp_path / "core.db") as database:
 
         def succeed(tx: Transaction) -> None:
-            health.touch(tx)
+            sequences.touch(tx)
             tx.notes.append(("done", {"request": logs.request_id()}))
 
         def fail(tx: Transaction) -> None:
-            health.touch(tx)
+            sequences.touch(tx)
             tx.notes.append(("never", {}))
             raise ValueError
 

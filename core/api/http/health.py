@@ -29,8 +29,8 @@ from core.common.database.schema import Opening
 from core.common.errors import ResponderBotError
 from core.common.listener import has_token
 from core.models import ApiModel, Check, HealthModel
-from core.store import sources
-from core.store.database import health as stored
+from core.store import actions, sources
+from core.store.database import sequences
 
 COUNT_INTERVAL_S = 15.0  # Prometheus' usual scrape interval; counting reads every action
 _METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS")
@@ -42,7 +42,7 @@ class StoreProbe:
 
     def __init__(self, database: Database, seconds: Callable[[], float] = time.monotonic) -> None:
         self._database = database
-        self._probe = Probe(database, stored.touch, seconds)
+        self._probe = Probe(database, sequences.touch, seconds)
 
     @property
     def write_s(self) -> float:
@@ -163,7 +163,7 @@ class Metrics:
             self._jobs_writable.set(int(not await self._jobs.problem()))
             with suppress(ResponderBotError):  # keep the last values if the store can't be read; store_up says so
                 await self._count()
-                self._queue.set(await self._database.read(stored.queued))
+                self._queue.set(await self._database.read(actions.queued))
                 self._size.set(await self._database.size_bytes())
                 counts = await self._in_force()
                 for state in ("starting", "in_force", "unknown"):
@@ -190,7 +190,7 @@ class Metrics:
     async def _count(self) -> None:
         if time.monotonic() - self._counted_at < COUNT_INTERVAL_S:
             return
-        rows = await stored.action_counts(self._database)
+        rows = await actions.counts(self._database)
         self._counted_at = time.monotonic()
         self._actions.clear()
         for row in rows:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.actions import rights
-from core.api.bulks import answer
+from core.api.actions import bulk_answer
 from core.common.errors import ResponderBotError
 from core.engines.base import Responder
 from core.models import RED, Action, ArtifactTarget, BulkInput, OfferedResponder, TargetArtifact, UndoInput, parse_id
@@ -227,7 +227,7 @@ async def test_a_bulk_has_a_target_for_each_run(tmp_path: Path) -> None:
             ["lt-0419.corp.example"],
         ]
         assert [bool(getattr(refusal, "covered_by", None)) for refusal in (twice, several)] == [True, False]
-        (one,) = [one for one in json.loads(answer(found))["actions"] if "coveredBy" in one]
+        (one,) = [one for one in json.loads(bulk_answer(found))["actions"] if "coveredBy" in one]
         assert one["target"] == ["srv-dc01"]
         beside = await bulks.start(ANNA, BulkInput.model_validate({**request, "targets": chosen[:1]}))
         assert "already" in getattr(beside.targets[0][1], "message", "")

@@ -25,9 +25,9 @@ from core.common.errors import ResponderBotError
 from core.models import parse_id
 from core.store import objects
 from core.store.database import sequences
-from core.store.database.health import touch
 from core.store.database.opening import open_database
 from core.store.database.schema import migrate
+from core.store.database.sequences import touch
 from tests import programs, stores, templates
 from tests.stores import opened
 

@@ -27,9 +27,9 @@ from core.models import SearchInput
 from core.records.search import search
 from core.store import actions, events, objects
 from core.store.database.backup import IDS_A_MS, LEAST_GAP, made_at, resume
-from core.store.database.health import touch
 from core.store.database.opening import open_database
 from core.store.database.schema import MIGRATIONS
+from core.store.database.sequences import touch
 from core.store.search import docs_of
 from tests import stores
 from tests.core.core_process import until
