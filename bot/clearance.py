@@ -58,7 +58,6 @@ class Subject:
     id: str
     title: str
     tlp: int
-    pap: int = 2
     severity: int = 0
     link: str = ""
     root_id: str = ""  # the alert or case that it belongs to
@@ -82,7 +81,7 @@ class Subject:
         if alert.status == "Ignored":
             at = alert.closed_at or alert.updated_at or alert.created_at  # the last, where core noted none yet
             closed = Closing("Alert", at, alert.summary or "", alert.closed_by or alert.updated_by or "")
-        own = Subject("alert", alert.id, alert.title, alert.tlp, alert.pap, alert.severity, link, alert.id, artifacts)
+        own = Subject("alert", alert.id, alert.title, alert.tlp, alert.severity, link, alert.id, artifacts)
         return replace(own, closed=closed, case_id=alert.case or "")
 
     @staticmethod
@@ -163,7 +162,7 @@ class Subject:
     def of_action(action: Action, *documents: Document) -> "Subject":
         """What an action of one of these documents ran on; nothing of it is shown where that can't be read."""
         kind: Kind = next((kind for kind, name in OBJECT_TYPES.items() if name == action.object_type), "alert")
-        unknown = Subject(kind, action.object_id, "", RED, RED, root_id=action.object_id)
+        unknown = Subject(kind, action.object_id, "", RED, root_id=action.object_id)
         return (Subject.in_documents(documents, action.object_id) or unknown).acted_on(action)
 
     def acted_on(self, action: Action) -> "Subject":
@@ -206,7 +205,7 @@ def _part_of(case: Case, kind: Kind, id: str, title: str) -> Subject:
     """A case, or what is in it, with TLP, PAP and severity of the case."""
     at, is_closed = case.end_date or case.updated_at or 0, case.status in ("Resolved", "Duplicate")
     closed = Closing("Case", at, case.summary or "") if is_closed else None
-    return Subject(kind, id, title, case.tlp, case.pap, case.severity, root_id=case.id, closed=closed, case_id=case.id)
+    return Subject(kind, id, title, case.tlp, case.severity, root_id=case.id, closed=closed, case_id=case.id)
 
 
 @dataclass(frozen=True)

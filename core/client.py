@@ -20,8 +20,6 @@ from core.models import (
     Alert,
     AlertInput,
     ApiModel,
-    Artifact,
-    ArtifactInput,
     AuditRow,
     Bulk,
     BulkAnswer,
@@ -47,7 +45,6 @@ from core.models import (
     SlackUsers,
     Task,
     TaskInput,
-    UserEntry,
 )
 
 CONNECTIONS = 100
@@ -134,18 +131,6 @@ class CoreClient:
         """An alert by its id, or by `type;source;sourceRef`."""
         return await self._ask(Alert, "GET", f"/api/alert/{_quoted(alert_id)}")
 
-    async def case(self, case_id: str) -> Case:
-        return await self._ask(Case, "GET", f"/api/case/{_quoted(case_id)}")
-
-    async def task(self, task_id: str) -> Task:
-        return await self._ask(Task, "GET", f"/api/case/task/{_quoted(task_id)}")
-
-    async def log(self, log_id: str) -> Log:
-        return await self._ask(Log, "GET", f"/api/case/task/log/{_quoted(log_id)}")
-
-    async def artifact(self, artifact_id: str) -> Artifact:
-        return await self._ask(Artifact, "GET", f"/api/case/artifact/{_quoted(artifact_id)}")
-
     async def object_in_context(self, kind: Kind, object_id: str) -> ObjectInContext:
         """An object as a responder gets it, with its parents and the levels that count for it."""
         return await self._ask(ObjectInContext, "GET", f"{_ENGINE}/object/{kind}/{_quoted(object_id)}")
@@ -192,9 +177,6 @@ class CoreClient:
 
     async def add_log(self, task_id: str, log: LogInput | Json) -> Log:
         return await self._ask(Log, "POST", f"/api/case/task/{_quoted(task_id)}/log", log)
-
-    async def add_artifact(self, case_id: str, artifact: ArtifactInput | Json) -> Artifact:
-        return await self._ask(Artifact, "POST", f"/api/case/{_quoted(case_id)}/artifact", artifact)
 
     async def assign_alert(self, alert_id: str, login: str) -> Alert:
         """Assign the alert to this user; "" for nobody."""
@@ -334,12 +316,6 @@ class CoreClient:
         later_end = f"/undo/{_quoted(extension_id)}" if extension_id else ""
         path = f"{_ENGINE}/action/{_quoted(action_id)}{later_end}/{verb}"
         return await self._ask(Action, "POST", path, _decision(message))
-
-    # --- people -----------------------------------------------------------------------------------------------------
-
-    async def users(self) -> list[UserEntry]:
-        """All users with their links and groups."""
-        return await self._ask(list[UserEntry], "GET", "/api/user")
 
     # --- event feed and health --------------------------------------------------------------------------------------
 

@@ -129,19 +129,14 @@ class MessageOutbox:
 
         await self._write(desired, lambda tx, now: refreshes.fulfil(tx, requests, now), grouped, asked)
 
-    async def commit_groups(
-        self,
-        desired: Sequence[DesiredMessage],
-        rendered: Sequence[AlertGroup],
-        grouped: GroupChanges | None = None,
-    ) -> None:
-        """Upsert the cards of these groups, and of alerts that leave them."""
+    async def commit_groups(self, desired: Sequence[DesiredMessage], rendered: Sequence[AlertGroup]) -> None:
+        """Upsert the cards of these groups."""
 
         def note(tx: Transaction, _now: int) -> None:
             for group in rendered:
                 alert_groups.rendered(tx, group)
 
-        await self._write(desired, note, grouped)
+        await self._write(desired, note)
 
     async def enforce_clearance(self, desired: Sequence[DesiredMessage], kept: Mapping[str, int]) -> None:
         """Upsert messages that were rendered for another clearance. `kept`: those that needn't be, and for which."""

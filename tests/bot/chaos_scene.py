@@ -449,10 +449,11 @@ async def truth(scene: Scene) -> Truth:
         messages = [alert_card(alert, on_alert, **AS_SHOWN)]
         with_subjects = [(action, Subject.alert(alert)) for action in on_alert]
         if alert.case is not None:
-            case = await scene.core("lea", CoreClient.case, alert.case)
-            task = await scene.core("lea", CoreClient.task, scene.tasks[case.id])
-            (document,) = (await scene.core("lea", CoreClient.documents, [case.id])).documents
+            (document,) = (await scene.core("lea", CoreClient.documents, [alert.case])).documents
+            case = document.case
+            assert case is not None
             tasks = await scene.core("lea", CoreClient.tasks_of, case.id, MOST_COUNTED + 1)
+            (task,) = (one for one in tasks if one.id == scene.tasks[case.id])
             alerts = await scene.core("lea", CoreClient.alerts_of, document)
             messages.append(case_card(case, document, tasks, alerts, **AS_SHOWN))
             subjects = {case.id: Subject.case(case), task.id: Subject.task(task, case)}

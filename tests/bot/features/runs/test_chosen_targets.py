@@ -351,7 +351,7 @@ def test_a_thread_tells_of_each_target_that_was_not_undone() -> None:
     undo = Undo.model_validate({"responder": "Release_1_0", **states["web-3"]})
     action = samples.ended(target=target, measure=measure, undo=undo)
 
-    subject = Subject("alert", "~12", "t", 1, 1)
+    subject = Subject("alert", "~12", "t", 1)
     intents = samples.intents_in(lambda button: undos.problem_reply(action, subject, clearance=2, button=button))
     assert {(one.what, one.argument) for one in intents} == {("undo", "~51"), ("undo", "~53"), ("extend", "~53")}
     first, second = (
