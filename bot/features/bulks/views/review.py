@@ -6,7 +6,17 @@ from typing import Any, NamedTuple
 
 from bot.block_kit import ids, modals, names, notices
 from bot.block_kit.elements import actions, button_element
-from bot.block_kit.text import OPTION_LIMIT, clip, clip_apart, context, person_name, section, sections, slack_date
+from bot.block_kit.text import (
+    OPTION_LIMIT,
+    clip,
+    clip_apart,
+    context,
+    foreign,
+    person_name,
+    section,
+    sections,
+    slack_date,
+)
 from bot.clearance import view_of_all
 from bot.features.approvals import views as approvals
 from bot.features.bulks.views import more_time, states
@@ -258,9 +268,10 @@ def _ticks(
     for id_, run, row, name, warnings in zip(decision.before, waiting, decision.rows, called, says, strict=False):
         text, below, has_room = runs.in_option(run[0].target or (), run[0].also_for, run[1], name, warnings)
         options.append((id_, text, below))
+        title = f": {foreign(runs.title_of_root(run[1]), runs.TITLE_LIMIT)}" if "…" in f"{text}{below}" else ""
         if not has_room:
             whole.append(row)
-        elif said := _not_in_option(run, row, below, warnings, decision.own):
+        elif said := title + _not_in_option(run, row, below, warnings, decision.own):
             of = f"{runs.distinct_targets([run])} ({run[1].subject.root_id or run[1].subject.id})"
             alike.setdefault(said, []).append(of)
     fields = modals.ticked_fields(TICKED, "Decide only on the ticked; the rest goes on waiting", options, ticked)

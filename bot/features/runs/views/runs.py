@@ -325,10 +325,15 @@ def target_in_full(view: RedactedView) -> str:
     return f"{subject.id} ({_short_title(view)})"
 
 
-def _short_title(view: RedactedView) -> str:
-    """The title of an alert or case, of an artifact that of what it is of; without its middle if it is long."""
+def title_of_root(view: RedactedView) -> str:
+    """The title of an alert or case, of an artifact that of what it is of; foreign text, not escaped."""
     is_artifact = view.subject.kind == "case_artifact" and view.is_open
-    return clip_middle(view.parent_title() if is_artifact else view.title(), SHORT_TITLE)
+    return view.parent_title() if is_artifact else view.title()
+
+
+def _short_title(view: RedactedView) -> str:
+    """Likewise, without its middle if it is long."""
+    return clip_middle(title_of_root(view), SHORT_TITLE)
 
 
 def on_what(subject: Subject, view: RedactedView, link: str = "") -> str:
@@ -341,7 +346,10 @@ def on_what(subject: Subject, view: RedactedView, link: str = "") -> str:
 
 def of_root(subject: Subject, view: RedactedView, link: str = "") -> str:
     """Likewise, without the artifact; `(case ~23)` behind the title of the case that one is of."""
-    id_, title = subject.id, foreign(_short_title(view), TITLE_LIMIT).replace("|", "ǀ") or subject.id
+    id_, title = (
+        subject.id,
+        foreign(_short_title(view), TITLE_LIMIT).replace("|", "ǀ") or subject.id,
+    )
     if subject.kind == "case_artifact" and view.is_open:
         id_ = f"{'case ' if subject.root_id == subject.case_id else ''}{subject.root_id}"
     severity = SEVERITY_NAMES[subject.severity].upper() + " " if subject.severity and view.is_open else ""
@@ -397,7 +405,7 @@ def in_option(
     """
     is_artifact = view.subject.kind == "case_artifact"
     said = clean(view.text(on[0].message or "")) if len(on) == 1 else ""
-    title, room = view.parent_title() if is_artifact else view.title(), OPTION_LIMIT - len(name) - len(" · ")
+    title, room = title_of_root(view), OPTION_LIMIT - len(name) - len(" · ")
     has_title = (said or warnings) and room >= 12  # less tells no alert from another
     text = f"{name} · {foreign_plain(title, room)}" if has_title else name
     below, is_whole = _below_in_option(also_for, view, said or ("" if has_title else title), warnings)

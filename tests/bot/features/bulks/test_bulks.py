@@ -1002,6 +1002,18 @@ async def test_the_worst_is_read_first_with_the_target_of_each_alert(tmp_path: P
         assert "\\n".join(lines) in text_of(form)
 
 
+async def test_a_title_that_an_option_cuts_is_whole_below_once_for_all_that_have_it(tmp_path: Path) -> None:
+    async with feature_environment(tmp_path, {"Isolate": {"target": "ip"}}) as env:
+        title = "ET MALWARE Cobalt Strike Beacon Activity (GET) from a host of the finance department"
+        said = [{"dataType": "ip", "data": f"203.0.113.{n}", "message": "Seat of the CFO"} for n in range(2)]
+        ids = [(await alerts(env, 1, title=title, artifacts=[one]))[0] for one in said]
+        await start(env, "anna", "isolate", ids)
+        view = await reviewed(env, "ben", await shown(env, "2 wait for approval"), " on 2 targets")
+        assert '"ip 203[.]0[.]113[.]0 · ET MALWARE Cobalt Strike' in text_of(view)
+        each = ", ".join(f"ip 203[.]0[.]113[.]{n} ({id_})" for n, id_ in enumerate(ids))
+        assert f'*More about these targets*\\n• {each}: {title}"' in text_of(view)
+
+
 def test_the_message_says_what_expired_and_when_a_rate_is_free_again() -> None:
     counts = BulkCounts(
         id="~9",
