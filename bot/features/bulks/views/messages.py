@@ -179,7 +179,8 @@ def _asks_for_more_time(bulk: BulkCounts, ends: Sequence[End], reader: Person | 
 
 def _became(bulk: BulkCounts, named: Listed, refused: Refused) -> list[Block]:
     """What became of each that does not wait for approval, and who denied more time."""
-    said = states.by_state([one for one in named if not runs.awaits_approval(one[0])], refused)
+    listed = [one for one in named if not runs.awaits_approval(one[0])]
+    said = states.by_state(listed, refused, bulk)
     denied = states.more_time_denied([one for one in named if undo_state.later_end(one[0]) is None])  # else it waits
     return sections(first_of([*said, *states.withheld(bulk, named), *denied], states.MOST_NAMED))
 

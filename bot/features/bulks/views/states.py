@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from bot.block_kit import ids, names, notices
 from bot.block_kit.elements import button_element
-from bot.block_kit.text import foreign, person_name, slack_date
+from bot.block_kit.text import foreign, people, person_name, slack_date
 from bot.clearance import RedactedView, view_of_all
 from bot.features.approvals import views as approvals
 from bot.features.responders.views import with_names
@@ -113,10 +113,26 @@ def quoted(reason: str | None, view: RedactedView) -> str:
     return runs.quoted((reason or "").rstrip("."), approvals.REASON_LIMIT, view)
 
 
-def by_state(listed: Listed, refused: Refused = ()) -> list[str]:
-    """`🔒 Approved by lea, in force until 9:31: hostname LT-0901.`: each state, with its targets; mrkdwn."""
-    states = each_state(listed, refused)
-    return ["\n>".join(filter(None, [f"{mark} {now}: {on}.", why])) for mark, now, why, on in states]
+def by_state(listed: Listed, refused: Refused = (), bulk: BulkCounts | None = None) -> list[str]:
+    """`🔒 Approved by lea, in force until 9:31: hostname LT-0901.`: each state, with its targets; mrkdwn.
+
+    In the message of the `bulk` without what its head and its last line say of all.
+    """
+    lines = list[str]()
+    for mark, now, why, on in each_state(listed, refused):
+        shown = now if bulk is None else _unsaid(bulk, listed, now)
+        lines.append("\n>".join(filter(None, [f"{mark} {shown and f'{shown}: '}{on}.", why])))
+    return lines
+
+
+def _unsaid(bulk: BulkCounts, listed: Listed, now: str) -> str:
+    """A state without who approved it, if the same have approved all; "" if the head says it of all; mrkdwn."""
+    approved = [run.approval for run, _ in listed if run.approval and not runs.missing_approvals(run)]
+    is_alike = all(one.approved_by == bulk.approved_by for one in approved)
+    left = now.removeprefix(f"Approved by {people(bulk.approved_by)}, ") if is_alike else now
+    said, _, _ = result(bulk, listed, is_on_phone=False).partition(", ")
+    is_said = len(listed) == bulk.total and said == f"{bulk.total} {left[0].lower()}{left[1:]}"
+    return "" if is_said else f"{left[0].upper()}{left[1:]}"
 
 
 def withheld(bulk: BulkCounts, seen: Listed) -> list[str]:

@@ -979,7 +979,7 @@ async def test_a_channel_reads_whose_run_of_a_bulk_was_denied_and_why_while_the_
             left = [one.action.id for one in bulk.actions if one.action and one.action.id != denied]
             await bot.as_user("lea").approve_bulk(bulk.id, left)
         over = await env["anna"].sees(message_in(SOC, "1 denied, 3 in force", *why[1:]))
-        approved = "🔒 Approved by lea, in force until <!date^", f">: {waits}."
+        approved = "🔒 In force until <!date^", f">: {waits}."
         await env["ben"].sees(direct_message("1 denied, 3 in force", *why[1:], *approved))
         assert all(words in text_of(over) for words in approved)
         await env.client.request("PATCH", f"/api/alert/{alerts[1].id}", {"tlp": 3})
@@ -1341,10 +1341,10 @@ async def test_a_bulk_whose_ends_differ_is_extended_at_once_from_each_end(tmp_pa
                 assert asked.undo.extension is not None
                 await bot.as_user("ben").approve(one, extension_id=asked.undo.extension.id)
         first = f"3 in force until <!date^{undo.at // 1000}^"
-        until = "🔒 Approved by ben, in force until <!date^"
+        until = "force until <!date^"
         in_force = first, f"{until}{undo.at // 1000}^", f"{until}{later // 1000}^"
         by = "asked by anna, approved by ben, more time by ben"
-        named = ">: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2.", "in force with no end: ip 203[.]0[.]113[.]3."
+        named = ">: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]2.", "force with no end: ip 203[.]0[.]113[.]3."
         for message in (message_in(SOC, *in_force, *named, by), direct_message(*in_force, *named)):
             told = await env["anna"].sees(message)
         await env["anna"].sees(reply_to(in_channel, first, by))

@@ -725,8 +725,8 @@ async def test_who_asked_reads_which_one_was_denied_why_and_what_is_in_force(tmp
         )
         direct = await env["anna"].dm(env.emulator.bot_user_id)
         each = f">: {approved}.\\n🚫 Denied by ben: {denied}.\\n>Healthy backup"
-        for channel in (direct, SOC):
-            told = text_of(await env["anna"].sees(message_in(channel, "🔒 Approved by ben, in force until <!", each)))
+        for channel, now in ((direct, "🔒 Approved by ben, in force until <!"), (SOC, "🔒 In force until <!")):
+            told = text_of(await env["anna"].sees(message_in(channel, now, each)))
             assert "🔒 *Isolate*" not in told  # one is not in force
         # Whoever considers to undo it reads why it was asked for.
         assert 'asked by anna, approved by ben · \\"It &lt;beacons&gt;\\" · ~' in told
@@ -751,10 +751,10 @@ async def test_who_asked_reads_on_a_phone_who_approved_what_failed_on_which_targ
         await env["ben"].submits(review)
         failed = await env["anna"].sees(on_phone("failed: "))
         on = "ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1"
-        in_channel = f"❌ Approved by ben, failed: {on}.\\n>The firewall said no."
+        in_channel = f"❌ Failed: {on}.\\n>The firewall said no."
         assert in_channel in text_of(await shown(env, "0 of 2 succeeded, 2 failed"))
         await env.client.request("PATCH", f"/api/alert/{alert_ids[1]}", {"tlp": 3})
-        hidden = "❌ Approved by ben, failed: ip 203[.]0[.]113[.]0.\\n>The firewall said no."
+        hidden = "❌ Failed: ip 203[.]0[.]113[.]0.\\n>The firewall said no."
         await env["anna"].sees(message_in(SOC, "2 failed", hidden, without="113[.]1"))
         await env.client.request("PATCH", f"/api/alert/{alert_ids[1]}", {"tlp": 2})
         in_short = on.replace(", ip ", ", ")
@@ -936,7 +936,7 @@ async def test_undo_all_says_what_of_it_may_start_later(tmp_path: Path) -> None:
         (run,) = await env.client.actions("alert", first)
         await bot.as_user("ben").approve(run.id)
         message = await shown(env, "1 waits for approval, 1 in force with no end")
-        assert text_of(message).index("⏳ *1 target") < text_of(message).index("🔒 Approved by ben")
+        assert text_of(message).index("⏳ *1 target") < text_of(message).index("🔒 In force")
         await env["anna"].presses("Show each", message)
         each = await env["anna"].sees(
             modal("(~1) · approved by ben · in force until somebody undoes it", without="done · ")

@@ -47,7 +47,7 @@ async def test_what_is_in_force_and_withheld_is_counted_below_what_is_named(tmp_
         asked = await ask(env, "lea", [await hosts(env, "WS-1"), await hosts(env, "WS-2", tlp=3)])
         await env["lea"].sees(message_in(SOC, "2 wait for approval", without="withheld"))
         await env.client.approve_bulk(asked.id)
-        named = "🔒 Approved by admin, in force until <!date^"
+        named = "🔒 In force until <!date^"
         await env["anna"].sees(message_in(SOC, named, ": hostname WS-1.\\n🔒 1 in force: details withheld."))
 
 

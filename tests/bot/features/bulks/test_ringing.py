@@ -370,7 +370,7 @@ async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: P
             each = (
                 "🚫 Denied by lea: ip 203[.]0[.]113[.]2.",
                 ">The backup",
-                "🔒 Approved by ben, in force until <!date^",
+                "n force until <!date^",
             )
             waits = "⏳ *1 target for 1 hour · HIGH*: ip 203[.]0[.]113[.]3."
             on = ">: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1."
@@ -393,7 +393,7 @@ async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: P
         await expire(env)
         both = (
             "⌛ Not approved in time: ip 203[.]0[.]113[.]3.",
-            "🔓 Approved by ben, undone by lea: ip 203[.]0[.]113[.]1.",
+            "ndone by lea: ip 203[.]0[.]113[.]1.",
         )
         for message in (message_in(SOC, *each, *both), direct_message(*each, *both)):
             told = text_of(await env["anna"].sees(message))
