@@ -12,7 +12,7 @@ from bot.features.bulks import handlers as bulks
 from bot.features.cases import handlers as cases
 from bot.features.command_text import instead_of_id, normalize, parse_id, wrong_usage
 from bot.features.home import handlers as home
-from bot.features.runs import choose, clicks, command, form, listing
+from bot.features.runs import clicks, command, form, listing
 from bot.features.undos import handlers as undos
 
 FEATURES: tuple[Feature, ...] = (
@@ -32,7 +32,6 @@ FEATURES: tuple[Feature, ...] = (
     overflow.FEATURE,
     approvals.FEATURE,
     clicks.FEATURE,
-    choose.FEATURE,
     alert_groups.FEATURE,
 )
 

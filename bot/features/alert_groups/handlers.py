@@ -16,7 +16,7 @@ from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.cases import views as cases
 from bot.features.payload import metadata_text, typed_reason, view_of
-from bot.features.runs import choose
+from bot.features.runs import form
 from bot.features.runs.targets import MOST, find_targets
 from bot.features.runs.views import runs
 from bot.features.runs.views.request import RunRequest
@@ -83,7 +83,7 @@ async def _choose_responder(context: Context, group: AlertGroup, _intent: Intent
         on = f"the worst {len(worst)} of {content.count:,} alerts"
     if len(targets) < len(worst):
         on = f"{len(targets)} of {on}, those that you may see"
-    shown = choose.responder_view(RunRequest(channel=group.channel), targets, on)
+    shown = form.responder_view(RunRequest(channel=group.channel), targets, on)
     shown["title"] = plain(f"Run on {count(len(targets), 'alert')}")  # nobody selected them
     await responses.open_view(context, shown, "Press *Run on all* again.")
 
@@ -133,7 +133,7 @@ async def on_assign_several_button(context: Context) -> None:
 
 def _chosen(context: Context) -> str:
     """The ids of the alerts that the modal is about."""
-    return " ".join(target.object_id for target in choose.request_of(context).targets)
+    return " ".join(target.object_id for target in form.request_of(context).targets)
 
 
 async def on_close_all_view(context: Context) -> Json:

@@ -12,7 +12,7 @@ from bot.features.authorization import own_clearance, who_else_may_see, why_not_
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import button_token, is_ephemeral, selected_value
 from bot.features.responders.views import acting_through, responder_of_option, responder_options, target_of_option
-from bot.features.runs import choose, flow
+from bot.features.runs import flow, form
 from bot.features.runs.targets import Target, acted_on, find_targets, run_target, undoing, with_targets_again
 from bot.features.runs.views import run_form
 from bot.features.runs.views.request import RunRequest
@@ -34,7 +34,7 @@ async def on_responder_options(context: Context) -> Json:
 
 async def on_start_options(context: Context) -> Json:
     """Options for the menu in the run modal; the metadata of the view says which object it is for."""
-    targets = choose.request_of(context).targets
+    targets = form.request_of(context).targets
     if not targets:
         return message_option("Choose an alert first.")
     return await _options(context, targets[0].object_id)

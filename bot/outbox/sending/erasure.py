@@ -10,7 +10,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.outbox import alert_groups, state
 from bot.outbox.errors import classify
 from bot.outbox.models import LAST_ALERT, is_person
-from bot.outbox.sending.uploads import DELETE_FILE, NO_FILE
+from bot.outbox.sending.files import DELETE_FILE, NO_FILE
 from bot.outbox.store import STORES, Stores
 from core.common.database import Row, Transaction
 from core.common.database.shrinking import shrink

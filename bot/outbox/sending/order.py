@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bot.outbox.messages import PENDING, selected
 from bot.outbox.models import LAST_ALERT, NEWS, WITHHOLDING, MessageRecord, record_of
-from bot.outbox.sending.uploads import DELETE_FILE, UPLOAD_FILE
+from bot.outbox.sending.files import DELETE_FILE, UPLOAD_FILE
 from core.common.database import Reads, Row
 
 AGE_MS = 100_000  # a message that has waited for this long goes with those of the next higher rank

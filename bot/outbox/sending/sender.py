@@ -16,9 +16,9 @@ from bot.outbox.errors import DeliveryError, classify, classify_upload
 from bot.outbox.models import IN_BULK, WITHHOLDING, MessageRecord, is_person, record_of
 from bot.outbox.replicas import Replicas
 from bot.outbox.sending import files, lookup, order
+from bot.outbox.sending.files import DELETE_FILE, UPLOAD_FILE, Uploads
 from bot.outbox.sending.order import POST, UPDATE, Call
 from bot.outbox.sending.rate_limiter import RateLimiter
-from bot.outbox.sending.uploads import DELETE_FILE, UPLOAD_FILE, Uploads
 from core.common.database import Database, Reads, Transaction
 from core.common.errors import ResponderBotError
 from core.common.tasks import Backoff
