@@ -43,6 +43,8 @@ class Actions(Service):
         self._feed = feed
         self._turns = WeakValueDictionary[str, asyncio.Lock]()
         """By login: each starts one run at a time, so that who asks for many at once keeps nobody else waiting."""
+        self._cancelling = WeakValueDictionary[str, asyncio.Lock]()
+        """By action: one cancel at a time, so that none relies on the mark of another that is withdrawn afterwards."""
 
     async def start(self, caller: Caller, request: RunInput, *, key: str = "", body: str = "") -> StartedRun:
         async with self._turns.setdefault(caller.login, asyncio.Lock()):
@@ -63,15 +65,16 @@ class Actions(Service):
         Raises ResponderBotError: not_found, forbidden (neither its requester nor an org-admin), conflict (it has
         ended, or its engine can't stop it).
         """
-        action, is_first = await self._lifecycle.cancel(caller, action_id, why)
-        if action.status not in OPEN_STATUSES:
-            return
-        try:
-            await self._runner.stop(action.number)
-        except ResponderBotError:
-            if is_first:  # an earlier cancel may have stopped it just now, so its mark stays
-                await self._lifecycle.withdraw_cancel(action.number)
-            raise
+        async with self._cancelling.setdefault(action_id, asyncio.Lock()):
+            action, is_first = await self._lifecycle.cancel(caller, action_id, why)
+            if action.status not in OPEN_STATUSES:
+                return
+            try:
+                await self._runner.stop(action.number)
+            except ResponderBotError:
+                if is_first:  # an earlier cancel may have stopped it just now, so its mark stays
+                    await self._lifecycle.withdraw_cancel(action.number)
+                raise
 
     async def decide(
         self, caller: Caller, action_id: str, choice: Choice, *, extension_id: str = "", message: str = ""

@@ -249,6 +249,43 @@ async def test_a_cancel_that_is_refused_after_the_end_is_not_withdrawn(tmp_path:
     assert "run.cancel_withdrawn" not in [row["what"] for row in rows]
 
 
+@dataclass
+class RefusesTheFirst(ScriptedEngine):
+    """An engine that refuses the first cancel of a run, when it may answer, and accepts the others."""
+
+    is_asked: asyncio.Event = field(default_factory=asyncio.Event)
+    may_answer: asyncio.Event = field(default_factory=asyncio.Event)
+    has_accepted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def cancel(self, job: Job) -> None:
+        if self.is_asked.is_set():
+            self.has_accepted.set()
+            return
+        self.is_asked.set()
+        await self.may_answer.wait()
+        raise ResponderBotError("conflict", "This engine didn't start this run, so it can't stop it.")
+
+
+async def test_of_two_cancels_at_once_the_end_names_who_made_the_one_that_was_accepted(tmp_path: Path) -> None:
+    engine = RefusesTheFirst()
+    async with open_harness(tmp_path, engine=engine) as harness:
+        started = await harness.actions.start(ANNA, run_input(harness))
+        run = await engine.taken.get()
+        refused = asyncio.create_task(harness.actions.cancel(ANNA, started.action.id))
+        await engine.is_asked.wait()
+        accepted = asyncio.create_task(harness.actions.cancel(LEAD, started.action.id))
+        for _ in range(20):  # the second gets as far as it can while the first has no answer
+            await harness.database.transaction(lambda tx: None)
+        engine.may_answer.set()
+        with pytest.raises(ResponderBotError, match="didn't start"):
+            await refused
+        await engine.has_accepted.wait()
+        run.finish(Report(False, message="Cancelled"))
+        await accepted
+        ended = await harness.ended(started.action.id)
+    assert (ended.outcome, json.loads(ended.report)["errorMessage"]) == ("stopped", "Cancelled by lead@example.org")
+
+
 TWO_PEOPLE = {"BlockHost_1_0": ResponderSection(approval=2, approval_expires_minutes=10)}
 
 
