@@ -18,8 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TextIO, TypeVar
 
-from core.common.accounts import access_problem, name_of
 from core.common.errors import ResponderBotError
+from core.common.private_files import access_problem, name_of
 
 if TYPE_CHECKING:
     from datetime import date

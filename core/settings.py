@@ -13,11 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from core.common.accounts import access_problem
 from core.common.clock import duration_ms
 from core.common.database.location import files_of
 from core.common.grouping import grouped
-from core.common.private_files import mode_problem
+from core.common.private_files import access_problem, mode_problem
 from core.common.settings_file import (
     DATABASE,
     PREFIX,

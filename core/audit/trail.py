@@ -17,10 +17,10 @@ from typing import Any, Literal, NamedTuple
 from core.audit.verify import NO_HASH, canonical, digest, text_digest
 from core.authorization import COMMAND_LINE
 from core.common import logs
-from core.common.accounts import name_of
 from core.common.clock import MINUTE_MS, Clock
 from core.common.database import Database, Row, Transaction
 from core.common.errors import ResponderBotError
+from core.common.private_files import name_of
 from core.models import RunInput, parse_id
 from core.store import audit as stored
 from core.store.database import backup

@@ -1,7 +1,8 @@
-"""Files and folders that only this account can read, whatever the umask is."""
+"""Files and folders that only this account can read, whatever the umask is, and those that it can't use."""
 
 import contextlib
 import os
+import pwd
 import secrets
 import stat
 from pathlib import Path
@@ -103,3 +104,29 @@ def mode_problem(path: Path, *, shared: int = 0) -> str:
     narrowed = mode & (0o700 | shared)
     what = "change" if mode & 0o022 & ~shared else "read"
     return f"others on this machine can {what} {path} (mode {mode:04o}); `chmod {narrowed:o} {path}`"
+
+
+def name_of(uid: int) -> str:
+    """The account's name; its number if it has none, as in containers."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def access_problem(file: Path) -> str:
+    """Why this account can't use a database file, or make it in its folder, and what to do; "" if it can."""
+    for path, needed in ((file, os.R_OK | os.W_OK), (file.parent, os.R_OK | os.W_OK | os.X_OK)):
+        try:
+            owner = path.stat().st_uid
+        except OSError:  # it is missing, or its folder says why
+            continue
+        if os.statvfs(path).f_flag & os.ST_RDONLY:
+            return f"{path} is on a read-only file system; mount it writable, or name another folder."
+        if not os.access(path, needed):
+            me, theirs = name_of(os.getuid()), name_of(owner)
+            advice = (
+                f"run this as {theirs}" if owner != os.getuid() else f"correct its mode, as with `chmod u+rwX {path}`"
+            )
+            return f"{path} belongs to {theirs}, and {me} can't read and write it; {advice}."
+    return ""

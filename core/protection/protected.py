@@ -85,14 +85,15 @@ class ProtectedTargets:
 
     def current(self) -> "ProtectedList | Unread":
         """The current list; files are read again if they have changed."""
-        known = self._known
-        if [_stamp(file) for file in self._files] != known.stamps:
-            self._known = known = self._read()
-        return known.targets
+        stamps, targets = self._known
+        if [_stamp(file) for file in self._files] != stamps:
+            _, targets = self._known = self._read()
+        return targets
 
-    def _read(self) -> "_Known":
+    def _read(self) -> "tuple[Sequence[_Stamp | None], ProtectedList | Unread]":
+        """The state of its files, and the list."""
         # As of before reading: a change while it is read is seen the next time.
-        return _Known([_stamp(file) for file in self._files], self._targets())
+        return [_stamp(file) for file in self._files], self._targets()
 
     def _targets(self) -> "ProtectedList | Unread":
         entries = [*self._own]
@@ -128,14 +129,6 @@ def _stamp(file: Path) -> _Stamp | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino, status.st_ctime_ns
-
-
-@dataclass(frozen=True)
-class _Known:
-    """The list as it was read last, and the state of its files then."""
-
-    stamps: Sequence[_Stamp | None]
-    targets: "ProtectedList | Unread"
 
 
 class ProtectedList:

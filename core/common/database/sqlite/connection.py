@@ -12,9 +12,9 @@ from pathlib import Path
 
 import sqlite_utils
 
-from core.common.accounts import access_problem
 from core.common.database.schema import Migration, Opening
 from core.common.errors import ResponderBotError
+from core.common.private_files import access_problem
 
 # With reports of 2.3 KB an action takes 3.5 KB on disk, with smaller pages 4.4 KB. A single commit takes 0.55 ms
 # instead of 0.45: a good trade, since files are kept for years.
