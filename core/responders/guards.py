@@ -16,8 +16,7 @@ from core.common.clock import Clock, time_text
 from core.common.database import Reads, Row
 from core.common.errors import Code, ResponderBotError
 from core.common.words import count, listed
-from core.models import SEVERITY_NAMES, Action, Override, Refusal, parse_id
-from core.models.responses import OVERRIDE
+from core.models import OVERRIDE, SEVERITY_NAMES, Action, Override, Refusal, parse_id
 from core.protection import BLOCK, KINDS, Parsed, ProtectedTargets, Unread, parse
 from core.responders.profiles import is_undo, with_profile
 from core.responders.target import Target, applies, artifacts_of, named_by

@@ -36,8 +36,7 @@ from bot.message import Block, ButtonIds, Message
 from core.common.clock import MINUTE_MS
 from core.common.grouping import grouped
 from core.common.words import count, some_of
-from core.models import SEVERITY_NAMES, Action, Extension, OfferedResponder, Person, Policy
-from core.models.inputs import NOTE_LIMIT
+from core.models import NOTE_LIMIT, SEVERITY_NAMES, Action, Extension, OfferedResponder, Person, Policy
 
 REASON_LIMIT = 1000  # characters of why somebody denied it
 WHY_LIMIT = 200  # characters of why an alert was closed

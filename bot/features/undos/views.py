@@ -24,8 +24,7 @@ from bot.clearance import RedactedView, Subject, withheld
 from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count
-from core.models import CAN_UNDO, Action, Extension, Measure, OfferedResponder, Policy, Undo
-from core.models.inputs import NOTE_LIMIT
+from core.models import CAN_UNDO, NOTE_LIMIT, Action, Extension, Measure, OfferedResponder, Policy, Undo
 
 MOST_ENDED = 40  # runs on the same targets, which end together
 PROBLEMS_SHOWN = 5  # of the targets of one run

@@ -20,8 +20,7 @@ from starlette.responses import Response
 from core.api.http.endpoint import Endpoint, Request, json_response
 from core.api.http.requests import has_required_fields
 from core.common.errors import ERRORS
-from core.models import KINDS, Input
-from core.models.base import ApiModel
+from core.models import KINDS, ApiModel, Input
 
 _REF = "#/components/schemas/{model}"
 _ALWAYS = (400, 405, 413, 500, 503)

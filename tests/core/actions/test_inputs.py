@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from core.common.errors import ResponderBotError
 from core.engines.base import Responder
 from core.engines.definitions import load
-from core.models import Document, Parameter, parse_parameters
-from core.models.parameters import MAX_PARAMETERS, MAX_REPEATS
+from core.models import MAX_PARAMETERS, MAX_REPEATS, Document, Parameter, parse_parameters
 from core.responders.catalogues import distinct_titles
 from core.settings import load as load_settings
 from tests.core.actions.test_alert_artifacts import ENGINE, PROGRAM

@@ -29,8 +29,7 @@ from bot.features.runs.views.runs import run_again_button
 from bot.features.undos import views as undos
 from bot.message import Block, ButtonIds, Message
 from core.common.words import count
-from core.models import SEVERITY_NAMES, Action, EndChange, Log
-from core.models.inputs import NOTE_LIMIT
+from core.models import NOTE_LIMIT, SEVERITY_NAMES, Action, EndChange, Log
 
 MAX_REPORT_LINES = 24  # less than a screen, without a file
 FIRST_REPORT_LINES = 8  # of a longer one

@@ -16,8 +16,7 @@ from bot.message import ButtonIds, Intent
 from core.common.clock import MINUTE_MS
 from core.common.grouping import grouped
 from core.common.words import count, some_of
-from core.models import OPEN_STATUSES, SEVERITY_NAMES, Action, BulkCounts, BulkTarget, Extension
-from core.models.inputs import NOTE_LIMIT
+from core.models import NOTE_LIMIT, OPEN_STATUSES, SEVERITY_NAMES, Action, BulkCounts, BulkTarget, Extension
 
 DECISIONS = "Denied", "Approved"
 NOT_RUN = {"denied", "expired", "cancelled"}  # how runs that wait for approval end without it

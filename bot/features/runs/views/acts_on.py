@@ -27,8 +27,7 @@ from bot.features.runs.views import runs
 from bot.features.runs.views.request import RunRequest
 from bot.message import Block
 from core.common.words import count, some_of
-from core.models import Measure, OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
-from core.models.inputs import MAX_TARGETS
+from core.models import MAX_TARGETS, Measure, OfferedResponder, OfferedTarget, RunTarget, TargetArtifact
 
 NAME_LIMIT = OPTION_LIMIT - 2  # characters of a target between backticks
 GOT_LIMIT, MOST_GOT = 120, 10  # characters of an observable that a run gets, and how many are named

@@ -40,6 +40,7 @@ from core.common.clock import MINUTE_MS, duration_ms
 from core.common.grouping import grouped
 from core.common.words import count, some_of
 from core.models import (
+    MAX_TARGETS,
     Action,
     BulkAnswer,
     BulkEntry,
@@ -49,7 +50,6 @@ from core.models import (
     RunTarget,
     TargetArtifact,
 )
-from core.models.inputs import MAX_TARGETS
 
 Listed = tuple[RedactedView, str, Sequence[str]]
 """An object, what a run on it acts on, and what is said of it below; mrkdwn."""

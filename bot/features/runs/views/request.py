@@ -13,6 +13,7 @@ from bot.features.runs.views import inputs, undo_state
 from bot.message import Block
 from core.common.errors import ResponderBotError
 from core.models import (
+    NOTE_LIMIT,
     OBJECT_TYPES,
     Action,
     BulkInput,
@@ -23,7 +24,6 @@ from core.models import (
     RunInput,
     RunTarget,
 )
-from core.models.inputs import NOTE_LIMIT
 
 _TIMES = {"duration", "minutes", "hours", "days", "time", "until", "for", "undo_after", "undo_after_minutes"}
 TEXT_LIMIT = 3000  # characters that Slack takes as a modal's metadata

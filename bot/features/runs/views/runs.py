@@ -39,6 +39,7 @@ from core.common.decoding import mapping
 from core.common.grouping import grouped
 from core.common.words import count, some_of
 from core.models import (
+    NOTE_LIMIT,
     OPEN_STATUSES,
     SEVERITY_NAMES,
     Action,
@@ -52,7 +53,6 @@ from core.models import (
     Parameter,
     TargetArtifact,
 )
-from core.models.inputs import NOTE_LIMIT
 
 State = Literal["waiting", "approval", "running"] | Outcome
 MARKS: Mapping[str, str] = {
