@@ -1,7 +1,6 @@
 """The location of a database: a SQLite file, or the URL of a PostgreSQL server."""
 
 import re
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -12,17 +11,23 @@ SETTING = "[core] database"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
-@dataclass(frozen=True, repr=False)
 class PostgresqlUrl:
-    """A URL that may hold a password: `str` and `repr` don't show it."""
+    """A URL that may hold a password: `str` and `repr` don't show it. No dataclass, whose fields pydantic dumps."""
 
-    text: str
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     def __str__(self) -> str:
         return "postgresql://..."
 
     def __repr__(self) -> str:
         return f"PostgresqlUrl({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PostgresqlUrl) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
 
 Location = Path | PostgresqlUrl
