@@ -73,6 +73,14 @@ export class MessageList {
     const others = messages.filter((message) => message.user !== this.surface.store.me && !message.ephemeral);
     if (unread) this.firstUnread = others[Math.max(0, others.length - unread)]?.ts ?? null;
     this.draw();
+    if (this.firstUnread) this.toUnread();
+  }
+
+  /** As Slack opens a channel: where this person has left off. */
+  toUnread() {
+    this.scroller.scrollTop += this.unreadLine.getBoundingClientRect().top - this.scroller.getBoundingClientRect().top;
+    this.pinned = this.atEnd();
+    this.jump.hidden = this.pinned;
   }
 
   put(message) {

@@ -124,6 +124,13 @@ async def test_unread_marks_and_the_way_between_channels_by_keys(env: BrowserEnv
     await page.wait_for_selector("[data-channel=C0TALK].current")
     await page.wait_for_selector(".unread-line")
     await page.wait_for_selector("[data-channel=C0TALK]:not(.unread)")
+    await page.click("[data-channel=C0SOC]")
+    for number in range(60):
+        env.emulator.add_message("C0TALK", "U0BEN", f"news {number}")
+    await page.click("[data-channel=C0TALK].unread")
+    await expect(page.locator(".unread-line")).to_be_in_viewport()  # it opens where one has left off, as in Slack
+    await page.click("button:has-text('New messages')")
+    await expect(page.locator(".message-text:has-text('news 59')")).to_be_in_viewport()
 
 
 async def test_typed_text_survives_live_messages_and_a_restart_of_the_server(env: BrowserEnvironment) -> None:
