@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from bot.features import audit, help, templates
 from bot.features.alert_groups import handlers as alert_groups
-from bot.features.alerts import assign, details, find, overflow
+from bot.features.alerts import assign, find, overflow
 from bot.features.approvals import handlers as approvals
 from bot.features.base import Command, Entry, Feature
 from bot.features.bulks import handlers as bulks
@@ -18,7 +18,6 @@ from bot.features.undos import handlers as undos
 FEATURES: tuple[Feature, ...] = (
     form.FEATURE,
     find.FEATURE,
-    details.FEATURE,
     listing.FEATURE,
     command.FEATURE,
     home.FEATURE,

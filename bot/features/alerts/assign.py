@@ -6,7 +6,7 @@ from bot.block_kit import notices
 from bot.block_kit.text import person_name
 from bot.clearance import RedactedView, Subject
 from bot.features import command_text, responses, subjects
-from bot.features.alerts import details
+from bot.features.alerts import find
 from bot.features.alerts.views import card
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature, Handler
@@ -55,7 +55,7 @@ async def on_release_command(context: Context) -> None:
     _, alert_id = command_text.split_name_and_id(context.text)
     if await context.core.measures(of=[alert_id]):
         note = "Nothing was changed: *Undo now* ends what is in force, *Unassign* leaves the alert."
-        await details.show(context, alert_id, note=note)
+        await find.show_in_full(context, alert_id, note=note)
     else:
         await _unassign(context, await subjects.alert(context, alert_id))
 

@@ -1,4 +1,4 @@
-"""`/responder find TEXT`: the alerts that have a text in what this person may see of them."""
+"""`/responder find TEXT`: the alerts that have a text in what this person may see; `alert ~id`: one in full."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,14 +7,15 @@ from functools import partial
 from bot.block_kit import names, notices
 from bot.block_kit.text import code
 from bot.features import responses, subjects
-from bot.features.alerts import details
-from bot.features.alerts.views.details import found_alerts
+from bot.features.alerts.views.case_card import MOST_COUNTED, case_card
+from bot.features.alerts.views.details import alert_in_full, found_alerts
 from bot.features.authorization import own_clearance
 from bot.features.base import Ack, Command, Context, Entry, Feature
-from bot.features.command_text import find_ids, instead_of_id
+from bot.features.command_text import find_ids, instead_of_id, split_name_and_id
 from bot.features.responders.matching import closest
+from bot.features.runs.views import undo_state
 from core.common.words import some_of
-from core.models import Alert
+from core.models import OBJECT_TYPES, Alert
 
 MOST = 200
 OTHER_WORDS = "Try a part of it with `{} find`"
@@ -24,7 +25,7 @@ async def on_find_command(context: Context) -> None:
     """List the newest alerts with all of these words, those of a group in a line; of the id of a case show that."""
     alerts = await subjects.search(context.core, context.text, own_clearance(context), MOST + 1)
     if not alerts and (ids := find_ids(context.text)):
-        await details.show(context, ids[0])
+        await show_in_full(context, ids[0])
     else:
         await _show(context, context.text, alerts)
 
@@ -48,7 +49,7 @@ async def on_command_without_id(context: Context) -> None:
         await command.entry.handler(replace(context, text=f"{rest if is_run else name} {only}", asks=True))
         return
     if only and command.permission == "manageAlert":
-        await details.show(context, only, note="Nothing was changed: press the button above.")
+        await show_in_full(context, only, note="Nothing was changed: press the button above.")
         return
     if is_run and found:
         meant = closest(name, (await subjects.targets(context.core, found[0].id)).offered)
@@ -86,7 +87,41 @@ async def _show(context: Context, text: str, alerts: Sequence[Alert], then: str 
     await responses.show_with_buttons(context, "Alerts found", f"find:{text[:200]}", found)
 
 
+async def on_alert_command(context: Context) -> None:
+    """Show everything in the alert that this person may see."""
+    _, object_id = split_name_and_id(context.text)
+    await show_in_full(context, object_id)
+
+
+async def show_in_full(context: Context, object_id: str, start: int = 0, channel: str = "", note: str = "") -> None:
+    """Show the alert to the person who asked in `channel`, by default this one; its artifacts from number `start` on.
+
+    Or a case, with what ran on its alerts. Raises ResponderBotError: not_found for ids of other objects, forbidden.
+    """
+    subject, document = await subjects.with_document(context.core, object_id)
+    case, clearance = document.case if subject.id == document.id else None, own_clearance(context)
+    subjects.require_visible(context, subject)
+    if case is not None:
+        tasks = await context.core.tasks_of(case.id, MOST_COUNTED + 1)
+        alerts = await context.core.alerts_of(document, document.alert_ids)
+        render = partial(case_card, case, document, tasks, alerts, clearance=clearance, is_posted=False)
+    else:
+        alert = subjects.as_alert(context, subject, document)
+        ran = {run.id for run in document.actions if undo_state.is_in_force(run)}
+        elsewhere = [one for one in await context.core.measures(target=alert.id) if ran.isdisjoint(one.actions)]
+        note = note or f"`{context.services.command} list {alert.id}` shows what can run on it."
+        in_full = partial(alert_in_full, alert, document, start=start, channel=channel or context.channel)
+        render = partial(in_full, clearance=clearance, note=note, held=elsewhere)
+    title = f"{OBJECT_TYPES[subject.kind]} {subject.id}"
+    await responses.show_with_buttons(context, title, f"details:{subject.id}", render)
+
+
 WITHOUT_ID = Entry(on_command_without_id)
 
 
-FEATURE = Feature(commands={"find": Command(Entry(on_find_command), "find TEXT", "alerts with a text, address or tag")})
+FEATURE = Feature(
+    commands={
+        "find": Command(Entry(on_find_command), "find TEXT", "alerts with a text, address or tag"),
+        "alert": Command(Entry(on_alert_command), "alert ~id", "an alert in full"),
+    }
+)

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from bot.block_kit import ids, notices
 from bot.features import responses, subjects
-from bot.features.alerts import assign, details
+from bot.features.alerts import assign, find
 from bot.features.alerts.views.close import close_view
 from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.cases import handlers as cases
@@ -27,7 +27,7 @@ async def on_overflow_menu(context: Context) -> None:
 
 async def _show_details(context: Context, intent: Intent) -> None:
     start, _, channel = intent.argument.partition(" ")
-    await details.show(context, intent.object_id, int(start or 0), channel)
+    await find.show_in_full(context, intent.object_id, int(start or 0), channel)
 
 
 async def _ask_to_close(context: Context, intent: Intent) -> None:
