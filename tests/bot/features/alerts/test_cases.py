@@ -152,9 +152,9 @@ async def test_who_starts_a_run_on_a_case_reads_whose_thread_tells_of_it(tmp_pat
         case_id = (await env.client.create_case_from_alert(alert.id)).id
         alone = await env.client.create_case({"title": "Lost laptop", "description": "d"})
         where = f"The case's card, in the thread of {alert.id}, tells how it goes."
-        for on, tells in ((case_id, where), (alone.id, "<")):
+        for on, tells in ((case_id, where), (alone.id, "and thread tell how it goes.")):
             await env["anna"].command(SOC, f"/responder run quarantine {on}")
-            await env["anna"].reads(f"({on}). {tells}")
+            assert tells in text_of(await env["anna"].reads(f"({on}). "))
         await env["anna"].sees(reply_to(card, f"({case_id})", "*Quarantine*"))
 
 

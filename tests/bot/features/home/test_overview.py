@@ -17,7 +17,7 @@ async def test_failed_lists_what_failed_for_anybody_and_repeats_it(env: FeatureE
     await env["ben"].sees(card_of(red))
     for one in (alert, red):
         await env["ben"].command(SOC, f"/responder run fail {one.id}")
-        await env["ben"].sees(ephemeral(f"({one.id}). <"))
+        await env["ben"].sees(ephemeral(f"({one.id}). "))
         await env.ended_run(one)
     await env["anna"].command(SOC, "/responder failed")
     shown = await env["anna"].sees(modal("*Failed or expired in the last day* (1)"))
@@ -27,7 +27,7 @@ async def test_failed_lists_what_failed_for_anybody_and_repeats_it(env: FeatureE
     assert "1 run above your clearance" in words
     assert red.id not in words
     await env["anna"].presses("Run again", shown)
-    await env["anna"].sees(modal(f"({alert.id}). <", "|Its card> and thread tell how it goes."))
+    await env["anna"].sees(modal(f"({alert.id}). ", "and thread tell how it goes."))
     assert (await env.ended_run(alert)).created_by.startswith("anna")
     assert len(await env.client.actions("alert", alert.id)) == 2
     await env["eve"].command(SOC, "/responder failed")

@@ -105,7 +105,7 @@ async def test_run_command_shows_the_result_on_card_and_thread(env: FeatureEnvir
     alert = await env.create_alert()
     card = await env["anna"].sees(card_of(alert))
     await env["anna"].command(SOC, f"/responder run tell {alert.id}")
-    await env["anna"].sees(ephemeral(f"Started *Tell* on HIGH ET MALWARE Beacon to known C2 ({alert.id}). <"))
+    await env["anna"].sees(ephemeral(f"Started *Tell* on HIGH ET MALWARE Beacon to known C2 ({alert.id}). "))
     assert (await env.ended_run(alert)).created_by == "anna@responder-bot.local"
     done = await env["ben"].sees(card_of(alert, "✅ *Tell* done"))
     assert done["ts"] == card["ts"]
