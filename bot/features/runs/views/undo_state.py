@@ -228,14 +228,18 @@ def _until(action: Action, view: RedactedView) -> str:
         return "in force, being undone"
     if action.status in OPEN_STATUSES:
         return f"starting, then in force{for_how_long(action)}"
+    ends = _in_force_until(action, undo, view)
+    return f"maybe {ends}: nobody knows whether it took effect" if is_unknown else ends
+
+
+def _in_force_until(action: Action, undo: Undo, view: RedactedView) -> str:
+    """`in force until 14:30`, or whose other run there has no end, so that its own end does not count; mrkdwn."""
     kept = kept_longer(action, view)
     if kept is not None and kept.until is None:
         other, own = f"by {person_name(kept.created_by)}, for {kept.root_id}", slack_date(undo.at or 0)
-        ends = f"in force with no end {other}: its own end, {own}{moved(action)}, doesn't count"
-    else:
-        ends = "in force until " + (slack_date(undo.at) if undo.at else "somebody undoes it")
-        ends += moved(action) + _also(action, view)
-    return f"maybe {ends}: nobody knows whether it took effect" if is_unknown else ends
+        return f"in force with no end {other}: its own end, {own}{moved(action)}, doesn't count"
+    ends = slack_date(undo.at) if undo.at else "somebody undoes it"
+    return f"in force until {ends}{moved(action)}{_also(action, view)}"
 
 
 def moved(action: Action) -> str:
