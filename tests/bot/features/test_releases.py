@@ -441,7 +441,7 @@ async def test_who_decides_reads_who_also_asked_to_contain_the_same_until_that_w
         alone = await env["lea"].sees(reply_to(of_first, "asks · "))
         assert "also asks" not in text_of(alone)
         of_ben = await isolate(env, second, by="ben")
-        by_anna = f"⏳ anna also asks to contain `203[.]0[.]113[.]7` for 1 hour, for {first.id}; "
+        by_anna = f"⏳ anna also asks for *Isolate* on `203[.]0[.]113[.]7` for 1 hour, for {first.id}; "
         for request in (reply_to(of_second, by_anna), direct_message(by_anna, second.id)):
             assert f"{by_anna}that has waited since <!date^" in text_of(await env["lea"].sees(request))
         elsewhere = await env["lea"].sees(card_of(second, channel=OPEN))
@@ -449,7 +449,7 @@ async def test_who_decides_reads_who_also_asked_to_contain_the_same_until_that_w
         assert (first.id in text_of(in_open), "⏳" in text_of(in_open)) == (False, False)
         await env["lea"].presses("Approve", alone)
         shown = await env["lea"].sees(
-            modal(by_ben := f"⏳ ben also asks to contain `203[.]0[.]113[.]7` for 1 hour, for {second.id}; ")
+            modal(by_ben := f"⏳ ben also asks for *Isolate* on `203[.]0[.]113[.]7` for 1 hour, for {second.id}; ")
         )
         await env.client.deny(of_ben.id, "Anna has asked")
         await env["lea"].submits(shown)
@@ -494,7 +494,7 @@ async def test_what_waits_says_once_its_host_is_released_or_not_asked_for_by_oth
         await isolate(env, second, by="lea")
         held, by_anna = (
             "🔒 `203[.]0[.]113[.]7` is contained already until",
-            "anna also asks to contain `203[.]0[.]113[.]7` for 1 hour",
+            "anna also asks for *Isolate* on `203[.]0[.]113[.]7` for 1 hour",
         )
         thread = await env["ben"].sees(reply_to(card, held, by_anna))
         direct = await env["ben"].sees(direct_message(held, by_anna, second.id))

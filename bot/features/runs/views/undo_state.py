@@ -338,11 +338,12 @@ def minutes_of(value: str) -> int | None:
 def already(measure: Measure, view: RedactedView, changes: str = LATER_END, state: str = "contained already") -> str:
     """``🔒 `LT-0198` is contained already until 15:31 by lea, for ~18. ``, and what a second run changes; mrkdwn.
 
-    Or who asks for the same, which waits for approval, too. `state` is what it is called once it has begun.
+    Or what somebody else asks for there, which waits for approval. `state` is what it is called once it has begun.
     """
     names = targets(measure, view)
     if measure.state == "asked":
-        asks = f"{person_name(measure.created_by)} also asks to contain {names or measure.object_id}"
+        what = f"*{foreign(measure.title, NAME_LIMIT)}* on {names or measure.object_id}"
+        asks = f"{person_name(measure.created_by)} also asks for {what}"
         since = f"that has waited since {slack_date(measure.since)}"
         return f"⏳ {asks}{for_how_long(measure)}, for {measure.root_id}; {since}."
     is_now = "just being contained" if measure.state == "starting" else state

@@ -202,7 +202,7 @@ async def test_of_twenty_requests_each_is_asked_about_ten_and_what_is_worse_and_
         since, until = map(int, re.findall(r"<!date\^(\d+)\^", text_of(counting))[:2])
         assert until - since == LATELY_MS // 1000
         assert "> those that are no more urgent may not ring. " in text_of(counting)
-        assert max(text_of(m).count("also asks to") for m in direct_messages(env["ben"].live_view)) == 3
+        assert max(text_of(m).count("also asks for") for m in direct_messages(env["ben"].live_view)) == 3
         rung = AT_MOST + len(worse)
         for name in ("ben", "lea"):
             messages = [m for m in direct_messages(env[name].live_view) if not m.get("ephemeral")]
