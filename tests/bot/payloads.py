@@ -58,7 +58,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
     person = Person(login="ben", profile="analyst", permissions=["manageAction"], clearance=2)
     listed = [home.HomeRun(failed, subject), home.HomeRun(timed, subject)]
     messages: Mapping[str, Message] = {
-        "run that was not undone": undos.problem_reply(timed, subject, **seen),
+        "run that was not undone": undos.problem_reply(timed, subject, (), **seen),
         "extension": approvals.later_end_request(longer, subject, **seen),
         "override": approvals.approval_request(overriding, subject, **request),
         "list of runs": home.run_list("Failed", listed, person, button=seen["button"]),

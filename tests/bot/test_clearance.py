@@ -197,7 +197,7 @@ def everything(alert: Alert, actions: list[Action], clearance: int) -> list[str]
             dump(approvals.not_approved(action, own, said(action), None, button)) if own.is_open else "",
             dump(ending.changed_all("Undone:", "undo", [], 0, [((action, own), said(action))])) if own.is_open else "",
             dump(undos.undo_view(undone(action), own, None, [], NOW, "ben")) if own.is_open else "",
-            dump(undos.problem_reply(undone(action), subject, clearance=clearance, button=button)),
+            dump(undos.problem_reply(undone(action), subject, (), clearance=clearance, button=button)),
             dump(replies.end_reply(undone(action), subject, clearance=clearance, button=button)),
             dump(alert_card(alert, [undone(action)], clearance=clearance, button=button)),
             dump(replies.end_reply(overriding(action), subject, clearance=clearance, button=button)),

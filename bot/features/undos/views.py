@@ -209,20 +209,31 @@ def has_problem(action: Action) -> bool:
     return action.undo is not None and action.undo.status in ("waiting", "failed")
 
 
-def problem_reply(action: Action, subject: Subject, *, clearance: int, button: ButtonIds) -> Message:
-    """Says what of a run was to be undone and was not, why, and what to do; later, how that went."""
+def is_refused(action: Action) -> bool:
+    """Whether core keeps trying to undo it, or one of its targets, since it may not."""
+    return any(part.undo and part.undo.status == "waiting" for part, _ in undo_state.in_force_by_target(action))
+
+
+def problem_reply(
+    action: Action, subject: Subject, told: Sequence[str], *, clearance: int, button: ButtonIds
+) -> Message:
+    """Says what of a run was to be undone and was not, why, and what to do; later, how that went.
+
+    Also to those who are `told`, by their ids in Slack.
+    """
     view = RedactedView(subject, clearance)
     if action.undo is None or not view.is_open:
         return notices.notice(f"⚠️ A run on {subject.id}: {withheld(subject.tlp)}")
     parts = [(part, id_) for part, id_ in undo_state.in_force_by_target(action) if has_problem(part)]
-    told, blocks = parts[:PROBLEMS_SHOWN] or [(action, "")], list[Block]()
-    for part, id_ in told:
+    first, blocks = parts[:PROBLEMS_SHOWN] or [(action, "")], list[Block]()
+    for part, id_ in first:
         undo, shown = part.undo or action.undo, buttons(part, view, button, part=id_)
         ended = slack_date(undo.at or 0)
-        blocks += [section(_problem(part, undo, view, ended)), *([actions(*shown)] if shown else [])]
+        said = f"{_problem(part, undo, view, ended)} {'' if blocks else mentions(told)}".rstrip()
+        blocks += [section(said), *([actions(*shown)] if shown else [])]
     if left := len(parts[PROBLEMS_SHOWN:]):
         blocks.append(context(f"{count(left, 'target')} more; /responder active shows all."))
-    return Message(_problem(told[0][0], told[0][0].undo or action.undo, view, "by now"), tuple(blocks))
+    return Message(_problem(first[0][0], first[0][0].undo or action.undo, view, "by now"), tuple(blocks))
 
 
 def _problem(action: Action, undo: Undo, view: RedactedView, was_to_end: str) -> str:

@@ -449,7 +449,7 @@ def test_runs_that_can_be_undone_and_broken_glass_fit() -> None:
     policy = Policy(undo=hostile, undo_after_minutes=61, allow_permanent=True, confirm=hostile, approval=2)
     undoes = samples.responder(policy=policy)
     for action in actions[:6]:
-        fine(undos.problem_reply(action, subject, clearance=3, button=button))
+        fine(undos.problem_reply(action, subject, (), clearance=3, button=button))
         fine(approvals.later_end_request(action, subject, clearance=3, button=button))
         fine(replies.end_reply(action, subject, clearance=3, button=button))
         fine_view(undos.extend_view(action, RedactedView(subject, 3), policy, NOW, "lea@x"))

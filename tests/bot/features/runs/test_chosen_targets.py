@@ -352,11 +352,11 @@ def test_a_thread_tells_of_each_target_that_was_not_undone() -> None:
     action = samples.ended(target=target, measure=measure, undo=undo)
 
     subject = Subject("alert", "~12", "t", 1)
-    intents = samples.intents_in(lambda button: undos.problem_reply(action, subject, clearance=2, button=button))
+    intents = samples.intents_in(lambda button: undos.problem_reply(action, subject, (), clearance=2, button=button))
     assert {(one.what, one.argument) for one in intents} == {("undo", "~51"), ("undo", "~53"), ("extend", "~53")}
     first, second = (
         text_of(block)
-        for block in undos.problem_reply(action, subject, clearance=2, button=samples.button).blocks
+        for block in undos.problem_reply(action, subject, (), clearance=2, button=samples.button).blocks
         if block["type"] == "section"
     )
     assert re.search(r"Not undone: .*web-1\b.* · It was no use\.", first)

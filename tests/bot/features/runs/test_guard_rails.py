@@ -154,8 +154,9 @@ async def test_an_undo_that_core_is_refused_is_told_once_and_done_by_who_may(
     newest = "(SELECT last FROM sequence WHERE name = 'due')"
     stores.rows(env.folder / "core.db", f"UPDATE due SET number = {newest}, wait = 0 WHERE kind = 'undo'")  # noqa: S608
     stores.rows(env.folder / "core.db", "UPDATE in_force SET ends_at = 1 WHERE ends_at > 1")
-    told = await env["anna"].sees(reply_to(card, "was to end"))
+    told = await env["anna"].sees(reply_to(card, "⚠️ Still in force, was to end"))
     assert "only lea may run it" in text_of(told)
+    assert "<@U0ANNA>" in text_of(told)
     await env["anna"].sees(card_of(alert, "still in force"))
     await env["anna"].confirms("Undo now", told)
     await env["anna"].reads("only lea may run it")
