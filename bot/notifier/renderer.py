@@ -288,20 +288,13 @@ class Renderer:
     async def _undo_problems(self, action: Action, subject: Subject, timeline: Timeline) -> list[DesiredMessage]:
         """What tells threads, and while core is refused who asked for the run or approved it, that it wasn't undone."""
         logins = dict.fromkeys([*action.approved_by, action.created_by]) if undos.is_refused(action) else ()
-        render = partial(undos.problem_reply, action, subject)
-        return await self._told_in_threads(f"undo:{action.id}", render, [*logins], subject, timeline)
+        render = partial(undos.problem_reply, action, subject, await self._slack_ids(logins))
+        return await self._in_threads(f"undo:{action.id}", render, subject, timeline)
 
-    async def _told_in_threads(
-        self, key: str, render: Callable[..., Message], logins: Sequence[str], subject: Subject, timeline: Timeline
-    ) -> list[DesiredMessage]:
-        """One message in each thread, which mentions these people; a direct message to each where none may show it."""
+    async def _slack_ids(self, logins: Iterable[str]) -> list[str]:
+        """The ids in this workspace of those of these people who are linked to it."""
         found = [await self._core.slack_users(login) for login in logins]
-        told = [one for user in found for one in user.in_team(self._access.team())]
-        desired = await self._in_threads(key, partial(render, told), subject, timeline)
-        if not any(self._view(subject, thread.channel).is_open for thread in timeline.threads):
-            for login in logins:
-                desired += await self._to_requester(key, login, "", partial(render, ()), timeline)
-        return desired
+        return [one for user in found for one in user.in_team(self._access.team())]
 
     async def told_of_undos(self, documents: Iterable[Document]) -> set[tuple[str, str]]:
         """Who hears in a direct message what a run has undone, by that run; that of a bulk notifies them once."""
@@ -326,8 +319,12 @@ class Renderer:
         concerned = undo_state.notified(by, action, has_reason=has_reason)
         logins = [login for login in concerned if (by_run, login) not in heard]
         heard.update((by_run, login) for login in logins)
-        render = partial(undos.measure_reply, action, subject)
-        return await self._told_in_threads(f"measure:{action.id}", render, logins, subject, timeline)
+        render, key = partial(undos.measure_reply, action, subject), f"measure:{action.id}"
+        desired = await self._in_threads(key, partial(render, await self._slack_ids(logins)), subject, timeline)
+        if not any(self._view(subject, thread.channel).is_open for thread in timeline.threads):
+            for login in logins:
+                desired += await self._to_requester(key, login, "", partial(render, ()), timeline)
+        return desired
 
     # --- requests for approval --------------------------------------------------------------------------------------
 
@@ -483,8 +480,6 @@ class Renderer:
             return await self._reminders(action, message.key.split(":")[2], asked_in(message), here)
         if kind == "told" and about == message.channel:
             return await self._told(action, here.target(action), here)
-        if kind == "undo":
-            return await self._undo_problems(action, here.target(action), here)
         if kind == "undone":
             return await self._undone(action, here)
         if kind == "moved":
@@ -655,8 +650,10 @@ class Renderer:
             return []
         subject = here.target(action)
         action = await self._whole(action, here)
-        if kind in ("approval", "extension", "ask", "remind", "told", "undo", "undone", "moved", "measure"):
+        if kind in ("approval", "extension", "ask", "remind", "told", "undone", "moved", "measure"):
             return [one for one in await self._asked_again(message, action, here) if one.key == message.key]
+        if kind == "undo":
+            return await self._undo_problems(action, subject, here)
         return await self._end_replies(action, subject, here)
 
     async def _whole(self, action: Action, timeline: Timeline) -> Action:
