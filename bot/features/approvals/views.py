@@ -36,7 +36,7 @@ from bot.message import Block, ButtonIds, Message
 from core.common.clock import MINUTE_MS
 from core.common.grouping import grouped
 from core.common.words import count, some_of
-from core.models import NOTE_LIMIT, SEVERITY_NAMES, Action, Extension, OfferedResponder, Person, Policy
+from core.models import NOTE_LIMIT, SEVERITY_NAMES, Action, Extension, Measure, OfferedResponder, Person, Policy
 
 REASON_LIMIT = 1000  # characters of why somebody denied it
 WHY_LIMIT = 200  # characters of why an alert was closed
@@ -45,6 +45,7 @@ MAX_OBSERVABLES = 10
 CUT_INPUT_LIMIT, CUT_INPUTS = 300, 6  # if they don't fit
 POLICY_LIMIT = 1000
 MOST_LISTED = 10  # of what a command may mean
+ENDS = "It ends what is in force there, which *Approve* names."
 
 
 def named_approvers(policy: Policy | None) -> str:
@@ -478,11 +479,12 @@ def approve_view(
     extension: Extension | None = None,
     read: str | None = None,
     used_by: str = "",
+    ends: Sequence[Measure] = (),
 ) -> dict[str, Any]:
     """Asks once more, with all that an approval of a run or of a later end decides on; the metadata has a digest of it.
 
     `responder` is the run's, None if it isn't there any more; `read` are the marks of the lines that were read before.
-    `used_by` says who used the limit that is overridden; mrkdwn.
+    `used_by` says who used the limit that is overridden; mrkdwn. `ends` is what a run that undoes would undo.
     """
     deed, does = runs.title(action) if extension is None else undo_state.keep(extension), list[Block]()
     hints = _hints(responder, action, view) if responder is not None else []
@@ -495,8 +497,11 @@ def approve_view(
         needs = [undo_state.needed([extension])]
     else:
         title = title if action.override is None else names.overriding(title)
-        policy = responder.policy if responder is not None else None
-        shown, does = _asked(action, view, now_ms, used_by=used_by), effect(responder)
+        policy, follows = responder.policy if responder is not None else None, ""
+        if responder is not None and policy is not None and policy.is_undo:
+            ended = undo_state.all_ended(ends, view, action.created_by)
+            follows = "\n".join(ended or questions.nothing_known(responder))
+        shown, does = _asked(action, view, now_ms, used_by=used_by, follows=follows), effect(responder)
         until = f"; {runs.answer_by(action).removeprefix(', ')}{runs.approved_by(action)}"
         needs = [starts([action], until), named_approvers(policy), _can_also_read(action, view)]
     deny = runs.decision_buttons(action, button, extension)[1]
@@ -741,7 +746,9 @@ def approval_request(
     why = runs.result_text(action, view, REASON_LIMIT) if action.outcome in ("denied", "cancelled") else ""
     decided = f"{decision(action).rstrip('.')}: {why}" if why else decision(action)
     needs = filter(None, [decided, named_approvers(policy), _can_also_read(action, view)])
-    blocks = [*_asked(action, view, now_ms, link=link, who=who, is_kept=True), context(" · ".join(needs))]
+    follows = ENDS if waits and (policy or Policy()).is_undo else ""
+    asked = _asked(action, view, now_ms, link=link, who=who, follows=follows, is_kept=True)
+    blocks = [*asked, context(" · ".join(needs))]
     if runs.can_be_approved(action, view) and not has_voted(action, voter or ""):
         decide = actions(*runs.decision_buttons(action, button))
         blocks.append(decide if can_decide else context("You can't decide on it any more."))

@@ -485,6 +485,29 @@ async def test_a_run_with_no_end_takes_away_the_end_of_what_is_in_force_and_each
         assert ("Extend" in labels_of(card), "Undo now" in labels_of(card)) == (False, True)
 
 
+async def test_who_decides_on_a_release_reads_what_it_ends_and_who_hears_of_that(tmp_path: Path) -> None:
+    rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}}
+    rules["Tell"] = {"target": "ip", "approval": 1}
+    async with feature_environment(tmp_path, rules) as env, CoreClient(env.core.url, env.service_key) as bot:
+        first, second = await env.create_alert(), await env.create_alert(sourceRef="second")
+        on = {"objectType": "alert", "objectId": first.id}
+        await bot.as_user("anna").run({**on, "responderId": "Shun_1_0"})
+        await env.ended_run(first)
+        (measure,) = await env.client.measures()
+        release = await bot.as_user("lea").run({**on, "objectId": second.id, "responderId": "Tell_1_0"})
+        says = "It ends what is in force there, which *Approve* names."
+        request = await env["ben"].sees(direct_message("*Tell on ip", says, without="No button"))
+        await env["ben"].presses("Approve", request)
+        until = f"until <!date^{(measure.until or 0) // 1000}^"
+        ends = f"🔓 It ends *Shun* on `203[.]0[.]113[.]7` {until}"
+        review = await env["ben"].sees(modal("Tell?", ends, f"by anna, for {first.id}. anna is notified."))
+        await env["ben"].submits(review)
+        await env["ben"].sees(modal("Approved"))
+        while (await env.client.action(release.id, wait_s=10)).end_date is None:
+            pass
+        assert await env.client.measures() == []
+
+
 async def test_what_waits_says_once_its_host_is_released_or_not_asked_for_by_others_any_more(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         _, first = await isolated(env)
