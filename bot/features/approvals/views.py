@@ -500,7 +500,7 @@ def approve_view(
         policy, follows = responder.policy if responder is not None else None, ""
         if responder is not None and policy is not None and policy.is_undo:
             ended = undo_state.all_ended(ends, view, action.created_by)
-            follows = "\n".join(ended or questions.nothing_known(responder))
+            follows = "\n".join(ended or [questions.NOTHING_KNOWN])
         shown, does = _asked(action, view, now_ms, used_by=used_by, follows=follows), effect(responder)
         until = f"; {runs.answer_by(action).removeprefix(', ')}{runs.approved_by(action)}"
         needs = [starts([action], until), named_approvers(policy), _can_also_read(action, view)]

@@ -508,6 +508,27 @@ async def test_who_decides_on_a_release_reads_what_it_ends_and_who_hears_of_that
         assert await env.client.measures() == []
 
 
+async def test_who_decides_on_releases_of_several_reads_what_each_ends(tmp_path: Path) -> None:
+    rules = {"Shun": {"undo": "Tell_1_0", "undo_after_minutes": 60, "target": "ip"}}
+    rules["Tell"] = {"target": "ip", "approval": 1}
+    async with feature_environment(tmp_path, rules) as env, CoreClient(env.core.url, env.service_key) as bot:
+        ips = ("203.0.113.7", "203.0.113.9", "203.0.113.5", "203.0.113.6", "203.0.113.8")
+        on = [[{"dataType": "ip", "data": ip}] for ip in ips]
+        alerts = [await env.create_alert(sourceRef=ips[at], artifacts=one) for at, one in enumerate(on)]
+        for alert in alerts[:2]:
+            await bot.as_user("anna").run({"objectType": "alert", "responderId": "Shun_1_0", "objectId": alert.id})
+            await env.ended_run(alert)
+        await start(env, "lea", "tell", [alert.id for alert in alerts[:3]])
+        await env["ben"].presses("Review", await shown(env, "3 wait for approval"))
+        ends = [f"🔓 It ends *Shun* on `{ip}` until <!date^" for ip in ("203[.]0[.]113[.]7", "203[.]0[.]113[.]9")]
+        notified = f"by anna, for {alerts[1].id}. anna is notified."
+        review = await env["ben"].sees(modal("*Tell on 3 targets?*", *ends, notified, without="No button"))
+        assert "knows of nothing" not in text_of(review)
+        await start(env, "anna", "tell", [alert.id for alert in alerts[3:]])
+        await env["ben"].presses("Review", await shown(env, "2 wait for approval"))
+        await env["ben"].sees(modal("*Tell on 2 targets?*", "⚠️ responder-bot knows of nothing that this would end."))
+
+
 async def test_what_waits_says_once_its_host_is_released_or_not_asked_for_by_others_any_more(tmp_path: Path) -> None:
     async with feature_environment(tmp_path, RULES) as env:
         _, first = await isolated(env)

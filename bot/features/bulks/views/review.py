@@ -25,7 +25,7 @@ from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
 from core.common.words import count
-from core.models import BulkAnswer, BulkCounts, OfferedResponder
+from core.models import BulkAnswer, BulkCounts, Measure, OfferedResponder
 
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TICKED = "decide"  # the fields of what somebody decides on
@@ -91,6 +91,7 @@ def review_view(
     why_not: str,
     responder: OfferedResponder | None,
     now_ms: int,
+    undone: Mapping[str, Sequence[Measure]],
     button: ButtonIds,
     *,
     request: str = "",
@@ -107,10 +108,17 @@ def review_view(
     `hidden` says what waits that they may not see; `why_not`: why they decide on none, where the `deed` of who asked
     is *Withdraw*. The metadata has a digest of what is shown, and the runs, each with a mark of its row. Shown
     again, `read` has the marks that were read before, `ticked` what was ticked, and `over` what no longer waits.
-    `every`: all of its runs that they may see, from which the names of those that wait differ.
+    `every`: all of its runs that they may see, from which the names of those that wait differ. `undone`: what each
+    would undo, by its id; without any, they are no releases.
     """
     ends, is_ticked = states.by_request(waiting).get(request, []), len(waiting) > 1 and not why_not
-    decision = _decision(bulk, waiting, request, now_ms, is_ticked=is_ticked, can_decide=not why_not)
+    if ends:
+        decision = _on_later_ends(ends, is_ticked=is_ticked)
+    elif waiting:
+        decision = _on_runs(bulk, waiting, now_ms, undone, is_ticked=is_ticked, can_decide=not why_not)
+    else:
+        asks = (f"*{states.name(bulk)}*", "") if request or not bulk.awaiting else _asked(bulk, waiting)
+        decision = _Decision(bulk.title, "", asks[0], {}, asks[1])
     before, rows = decision.before, decision.rows
     title = names.in_view(decision.title, f" ({len(waiting)})?" if why_not and len(waiting) > 1 else "?")
     title = notices.title(title, read)
@@ -123,8 +131,8 @@ def review_view(
         number = f"{'.' if ends else ''} {len(kept) or 'none'} {'ticked for you' if ticked is None else 'still ticked'}"
     deny = _deny(bulk.id, request, len(waiting), why_not, deed, button)
     below += map(section, notices.parts("\n".join(decision.inputs)) if decision.inputs else ())
-    asks = f"{decision.question}{number}", decision.by, why_not or decision.needs, hidden, decision.warned.rstrip()
-    shown = [*sections(filter(None, asks)), *effect, *([context(able)] if able else []), *targets, *deny, *below]
+    first = f"{decision.question}{number}", decision.by, why_not or decision.needs, hidden, decision.warned.rstrip()
+    shown = [*sections(filter(None, first)), *effect, *([context(able)] if able else []), *targets, *deny, *below]
     same = [decision.question, decision.by, decision.warned, able, *rows, *effect, *below]  # whatever is ticked
     marks = states.digests(dict(zip(before, rows, strict=True)))
     about = {"id": bulk.id, "runs": marks, "request": request, "shown": notices.digest(same)}
@@ -135,18 +143,15 @@ def review_view(
     )
 
 
-def _decision(
-    bulk: BulkCounts, waiting: Listed, request: str, now_ms: int, *, is_ticked: bool, can_decide: bool
+def _on_runs(
+    bulk: BulkCounts,
+    waiting: Listed,
+    now_ms: int,
+    undone: Mapping[str, Sequence[Measure]],
+    *,
+    is_ticked: bool,
+    can_decide: bool,
 ) -> _Decision:
-    if ends := states.by_request(waiting).get(request):
-        return _on_later_ends(ends, is_ticked=is_ticked)
-    if waiting:
-        return _on_runs(bulk, waiting, now_ms, is_ticked=is_ticked, can_decide=can_decide)
-    asks, by = (f"*{states.name(bulk)}*", "") if request or not bulk.awaiting else _asked(bulk, waiting)
-    return _Decision(bulk.title, "", asks, {}, by)
-
-
-def _on_runs(bulk: BulkCounts, waiting: Listed, now_ms: int, *, is_ticked: bool, can_decide: bool) -> _Decision:
     """On runs that wait for approval. What all of them change of what is in force already is said once."""
     waits, rows = [action for action, _ in waiting], [states.row(*one, now_ms) for one in waiting]
     held = [(run, one) for run, view in waiting for one in undo_state.contained(run, view)]
@@ -158,7 +163,13 @@ def _on_runs(bulk: BulkCounts, waiting: Listed, now_ms: int, *, is_ticked: bool,
         own.append("    ↳ 🔒")
     starts = approvals.starts(waits) if can_decide else ""
     before = {run.id: approvals.decided_before(run, view)[0] for run, view in waiting}
-    needs, then = approvals.decision_on_all(waits), f"{starts} {undo_state.planned(waits[0], is_bulk=True)}".lstrip()
+    needs, follows = approvals.decision_on_all(waits), undo_state.planned(waits[0], is_bulk=True)
+    if undone:
+        ended = [undo_state.all_ended(undone[run.id], view, bulk.created_by) for run, view in waiting]
+        rows = [questions.with_said(row, *lines) for row, lines in zip(rows, ended, strict=True)]
+        own.append("    ↳ 🔓")
+        follows = "" if any(ended) else questions.NOTHING_KNOWN
+    then = f"{starts} {follows}".strip()
     inputs = approvals.input_lines(waits[0], view_of_all([view for _, view in waiting]), INPUT_LIMIT)
     submit, (asks, by) = names.in_view(bulk.title, " (ticked)" if is_ticked else ""), _asked(bulk, waiting, "?")
     warned = _warned(waiting, before, change, questions.TO_TICK if is_ticked else "")

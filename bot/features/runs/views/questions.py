@@ -56,6 +56,7 @@ Listed = tuple[RedactedView, str, Sequence[str]]
 
 TITLE_LIMIT = 200
 TOLD = "You get a message when it is decided."
+NOTHING_KNOWN = "⚠️ responder-bot knows of nothing that this would end."
 TICKED = "ask_again"  # the fields of what somebody asks for again
 TO_TICK = ": left for you to tick"
 MORE = "*More about these targets*"
@@ -339,7 +340,7 @@ def warned(
 def nothing_known(responder: OfferedResponder) -> list[str]:
     """What a run that undoes says if it finds nothing in force: somebody else may have contained the target."""
     is_undo = responder.policy is not None and responder.policy.is_undo
-    return ["⚠️ responder-bot knows of nothing that this would end."] if is_undo else []
+    return [NOTHING_KNOWN] if is_undo else []
 
 
 def deed(request: RunRequest, responder: OfferedResponder, limit: int = VIEW_TITLE_LIMIT) -> str:

@@ -20,6 +20,7 @@ from core.models import (
     BulkAnswer,
     BulkEntry,
     BulkTarget,
+    Measure,
     MeasureOfRun,
     Policy,
     RunTarget,
@@ -126,7 +127,23 @@ def test_who_approves_a_hundred_reads_each_of_them_and_the_whole_inputs() -> Non
     action = samples.awaiting(parameters=json.dumps({**given, "last": "x" * 7000 + " the end"}), target=hosts)
     shown = [(action.model_copy(update={"id": one}), view) for one, view in zip(IDS, VIEWS, strict=True)]
     offered = samples.responder(policy=Policy(confirm=HOSTILE, approve_by=[HOSTILE]))
-    view = review.review_view(bulk(), shown, "", "", offered, NOW, button=button, read={})
+    by = {"created_by": HOSTILE[:100], "approved_by": [HOSTILE[:100]]}
+    held = Measure(
+        id="~7",
+        actions=["~7"],
+        title=HOSTILE[:100],
+        root_id="~1",
+        state="in_force",
+        since=NOW,
+        until=NOW,
+        responder_name="Isolate_1_0",
+        object_type="alert",
+        object_id="~1",
+        target=hosts[:1],
+        **by,
+    )
+    undone = {one: [held] for one in IDS}
+    view = review.review_view(bulk(), shown, "", "", offered, NOW, undone, button=button, read={})
     fine_view(view)
     text = json.dumps(view)
     assert all(one in text for one in IDS)
@@ -173,7 +190,7 @@ def test_the_longest_input_and_both_ends_of_a_long_object_are_read_by_who_approv
     url = samples.alert(id="~1", artifacts=[samples.artifact(data_type="url", data=long, tlp=0)])
     on_url = samples.action(object_id=url.artifacts[0].id, object_type="Artifact")
     view = RedactedView(Subject.alert(url), 2).of(on_url)
-    shown = review.review_view(bulk(), [(action, view)], "", "", None, NOW, button=button)
+    shown = review.review_view(bulk(), [(action, view)], "", "", None, NOW, {}, button=button)
     fine_view(shown)
     assert "the end" in json.dumps(shown)
     assert json.dumps(shown).count("1[.]1[.]1[.]1") == 1630
