@@ -331,7 +331,7 @@ class ProcessEngine(Engine):
         if state == "ended":
             raise ResponderBotError("conflict", "This run has already ended.")
         if state == "not started" and not is_followed and not job.cancelled:
-            raise ResponderBotError("conflict", "This engine didn't start this run, so it can't stop it.")
+            raise ResponderBotError("conflict", "This run is just starting or ending; stop it again if it goes on.")
         reason = self._stop_reasons.setdefault(job.run_id, "cancel") if is_followed else "cancel"
         await self._mark_stopped(job.run_id, reason)
         if state == "running":
