@@ -159,7 +159,7 @@ async def test_of_a_bulk_one_reads_who_decided_on_which_targets_and_why_but_not_
                         pass
         await env["anna"].command(SOC, f"/responder audit {bulk}")
         shown = text_of(await env["anna"].sees(modal("*lea* approved")))
-        assert f"*Audit of {bulk}: Isolate on hostname LT-0502, hostname LT-0501, hostname LT-0500*" in shown
+        assert f"*Audit of {bulk}: Isolate on hostname LT-0502, LT-0501, LT-0500*" in shown
         assert ' *lea* denied Isolate on LT-0501: \\"Healthy backup\\""' in shown
         of_all = "LT-0502, LT-0501, LT-0500"
         story_of_it = [  # none seems to have started before it was approved

@@ -105,7 +105,7 @@ def _in_force(action: Action, view: RedactedView) -> list[str]:
 def _waiting(asked: Sequence[tuple[Action, RedactedView]]) -> str:
     """`⏳ *Isolate Host* on hostname LT-0777, LT-0778 and 2 more for 1 hour, asked by anna, 1 approval ... (~79)`."""
     of = [action for action, _ in asked]
-    deed = f"*{runs.name(of[0])}* on {runs.distinct_targets(asked, is_on_phone=True)}{undo_state.for_how_long(of[0])}"
+    deed = f"*{runs.name(of[0])}* on {runs.distinct_targets(asked)}{undo_state.for_how_long(of[0])}"
     ids_ = some_of(list(dict.fromkeys(action.bulk or action.id for action in of)), runs.MAX_TARGETS)
     return f"⏳ {deed}, asked by {person_name(of[0].created_by)}, {approvals.decision_on_all(of)} ({ids_})"
 

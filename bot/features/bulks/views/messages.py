@@ -70,7 +70,7 @@ def _of_what(on: str, *, is_more_time: bool) -> str:
 
 def _still_waiting(listed: Listed, able: Sequence[str]) -> str:
     """`Still waiting: hostname LT-0901; ben or lea decides.`, or "" for none; mrkdwn."""
-    return f"Still waiting: {states.seen_targets(listed, is_on_phone=True)}{_who_decides(able)}." if listed else ""
+    return f"Still waiting: {states.seen_targets(listed)}{_who_decides(able)}." if listed else ""
 
 
 def _who_decides(able: Sequence[str]) -> str:
@@ -93,7 +93,7 @@ def _decided_in_short(bulk: BulkCounts, listed: Sequence[Asked]) -> list[str]:
     lasts, said = undo_state.lasts(bulk.undo_after_minutes), list[str]()
     found = grouped(((states.decision(run, None), runs.reason(run)), (run, view)) for run, view, _ in listed)
     for (by, why), on in sorted(found.items(), key=lambda one: one[0][0].startswith("Approved")):
-        targets = f"{states.name(bulk)} on {states.seen_targets(on, is_on_phone=True)}"
+        targets = f"{states.name(bulk)} on {states.seen_targets(on)}"
         why = states.quoted(why, view_of_all([view for _, view in on]))
         said.append(states.sentence(states.on_phone(by), f"{targets}{lasts}{states.level_of(bulk, on)}", why))
     return said
@@ -291,7 +291,7 @@ def undone(bulk: BulkCounts, listed: Listed, reader: str) -> Listed:
 def _undone(bulk: BulkCounts, ended: Listed) -> str:
     """Who undid these runs; mrkdwn."""
     who = people(action.undone_by for action, _ in ended)
-    said = f"Undone by {who}: {states.name(bulk)} on {runs.distinct_targets(ended, is_on_phone=True)}"
+    said = f"Undone by {who}: {states.name(bulk)} on {runs.distinct_targets(ended)}"
     return f"{clip(said, states.SAID_LIMIT)}{states.level_of(bulk, ended)}."
 
 
@@ -299,7 +299,7 @@ def moved(bulk: BulkCounts, listed: Sequence[tuple[Action, RedactedView, EndChan
     """The direct message to whoever asked for or approved runs of it whose ends somebody else moved at once."""
     on, (run, _, changed), ends = [one[:2] for one in listed], listed[0], [one.after for *_, one in listed]
     how, then = undo_state.moved_in_short(run, changed)
-    said = f"{how}: {states.name(bulk)} on {states.seen_targets(on, is_on_phone=True)}"
+    said = f"{how}: {states.name(bulk)} on {states.seen_targets(on)}"
     until = undo_state.until(None) if None in ends else states.until(*filter(None, ends)).strip()
     then = "" if until.endswith("later") else then
     text = f"{said}{then}{states.level_of(bulk, on)}."
@@ -325,7 +325,7 @@ def push_text(bulk: BulkCounts, waiting: Listed = ()) -> str:
 
 def not_undone(bulk: BulkCounts, listed: Listed, button: ButtonIds) -> Message:
     """Tells in a direct message which of its runs were to be undone and were not."""
-    on = states.seen_targets(listed, is_on_phone=True)
+    on = states.seen_targets(listed)
     text = f"⚠️ Not undone: {states.name(bulk)} on {on} may still be in force{states.level_of(bulk, listed)}."
     return Message(text, (section(f"{text} *Show each* says why."), actions(states.show_each(bulk, button))))
 

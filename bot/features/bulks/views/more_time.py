@@ -71,7 +71,7 @@ def decided_in_short(ends: Sequence[End], level: str = "") -> list[str]:
     found = grouped(((approvals.later_end_in_short(one[0], one[2])[0], one[2].message), one) for one in denials_first)
     for (_, why), each in found.items():
         by, then = approvals.later_end_in_short(each[0][0], *(end for *_, end in each))
-        on = states.seen_targets([one[:2] for one in each], is_on_phone=True)
+        on = states.seen_targets([one[:2] for one in each])
         of = level if len(found) == 1 else ""
         said.append(states.sentence(by, f"{runs.name(each[0][0])} on {on}{then}{of}", states.quoted(why, of_all)))
     return said

@@ -167,7 +167,7 @@ def each_state(
         ended = f", {slack_date(_ended_at(action))}" if has_times else ""
         found.setdefault((runs.mark(action, view), f"{now}{until}{ended}", why), []).append(n)
     of_each = [(state, [listed[n] for n in sorted(on)]) for state, on in found.items()]
-    states = [(*state, runs.distinct_targets(on, is_on_phone=is_on_phone)) for state, on in of_each]
+    states = [(*state, runs.distinct_targets(on)) for state, on in of_each]
     return [*states, *(("🚫", "Refused", why, some_of(on, MOST_NAMED)) for why, on in _why(refused).items())]
 
 
@@ -245,7 +245,7 @@ def asks_in_short(bulk: BulkCounts, seen: Listed, total: int, deed: str, asked: 
     closed = sum(approvals.closed_by_now(view) for _, view in seen)
     counts = *((hows.count(how), how) for how in dict.fromkeys(hows)), (closed, "closed by now")
     happened = ", ".join(f"{number} {how}" for number, how in counts if number)
-    on = f": {runs.distinct_targets(seen, total, is_on_phone=True)}" if seen else ""
+    on = f": {runs.distinct_targets(seen, total)}" if seen else ""
     return approvals.asks_in_short(_severity(bulk, seen), deed, happened and f"{happened}. ", f"{asked}{on}", why)
 
 
@@ -265,10 +265,10 @@ def level_of(bulk: BulkCounts, listed: Listed) -> str:
     return up_to(alone, visible(listed))
 
 
-def seen_targets(listed: Listed, *, is_on_phone: bool = False) -> str:
+def seen_targets(listed: Listed) -> str:
     """The targets of those of these runs that may be seen, or else how many they are; mrkdwn."""
     seen = visible(listed)
-    return runs.distinct_targets(seen, len(listed), is_on_phone=is_on_phone) if seen else count(len(listed), "target")
+    return runs.distinct_targets(seen, len(listed)) if seen else count(len(listed), "target")
 
 
 def _severity(bulk: BulkCounts, seen: Sequence[tuple[Any, ...]]) -> int:

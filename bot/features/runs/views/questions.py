@@ -82,10 +82,10 @@ def asked(action: Action, view: RedactedView, able: Able, button: ButtonIds) -> 
     return Message(text, (then, actions(runs.end_button(action, view, button))))
 
 
-def _waits(what: str, action: Action, able: Able, waits: str = "waits") -> str:
+def _waits(what: str, action: Action, able: Able) -> str:
     """`*Isolate* on ip 203[.]0[.]113[.]7 for 1 hour waits ...`, and below who may approve it, by when; mrkdwn."""
     below = f"{undo_state.approvals_by(runs.missing_approvals(action), able)}{runs.answer_by(action)}"
-    return f"{what}{undo_state.for_how_long(action)} {waits} for approval; nothing has run yet.\n{below}."
+    return f"{what}{undo_state.for_how_long(action)} waits for approval; nothing has run yet.\n{below}."
 
 
 class Row(NamedTuple):
@@ -594,7 +594,7 @@ def outcome(
     if listed:
         action, what = listed[0][0], f"*{runs.name(listed[0][0])}* on {runs.distinct_targets(listed, most=REASONS)}"
         waits = runs.awaits_approval(action)
-        text = _waits(what, action, able, "waits" if len(listed) == 1 else "wait") if waits else f"Started {what}."
+        text = _waits(what, action, able) if waits else f"Started {what}."
         _, withdraw = runs.bulk_buttons(response.id, None, button, "Withdraw", number=len(listed))
         more = [actions(withdraw)] if waits else []
     refused = [(entry.object_id, why_not(entry)) for entry in response.actions if why_not(entry)]

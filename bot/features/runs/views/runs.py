@@ -502,7 +502,7 @@ def _first(
 
 
 def first_targets(listed: Sequence[tuple[Action, RedactedView]], total: int = 0, *, most: int = MAX_TARGETS) -> str:
-    """`🟠 HIGH hostname LT-0777, hostname LT-0778 and 2 more`: what runs act on, the most severe first; mrkdwn.
+    """`🟠 HIGH hostname LT-0777, LT-0778 and 2 more`: what runs act on, the most severe first; mrkdwn.
 
     Each with its severity where these differ.
     """
@@ -521,12 +521,11 @@ def distinct_targets(
     total: int = 0,
     *,
     has_levels: bool = False,
-    is_on_phone: bool = False,
     most: int = MAX_TARGETS,
 ) -> str:
-    """`hostname LT-0901 (2 runs), hostname LT-0902 and 2 more`, the worst first, of `total` if that is more; mrkdwn.
+    """`hostname LT-0901 (2 runs), LT-0902 and 2 more`, the worst first, of `total` if that is more; mrkdwn.
 
-    A phone, which shows little, has a type that all have once: `hostname LT-0901, LT-0902`.
+    Each with its type where these differ.
     """
     listed = sorted(listed, key=lambda one: (-one[1].subject.severity if one[1].is_open else 0, one[0].number))
     whole = [on_target(*one).removeprefix(" on ") or foreign(target_in_full(one[1]), MESSAGE_LIMIT) for one in listed]
@@ -534,7 +533,7 @@ def distinct_targets(
     on = Counter(zip(levels, whole, [acts_on(run) for run, _ in listed], strict=True))
     named = [f"{level}{name}{f' ({number} runs)' if number > 1 else ''}" for (level, name, _), number in on.items()]
     types = {" ".join(one.data_type for one in run.target or ()) for run, _ in listed}
-    if is_on_phone and len(types) == 1:
+    if len(types) == 1:
         (same,) = types
         named[1:] = [one.removeprefix(f"{same} ") for one in named[1:]]
     return some_of(named, most, max(total - len(listed), 0) + len(named))

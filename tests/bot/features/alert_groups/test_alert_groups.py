@@ -228,7 +228,7 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
         question = await anna.sees(modal("one of them approves"))
         assert (question["title"]["text"], question["close"]["text"]) == ("Isolate (5)", "Cancel")
         await anna.presses("Ask to isolate (5)", question)
-        told = await anna.sees(modal("*Isolate* on ~", " wait for approval", "Withdraw all", without=" more wait"))
+        told = await anna.sees(modal("*Isolate* on ~", " waits for approval", "Withdraw all", without=" more wait"))
         assert f" ({alert_ids[0]}): " in str(told)
         await anna.sees(message_in(SOC, "5 wait for approval"))  # once for all
         waits = " and 2 more, asked by anna, 1 approval, answer by"

@@ -100,7 +100,7 @@ async def test_a_group_of_more_alerts_than_one_request_takes(tmp_path: Path) -> 
         await choose_responder(anna, asked, "Isolate")
         question = await anna.sees(modal("Runs on 100 targets"))
         await anna.presses("Ask to isolate (100)", question)
-        await anna.sees(modal(" and 90 more wait for approval"))
+        await anna.sees(modal(" and 90 more waits for approval"))
         ran = [len(await env.client.actions("alert", one)) for one in alert_ids]
         assert ran == [0] * 20 + [1] * 100
         # The last says how far the runs are.

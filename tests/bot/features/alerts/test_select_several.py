@@ -164,7 +164,7 @@ async def test_who_starts_several_in_home_reads_there_how_it_goes_and_is_rung_on
     await anna.submits(form, targets=[alert.id for alert in alerts[4:6]])
     await anna.chooses("Isolate", await anna.sees(modal("Selected (2)")), "Responder")
     await anna.submits(await anna.sees(modal("Each is checked")))
-    await anna.sees(modal("wait for approval", "A direct message tells how it goes."))  # of what was decided, or not
+    await anna.sees(modal("waits for approval", "A direct message tells how it goes."))  # of what was decided, or not
 
 
 async def test_several_of_a_group_are_chosen_among_those_that_the_person_may_see(tmp_path: Path) -> None:

@@ -373,7 +373,7 @@ async def test_channel_and_phone_name_targets_by_what_became_of_each(tmp_path: P
                 "n force until <!date^",
             )
             waits = "⏳ *1 target for 1 hour · HIGH*: ip 203[.]0[.]113[.]3."
-            on = ">: ip 203[.]0[.]113[.]0, ip 203[.]0[.]113[.]1."
+            on = ">: ip 203[.]0[.]113[.]0, 203[.]0[.]113[.]1."
             posted = await env["anna"].sees(message_in(SOC, *each, on, waits))
             await env["anna"].presses("Withdraw", posted)
             form = await env["anna"].sees(

@@ -131,7 +131,7 @@ async def test_the_question_the_review_and_the_list_of_a_bulk_name_each_target_w
     for line in lines:
         assert line in review
     await env["ben"].command(SOC, "/responder pending")
-    names = ", ".join(f"hostname {plain(host['data'])}" for host in HOSTS)
+    names = "hostname " + ", ".join(plain(host["data"]) for host in HOSTS)
     await env["ben"].sees(modal(f"🟠 HIGH {names} · 1 approval, answer by"))
     await env["anna"].presses("Show each", message)
     each = await env["anna"].sees(modal("*Isolate* on 2 targets"))

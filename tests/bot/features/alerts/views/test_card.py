@@ -77,7 +77,7 @@ def test_runs_on_several_targets_of_one_alert_that_ended_alike_name_each() -> No
         action(40 + n, status="Failure", outcome="denied", ended_by="ben", target=[on]) for n, on in enumerate(hosts)
     ]
     (line,) = texts_of(card(*denied))[2:]
-    on = "hostname CRIT-DC-1, hostname CRIT-DC-2"
+    on = "hostname CRIT-DC-1, CRIT-DC-2"
     assert line.startswith(f"🚫 *Close False Positive* on {on}: 2 runs denied by ben · the last asked by anna, ")
 
 
