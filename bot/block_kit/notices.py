@@ -37,7 +37,7 @@ STORE_AWAY = (
 )
 NOT_ANSWERING = "The responder service isn't answering. Nothing was run. Try again in a minute."
 TASKS: Mapping[Permission, str] = {
-    "manageAction": "run responders",
+    "manageAction": "run responders or decide on runs",
     "manageAlert": "change alerts",
     "manageCase": "make cases",
     "manageCaseTemplate": "make case templates",

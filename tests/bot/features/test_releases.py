@@ -204,7 +204,7 @@ async def test_an_undo_says_that_another_containment_of_the_target_ends_too(tmp_
         card = await env["anna"].sees(card_of(first, "Undo now"))
         for button in ("Extend", "Undo now"):
             await env["eve"].presses(button, card)
-            await env["eve"].reads("You can't run responders.")
+            await env["eve"].reads("You can't run responders or decide on runs.")
         receipt = await env["anna"].sees(direct_message("Approved by ben: ", first, "Undo now"))
         question = text_of(await env["anna"].confirms("Undo now", card))
         assert f"⚠️ It also ends {of_lea}" in question

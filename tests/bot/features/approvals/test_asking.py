@@ -1514,7 +1514,7 @@ async def test_who_asked_for_more_time_for_all_withdraws_it_in_the_channel(tmp_p
         await env["lea"].presses("Withdraw more time", waits)  # who asked for the runs
         await env["lea"].reads("Only anna, who asked for it, may withdraw it")
         await env["eve"].presses("Deny more time", waits)
-        await env["eve"].reads("You can't run responders")
+        await env["eve"].reads("You can't run responders or decide on runs")
         await env["anna"].confirms("Withdraw more time", waits)
         await env["anna"].reads("Withdrawn: more time for *Isolate* on ip 203[.]0[.]113[.]")
         await env["anna"].sees(updated(waits, "2 in force until", without="asks to keep"))

@@ -68,7 +68,7 @@ async def test_who_loses_the_right_while_the_form_is_open_reads_why(env: Feature
     form = await env["ben"].sees(modal("Isolate?"))
     await env.core.core.people.set_profile("ben", "read-only")
     await env["ben"].submits(form)
-    await env["ben"].reads("You can't run responders. Ask admin or lea.")
+    await env["ben"].reads("You can't run responders or decide on runs. Ask admin or lea.")
 
 
 async def test_refusal_of_a_click_and_details_are_shown_in_a_modal(env: FeatureEnvironment) -> None:
@@ -76,7 +76,7 @@ async def test_refusal_of_a_click_and_details_are_shown_in_a_modal(env: FeatureE
     await env["anna"].command(SOC, f"/responder run fail {alert.id}")
     failed = await env["anna"].sees(reply_to(card, "Run again"))
     await env["eve"].presses("Run again", failed)
-    refused = await env["eve"].sees(modal("You can't run responders. Ask admin or lea."))
+    refused = await env["eve"].sees(modal("You can't run responders or decide on runs. Ask admin or lea."))
     await env["eve"].close(refused["id"])
     await env["eve"].presses("Details", card)
     shown = text_of(await env["eve"].sees(modal("host web-3 beacons")))

@@ -42,7 +42,7 @@ async def test_what_changes_between_the_question_and_the_click_counts(tmp_path: 
         before = await ran(env, alert_ids)
         await env.core.core.people.set_profile("anna", "read-only")
         await env["anna"].presses("Tell (2)", question)
-        await env["anna"].reads("You can't run responders.")
+        await env["anna"].reads("You can't run responders or decide on runs.")
         assert await ran(env, alert_ids) == before
         assert len(bulk_messages(env["anna"].live_view)) == 1
 

@@ -92,7 +92,7 @@ async def test_what_failed_runs_again_once_as_a_bulk_of_its_own(tmp_path: Path) 
         await env["ben"].presses("Run again", message)
         await env["ben"].reads("Only anna or an administrator may ask for it again. Nothing was asked.")
         await env["eve"].presses("Run again", message)
-        await env["eve"].reads("You can't run responders")
+        await env["eve"].reads("You can't run responders or decide on runs")
         form = await env["anna"].confirms("Run again", message)
         assert (form["title"]["text"], form["submit"]["text"]) == ("Fail (3)", "Fail (3)")
         assert all(f" ({one})" in text_of(form) for one in alert_ids)
@@ -208,7 +208,7 @@ async def test_what_cannot_run_on_several_says_why(tmp_path: Path) -> None:
         alert_ids = await alerts(env, 2)
         given = " ".join(alert_ids)
         for name, command, answer in (
-            ("eve", f"tell {given}", "You can't run responders"),
+            ("eve", f"tell {given}", "You can't run responders or decide on runs"),
             ("anna", f"nosuch {given}", "There is no responder"),
             ("anna", f"vendor ban {given}", "Which list"),
             ("anna", "tell ~777771 ~777772", "You may see none of these 2 targets"),

@@ -333,7 +333,7 @@ async def test_the_id_of_an_observable_a_run_or_a_bulk_is_answered_with_what_is_
         assert alone.id not in told  # where it can't run
 
 
-CANNOT = "You can't run responders. Ask admin or lea."
+CANNOT = "You can't run responders or decide on runs. Ask admin or lea."
 
 
 async def test_whoever_may_only_read_is_told_once_why_and_whom_to_ask(env: FeatureEnvironment) -> None:
