@@ -3,7 +3,7 @@
 import re
 
 from bot.block_kit.text import VIEW_TITLE_LIMIT, foreign, foreign_plain, readable_name
-from core.models import Action, InputTitle, OfferedResponder, Policy
+from core.models import Action, InputTitle, OfferedResponder
 
 NAME_LIMIT = 120  # characters
 _TYPEABLE = re.compile(r"[^\W\d_][\w.-]*(?: [\w.-]+)*")
@@ -19,7 +19,7 @@ def deed(responder: OfferedResponder, approvals: int, limit: int) -> str:
 
     Of what sends what it gets, `Send to` its host.
     """
-    to = " and ".join(dict.fromkeys(one.rpartition("@")[2] for one in (responder.policy or Policy()).sends_to or ()))
+    to = " and ".join(dict.fromkeys(one.rpartition("@")[2] for one in responder.policy.sends_to or ()))
     name, short = (f"Send to {to}", "Send") if to else (title(responder),) * 2
     if approvals:
         words = (word if any(map(str.isupper, word[1:])) else word.lower() for word in name.split())

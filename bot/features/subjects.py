@@ -137,7 +137,7 @@ async def responder(core: CoreClient, subject: Subject, name: str) -> OfferedRes
 async def policy_and_able(core: CoreClient, subject: Subject, name: str) -> tuple[Policy, Sequence[str]]:
     """The policy of the responder with this name, or an empty one, and who may approve, if that is known."""
     found = await responder(core, subject, name)
-    of_responder = (found.policy if found is not None else None) or Policy()
+    of_responder = found.policy if found is not None else Policy()
     return of_responder, (found.approvers if found is not None else None) or of_responder.approve_by or ()
 
 

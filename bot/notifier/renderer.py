@@ -38,6 +38,7 @@ from core.models import (
     Document,
     Extension,
     Person,
+    Policy,
 )
 
 if TYPE_CHECKING:
@@ -490,8 +491,8 @@ class Renderer:
 
     def _asked(self, action: Action, timeline: Timeline) -> list[str]:
         """The Slack ids of those who are asked to decide: as the settings say, or else whoever may, as core says."""
-        policy = timeline.document.policies.get(action.responder_name)
-        if policy is not None and policy.ask:
+        policy = timeline.document.policies.get(action.responder_name, Policy())
+        if policy.ask:
             return list(dict.fromkeys(policy.ask))
         may_decide = timeline.document.may_decide.get(action.id, ())
         return list(dict.fromkeys(one for who in may_decide for one in who.in_team(self._access.team())))
@@ -538,7 +539,7 @@ class Renderer:
         action, subject = request.action, request.subject
         if request.extension is not None:
             return partial(approvals.later_end_request, action, subject)
-        policy = request.timeline.document.policies.get(action.responder_name)
+        policy = request.timeline.document.policies.get(action.responder_name, Policy())
         return partial(approvals.approval_request, action, subject, now_ms=self._clock(), policy=policy)
 
     async def _direct_request(self, request: Request, key: str, person: Person | None) -> DesiredMessage:

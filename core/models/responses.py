@@ -889,6 +889,10 @@ class Policy(ApiModel):
     """Of one that only reads or tells: to which hosts and mail addresses its settings send; absent if it may act."""
 
 
+_NO_POLICY = Policy()
+"""Of a responder whose policy was not asked for."""
+
+
 class AuditRow(ApiModel):
     """A row of the audit (core/docs/audit.md)."""
 
@@ -958,7 +962,7 @@ class OfferedResponder(ApiModel):
     """Its open run, if another can act on nothing else: `already running since 14:02, started by anna`; else absent."""
     lacks: list[str] | None = None
     """What it reads and this object has not: `case`, or custom fields."""
-    policy: Policy | None = None
+    policy: Policy = Field(default_factory=lambda: _NO_POLICY, exclude_if=lambda policy: policy is _NO_POLICY)
     approvers: list[Named] | None = None
     """Who in Slack may approve a run that the caller asks for, at most ten; absent without any, or without need."""
     recent_runs: int | None = None
@@ -991,7 +995,7 @@ class OfferedResponder(ApiModel):
     @property
     def is_timed(self) -> bool:
         """Whether core undoes its runs by itself, so that people choose how long one lasts."""
-        return self.policy is not None and bool(self.policy.undo_after_minutes)
+        return bool(self.policy.undo_after_minutes)
 
 
 class ObjectInContext(ApiModel):

@@ -64,7 +64,7 @@ def payloads(now_ms: int) -> Mapping[str, Payload]:
         "list of runs": home.run_list("Failed", listed, person, button=seen["button"]),
         "card": alert_card(alert, [waiting, done, failed], **seen),
         "approval": approvals.approval_request(waiting, subject, **request),
-        "direct approval": approvals.approval_request(waiting, subject, policy=None, link=LINK, voter="ben", **request),
+        "direct approval": approvals.approval_request(waiting, subject, link=LINK, voter="ben", **request),
         "end of a run": replies.end_reply(done, subject, **seen),
         "failed run": replies.end_reply(failed, subject, **seen),
         "task log": replies.task_log_card(log, [done], subject, **seen),

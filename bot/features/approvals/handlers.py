@@ -139,7 +139,7 @@ async def _approve_view(
 ) -> dict[str, Any]:
     responder = None if extension else await subjects.responder(context.core, view.subject, action.responder_name)
     used, ends = "", list[Measure]()
-    if responder is not None and responder.policy is not None and responder.policy.is_undo:
+    if responder is not None and responder.policy.is_undo:
         ends += await in_force_on(context, {action.object_id: action.target or ()}, responder.name)
     if responder is not None and action.override is not None:
         used = await used_by(context, responder.model_copy(update={"refusals": action.override.overrides}))

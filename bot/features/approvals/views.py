@@ -48,9 +48,9 @@ MOST_LISTED = 10  # of what a command may mean
 ENDS = "It ends what is in force there, which *Approve* names."
 
 
-def named_approvers(policy: Policy | None) -> str:
+def named_approvers(policy: Policy) -> str:
     """Who may approve a run, if the settings name them; mrkdwn."""
-    if policy is None or policy.approve_by is None:
+    if policy.approve_by is None:
         return ""
     named = ", ".join(map(plain_name, policy.approve_by))
     return foreign(f"Can be approved by: {named or 'nobody'}.", POLICY_LIMIT)
@@ -497,8 +497,8 @@ def approve_view(
         needs = [undo_state.needed([extension])]
     else:
         title = title if action.override is None else names.overriding(title)
-        policy, follows = responder.policy if responder is not None else None, ""
-        if responder is not None and policy is not None and policy.is_undo:
+        policy, follows = responder.policy if responder is not None else Policy(), ""
+        if policy.is_undo:
             ended = undo_state.all_ended(ends, view, action.created_by)
             follows = "\n".join(ended or [questions.NOTHING_KNOWN])
         shown, does = _asked(action, view, now_ms, used_by=used_by, follows=follows), effect(responder)
@@ -533,7 +533,7 @@ def effect(responder: OfferedResponder | None, then: str = "") -> list[Block]:
 
     Only that if the responder isn't there any more.
     """
-    policy = (responder and responder.policy) or Policy()
+    policy = responder.policy if responder is not None else Policy()
     does = policy.confirm or (responder.description if responder is not None else "")
     said = "\n".join(filter(None, [foreign(does, POLICY_LIMIT, lines=True), questions.sends_to(policy), then]))
     return [context(said)] if said else []
@@ -722,7 +722,7 @@ def approval_request(
     clearance: int,
     button: ButtonIds,
     now_ms: int,
-    policy: Policy | None = None,
+    policy: Policy = Policy(),  # noqa: B008 - it is frozen
     who: str = "",
     is_broadcast: bool = False,
     link: str = "",
@@ -746,7 +746,7 @@ def approval_request(
     why = runs.result_text(action, view, REASON_LIMIT) if action.outcome in ("denied", "cancelled") else ""
     decided = f"{decision(action).rstrip('.')}: {why}" if why else decision(action)
     needs = filter(None, [decided, named_approvers(policy), _can_also_read(action, view)])
-    follows = ENDS if waits and (policy or Policy()).is_undo else ""
+    follows = ENDS if waits and policy.is_undo else ""
     asked = _asked(action, view, now_ms, link=link, who=who, follows=follows, is_kept=True)
     blocks = [*asked, context(" · ".join(needs))]
     if runs.can_be_approved(action, view) and not has_voted(action, voter or ""):

@@ -126,7 +126,7 @@ async def _review_view(
         responder = await subjects.responder(context.core, waiting[0][1].subject, bulk.responder_name)
     readable = [one[:2] for one in states.visible(waiting)]
     undone = dict[str, Sequence[Measure]]()
-    if responder is not None and responder.policy is not None and responder.policy.is_undo:
+    if responder is not None and responder.policy.is_undo:
         found = await context.core.measures()
         for run, _ in readable:
             undone[run.id] = measures_undone_by(responder.name, {run.object_id: run.target or ()}, found)

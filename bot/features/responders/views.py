@@ -35,7 +35,7 @@ from bot.block_kit.text import (
 from bot.clearance import RedactedView, Subject, artifact_name, artifact_title, defang, may_see, refanged
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.words import count, some_of
-from core.models import OBJECT_TYPES, OVERRIDE, Artifact, OfferedResponder, OfferedTarget, Policy, Refusal
+from core.models import OBJECT_TYPES, OVERRIDE, Artifact, OfferedResponder, OfferedTarget, Refusal
 
 NOT_ITS_KIND = "it is not for this kind of target"  # begins a reason of core's
 LATER_COUNTS = "the later end counts"  # ends one of what is in force already
@@ -67,7 +67,7 @@ CONTAINS, OTHER, UNDOES = range(3)  # the kinds of responders, in the order of m
 
 def _kind(responder: OfferedResponder) -> int:
     """CONTAINS what leaves something in force, such as an isolated host, and UNDOES what ends that."""
-    policy = responder.policy or Policy()
+    policy = responder.policy
     if policy.undo:
         return CONTAINS
     return UNDOES if policy.is_undo else OTHER
@@ -513,8 +513,8 @@ def is_in_force(responder: OfferedResponder) -> bool:
 
 def needs(responder: OfferedResponder, more: str) -> str:
     """`needs 1 approval`, if it does, and what more is to be said; foreign text, not escaped."""
-    policy = responder.policy
-    approval = f"needs {count(policy.approval, 'approval')}" if policy is not None and policy.approval else ""
+    number = responder.policy.approval
+    approval = f"needs {count(number, 'approval')}" if number else ""
     return " · ".join(filter(None, [approval, more]))
 
 

@@ -29,7 +29,7 @@ from bot.features.runs.views.undo_state import Able, for_how_long
 from bot.message import Message
 from bot.outbox.models import BULK, BULK_TOLD, BULK_UNDONE, RefreshRequest, bulk_key
 from core.common.errors import ResponderBotError
-from core.models import Action, Bulk, BulkAnswer, BulkEntry, OfferedResponder, Policy
+from core.models import Action, Bulk, BulkAnswer, BulkEntry, OfferedResponder
 
 CANNOT = "Can't run"
 UNKNOWN = "The runs may have started: the responder service stopped answering. Click again; nothing runs twice."
@@ -66,7 +66,7 @@ def _needs_form(context: Context, request: RunRequest, responder: OfferedRespond
     """Whether its form comes before a run: somebody is to give its inputs, or how long it lasts, or to confirm it."""
     if not is_complete and (responder.parameters or responder.is_timed):
         return True
-    policy = responder.policy or Policy()
+    policy = responder.policy
     # Somebody else may have given its inputs, or denied it.
     is_repeated = bool(request.again and (request.parameters or policy.approval)) or context.asks
     return is_repeated or questions.is_confirmed(policy)
@@ -124,7 +124,7 @@ def as_before(
             "see all of them. Nothing was run. Run it with new inputs.",
         )
     values, note = {} if responder.parameters else runs.given_inputs(previous), runs.note_again(previous, view)
-    minutes = minutes if (responder.policy or Policy()).undo else None
+    minutes = minutes if responder.policy.undo else None
     return replace(request, responder_id=responder.id, parameters=values, undo_after_minutes=minutes, note=note)
 
 

@@ -367,7 +367,7 @@ async def _submitted(
     request = replace(request, responder_id=responder.id)
     if is_several:
         return await _start_several(context, request, targets, responder)
-    if choices and responder.policy is not None and responder.policy.is_undo:  # all that ends on what was chosen
+    if choices and responder.policy.is_undo:  # all that ends on what was chosen
         return modals.update(await _form(context, request, targets, responder))
     return await _start(context, request, responder, view)
 

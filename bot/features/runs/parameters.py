@@ -73,7 +73,7 @@ async def _with_admins(
     context: Context, request: RunRequest, responder: OfferedResponder, view: RedactedView
 ) -> OfferedResponder:
     """The responder with who else may approve a run against the rules, where it needs no other approval."""
-    if request.override_reason is None or (responder.policy and responder.policy.approval):
+    if request.override_reason is None or responder.policy.approval:
         return responder
     return responder.model_copy(update={"approvers": await other_admins(context, view.subject.clearance)})
 

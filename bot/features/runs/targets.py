@@ -24,7 +24,6 @@ from core.models import (
     Document,
     Measure,
     OfferedResponder,
-    Policy,
     RunTarget,
     TargetArtifact,
 )
@@ -180,7 +179,7 @@ def _asked(
     wanted: RunTarget,
     found: Iterable[Measure | Action],
 ) -> _Asked:
-    here, policy = target.responder(request.responder_id, wanted.target), responder.policy or Policy()
+    here, policy = target.responder(request.responder_id, wanted.target), responder.policy
     is_to_choose = here is not None and here.can_run and acts_on.needs_choice(wanted, here)
     of = acts_on.chosen(wanted, here or responder)
     on = "" if here is None or is_to_choose else ", ".join(runs.target_lines(of, target.view))
@@ -299,7 +298,7 @@ async def ends_or_stays(
 ) -> Sequence[Measure | Action]:
     """What is in force that the run would undo or repeat, or waits for approval, as far as this person may see it."""
     on = _acted_on(request, responder, targets)
-    if (responder.policy or Policy()).is_undo:
+    if responder.policy.is_undo:
         return [*await in_force_on(context, on, responder.name), *await waiting_on(context, on, responder.name)]
     return await stays(context, on, responder)
 
@@ -321,7 +320,7 @@ async def in_force_on(context: Context, acted_on: ActedOn, undone_by: str) -> Se
 
 def ended_or_repeated(responder: OfferedResponder, subject: Subject, found: Iterable[Measure]) -> Sequence[Measure]:
     """What of all that is in force a responder can end, or repeat, on this object."""
-    policy = responder.policy or Policy()
+    policy = responder.policy
     on = acts_on.by_object([run_target(subject)], responder)
     return measures_undone_by(responder.name if policy.is_undo else policy.undo, on, found)
 
@@ -368,7 +367,7 @@ def _names(artifacts: Iterable[TargetArtifact]) -> set[str]:
 
 async def in_force_already(context: Context, acted_on: ActedOn, responder: OfferedResponder) -> Sequence[Measure]:
     """What a containing run finds in force."""
-    undone_by = (responder.policy or Policy()).undo
+    undone_by = responder.policy.undo
     return await in_force_on(context, acted_on, undone_by) if undone_by else []
 
 
@@ -378,7 +377,7 @@ async def stays(context: Context, acted_on: ActedOn, responder: OfferedResponder
     Where nobody knows what a run acts on, such as one that closes, what is left of others on its object: what is in
     force, and what waits for approval; nothing of one that only tells.
     """
-    policy, object_id = responder.policy or Policy(), next(iter(acted_on), "")
+    policy, object_id = responder.policy, next(iter(acted_on), "")
     in_force = await in_force_already(context, acted_on, responder)
     decided = await _decided_before(context, acted_on, responder)
     if responder.target is not None or policy.undo or policy.is_undo or policy.sends_to or len(acted_on) > 1:
@@ -391,7 +390,7 @@ async def stays(context: Context, acted_on: ActedOn, responder: OfferedResponder
 
 async def _decided_before(context: Context, acted_on: ActedOn, responder: OfferedResponder) -> Sequence[Action]:
     """The run of the responder on each of these that somebody denied or undid last, for whatever alert."""
-    if responder.policy is None or not (responder.policy.approval or responder.policy.undo):
+    if not (responder.policy.approval or responder.policy.undo):
         return []
     found = _acting_on(acted_on, await context.core.decided_before(responder.name, acted_on))
     once = {(one.decided_against, *sorted(_names(one.target or ()) or {one.object_id})): one for one in reversed(found)}
@@ -422,5 +421,5 @@ async def used_by(context: Context, responder: OfferedResponder) -> str:
 def _limits_by_first_run(responder: OfferedResponder) -> Mapping[int, str]:
     """The limits that are used up, such as `1/1h`, by when the run started that is first to count no more (ms)."""
     free_at = [one.until for one in responder.refusals or () if one.rule == "rate" and one.until is not None]
-    rates = (responder.policy or Policy()).rate or ()
+    rates = responder.policy.rate or ()
     return {at - duration_ms(rate.partition("/")[2]): rate for at in free_at for rate in rates}

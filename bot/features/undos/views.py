@@ -97,7 +97,8 @@ def undo_view(
     The metadata has a digest of the runs, so that nobody ends one that came since.
     """
     title = undo_state.title(action.undo) if action.undo is not None else ""
-    policy, does = (responder and responder.policy) or Policy(), responder.description if responder is not None else ""
+    policy = responder.policy if responder is not None else Policy()
+    does = responder.description if responder is not None else ""
     ends = undo_state.all_ended(measures, view, login, action.id)
     if [(one.actions, one.state) for one in measures] == [([action.id], "in_force")]:
         ends = [undo_state.ended_alone(measures[0], action, login, now_ms)]

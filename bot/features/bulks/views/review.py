@@ -25,7 +25,7 @@ from bot.features.runs.views import questions, runs, undo_state
 from bot.message import Block, ButtonIds, Intent, Message
 from core.common.clock import MINUTE_MS
 from core.common.words import count
-from core.models import BulkAnswer, BulkCounts, Measure, OfferedResponder
+from core.models import BulkAnswer, BulkCounts, Measure, OfferedResponder, Policy
 
 INPUT_LIMIT = 100_000  # characters of one input as mrkdwn, more than the longest that core takes for several objects
 TICKED = "decide"  # the fields of what somebody decides on
@@ -123,7 +123,7 @@ def review_view(
     title = names.in_view(decision.title, f" ({len(waiting)})?" if why_not and len(waiting) > 1 else "?")
     title = notices.title(title, read)
     effect = approvals.effect(None if ends else responder, decision.then)
-    able = approvals.named_approvers(responder.policy if responder is not None else None)
+    able = approvals.named_approvers(responder.policy if responder is not None else Policy())
     targets, below, number = sections(rows), list[Block](), ""
     if is_ticked:
         kept = _kept(before, () if ends else waiting, ticked)

@@ -66,7 +66,7 @@ def lines(target: RunTarget, responder: OfferedResponder, view: RedactedView) ->
     What only reads, such as one that closes, acts on none of it.
     """
     if responder.target is None:
-        hosts = responder.policy.sends_to if responder.policy is not None else None
+        hosts = responder.policy.sends_to
         seen = by_ioc(view.artifacts()) if view.subject.kind == "alert" and hosts != [] else []
         names = [foreign(clip_middle(view.text(artifact_title(one)), GOT_LIMIT), GOT_LIMIT) for one in seen]
         hidden = f" and {view.hidden_count()} that you may not see" if view.hidden_count() else ""

@@ -194,7 +194,7 @@ def on_each(responder: OfferedResponder, each: OnEach, first: Sequence[Block] = 
 
     Last those that core will refuse.
     """
-    policy = responder.policy or Policy()
+    policy = responder.policy
     blocks: list[Block] = [section(_about_each(responder, each)), *first]
     if each.accepted:
         blocks += _rows(responder, each)
@@ -216,7 +216,7 @@ def _beyond(policy: Policy) -> str:
 
 def _about_each(responder: OfferedResponder, each: OnEach) -> str:
     """`*Isolate* on *6 targets*, after 1 approval; *2 will be refused*`, and what happened there before; mrkdwn."""
-    policy, accepted = responder.policy or Policy(), each.accepted
+    policy, accepted = responder.policy, each.accepted
     about = f"*{names.shown(responder)}* on *{each.on}*"
     if accepted and policy.approval:
         about += f", after {count(policy.approval, 'approval')}"
@@ -245,7 +245,7 @@ def _rows(responder: OfferedResponder, each: OnEach) -> list[Block]:
     """
     blocks, number, able = list[Block](), len(each.ready), able_now(responder, each)
     rows = [row.listed(responder, each.login) for row in each.ready]
-    beyond = f"{_beyond(responder.policy or Policy())}: refused on"
+    beyond = f"{_beyond(responder.policy)}: refused on"
     if each.is_ticked:
         blocks += _ticks(responder, each)
     elif each.ready:
@@ -280,7 +280,7 @@ def able_now(responder: OfferedResponder, each: OnEach) -> int:
 
 def _most_now(responder: OfferedResponder) -> int:
     """On how many targets it may run now: its limits, and what of these is used, may allow fewer than core takes."""
-    left = [int(rate.partition("/")[0]) for rate in (responder.policy or Policy()).rate or ()]
+    left = [int(rate.partition("/")[0]) for rate in responder.policy.rate or ()]
     left += [int(most) - int(of) for of, most in _USED.findall("; ".join(responder.reasons or ()))]
     return min([MAX_TARGETS, *left])
 
@@ -298,7 +298,7 @@ def in_force_lines(
     Behind what contains the target already, what a second run changes, if that is to be said.
     """
     lines = runs.decided_lines([one for one in found if isinstance(one, Action)], view)
-    left, waits, policy = list[str](), list[str](), responder.policy or Policy()
+    left, waits, policy = list[str](), list[str](), responder.policy
     for one in found:
         if isinstance(one, Action) and one.decided_against is not None:
             continue
@@ -339,8 +339,7 @@ def warned(
 
 def nothing_known(responder: OfferedResponder) -> list[str]:
     """What a run that undoes says if it finds nothing in force: somebody else may have contained the target."""
-    is_undo = responder.policy is not None and responder.policy.is_undo
-    return [NOTHING_KNOWN] if is_undo else []
+    return [NOTHING_KNOWN] if responder.policy.is_undo else []
 
 
 def deed(request: RunRequest, responder: OfferedResponder, limit: int = VIEW_TITLE_LIMIT) -> str:
@@ -358,7 +357,7 @@ def is_confirmed(policy: Policy) -> bool:
 
 def approvals_needed(request: RunRequest, responder: OfferedResponder) -> int:
     """How many approvals the run will need, with the one more of an override."""
-    return (responder.policy or Policy()).approval + (request.override_reason is not None)
+    return responder.policy.approval + (request.override_reason is not None)
 
 
 def _lasts(policy: Policy, it: str, undo: str) -> str:
@@ -397,7 +396,7 @@ def subject_line(view: RedactedView) -> str:
 
 def effect(responder: OfferedResponder, request: RunRequest, each: OnEach | None = None) -> list[Block]:
     """When the run, or `each` of several, starts, how long it lasts, and what takes it back."""
-    policy, is_several = responder.policy or Policy(), each is not None
+    policy, is_several = responder.policy, each is not None
     number = approvals_needed(request, responder)
     if policy.sends_to == [] and not policy.is_undo and not number and (policy.confirm or not is_several):
         return [] if responder.parameters else [context(undo_state.NOTHING_LEFT)]  # it only reads, or closes
@@ -435,7 +434,7 @@ def notes(responder: OfferedResponder, view: RedactedView, *, is_choosing: bool 
     protected = responder.target.protected if responder.target is not None else {}
     here = view.artifacts() if is_choosing else ()
     shown = [f"not offered: {protected[one.id]}" for one in here if one.id in protected]
-    if (responder.policy or Policy()).contains:
+    if responder.policy.contains:
         others = [note for note in responder.notes if note not in protected.values()]
         shown += [note for note in others if LATER_COUNTS not in note]
     named = [view.text(with_names(note, view, is_described=True)) for note in shown]

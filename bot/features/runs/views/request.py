@@ -20,7 +20,6 @@ from core.models import (
     Kind,
     OfferedResponder,
     OverrideInput,
-    Policy,
     RunInput,
     RunTarget,
 )
@@ -106,7 +105,7 @@ class RunRequest:
             if len(note) > NOTE_LIMIT:
                 raise ResponderBotError("bad_request", f"Nothing was run. The note is too long. {_too_long(note)}")
             return replace(self, note=note).with_typed(responder, rest)
-        title, policy = names.title(responder), responder.policy or Policy()
+        title, policy = names.title(responder), responder.policy
         if not responder.parameters or not responder.can_run:
             if policy.undo and (times := _TIMES & {*map(str.casefold, typed)}):
                 asks = f"The form of {title} asks how long: type the command without {min(times)!r}."
@@ -155,7 +154,7 @@ _ADAPTER = TypeAdapter(RunRequest)
 
 def time_field(key: str, responder: OfferedResponder, minutes: int | None) -> list[Block]:
     """How long the run lasts, at first as asked for before; that of another `key` is another field."""
-    return undo_state.time_field(_undo_block(key), responder.policy or Policy(), minutes)
+    return undo_state.time_field(_undo_block(key), responder.policy, minutes)
 
 
 def why_field(request: RunRequest, responder: OfferedResponder) -> list[Block]:

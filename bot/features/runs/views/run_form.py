@@ -24,7 +24,7 @@ from bot.features.responders.views import option_value
 from bot.features.runs.views import acts_on, inputs, questions, runs, undo_state
 from bot.features.runs.views.request import RunRequest, time_field, why_field
 from bot.message import Block
-from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedResponder, Policy
+from core.models import OBJECT_TYPES, SEVERITY_NAMES, Action, Measure, OfferedResponder
 
 TITLE, SEVERAL_TITLE = "What should run?", "Select several"
 MOST_NAMED = 10  # of several, where nobody decides yet
@@ -155,7 +155,7 @@ def form_of_several(
     key, is_some = inputs.key_of(responder), bool(each.accepted)
     found = [one for row in each.accepted for one in row.in_force]
     first = [
-        *questions.policy_words(responder.policy or Policy(), responder.description),
+        *questions.policy_words(responder.policy, responder.description),
         *questions.effect(responder, request, each),
         *time_field(key, responder, request.undo_after_minutes),
     ]
@@ -202,7 +202,7 @@ def _asks(
     """What the run acts on, what it does, and the fields; `review` opens what waits for the same."""
     key, ended = inputs.key_of(responder), _ended(in_force, responder) if to_choose else ()
     before = questions.in_force_lines(in_force, responder, view, login) or questions.nothing_known(responder)
-    policy = responder.policy or Policy()
+    policy = responder.policy
     return [
         *sections(undo_state.already(one, view, "", "contained").rstrip() for one in ended),
         *acts_on.field(to_choose, key, ended),
@@ -220,8 +220,7 @@ def _asks(
 
 def _ended(in_force: Sequence[Measure | Action], responder: OfferedResponder) -> Sequence[Measure]:
     """What of this a responder undoes."""
-    is_undo = responder.policy is not None and responder.policy.is_undo
-    return [one for one in in_force if isinstance(one, Measure) and is_undo]
+    return [one for one in in_force if isinstance(one, Measure) and responder.policy.is_undo]
 
 
 def is_shown(
@@ -232,7 +231,7 @@ def is_shown(
         return False
     blocks, declared = modals.labels(view), responder.parameters or ()
     if request.responder_id != responder.id:
-        is_confirmed = questions.is_confirmed(responder.policy or Policy())
+        is_confirmed = questions.is_confirmed(responder.policy)
         return not (declared or is_confirmed or responder.is_timed or RESPONDER in blocks)
     return all(inputs.block_id(inputs.key_of(responder), parameter.name) in blocks for parameter in declared)
 
