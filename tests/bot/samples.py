@@ -254,7 +254,7 @@ def responders(draw: st.DrawFn) -> OfferedResponder:
         description=draw(foreign_text),
         verdict=draw(st.sampled_from(["can_run", "cannot_run", None])),
         reasons=draw(st.lists(foreign_text, max_size=3)),
-        policy=draw(st.one_of(st.none(), st.builds(Policy, confirm=foreign_text, approval=st.integers(0, 2)))),
+        policy=draw(st.builds(Policy, confirm=foreign_text, approval=st.integers(0, 2))),
     )
 
 
