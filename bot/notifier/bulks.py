@@ -418,7 +418,7 @@ class BulkMessages:
             content = replace(content, blocks=to_read(content.blocks))
         thread = "" if person or not request else bulk_key(bulk.id, channel)
         message = DesiredMessage(key, channel, content, thread, by_person=by_person, buttons=buttons)
-        message = replace(message, is_progress=states.under_way(bulk) > 0 and not request)
+        message = replace(message, is_progress=states.under_way(bulk) + bulk.undoing > 0 and not request)
         if ":again:" in key:
             decided = () if request else content.blocks[:1]
             times = [one.approval.expires_at for *_, one in of_request if not one.outcome]

@@ -11,7 +11,7 @@ from bot.notifier.isolation import isolated
 from bot.notifier.renderer import Renderer
 from bot.notifier.timeline import ChannelAccess
 from bot.outbox.alert_groups import AlertGroup
-from bot.outbox.models import FOR_PERSON, WITHHOLDING, DesiredMessage
+from bot.outbox.models import FOR_PERSON, NEWS, WITHHOLDING, DesiredMessage
 from bot.outbox.outbox import MessageOutbox
 from bot.storms import GroupContent
 from core.client import CoreClient
@@ -80,7 +80,9 @@ class GroupCards:
         tlp = CLEAR if content.count else RED
         view = RedactedView(Subject("alert", "", "", tlp, severity=content.severity), clearance)
         card = await self._renderer.message(group.key, view, group.channel, render)
-        return replace(card, by_person=group.rank == FOR_PERSON, must_go=group.rank == WITHHOLDING, is_progress=True)
+        is_progress = group.rank is None or group.rank > NEWS
+        by_person, must_go = group.rank == FOR_PERSON, group.rank == WITHHOLDING
+        return replace(card, by_person=by_person, must_go=must_go, is_progress=is_progress)
 
     async def _left_open(self, key: str, clearance: int) -> list[str]:
         """What is in force on the worst alerts of a group, and what waits: two requests to core without any."""

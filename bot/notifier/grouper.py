@@ -18,7 +18,7 @@ from bot.outbox.alert_groups import (
     GroupChanges,
     new_key,
 )
-from bot.outbox.models import LAST_ALERT, OTHER, WITHHOLDING, card_key
+from bot.outbox.models import LAST_ALERT, NEWS, OTHER, WITHHOLDING, card_key
 from bot.outbox.outbox import MessageOutbox
 from bot.settings import Grouping
 from bot.storms import CRITICAL_ALIKE, MOST_WAITING, STORM_MS, alike
@@ -111,7 +111,8 @@ class AlertGrouper:
         if after != before or (before.group and timeline.document.actions):
             self._put(after)
             shows_less = bool({before.title, *before.facts} - {after.title, *after.facts, ""})
-            self.changes.needs_update(before.group, WITHHOLDING if shows_less else OTHER)
+            of_runs = NEWS if any(run.end_date for run in timeline.document.actions) else OTHER
+            self.changes.needs_update(before.group, WITHHOLDING if shows_less else of_runs)
 
     async def _gets_card(self, timeline: Timeline, alert: Alert, channel: str, needs_card: bool) -> bool:
         """Decide which message shows a new alert; whether it is a card of its own."""

@@ -26,9 +26,9 @@ _NEXT_RANK = f"""min(CASE WHEN {_MUST_GO} THEN {WITHHOLDING} ELSE {IN_BULK} END,
     CASE message.status WHEN 'shown' THEN :rank WHEN 'unsent' THEN min(message.rank, :post_rank)
         ELSE min(message.rank, :rank) END)"""
 # Events update a message at most once in `update_every_ms`; progress doesn't hold up what is more than that.
-# A clock that was set back holds up nothing for longer.
+# A clock that was set back holds up nothing for longer. `progress_ms`: how long progress waits for what follows.
 _NEXT_UPDATE = (
-    "max(:now, min(:now, CASE WHEN :is_progress = 1 THEN message.event_updated_at"
+    "max(:now + :progress_ms, min(:now, CASE WHEN :is_progress = 1 THEN message.event_updated_at"
     " ELSE message.nonprogress_updated_at END) + :update_every_ms)"
 )
 
@@ -88,10 +88,14 @@ def forget_unsent(tx: Transaction, key: str) -> bool:
 
 
 def prioritize(tx: Transaction, root_id: str, now: int) -> None:
-    """Send what is pending for an alert or a case at once, since a person waits for it, and repost deleted cards."""
+    """Send what is pending of an alert, a case or a bulk at once, since a person waits for it; repost deleted cards.
+
+    A bulk may have many direct messages, so these wait for their turn.
+    """
     tx.run(
         f"""UPDATE message SET rank = {FOR_PERSON}, due_at = :now
-            WHERE root_id = :root_id AND rank <> {FOR_PERSON} AND {PENDING}""",
+            WHERE root_id = :root_id AND rank <> {FOR_PERSON} AND {PENDING}
+                AND NOT (key LIKE 'bulk%' AND substr(channel, 1, 1) IN ('U', 'W'))""",
         {"root_id": root_id, "now": now},
     )
     deleted = tx.rows(

@@ -15,7 +15,7 @@ from bot.outbox import alert_groups, buttons, messages, refreshes, state
 from bot.outbox.alert_groups import AlertGroup, AlertGroups, GroupChanges
 from bot.outbox.buttons import Buttons
 from bot.outbox.inbox import Inbox
-from bot.outbox.models import DesiredMessage, MessageRecord, RefreshRequest, digest, record_of
+from bot.outbox.models import DesiredMessage, MessageRecord, RefreshRequest, digest, is_person, record_of
 from bot.outbox.refreshes import StoredRequest
 from bot.outbox.replicas import Replicas
 from bot.outbox.retention import AskCore, Retention
@@ -338,7 +338,7 @@ def _without_secrets(desired: DesiredMessage) -> DesiredMessage:
 
 
 def _row(desired: DesiredMessage, now: int, update_every_s: float) -> dict[str, Any]:
-    payload, view = desired.payload(), desired.view
+    payload, view, update_every_ms = desired.payload(), desired.view, int(update_every_s * 1000)
     return {
         **vars(desired),
         "payload": payload,
@@ -347,7 +347,8 @@ def _row(desired: DesiredMessage, now: int, update_every_s: float) -> dict[str, 
         "rank": desired.rank,
         "post_rank": desired.post_rank,
         "now": now,
-        "update_every_ms": int(update_every_s * 1000),
+        "update_every_ms": update_every_ms,
+        "progress_ms": update_every_ms if desired.is_progress and is_person(desired.channel) else 0,
         "clearance": view.clearance if view else SHARED,
         "about": f"{view.subject.kind} {view.subject.id}" if view else "",
         "fingerprint": (desired.fingerprint or view.fingerprint) if view else "",

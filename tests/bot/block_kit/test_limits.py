@@ -165,7 +165,9 @@ def test_300_responders_fit_a_list_and_the_menu_shows_100_with_those_that_can_ru
 def test_what_runs_most_stands_first_in_its_group_of_a_menu() -> None:
     counts = {"Contain": 0, "Isolate": 7, "Look": None, "Mail": 2, "Note": 9}
     policies = {name: Policy(undo="Release_1_0") for name in ("Contain", "Isolate")}
-    offered = [samples.responder(name, recent_runs=runs, policy=policies.get(name, Policy())) for name, runs in counts.items()]
+    offered = [
+        samples.responder(name, recent_runs=runs, policy=policies.get(name, Policy())) for name, runs in counts.items()
+    ]
     view = RedactedView(Subject.alert(samples.alert()), 2)
     groups = responders.responder_options(offered, {}, view, "")["option_groups"]
     assert [[option["text"]["text"] for option in group["options"]] for group in groups] == [

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bot.message import Message
-from bot.outbox.models import DesiredMessage, RefreshRequest
+from bot.outbox.models import DesiredMessage, RefreshRequest, bulk_key
 from bot.outbox.sending.rate_limiter import RateLimiter
 from tests.bot.outbox.harness import SOC, all_sent, cancelled, desired, outbox_environment, texts_in, until_read
 
@@ -133,6 +133,29 @@ async def test_events_update_a_message_at_most_every_three_seconds(tmp_path: Pat
         assert message.status == "outdated"
         await env.outbox.upsert(desired("alert:~1:C0SOC", "a person clicked", by_person=True))
         await env.shows("a person clicked")
+
+
+async def test_direct_messages_of_a_short_run_on_several_show_its_end_alone(tmp_path: Path) -> None:
+    async with outbox_environment(tmp_path) as env:
+        here = desired(bulk_key("~9", SOC), "asks")
+        both = [here, replace(here, key=bulk_key("~9", "T1:U0ANNA"), channel="U0ANNA")]
+        await env.outbox.upsert(*both)
+        await all_sent(env)
+        env.clock.stop()
+        for state in ("running", "still running"):
+            await env.outbox.upsert(*(replace(one, message=Message(state), is_progress=True) for one in both))
+            await env.outbox.commit_page([], 7)
+            await env.outbox.finish([RefreshRequest("~1", after=7)])  # as a person waits for it
+            await env.shows(state)
+        await env.outbox.upsert(*(replace(one, message=Message("ended")) for one in both))
+        await all_sent(env)
+        shown = [body["text"] for _, what, body, _ in env.emulator.traffic if what == "chat.update"]
+        assert shown == ["running", "still running", "ended", "ended"]
+        await env.outbox.upsert(*(replace(one, message=Message("is undone"), is_progress=True) for one in both))
+        await env.outbox.finish([RefreshRequest("~1", after=7)])
+        await env.shows("is undone")
+        env.clock.ahead_ms += 3_000
+        await all_sent(env)
 
 
 async def test_the_end_of_a_run_does_not_wait_because_progress_was_just_shown(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ import pytest
 from bot.clearance import defang
 from bot.features.alert_groups.handlers import until_morning
 from bot.outbox.alert_groups import SAMPLE
+from bot.outbox.models import NEWS
+from bot.outbox.sending.rate_limiter import RateLimiter
 from bot.storms import masked
 from core.models import BulkInput, Case, RunInput, RunTarget
 from tests import stores
@@ -26,9 +28,9 @@ from tests.bot.features.alert_groups.grouping import (
 )
 from tests.bot.features.approvals.asking import ISOLATE
 from tests.bot.features.environment import feature_environment
-from tests.bot.outbox.harness import ManualClock, all_sent
+from tests.bot.outbox.harness import ManualClock, all_sent, until_read
 from tests.bot.people import card_of, find_card, message_in, modal, reply_to, text_of, updated
-from tests.bot.running import LEA, OPEN, ROB, SOC
+from tests.bot.running import LEA, OPEN, ROB, SOC, UNLIMITED
 
 TITLE = "Logon failed 17 times from 198.51.100.7"
 
@@ -241,7 +243,10 @@ async def test_a_responder_runs_on_all_alerts_of_a_group_that_the_person_saw_in_
 
 
 async def test_the_card_of_a_group_and_its_list_say_what_is_in_force_on_its_alerts(tmp_path: Path) -> None:
-    async with feature_environment(tmp_path, {"Shun": ISOLATE}, channels=CHANNELS) as env:
+    clock, limits = ManualClock(), RateLimiter(**UNLIMITED)
+    async with feature_environment(
+        tmp_path, {"Shun": ISOLATE}, channels=CHANNELS, clock_ms=clock, rate_limiter=limits
+    ) as env:
         alert_ids = await post(env, range(6))
         await env["anna"].sees(message_in(SOC, f'"6 {SAME}'))
         targets = [RunTarget(object_type="alert", object_id=one) for one in alert_ids[-2:]]
@@ -252,8 +257,18 @@ async def test_the_card_of_a_group_and_its_list_say_what_is_in_force_on_its_aler
         assert not any(find_card(messages, one) for one in alert_ids[-2:])
         await env["anna"].presses("Show alerts", card)
         await env["anna"].sees(modal("1 to 6 of 6", *in_force))
+        await all_sent(env.bot)
+        limits.block("chat.update", SOC, clock(), 10_000)
         for measure in await env.client.measures():
             await env.client.undo_measure(measure.id)
+        group = next(one for one in await env.bot.outbox.messages_named("group:") if one.channel == SOC)
+        await until_read(
+            lambda: env.bot.outbox.message(group.key),
+            lambda found: (
+                found and "in force" not in found.payload and found.rank == NEWS
+            ),  # not as late as more alerts
+        )
+        clock.advance(10_000)
         await env["anna"].sees(message_in(SOC, f'"6 {SAME}', without="in force"))
 
 
