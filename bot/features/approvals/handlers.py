@@ -14,12 +14,12 @@ from bot.features.base import Ack, Context, Entry, Feature, Json
 from bot.features.payload import is_home, view_metadata, view_of
 from bot.features.retries import answered
 from bot.features.runs.parameters import review
-from bot.features.runs.targets import in_force_on, used_by
+from bot.features.runs.targets import undone_by_each, used_by
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.reports import read_report
 from bot.message import Block, Message
 from core.common.errors import ResponderBotError
-from core.models import Action, Document, Extension, Measure
+from core.models import Action, Document, Extension
 
 NOT_WAITING = "No longer waits"  # the title of what somebody else decided, or nobody in time
 
@@ -138,13 +138,11 @@ async def _approve_view(
     read: str | None = None,
 ) -> dict[str, Any]:
     responder = None if extension else await subjects.responder(context.core, view.subject, action.responder_name)
-    used, ends = "", list[Measure]()
-    if responder is not None and responder.policy.is_undo:
-        ends += await in_force_on(context, {action.object_id: action.target or ()}, responder.name)
+    used, undone = "", await undone_by_each(context, responder, [action])
     if responder is not None and action.override is not None:
         used = await used_by(context, responder.model_copy(update={"refusals": action.override.overrides}))
     asked = partial(views.approve_view, action, view, responder=responder, now_ms=context.services.clock_ms())
-    render = partial(asked, extension=extension, read=read, used_by=used, ends=ends)
+    render = partial(asked, extension=extension, read=read, used_by=used, ends=undone.get(action.id, ()))
     return await responses.with_buttons(context, f"approve:{(extension or action).id}", render)
 
 

@@ -25,7 +25,7 @@ from bot.features.payload import view_metadata, view_of
 from bot.features.retries import answered, until_answered
 from bot.features.runs import flow, parameters
 from bot.features.runs.flow import UNKNOWN, masked
-from bot.features.runs.targets import acted_on, measures_undone_by, run_target, with_targets_again, within
+from bot.features.runs.targets import acted_on, run_target, undone_by_each, with_targets_again, within
 from bot.features.runs.views import runs, undo_state
 from bot.features.runs.views.request import RunRequest
 from bot.features.undos.handlers import UNKNOWN_TIME
@@ -36,7 +36,7 @@ from core.common.clock import MINUTE_MS
 from core.common.decoding import mapping
 from core.common.errors import ResponderBotError
 from core.common.words import count
-from core.models import Action, Bulk, BulkAnswer, BulkTarget, Measure, RunTarget, parse_id
+from core.models import Action, Bulk, BulkAnswer, BulkTarget, RunTarget, parse_id
 
 MOST_WAITING = 100  # among which a command looks for what is typed instead of an id
 REVIEW_TITLE, EXTEND_TITLE, UNDO_TITLE, RETRY_TITLE = "Review", "Extend all", "Undo all", "Ask again"
@@ -125,11 +125,7 @@ async def _review_view(
     if waiting:
         responder = await subjects.responder(context.core, waiting[0][1].subject, bulk.responder_name)
     readable = [one[:2] for one in states.visible(waiting)]
-    undone = dict[str, Sequence[Measure]]()
-    if responder is not None and responder.policy.is_undo:
-        found = await context.core.measures()
-        for run, _ in readable:
-            undone[run.id] = measures_undone_by(responder.name, {run.object_id: run.target or ()}, found)
+    undone = await undone_by_each(context, responder, [run for run, _ in readable])
     asked = (bulk, readable, hidden if waiting else "", why_not, responder, context.services.clock_ms())
     render = partial(review.review_view, *asked, undone, request=request, deed=deed, every=states.visible(listed))
     if submitted is not None:

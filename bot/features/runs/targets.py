@@ -315,24 +315,30 @@ def _acted_on(request: RunRequest, responder: OfferedResponder, targets: Sequenc
 
 async def in_force_on(context: Context, acted_on: ActedOn, undone_by: str) -> Sequence[Measure]:
     """As `undone_by`, of what this person may see."""
-    return measures_undone_by(undone_by, acted_on, await context.core.measures())
+    return _undone_by(undone_by, acted_on, await context.core.measures())
+
+
+async def undone_by_each(
+    context: Context, responder: OfferedResponder | None, releases: Iterable[Action]
+) -> Mapping[str, Sequence[Measure]]:
+    """What each of these runs of a responder would undo, by its id; nothing where that undoes none."""
+    if responder is None or not responder.policy.is_undo:
+        return {}
+    found = await context.core.measures()
+    return {run.id: _undone_by(responder.name, {run.object_id: run.target or ()}, found) for run in releases}
 
 
 def ended_or_repeated(responder: OfferedResponder, subject: Subject, found: Iterable[Measure]) -> Sequence[Measure]:
     """What of all that is in force a responder can end, or repeat, on this object."""
     policy = responder.policy
     on = acts_on.by_object([run_target(subject)], responder)
-    return measures_undone_by(responder.name if policy.is_undo else policy.undo, on, found)
+    return _undone_by(responder.name if policy.is_undo else policy.undo, on, found)
 
 
 def undoing(view: RedactedView, offered: Iterable[OfferedResponder], found: Sequence[Measure]) -> ByArtifact:
     """By id of an object and of its observables, the names of the responders that undo what is in force there."""
     subject, on = view.subject, {artifact.id: _undoing(artifact, found) for artifact in view.artifacts()}
-    own = {
-        one.name
-        for one in offered
-        if measures_undone_by(one.name, acts_on.by_object([run_target(subject)], one), found)
-    }
+    own = {one.name for one in offered if _undone_by(one.name, acts_on.by_object([run_target(subject)], one), found)}
     return on | {subject.id: own | on.get(subject.id, set())}
 
 
@@ -342,7 +348,7 @@ def _undoing(artifact: Artifact, found: Iterable[Measure]) -> set[str]:
     return {one.undo.responder for one in found if one.undo and on & {one.object_id, *_names(one.target or ())}}
 
 
-def measures_undone_by(name: str | None, acted_on: ActedOn, found: Iterable[Measure]) -> Sequence[Measure]:
+def _undone_by(name: str | None, acted_on: ActedOn, found: Iterable[Measure]) -> Sequence[Measure]:
     """What a responder of this name undoes of all that is in force on these (by object, which counts without any)."""
     return [one for one in _acting_on(acted_on, found) if one.undo is not None and one.undo.responder == name]
 
