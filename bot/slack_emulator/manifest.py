@@ -29,8 +29,6 @@ EVENT_SCOPES = {
     "group_archive": ("groups:read",),
     "group_rename": ("groups:read",),
     "group_unarchive": ("groups:read",),
-    "reaction_added": ("reactions:read",),
-    "reaction_removed": ("reactions:read",),
     "member_joined_channel": ("channels:read", "groups:read"),
     "member_left_channel": ("channels:read", "groups:read"),
 }
@@ -38,15 +36,12 @@ EVENT_SCOPES = {
 EVERY_SCOPE = (
     "app_mentions:read",
     *(f"{kind}:{right}" for kind in ("channels", "groups", "im", "mpim") for right in ("history", "read")),
-    "channels:join",
     "chat:write",
     "commands",
     "files:read",
     "files:write",
     "im:write",
     "metadata.message:read",
-    "reactions:read",
-    "reactions:write",
     "users:read",
     "users:read.email",
 )

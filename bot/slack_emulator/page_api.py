@@ -75,7 +75,6 @@ class PageApi:
             "shortcut": self._shortcut,
             "home": self._home,
             "read": self._read,
-            "react": self._react,
             "pointer": self._pointer,
         }
         return [
@@ -132,7 +131,7 @@ class PageApi:
         return web.FileResponse(page, headers=PAGE_HEADERS)
 
     async def permalink(self, request: web.Request) -> web.StreamResponse:
-        """Redirect a permalink from chat.getPermalink to the page, at that message."""
+        """Redirect a permalink to the page, at that message."""
         digits = request.match_info["ts"]
         where = {"channel": request.match_info["channel"], "ts": f"{digits[:-6]}.{digits[-6:]}"}
         return web.Response(status=303, headers={"Location": str(URL("/").with_query(where)), **PAGE_HEADERS})
@@ -303,11 +302,6 @@ class PageApi:
         for pointer in self._pointers:
             if pointer.title == title and pointer.start:
                 await pointer.start()
-        return {"ok": True}
-
-    async def _react(self, body: Json) -> Json:
-        who, where = _text(body, "user"), _text(body, "channel")
-        self._user_actions.react(who, where, _text(body, "ts"), _text(body, "name"))
         return {"ok": True}
 
     async def upload(self, request: web.Request) -> web.StreamResponse:

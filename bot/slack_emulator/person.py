@@ -227,10 +227,6 @@ class EmulatedUser:
         """Open the app's Home tab."""
         return await self._post("home")
 
-    async def react(self, channel: str, message_ts: str, name: str) -> Json:
-        """Add a reaction to a message."""
-        return await self._post("react", channel=channel, ts=message_ts, name=name)
-
     async def read(self, channel: str) -> Json:
         """Mark a channel as read."""
         return await self._post("read", channel=channel)

@@ -168,7 +168,6 @@ class SlackEmulator:
             delivery=self._delivery,
             views=self._views,
             files=self._files,
-            user_actions=self._user_actions,
             rates=self._rates,
             socket=self._socket,
             bot_token=self.bot_token,

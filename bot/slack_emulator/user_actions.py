@@ -158,20 +158,6 @@ class UserActions:
         """Mark the channel as read."""
         self._team.mark_read(self._user_and_channel(user_id, channel_id)[1], user_id)
 
-    def react(self, user_id: str, channel_id: str, ts: str, name: str) -> None:
-        """Add a user's reaction to a message."""
-        _, channel = self._user_and_channel(user_id, channel_id)
-        message = channel.messages.get(ts)
-        if message is None:
-            raise PageError("no_such_message", "This message no longer exists.", status=404)
-        add_reaction(self._team, channel, message, user_id, name)
-        item = {"type": "message", "channel": channel.id, "ts": ts}
-        event: Json = {"type": "reaction_added", "user": user_id, "reaction": name, "item_user": message["user"]}
-        if self._team.bot_user_id in channel.members:
-            self._delivery.send_event(
-                "reaction_added", {**event, "item": item, "event_ts": self._team.next_ts()}, channel
-            )
-
     # elements
 
     def origin(self, user_id: str, channel_id: str | None, ts: str | None, view_id: str | None) -> InteractionOrigin:
@@ -451,19 +437,6 @@ def _as_shown(origin: InteractionOrigin, action_id: str, block_id: str | None) -
     earlier = reversed(origin.channel.earlier.get(origin.message["ts"], ()))
     shown = (replace(origin, message=one) for one in earlier if block_id and elements.has(one, action_id, block_id))
     return next(shown, origin)
-
-
-def add_reaction(team: Team, channel: Channel, message: Json, user_id: str, name: str) -> None:
-    """Add a reaction. Raises `already_reacted`."""
-    reactions: list[Json] = [dict(reaction) for reaction in message.get("reactions", [])]
-    mine = next((reaction for reaction in reactions if reaction["name"] == name), None)
-    if mine is None:
-        reactions.append(mine := {"name": name, "users": [], "count": 0})
-    if user_id in mine["users"]:
-        raise SlackError("already_reacted")
-    mine["users"] = [*mine["users"], user_id]
-    mine["count"] = len(mine["users"])
-    team.change(channel, message["ts"], {"reactions": reactions})
 
 
 def _more(refused: Exception) -> Json:

@@ -30,5 +30,3 @@ export function emoji(name) {
   return EMOJI.get(name.replace(/::skin-tone-\d$/, "")) ?? null;
 }
 
-/** All known short names. */
-export const names = () => [...EMOJI.keys()];

@@ -5,7 +5,6 @@ import { patchAttachments, patchBlocks } from "./blocks.js";
 import { patchFiles } from "./files.js";
 import { mrkdwn } from "./mrkdwn.js";
 import { openMenu, toast } from "./popups.js";
-import { openReactions, reactionNodes } from "./reactions.js";
 import { Entered } from "./store.js";
 
 const RUN_S = 300; // messages of one user within this time are grouped
@@ -32,7 +31,7 @@ export function avatar(id, name, isBot, small = false) {
 }
 
 /**
- * `surface`: {store, wire, channel, thread (root ts or null), openThread(ts), react(ts, name), shortcut(callbackId, message)}; `wire` has act and options.
+ * `surface`: {store, wire, channel, thread (root ts or null), openThread(ts), shortcut(callbackId, message)}; `wire` has act and options.
  */
 export class MessageList {
   constructor(surface) {
@@ -171,7 +170,7 @@ export class MessageList {
       h("div", { class: "message-body" },
         h("div", { class: "ephemeral-note" }), h("div", { class: "byline" }),
         h("div", { class: "text message-text" }), h("div", { class: "blocks" }), h("div", { class: "attachments" }),
-        h("div", { class: "files" }), h("div", { class: "reactions" }), h("div", { class: "foot" })),
+        h("div", { class: "files" }), h("div", { class: "foot" })),
       h("div", { class: "tools", role: "toolbar", "aria-label": "Message actions" }));
     item.node.classList.toggle("compact", compact);
     item.node.classList.toggle("ephemeral", Boolean(message.ephemeral));
@@ -184,7 +183,7 @@ export class MessageList {
     const { store } = this.surface;
     const author = authorOf(message, store);
     const [gutter, body, tools] = node.children;
-    const [note, byline, text, blocks, attachments, files, reactions, foot] = body.children;
+    const [note, byline, text, blocks, attachments, files, foot] = body.children;
     node.setAttribute("aria-label", `${author.name}, ${shortTime(message.ts)}${message.ephemeral ? ", only visible to you" : ""}`);
     gutter.replaceChildren(compact ? timeOf(message.ts, "gutter-time") : avatar(author.id, author.name, author.isBot));
     note.replaceChildren(...(message.ephemeral ? [icon("eye"), "Only visible to you"] : []));
@@ -196,7 +195,6 @@ export class MessageList {
     patchBlocks(blocks, message.blocks ?? [], container);
     patchAttachments(attachments, message.attachments ?? [], container);
     patchFiles(files, message.files ?? []);
-    reactions.replaceChildren(...reactionNodes(message, store, (name) => this.surface.react(message.ts, name)));
     arrange(foot, [...(words.length ? [] : edited), ...this.footOf(item)]);
     arrange(tools, message.ephemeral || message.subtype === "tombstone" ? [] : (item.tools ??= this.toolsOf(item)));
   }
@@ -218,14 +216,11 @@ export class MessageList {
 
   toolsOf(item) {
     const { ts } = item.message;
-    const react = iconButton("smile", "Add a reaction", ({ currentTarget }) => openReactions(currentTarget, (name) => this.surface.react(ts, name)), {
-      data: { focus: "react" }, "aria-haspopup": "listbox", "aria-expanded": "false",
-    });
     const reply = iconButton("reply", "Reply in thread", () => this.surface.openThread(item.message.thread_ts ?? ts), { data: { focus: "reply" } });
     const more = iconButton("more", "More actions", ({ currentTarget }) => this.openMore(currentTarget, item.message), {
       data: { focus: "more" }, "aria-haspopup": "menu", "aria-expanded": "false",
     });
-    return this.surface.thread ? [react, more] : [react, reply, more];
+    return this.surface.thread ? [more] : [reply, more];
   }
 
   openMore(anchor, message) {

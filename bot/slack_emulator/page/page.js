@@ -353,7 +353,6 @@ class Page {
     return {
       store: this.store, wire: this.wire, channel, thread,
       openThread: (ts) => this.pane.openThread(ts),
-      react: (ts, name) => send("/page/react", { user: this.store.me, channel, ts, name }).catch((error) => toast(error.message)),
       shortcut: (callbackId, message) => this.shortcut({ callback_id: callbackId, channel, ts: message.ts }),
     };
   }

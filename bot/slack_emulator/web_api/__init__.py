@@ -26,7 +26,6 @@ class Method:
 
 
 METHODS: dict[str, Method] = {
-    "api.test": Method(app.api_test, 4, token=None),
     "auth.test": Method(app.auth_test, None),
     "apps.connections.open": Method(app.apps_connections_open, 1, token="app"),  # noqa: S106  # a kind of token
     "bots.info": Method(app.bots_info, 3, "users:read"),
@@ -34,24 +33,18 @@ METHODS: dict[str, Method] = {
     "chat.update": Method(messages.chat_update, 3, "chat:write"),
     "chat.delete": Method(messages.chat_delete, 3, "chat:write"),
     "chat.postEphemeral": Method(messages.chat_post_ephemeral, 4, "chat:write"),
-    "chat.getPermalink": Method(messages.chat_get_permalink, None),
     "conversations.info": Method(conversations.conversations_info, 3),
     "conversations.members": Method(conversations.conversations_members, 4),
-    "conversations.list": Method(conversations.conversations_list, 2),
     "conversations.open": Method(conversations.conversations_open, 3, "im:write"),
-    "conversations.join": Method(conversations.conversations_join, 3, "channels:join"),
     "conversations.history": Method(conversations.conversations_history, 3),
     "conversations.replies": Method(conversations.conversations_replies, 3),
-    "reactions.add": Method(messages.reactions_add, 3, "reactions:write"),
     "users.conversations": Method(conversations.users_conversations, 3),
     "users.info": Method(users.users_info, 4, "users:read"),
-    "users.lookupByEmail": Method(users.users_lookup_by_email, 3, "users:read.email"),
     "views.open": Method(views.views_open, 4),
     "views.push": Method(views.views_push, 4),
     "views.update": Method(views.views_update, 4),
     "views.publish": Method(views.views_publish, 4),
     "files.getUploadURLExternal": Method(files.files_get_upload_url, 4, "files:write"),
-    "files.info": Method(files.files_info, 4, "files:read"),
     "files.delete": Method(files.files_delete, 3, "files:write"),
     "files.completeUploadExternal": Method(files.files_complete_upload, 4, "files:write"),
 }

@@ -1,14 +1,8 @@
-"""`api.test`, `auth.test`, `bots.info` and `apps.connections.open`."""
+"""`auth.test`, `bots.info` and `apps.connections.open`."""
 
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.state import Json
 from bot.slack_emulator.web_api.calls import Args, WebApi
-
-
-def api_test(api: WebApi, args: Args) -> Json:
-    if args.get("error"):
-        raise SlackError(str(args.get("error")), args=args.values)
-    return {"args": args.values}
 
 
 def auth_test(api: WebApi, args: Args) -> Json:

@@ -11,7 +11,6 @@ from bot.slack_emulator.manifest import Manifest
 from bot.slack_emulator.rates import RateLimits
 from bot.slack_emulator.socket_mode import SocketMode
 from bot.slack_emulator.state import Channel, Json, Team
-from bot.slack_emulator.user_actions import UserActions
 from bot.slack_emulator.views import Views
 
 
@@ -32,7 +31,6 @@ class WebApi:
     delivery: AppDelivery
     views: Views
     files: Files
-    user_actions: UserActions
     rates: RateLimits
     socket: SocketMode
     bot_token: str

@@ -58,10 +58,6 @@ def conversations_members(api: WebApi, args: Args) -> Json:
     return {"members": members, **more}
 
 
-def conversations_list(api: WebApi, args: Args) -> Json:
-    return _listed(api, args, api.team.visible_channels(api.team.bot_user_id))
-
-
 def users_conversations(api: WebApi, args: Args) -> Json:
     """The channels that the bot is in; those of others are not supported."""
     bot = api.team.bot_user_id
@@ -93,16 +89,6 @@ def conversations_open(api: WebApi, args: Args) -> Json:
         api.team.user(users[0])
         channel = api.team.open_dm(api.team.bot_user_id, users[0])
     return {"channel": _shown_channel(api, channel) if args.flag("return_im") else {"id": channel.id}}
-
-
-def conversations_join(api: WebApi, args: Args) -> Json:
-    channel = api.known_channel(args.need("channel"))
-    if channel.kind != "channel":
-        raise SlackError("method_not_supported_for_channel_type")
-    if channel.is_archived:
-        raise SlackError("is_archived")
-    api.user_actions.join(api.team.bot_user_id, channel)
-    return {"channel": _shown_channel(api, channel)}
 
 
 def conversations_history(api: WebApi, args: Args) -> Json:

@@ -11,10 +11,6 @@ def files_get_upload_url(api: WebApi, args: Args) -> Json:
     return {"upload_url": f"{api.url}/upload/v1/{stored.key}", "file_id": stored.id}
 
 
-def files_info(api: WebApi, args: Args) -> Json:
-    return {"file": api.files.to_json(args.need("file"))}
-
-
 def files_delete(api: WebApi, args: Args) -> Json:
     api.files.delete(args.need("file"))
     return {}

@@ -1,9 +1,8 @@
-"""`chat.*` and `reactions.*`."""
+"""`chat.*`."""
 
 from bot.slack_emulator import posting
 from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.state import Channel, Json
-from bot.slack_emulator.user_actions import add_reaction
 from bot.slack_emulator.web_api.calls import Args, WebApi
 
 
@@ -94,23 +93,3 @@ def chat_post_ephemeral(api: WebApi, args: Args) -> Json:
         message["thread_ts"] = str(args.get("thread_ts"))
     api.team.post_ephemeral(channel, user_id, message)
     return {"message_ts": message["ts"]}
-
-
-def chat_get_permalink(api: WebApi, args: Args) -> Json:
-    channel = api.known_channel(args.need("channel"))
-    ts = args.need("message_ts")
-    if ts not in channel.messages:
-        raise SlackError("message_not_found")
-    address = f"{api.url}/archives/{channel.id}/p{ts.replace('.', '')}"
-    thread_ts = channel.messages[ts].get("thread_ts")
-    suffix = f"?thread_ts={thread_ts}&cid={channel.id}" if thread_ts and thread_ts != ts else ""
-    return {"channel": channel.id, "permalink": address + suffix}
-
-
-def reactions_add(api: WebApi, args: Args) -> Json:
-    channel = api.member_channel(args.need("channel"))
-    message = channel.messages.get(args.need("timestamp"))
-    if message is None:
-        raise SlackError("message_not_found")
-    add_reaction(api.team, channel, message, api.team.bot_user_id, args.need("name"))
-    return {}

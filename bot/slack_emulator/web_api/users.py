@@ -1,20 +1,11 @@
 """`users.*`."""
 
-from bot.slack_emulator.errors import SlackError
 from bot.slack_emulator.state import Json, User
 from bot.slack_emulator.web_api.calls import Args, WebApi
 
 
 def users_info(api: WebApi, args: Args) -> Json:
     return {"user": _shown_user(api, api.team.user(args.need("user")))}
-
-
-def users_lookup_by_email(api: WebApi, args: Args) -> Json:
-    email = args.need("email").lower()
-    user = next((u for u in api.team.users.values() if u.email and u.email.lower() == email), None)
-    if user is None:
-        raise SlackError("users_not_found")
-    return {"user": _shown_user(api, user)}
 
 
 def _shown_user(api: WebApi, user: User) -> Json:

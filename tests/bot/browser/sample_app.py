@@ -48,7 +48,6 @@ MANIFEST: Json = {
                 "im:write",
                 "channels:read",
                 "users:read",
-                "reactions:write",
                 "app_mentions:read",
             ]
         }

@@ -292,21 +292,6 @@ async def test_a_picture_that_goes_up_is_shown_in_the_channel(env: BrowserEnviro
     await screenshot(env.page, "picture")
 
 
-async def test_people_react_and_see_each_others_reactions(env: BrowserEnvironment) -> None:
-    ts = env.emulator.add_message("C0SOC", "U0NORA", "strange mail")
-    anna, ben = env.page, await env.open_page("U0BEN")
-    await anna.hover(f"[data-ts='{ts}']")
-    await anna.click(f"[data-ts='{ts}'] [aria-label='Add a reaction']")
-    await anna.keyboard.type("eyes")
-    await anna.wait_for_selector(".picker .option:has-text('eyes')")
-    await anna.keyboard.press("Enter")
-    await anna.wait_for_selector(".reaction[aria-pressed=true]:has-text('1')")
-    await ben.click(".reaction[aria-pressed=false]")
-    await ben.wait_for_selector(".reaction[aria-pressed=true]:has-text('2')")
-    await expect(anna.locator(".reaction")).to_have_attribute("title", "Anna Analyst, Ben Second reacted with :eyes:")
-    await screenshot(anna, "reactions")
-
-
 async def test_on_a_narrow_window_the_pane_covers_the_channel_until_it_is_left(env: BrowserEnvironment) -> None:
     page = await env.open_page(viewport={"width": 820, "height": 700})
     await expect(page.locator("#pane")).to_be_hidden()

@@ -19,28 +19,24 @@ NEEDED: dict[str, set[str]] = {  # the scopes that Slack documents for each meth
     "auth.test": set(),
     "bots.info": {"users:read"},
     "chat.delete": {"chat:write"},
-    "chat.getPermalink": set(),
     "chat.postEphemeral": {"chat:write"},
     "chat.postMessage": {"chat:write"},
     "chat.update": {"chat:write"},
     "conversations.history": HISTORY,
     "conversations.info": READS,
-    "conversations.list": READS,
     "conversations.members": READS,
     "conversations.open": {"im:write"},
     "conversations.replies": HISTORY,
     "files.completeUploadExternal": {"files:write"},
     "files.delete": {"files:write"},
     "files.getUploadURLExternal": {"files:write"},
-    "files.info": {"files:read"},
     "users.conversations": READS,
     "users.info": {"users:read"},
     "views.open": set(),
     "views.publish": set(),
-    "views.push": set(),
     "views.update": set(),
 }
-FAMILIES = "chat|views|conversations|files|auth|users|team|reactions|bots|apps"
+FAMILIES = "chat|views|conversations|files|auth|users|team|bots|apps"
 
 
 def called() -> set[str]:

@@ -35,7 +35,7 @@ def test_a_tier_counts_the_calls_of_a_minute_for_each_method(tier: int, limit: i
     with pytest.raises(SlackError) as limited:
         rates.count_call("chat.update", tier)
     assert limited.value.retry_after_s == 40
-    rates.count_call("reactions.add", tier)
+    rates.count_call("chat.delete", tier)
     clock.now += 40
     rates.count_call("chat.update", tier)
 
