@@ -120,7 +120,7 @@ async def hosts(folder: Path, transport: str) -> AsyncIterator[Hosts]:
             for process in made.bots:
                 if process.returncode is None:
                     process.kill()
-                    await process.wait()
+                await process.communicate()  # until its children, too, have closed its output
 
 
 def test_the_lease_lets_the_next_true_card_come_within_ten_seconds() -> None:
