@@ -135,7 +135,7 @@ def search_field(kind: str, name: str) -> str:
 
 def to_v1(doc: Mapping[str, Any]) -> dict[str, Any]:
     """An object in the shape of version 1, without absent values. Other JSON stays as it is."""
-    kind = _kind_of(doc)
+    kind = doc.get("_type") or ("action" if "responderId" in doc else "")
     if kind not in _SHAPES:
         return dict(doc)
     name, fields, derive = _SHAPES[kind]
@@ -147,10 +147,6 @@ def to_v1(doc: Mapping[str, Any]) -> dict[str, Any]:
     if "customFields" in doc:
         shape["customFields"] = [_custom_field(key, value) for key, value in doc["customFields"].items()]
     return shape | {key: value for key, value in derive(doc).items() if value is not None}
-
-
-def _kind_of(doc: Mapping[str, Any]) -> str:
-    return doc.get("_type") or ("action" if "responderId" in doc else "")
 
 
 def _alert(doc: Mapping[str, Any]) -> dict[str, Any]:

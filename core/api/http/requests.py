@@ -83,7 +83,7 @@ class BodyReader:
         is_urlencoded = _is_urlencoded(kind, content)
         if is_urlencoded:
             request.raw = _urlencoded_fields(content, endpoint.body, VALUES_LIMIT)
-        elif content and _is_multipart(kind):
+        elif content and kind.lower().startswith("multipart/form-data"):
             text, files = _split_multipart(content, kind)
             takes_file, limit = endpoint.body is ArtifactsInput, self._limit_bytes
             request.raw = _insert_files(decode_body(text), files, takes_file=takes_file, limit_bytes=limit)
@@ -251,10 +251,6 @@ def _takes_list(annotation: Any) -> bool:
     if get_origin(annotation) in (Union, UnionType, Annotated):
         return any(map(_takes_list, get_args(annotation)))
     return get_origin(annotation) is list
-
-
-def _is_multipart(content_type: str) -> bool:
-    return content_type.lower().startswith("multipart/form-data")
 
 
 def _split_multipart(content: bytes, content_type: str) -> tuple[bytes, dict[str, list[str]]]:

@@ -53,8 +53,8 @@ def told_in_part(
     is_more_time = listed[0][2] is not None
     still = [(run, view) for run, view, end in listed if states.waits(run, end)]
     if has_end and not still and (is_more_time or not states.open_runs(bulk)):
-        on = f"{states.name(bulk)} on {count(len(listed), 'target')}"
-        return notices.notice(f"{' and '.join(how)} in part: {_of_what(on, is_more_time=is_more_time)}, see below.")
+        on = f"{'more time for ' if is_more_time else ''}{states.name(bulk)} on {count(len(listed), 'target')}"
+        return notices.notice(f"{' and '.join(how)} in part: {on}, see below.")
     by_how = [one for one in listed if states.decision(one[0], one[2]).startswith(tuple(how))]
     each = _decided_in_short(bulk, by_how if has_end or not is_more_time else listed)
     waits = _still_waiting(still, able)
@@ -62,10 +62,6 @@ def told_in_part(
     if is_more_time or "Approved" not in how:
         return told
     return Message(told.text, _so_far(bulk, [one[:2] for one in by_how], waits, button))
-
-
-def _of_what(on: str, *, is_more_time: bool) -> str:
-    return f"more time for {on}" if is_more_time else on
 
 
 def _still_waiting(listed: Listed, able: Sequence[str]) -> str:
