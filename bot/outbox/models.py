@@ -13,7 +13,7 @@ from core.common.database import Row
 FOR_PERSON = 0  # a person waits for it
 WITHHOLDING = 1  # Slack may show what may no longer be seen
 FIRST_ALERT, LAST_ALERT = 2, 5  # new alerts, from critical to low
-SUM = 6  # edits of a bulk's messages in channels, before those of the cards of its alerts
+SUM = 6  # edits of the messages of a bulk, before those of the cards of its alerts
 CARD = 7  # edits of alerts' cards on which a run has ended: they say what is in force, and have its Undo
 NEWS = 8  # ends of runs, approvals, changes of other messages
 OTHER = 9  # progress
@@ -124,10 +124,9 @@ class DesiredMessage:
             return WITHHOLDING
         if self.in_bulk:
             return IN_BULK
-        is_sum = is_bulk(self.key) and not is_person(self.channel)
         if self.is_progress:
-            return NEWS if is_sum else OTHER
-        return SUM if is_sum else CARD if self.key.startswith("alert:") else NEWS
+            return NEWS if is_bulk(self.key) and not is_person(self.channel) else OTHER
+        return SUM if is_bulk(self.key) else CARD if self.key.startswith("alert:") else NEWS
 
     @property
     def post_rank(self) -> int:

@@ -319,7 +319,8 @@ class Guards:
             if used >= rate.runs and on:  # the runs may be on an artifact that the caller may not see
                 yield _refusal("rate_per_target", f"{what} on this target", OVERRIDE)
             elif used >= rate.runs:
-                yield _refusal("rate", what if free_at else f"{what}, as some wait to run", OVERRIDE, until=free_at)
+                reached = what if free_at else f"{what}, with what has yet to end"
+                yield _refusal("rate", reached, OVERRIDE, until=free_at)
 
     def usage(self, reads: Reads, run: AskedRun) -> list[str]:
         """How much of each rate is used; not of rates for a target, whose runs the caller may not see."""

@@ -362,12 +362,12 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         row = f"({second.id})\\n    ↳ {already}"
         assert "*Runs on 2 targets*" in text_of(both)
         assert row in text_of(both)
-        assert "🔒 *1 contained already*. Of both, the later end counts." in text_of(both)  # once, however many are
-        assert text_of(both).count("Of both") == 1
+        assert "🔒 *1 contained already*. The later of the two ends counts." in text_of(both)  # once, however many are
+        assert text_of(both).count("The later of the two") == 1
         assert "Ends by itself (Tell); *Undo all* ends it at any moment." in text_of(both)
         await env["lea"].submits(both, undo_after="15 minutes")
         by = f" by anna, for {measure.root_id}. "
-        message = await env["ben"].sees(direct_message("*Isolate* on 2 targets", row, f"{by}Of both, the later end"))
+        message = await env["ben"].sees(direct_message("*Isolate* on 2 targets", row, f"{by}The later of the two ends"))
         tick = f"🟠 HIGH ({second.id}) · 🔒 contained until <!date^{(measure.until or 0) // 1000}^{{time}}|?> by anna"
         review = await reviewed(env, "ben", message, f'"{tick}"')
         assert "Ends by itself (Tell); *Undo all* ends it earlier." in text_of(review)
@@ -379,7 +379,7 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         form = await env["lea"].sees(
             modal("How long", already, "(Tell); *Undo now* ends it at any moment", without="Runs on")
         )
-        assert f" by anna, for {measure.root_id}. Of both, the later end counts." in text_of(form)
+        assert f" by anna, for {measure.root_id}. The later of the two ends counts." in text_of(form)
         assert "UTC;" not in text_of(form)
         await env["lea"].submits(form, undo_after="15 minutes")
         changes_nothing = f" by anna, for {measure.root_id}. This would end earlier, so it changes nothing."
@@ -399,7 +399,7 @@ async def test_who_asks_and_who_approves_read_what_is_in_force_already_and_what_
         assert changes_nothing in text_of(shown)
         await env["ben"].submits(shown)
         await env["ben"].sees(
-            modal("it starts now", "ends it earlier. 🔒", f"{measure.root_id}. Of both, the later end")
+            modal("it starts now", "ends it earlier. 🔒", f"{measure.root_id}. The later of the two ends")
         )
 
 
@@ -414,7 +414,7 @@ async def test_who_asks_reads_who_asked_to_contain_the_same_before(tmp_path: Pat
             await env["ben"].command(SOC, f"/responder run isolate {on}")
             form = text_of(await env["ben"].sees(modal(waits, what, "How long")))
             assert f", for {first.id} ({asked.id}), still waits for approval." in form
-            assert "Of both" not in form
+            assert "The later of the two" not in form
         await env["anna"].command(SOC, f"/responder run isolate {second.id}")
         assert first.id not in text_of(await env["anna"].sees(modal("How long")))  # as it is withheld from her
         run = f"/responder run isolate {first.id}"
@@ -472,7 +472,7 @@ async def test_a_run_with_no_end_takes_away_the_end_of_what_is_in_force_and_each
         await env["lea"].command(SOC, f"/responder run isolate {second.id}")
         takes = f" by anna, for {first}. With no end, this takes that end away."
         form = await env["lea"].sees(
-            modal("How long", "Of both, the later end counts. With no end, this takes that end")
+            modal("How long", "The later of the two ends counts. With no end, this takes that end")
         )
         await env["lea"].submits(form, undo_after="Until somebody undoes it")
         request = await env["ben"].sees(direct_message("*Isolate on ip", "with no end?", takes))

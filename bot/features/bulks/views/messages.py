@@ -59,7 +59,10 @@ def told_in_part(
     each = _decided_in_short(bulk, by_how if has_end or not is_more_time else listed)
     waits = _still_waiting(still, able)
     told = notices.notice(f"{'; '.join(one.rstrip('.') for one in each)}. {waits}".rstrip())
-    if is_more_time or "Approved" not in how:
+    if is_more_time:
+        ends = more_time.decisions([(run, view, end) for run, view, end in by_how if end], has_ends=True)
+        return Message(told.text, tuple(sections(filter(None, [f"More time for *{states.name(bulk)}*", *ends, waits]))))
+    if "Approved" not in how:
         return told
     return Message(told.text, _so_far(bulk, [one[:2] for one in by_how], waits, button))
 

@@ -188,7 +188,7 @@ def _first_to_end(listed: Listed) -> Iterator[tuple[int, str]]:
         at, by = ends[n] or 0, kept[n]
         end = at if at // MINUTE_MS > end // MINUTE_MS else end
         lasts = f"until {slack_date(end)}" if at else "with no end"
-        yield n, "" if ends[n] is None else f" {undo_state.until_by(by) if by else lasts}"
+        yield n, "" if ends[n] is None else f", kept {undo_state.until_by(by)}" if by else f" {lasts}"
 
 
 def _why(refused: Refused) -> dict[str, list[str]]:
@@ -321,6 +321,7 @@ def result(bulk: BulkCounts, listed: Listed = (), *, is_on_phone: bool) -> str:
     by = f" by {notices.all_of(bulk.undone_by)}" if bulk.undone_by else ""
     kept = sum(undo_state.kept_longer(*one) is not None for one in listed)
     ends = f"{until(bulk.first_release_at or 0, bulk.release_at or 0)}{f' ({kept} kept longer)' if kept else ''}"
+    ends = " (kept longer)" if kept and kept == bulk.timed else ends
     others = [
         *((runs.WORDS.get(outcome, outcome), number) for outcome, number in bulk.outcomes.items()),
         ("refused", bulk.refused),

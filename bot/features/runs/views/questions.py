@@ -217,11 +217,16 @@ def _beyond(policy: Policy) -> str:
 def _about_each(responder: OfferedResponder, each: OnEach) -> str:
     """`*Isolate* on *6 targets*, after 1 approval; *2 will be refused*`, and what happened there before; mrkdwn."""
     policy, accepted = responder.policy, each.accepted
-    about = f"*{names.shown(responder)}* on *{each.on}*"
+    able, number = able_now(responder, each), len(each.ready)
+    beyond, on = 0 if each.is_ticked else number - able, each.on
+    if beyond:
+        of = f"{able} of {count(number + len(each.refused), 'target')}"
+        on = on.replace(count(number, "target"), of, 1)
+    about = f"*{names.shown(responder)}* on *{on}*"
     if accepted and policy.approval:
         about += f", after {count(policy.approval, 'approval')}"
-    if accepted and each.refused:
-        about += f"; *{len(each.refused)} will be refused*"
+    if accepted and (refused := len(each.refused) + beyond):
+        about += f"; *{refused} will be refused*"
     contained = [row for row in accepted if policy.undo and row.is_contained]
     decided = [row.decided for row in accepted]
     about += _ticked_for_you(each) if each.is_ticked else ""
@@ -249,8 +254,7 @@ def _rows(responder: OfferedResponder, each: OnEach) -> list[Block]:
     if each.is_ticked:
         blocks += _ticks(responder, each)
     elif each.ready:
-        of = "" if able == number else f"{able} of "
-        blocks += listed(f"*Runs on {of}{count(number, 'target')}*", rows[:able])
+        blocks += listed(f"*Runs on {count(able, 'target')}*", rows[:able]) if able else []
         blocks += listed(f"*{beyond}*", rows[able:]) if rows[able:] else []
     if each.undecided:
         on = beyond if able == _most_now(responder) else "And on" if number else "Runs on"
@@ -268,7 +272,7 @@ def _ticks(responder: OfferedResponder, each: OnEach) -> list[Block]:
         text, below, has_room = runs.in_option(row.on, also, row.view, name, row.warnings)
         options.append((row.tick, text, below))
         about = row.listed(responder, each.login)
-        more += [about] if not has_room or any(about[2]) else []
+        more += [about] if not has_room or any(about[2]) or "…" in f"{text}{below}" else []
     fields = modals.ticked_fields(TICKED, "Ask only for the ticked", options, each.kept)
     return [*fields, *(listed(MORE, more) if more else [])]
 
@@ -593,11 +597,12 @@ def outcome(
     if listed:
         action, what = listed[0][0], f"*{runs.name(listed[0][0])}* on {runs.distinct_targets(listed, most=REASONS)}"
         waits = runs.awaits_approval(action)
-        text = _waits(what, action, able) if waits else f"Started {what}."
+        text = _waits(what, action, able) if waits else f"Started {what}{undo_state.for_how_long(action)}."
         _, withdraw = runs.bulk_buttons(response.id, None, button, "Withdraw", number=len(listed))
         more = [actions(withdraw)] if waits else []
     refused = [(entry.object_id, why_not(entry)) for entry in response.actions if why_not(entry)]
-    more += [context(f"{where} tells how it goes.")] if where else []
+    undo = ", with *Undo all*" if listed and not more and listed[0][0].undo is not None else ""
+    more += [context(f"{where} tells how it goes{undo}.")] if where else []
     left = some_of([runs.of_root(view.subject, view) for view in left_out], REASONS)
     rows = [*filter(None, [foreign(without, LINES_LIMIT), f"Left out, as not chosen: {left}." if left else ""])]
     return with_reasons(text, f"*Refused on {count(len(refused), 'target')}*", refused, *more, rows=rows)

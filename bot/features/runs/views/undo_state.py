@@ -9,7 +9,6 @@ from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.subjects import target_data
 from bot.block_kit.text import code, core_says, foreign, people, person_name, readable_name, slack_date, time_ahead
 from bot.clearance import SHARED, RedactedView, Subject, may_see
-from bot.features.responders.views import LATER_COUNTS
 from bot.message import Block
 from core.common.clock import FOR_EVER, MINUTE_MS
 from core.common.grouping import grouped
@@ -29,7 +28,7 @@ TARGET_LIMIT = 600  # which has room for the longest host name
 MAX_PEOPLE = 5
 MOST_ASKED = 3
 MOST_ALSO = 10  # alerts
-LATER_END = f"Of both, {LATER_COUNTS}."
+LATER_END = "The later of the two ends counts."
 NO_END = "With no end, this takes that end away."
 NOTHING_LATER = "A second run changes nothing."
 CHANGES_NOTHING = "This would end earlier, so it changes nothing."
@@ -290,7 +289,7 @@ def time_left(at: int, now_ms: int) -> str:
     return minutes(number if number < 120 else round(number / 60) * 60)
 
 
-ONLY_UNDO = "With no end, only *Undo now* ends it."
+ONLY_UNDO = "With no end, it lasts until somebody undoes it."
 NEVER = "0"  # the option of a run that lasts until somebody undoes it
 
 

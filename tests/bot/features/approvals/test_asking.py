@@ -1045,12 +1045,12 @@ async def test_more_time_for_all_of_a_bulk_is_asked_for_decided_and_told_once(tm
         review = await ben.sees(modal(" on 4 targets"))
         assert (review["title"]["text"], review["submit"]["text"]) == ("Keep with no end?", "Keep ticked with no end")
         text = text_of(review)
-        assert text.count("With no end, only *Undo now* ends it.") == 1
+        assert text.count("With no end, it lasts until somebody undoes it.") == 1
         assert not [
             words for words in ("→", "· now until", "now it ends") if words in text
         ]  # as the question says it of all
         by = text.index("Can be approved by: ben, lea.")
-        ends = text.index("With no end, only *Undo now* ends it.")
+        ends = text.index("With no end, it lasts until somebody undoes it.")
         assert text.index(" on 4 targets, now until <!date^") < ends < by < text.index("Decide only on the ticked")
         assert "; then" not in text
         form = await ben.confirms("Deny the ticked", review, reason="one hour is <enough>.")

@@ -125,7 +125,8 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
     async with feature_environment(tmp_path, {"Report": {"rate": ["2/1h"]}}) as env:
         alert_ids = await alerts(env, 3)
         question = await asked(env, "anna", "report", alert_ids)
-        assert "*Runs on 2 of 3 targets*" in text_of(question)
+        assert "*Report* on *2 of 3 targets*; *1 will be refused*" in text_of(question)
+        assert "*Runs on 2 targets*" in text_of(question)
         runs_on, _, beyond = text_of(question).partition("*More than its limit of 2 runs in 1 hour: refused on*")
         assert [one for one in alert_ids if f"({one})" in beyond] == alert_ids[2:]
         assert all(f"({one})" in runs_on for one in alert_ids[:2])
@@ -515,7 +516,7 @@ async def test_the_form_counts_what_a_limit_that_is_used_in_part_leaves(tmp_path
         used, *others = await alerts(env, 3)
         await env.client.run({"responderId": "Shun_1_0", "objectType": "alert", "objectId": used})
         question = await asked(env, "anna", "shun", others)
-        assert "*Runs on 1 of 2 targets*" in text_of(question)
+        assert "*Runs on 1 target*" in text_of(question)
         await env["anna"].presses("Shun (1)", question)
         await env["anna"].sees(modal("Started *Shun* on ip ", "*Refused on 1 target*"))
 
@@ -878,7 +879,7 @@ async def test_undo_all_says_once_by_whom_the_end_of_all_was_moved(tmp_path: Pat
         other = (await env.create_alert(sourceRef="other", artifacts=ips[0])).id
         body = {"responderId": "Shun_1_0", "objectType": "alert", "objectId": other, "undoAfterMinutes": 0}
         await env.client.run(body)
-        kept = f"In force with no end by admin, for {other}: ip 203[.]0[.]113[.]0."
+        kept = f"In force, kept with no end by admin, for {other}: ip 203[.]0[.]113[.]0."
         message = await env["anna"].sees(lambda view: next(iter(bulk_messages(view, kept)), None))
         assert " (1 kept longer)" in text_of(message)
         assert re.search(r"🔒 In force until <!date[^>]*>: ip 203\[.]0\[.]113\[.]1\.", text_of(message))

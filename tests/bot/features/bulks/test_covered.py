@@ -108,9 +108,11 @@ async def test_of_two_hosts_of_an_alert_that_core_refuses_each_is_named(tmp_path
         hosts = [{"dataType": "hostname", "data": f"WS-010{n}"} for n in range(3)]
         alert = await env.create_alert(artifacts=hosts)
         await env["anna"].command(SOC, f"/responder run isolate {alert.id} WS-0100 WS-0101 WS-0102")
-        form = await env["anna"].sees(modal("*Isolate* on *3 targets in 1 alert*", "Runs on 1 of 3 targets"))
+        form = await env["anna"].sees(
+            modal("*Isolate* on *1 of 3 targets in 1 alert*; *2 will be refused*", "Runs on 1 target")
+        )
         await env["anna"].submits(form)
-        told = text_of(await env["anna"].reads("Started *Isolate* on hostname WS-0100."))
+        told = text_of(await env["anna"].reads("Started *Isolate* on hostname WS-0100 for 1 hour."))
         refused = [f"• 🟠 hostname {host}, for HIGH " for host in ("WS-0101", "WS-0102")]
         assert all(one in told.partition("*Refused on 2 targets*")[2] for one in refused)
         message = await shown(env, "1 in force until <!date^")

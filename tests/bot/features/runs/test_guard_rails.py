@@ -430,7 +430,9 @@ async def test_what_is_to_last_with_no_end_says_so_wherever_somebody_decides(tmp
             assert place is not asked or "Deny" in labels_of(place)
             assert f'"{ids.EXTEND}:' not in text_of(place)  # nobody asks for more while more is asked for
         await env["ben"].command(SOC, f"/responder approve {action.id}")
-        form = await env["ben"].sees(modal("Keep with no end?", asks, "With no end, only *Undo now* ends it."))
+        form = await env["ben"].sees(
+            modal("Keep with no end?", asks, "With no end, it lasts until somebody undoes it.")
+        )
         assert "Deny" in labels_of(form)
         await env["ben"].presses("Keep with no end", form)
         await env["ben"].reads("It lasts until somebody undoes it.")
