@@ -264,7 +264,7 @@ def object_options(found: Iterable[Subject], clearance: int) -> list[dict[str, A
     views = [RedactedView(subject, clearance) for subject in found]
     kinds = [_kind(view.subject) for view in views]
     room = OPTION_LIMIT - len(" · ") - max(map(len, kinds), default=0)
-    each, options = clip_apart([clean(runs.first_observable(view)) for view in views], room), list[dict[str, Any]]()
+    each, options = clip_apart([clean(runs.first_observables(view, 2)) for view in views], room), list[dict[str, Any]]()
     for view, kind, on in zip(views, kinds, each, strict=True):
         name = foreign_plain(f"{view.subject.id} · {view.title()}", OPTION_LIMIT)
         about = foreign_plain(" · ".join(filter(None, [kind, on])), OPTION_LIMIT)

@@ -9,7 +9,7 @@ from bot.block_kit import ids
 from bot.block_kit.elements import MAX_LINES, button_element, confirmation
 from bot.block_kit.names import NAME_LIMIT
 from bot.block_kit.notices import notice
-from bot.block_kit.subjects import SHORT_TITLE, SIGNS, by_ioc, target_data
+from bot.block_kit.subjects import SHORT_TITLE, SIGNS, hosts_first, target_data
 from bot.block_kit.text import (
     OPTION_LIMIT,
     clean,
@@ -361,15 +361,15 @@ def named(view: RedactedView, link: str = "") -> str:
     return f"{sign(view)}{of_root(view.subject, view, link)}"
 
 
-def first_observable(view: RedactedView) -> str:
-    """The first observable of an alert, and the only other or how many there are, or ""; foreign text, not escaped."""
-    found = by_ioc(view.artifacts()) if view.subject.kind == "alert" else ()
-    return some_of([view.text(artifact_title(one)) for one in found[:2]], 1, len(found))
+def first_observables(view: RedactedView, most: int = 1) -> str:
+    """The first observables of an alert, hosts first, and how many there are, or ""; foreign text, not escaped."""
+    found = hosts_first(view.artifacts()) if view.subject.kind == "alert" else ()
+    return some_of([view.text(artifact_title(one)) for one in found[: most + 1]], most, len(found))
 
 
 def beside_title(view: RedactedView) -> str:
     """Likewise, cut, unless the title has it: so most rows of alerts that say the same fit on a line; mrkdwn."""
-    first = first_observable(view)
+    first = first_observables(view)
     is_in_title = refanged(first.partition(" ")[2]) in refanged(_short_title(view)).split()
     return "" if is_in_title else foreign(first, OBSERVABLE_LIMIT)
 

@@ -239,3 +239,10 @@ def test_many_reasons_of_denials_leave_room_for_what_was_not_undone() -> None:
     assert "because of it" in shown
     assert "bulk_details" in shown
     assert "not undone" in shown
+
+
+def test_an_alert_to_select_names_its_hosts_before_an_indicator() -> None:
+    data = [("ip", "203.0.113.7"), ("hostname", "FS-02"), ("hostname", "FS-02-BACKUP")]
+    found = [samples.artifact(n, data_type=kind, data=one, ioc=kind == "ip") for n, (kind, one) in enumerate(data)]
+    (option,) = run_form.object_options([Subject.alert(samples.alert(artifacts=found))], 2)
+    assert option["description"]["text"] == "🟠 HIGH · hostname FS-02, hostname FS-02-BACKUP, ip 203[.]0[.]113[.]7"
