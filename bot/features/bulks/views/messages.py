@@ -191,7 +191,7 @@ def _about_again(bulk: BulkCounts, again: Iterable[Mapping[str, Any]]) -> list[B
     if bulk.free_at is None or states.open_runs(bulk):
         return []
     at = slack_date(bulk.free_at, DAY_AND_TIME)
-    return [context(f"*{one['text']['text']}* works from {at}, when the rate is free.") for one in again]
+    return [context(f"*{one['text']['text']}* works from {at} for what a limit refused.") for one in again]
 
 
 def _warned(waiting: Listed, total: int) -> str:

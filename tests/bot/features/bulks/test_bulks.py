@@ -141,7 +141,7 @@ async def test_what_a_rate_refused_is_retried_once_it_is_free_and_not_before(tmp
             assert "Report can't run: " in text
         once = questions.reason_shown("It can't run; free again at 2026-11-28 15:31 UTC; ask again then.")
         assert once == f"It can't run; free again at {slack_date(1795879860000, DAY_AND_TIME)}; ask again then."
-        assert ", when the rate is free." in text_of(message)
+        assert " for what a limit refused." in text_of(message)
         await env["anna"].presses("Run again", message)
         refused = await env["anna"].sees(modal("*Report* on *1 target*", "the limit of 2 runs in 1 hour is reached"))
         assert refused.get("submit") is None
