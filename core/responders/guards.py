@@ -319,7 +319,7 @@ class Guards:
             if used >= rate.runs and on:  # the runs may be on an artifact that the caller may not see
                 yield _refusal("rate_per_target", f"{what} on this target", OVERRIDE)
             elif used >= rate.runs:
-                reached = what if free_at else f"{what}, with what has yet to end"
+                reached = what if free_at else f"{what}, counting runs that have yet to end"
                 yield _refusal("rate", reached, OVERRIDE, until=free_at)
 
     def usage(self, reads: Reads, run: AskedRun) -> list[str]:

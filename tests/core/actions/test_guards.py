@@ -296,7 +296,7 @@ async def test_requests_that_wait_for_approval_hold_their_place(tmp_path: Path) 
         waiting = await started(harness)
         harness.clock.now_ms += HOUR_MS // 2
         assert (await refused(harness))[1].startswith(
-            f"{NAME} can't run: the limit of 1 run in 1 hour is reached, with what has yet to end;"
+            f"{NAME} can't run: the limit of 1 run in 1 hour is reached, counting runs that have yet to end;"
         )
         await harness.actions.decide(BEN, waiting.id, "deny")
         await started(harness)  # what never ran is not counted
