@@ -314,7 +314,7 @@ def _acted_on(request: RunRequest, responder: OfferedResponder, targets: Sequenc
 
 
 async def in_force_on(context: Context, acted_on: ActedOn, undone_by: str) -> Sequence[Measure]:
-    """As `undone_by`, of what this person may see."""
+    """As `_undone_by`, of what this person may see."""
     return _undone_by(undone_by, acted_on, await context.core.measures())
 
 
